@@ -1,0 +1,148 @@
+//! `stormlog convert`: any telemetry in, one file out, record by record.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use stormlog_event::Schema;
+use stormlog_store::{Format, Output, Place, ReadOptions, Source, StoreError};
+
+use crate::exit::{CtrlC, Exit, Wrong};
+use crate::progress::Progress;
+
+pub(crate) struct Options {
+    pub(crate) input: PathBuf,
+    pub(crate) output: PathBuf,
+    pub(crate) schema: i64,
+    pub(crate) to: Option<String>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) lenient: bool,
+    pub(crate) json: bool,
+}
+
+/// What became of the records.
+#[derive(Default)]
+struct Tally {
+    written: u64,
+    dropped: u64,
+    first_problem: Option<String>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let ctrl_c = CtrlC::watch();
+    let schema = Schema::from_number(options.schema).unwrap_or(stormlog_event::SCHEMA_LATEST);
+    let sources = Source::find(&options.input)?;
+    let mut output = open_output(options, schema)?;
+    let mut tally = Tally::default();
+    let mut progress = Progress::new("events");
+    for source in &sources {
+        copy(source, options, &mut output, &mut tally, &mut progress, &ctrl_c)?;
+    }
+    if let Some(session) = options.session_id.as_ref().filter(|_| tally.written == 0) {
+        return Err(StoreError::NoSuchSession(session.clone()).into());
+    }
+    output.finish()?;
+    drop(progress);
+    summarise(options, &tally)?;
+    Ok(Exit::Ok)
+}
+
+fn open_output(options: &Options, schema: Schema) -> anyhow::Result<Output> {
+    let is_stream = options.output == Path::new("-");
+    let format = match &options.to {
+        Some(name) => Format::of_name(name)
+            .ok_or_else(|| Wrong(format!("--to {name}: expected json, jsonl, csv or parquet")))?,
+        None if is_stream => {
+            return Err(Wrong("to write to standard output, name a format with --to".into()).into());
+        }
+        None => Format::of_path(&options.output).ok_or_else(|| {
+            let path = options.output.display();
+            Wrong(format!(
+                "{path}: the extension names no format; use .json, .jsonl, .csv or .parquet, or --to"
+            ))
+        })?,
+    };
+    if is_stream {
+        return Ok(Output::stream(Box::new(io::stdout()), format, schema)?);
+    }
+    Output::create(&options.output, format, schema).map_err(|error| match error {
+        // A bad output path is no bad input: exit 1, not 5.
+        StoreError::Io { path, source } => anyhow::Error::new(source).context(format!("{}", path.display())),
+        other => other.into(),
+    })
+}
+
+fn copy(
+    source: &Source,
+    options: &Options,
+    output: &mut Output,
+    tally: &mut Tally,
+    progress: &mut Progress,
+    ctrl_c: &CtrlC,
+) -> anyhow::Result<()> {
+    let mut events = match source.events(&ReadOptions::default()) {
+        Ok(events) => events,
+        Err(error) if options.lenient => {
+            tally.drop_one(error);
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut number = 0;
+    for event in events.by_ref() {
+        ctrl_c.check()?;
+        progress.step();
+        number += 1;
+        let event = match event {
+            Ok(event) => event,
+            Err(error) if options.lenient => {
+                tally.drop_one(error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if options.session_id.as_ref().is_some_and(|session| *session != event.head.session_id) {
+            continue;
+        }
+        match output.write(&event)? {
+            Ok(()) => tally.written += 1,
+            Err(problem) => {
+                let place = Place::line(source.path(), number);
+                let error = StoreError::record(place, problem);
+                if !options.lenient {
+                    return Err(error.into());
+                }
+                tally.drop_one(error);
+            }
+        }
+    }
+    tally.notes.extend(events.notes().into_iter().map(|note| format!("{}: {note}", source.path().display())));
+    Ok(())
+}
+
+impl Tally {
+    fn drop_one(&mut self, error: StoreError) {
+        self.dropped += 1;
+        if self.first_problem.is_none() {
+            self.first_problem = Some(error.to_string());
+        }
+    }
+}
+
+/// On standard error, for standard output may be the data.
+fn summarise(options: &Options, tally: &Tally) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    if options.json {
+        let outcome = json!({
+            "written": tally.written, "dropped": tally.dropped, "first_problem": tally.first_problem,
+            "notes": tally.notes, "output": options.output.display().to_string(),
+        });
+        return writeln!(err, "{outcome}");
+    }
+    writeln!(err, "{} events written to {}", tally.written, options.output.display())?;
+    if let Some(problem) = &tally.first_problem {
+        writeln!(err, "{} damaged records dropped; the first: {problem}", tally.dropped)?;
+    }
+    tally.notes.iter().try_for_each(|note| writeln!(err, "note: {note}"))
+}

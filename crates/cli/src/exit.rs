@@ -1,0 +1,71 @@
+//! What the exit codes mean; the numbers are 0.4.3's and never change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, nothing to complain about.
+    Ok = 0,
+    /// An unexpected failure.
+    Error = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// Done, and something was found.
+    Findings = 3,
+    /// Done, and a budget was exceeded.
+    GateFailed = 4,
+    /// An input is missing, unreadable or invalid.
+    InvalidInput = 5,
+    /// Stopped by Ctrl-C.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The number handed to the system.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// The user pressed Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The command line asks for something that cannot be.
+#[derive(Debug)]
+pub(crate) struct Wrong(pub(crate) String);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Set by Ctrl-C, so that a long job can end cleanly: temporary files removed, exit 130.
+pub(crate) struct CtrlC(Arc<AtomicBool>);
+
+impl CtrlC {
+    pub(crate) fn watch() -> Self {
+        let flag = Arc::new(AtomicBool::new(false));
+        // Without the handler Ctrl-C still ends the process, only less tidily.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
+        CtrlC(flag)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        if self.0.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+    }
+}

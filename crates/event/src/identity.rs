@@ -1,0 +1,184 @@
+//! Who an event comes from in a distributed job: explicit values first, then metadata, then environment.
+
+use serde_json::Value;
+
+use crate::record::{get, integer, non_empty};
+use crate::{Problem, Record};
+
+/// Job, rank, local rank and world size of a process. A lone process is rank 0 of 1.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The scheduler's or launcher's name for the job.
+    pub job_id: Option<String>,
+    /// Rank over the whole job.
+    pub rank: u64,
+    /// Rank on this machine.
+    pub local_rank: u64,
+    /// Number of ranks; at least 1.
+    pub world_size: u64,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Identity { job_id: None, rank: 0, local_rank: 0, world_size: 1 }
+    }
+}
+
+/// Launchers in the order they are asked; the first whose rank and world size are both set wins.
+const RANK_GROUPS: [[&str; 3]; 3] = [
+    ["RANK", "LOCAL_RANK", "WORLD_SIZE"],
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
+];
+const JOB_KEYS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
+pub(crate) const IDENTITY_KEYS: [&str; 4] = ["job_id", "rank", "local_rank", "world_size"];
+
+/// Where an identity is looked for. `Value::Null` is "not given".
+#[derive(Default)]
+pub struct IdentityInputs<'a> {
+    /// Explicit values, in the order of job id, rank, local rank, world size.
+    pub explicit: [Option<&'a Value>; 4],
+    /// An event's metadata, asked for what is not explicit.
+    pub metadata: Option<&'a Record>,
+    /// The environment, asked last; `None` when it must not be consulted.
+    pub env: Option<&'a dyn Fn(&str) -> Option<String>>,
+}
+
+impl<'a> IdentityInputs<'a> {
+    /// The identity fields of a record, nothing else.
+    pub(crate) fn of_record(record: &'a Record) -> Self {
+        IdentityInputs { explicit: IDENTITY_KEYS.map(|key| record.get(key)), ..IdentityInputs::default() }
+    }
+}
+
+/// Resolves and checks an identity.
+pub fn resolve_identity(inputs: &IdentityInputs<'_>) -> Result<Identity, Problem> {
+    let mut raw: [Value; 4] = Default::default();
+    for (index, key) in IDENTITY_KEYS.into_iter().enumerate() {
+        raw[index] = match inputs.explicit[index] {
+            Some(value) if !value.is_null() => value.clone(),
+            _ => inputs.metadata.map_or(Value::Null, |metadata| get(metadata, key).clone()),
+        };
+    }
+    if let Some(env) = inputs.env {
+        fill_from_env(&mut raw, env)?;
+    }
+    normalize(&raw)
+}
+
+fn fill_from_env(raw: &mut [Value; 4], env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
+    if raw[0].is_null() {
+        let job = JOB_KEYS.into_iter().filter_map(env).map(|text| text.trim().to_owned());
+        raw[0] = job.filter(|text| !text.is_empty()).map(Value::String).next().unwrap_or(Value::Null);
+    }
+    // A complete identity leaves the launcher's variables unread, so that a broken one cannot hurt it.
+    if raw[1..].iter().all(|value| !value.is_null()) {
+        return Ok(());
+    }
+    for [rank_key, local_key, world_key] in RANK_GROUPS {
+        let (Some(rank), Some(world)) = (env(rank_key), env(world_key)) else { continue };
+        let local = env(local_key).filter(|text| !text.trim().is_empty()).unwrap_or_else(|| rank.clone());
+        let found = [env_int(&rank, "rank")?, env_int(&local, "local_rank")?, env_int(&world, "world_size")?];
+        check_range(&found[0], "rank", 0)?;
+        check_range(&found[1], "local_rank", 0)?;
+        check_range(&found[2], "world_size", 1)?;
+        for (slot, value) in raw[1..].iter_mut().zip(found) {
+            if slot.is_null() {
+                *slot = value;
+            }
+        }
+        return Ok(());
+    }
+    Ok(())
+}
+
+fn env_int(text: &str, field: &str) -> Result<Value, Problem> {
+    let digits = text.trim().replace('_', "");
+    digits.parse::<i64>().map(Value::from).map_err(|_| Problem::of(field, "must be an integer"))
+}
+
+fn check_range(value: &Value, field: &str, least: i128) -> Result<u64, Problem> {
+    let number = integer(value, field)?;
+    if number < least {
+        return Err(Problem::of(field, &format!("must be >= {least}")));
+    }
+    u64::try_from(number).map_err(|_| Problem::of(field, "must be an integer"))
+}
+
+fn normalize(raw: &[Value; 4]) -> Result<Identity, Problem> {
+    let [job_id, rank, local_rank, world_size] = raw;
+    let job_id = if job_id.is_null() { None } else { Some(non_empty(job_id, "job_id")?.to_owned()) };
+    let zero = Value::from(0);
+    let one = Value::from(1);
+    let rank_value = if rank.is_null() { &zero } else { rank };
+    let local_value = if local_rank.is_null() { rank_value } else { local_rank };
+    let world_value = if world_size.is_null() { &one } else { world_size };
+    let rank = check_range(rank_value, "rank", 0)?;
+    let local_rank = check_range(local_value, "local_rank", 0)?;
+    let world_size = check_range(world_value, "world_size", 1)?;
+    if rank >= world_size {
+        return Err(Problem::of("rank", "must be < world_size"));
+    }
+    if local_rank >= world_size {
+        return Err(Problem::of("local_rank", "must be < world_size"));
+    }
+    Ok(Identity { job_id, rank, local_rank, world_size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn from_env(pairs: &[(&str, &str)]) -> Result<Identity, Problem> {
+        let env = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, v)| (*v).to_owned());
+        resolve_identity(&IdentityInputs { env: Some(&env), ..Default::default() })
+    }
+
+    #[test]
+    fn the_first_complete_launcher_wins() {
+        let identity = from_env(&[
+            ("RANK", "3"),
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("SLURM_JOB_ID", " 77 "),
+        ]);
+        let expected = Identity { job_id: Some("77".into()), rank: 1, local_rank: 1, world_size: 4 };
+        assert_eq!(identity, Ok(expected));
+    }
+
+    #[test]
+    fn blank_job_ids_are_skipped() {
+        let identity = from_env(&[("TORCHELASTIC_RUN_ID", "  "), ("SLURM_JOB_ID", "9")]).unwrap();
+        assert_eq!(identity.job_id.as_deref(), Some("9"));
+        assert_eq!(from_env(&[]).unwrap(), Identity::default());
+    }
+
+    #[test]
+    fn bad_values_say_so() {
+        let message = |pairs: &[(&str, &str)]| from_env(pairs).unwrap_err().message;
+        assert_eq!(message(&[("RANK", "x"), ("WORLD_SIZE", "2")]), "rank must be an integer");
+        assert_eq!(message(&[("RANK", "2"), ("WORLD_SIZE", "2")]), "rank must be < world_size");
+        assert_eq!(message(&[("RANK", "0"), ("WORLD_SIZE", "0")]), "world_size must be >= 1");
+        assert_eq!(message(&[("RANK", "-1"), ("WORLD_SIZE", "2")]), "rank must be >= 0");
+    }
+
+    #[test]
+    fn a_complete_explicit_identity_leaves_the_environment_unread() {
+        let env = |key: &str| (key == "RANK" || key == "WORLD_SIZE").then(|| "broken".to_owned());
+        let (rank, world) = (json!(1), json!(2));
+        let inputs = IdentityInputs {
+            explicit: [None, Some(&rank), Some(&rank), Some(&world)],
+            metadata: None,
+            env: Some(&env),
+        };
+        assert_eq!(resolve_identity(&inputs).unwrap().rank, 1);
+    }
+
+    #[test]
+    fn booleans_are_not_ranks() {
+        let rank = json!(true);
+        let inputs = IdentityInputs { explicit: [None, Some(&rank), None, None], ..Default::default() };
+        assert_eq!(resolve_identity(&inputs).unwrap_err().message, "rank must be an integer");
+    }
+}

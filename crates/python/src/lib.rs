@@ -1,0 +1,28 @@
+//! The extension module `stormlog._native`: the Rust rules and readers, callable from Python.
+//!
+//! Glue only. Rules live in `stormlog-event`, formats in `stormlog-store`; this crate turns Python objects into
+//! their values and back. It must never keep state between calls outside a `Sink` (so it is safe across threads and
+//! `fork`), hold the interpreter while it waits for a file, or print. What each function takes is written in
+//! `python/stormlog/_native.pyi`.
+
+use pyo3::prelude::*;
+
+mod cli;
+mod derived;
+mod error;
+mod events;
+mod record;
+mod session;
+mod sink;
+mod telemetry;
+
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    telemetry::register(module)?;
+    events::register(module)?;
+    session::register(module)?;
+    derived::register(module)?;
+    sink::register(module)?;
+    cli::register(module)
+}

@@ -1,0 +1,120 @@
+//! What can be wrong with a file, with enough in it to say where and what to do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use stormlog_event::Problem;
+
+/// A position in an input: the file, and the line (from 1) or record (from 0) when known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// The line the record starts on, from 1; for binary files the record's number, from 1.
+    pub line: Option<u64>,
+}
+
+impl Place {
+    /// A whole file.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Place { file: path.into(), line: None }
+    }
+
+    /// A line of a file.
+    pub fn line(path: impl Into<PathBuf>, line: u64) -> Self {
+        Place { file: path.into(), line: Some(line) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file.display()),
+            None => write!(f, "{}", self.file.display()),
+        }
+    }
+}
+
+/// Why a path could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The operating system said no.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// The path is a FIFO, a device or a socket.
+    #[error("{}: is a {what}; give a regular file or a directory", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The bytes are not what the format allows.
+    #[error("{place}: {message}")]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// What was found and what was expected.
+        message: String,
+    },
+    /// A well-formed record breaks a rule.
+    #[error("{place}: {}", problems_text(problems))]
+    Record {
+        /// Where.
+        place: Place,
+        /// The fields and the rules, the first one first.
+        problems: Vec<Problem>,
+    },
+    /// One record is larger than any real one.
+    #[error(
+        "{place}: one record is larger than {limit} bytes; this is not a telemetry file, or it is damaged"
+    )]
+    TooLarge {
+        /// Where it starts.
+        place: Place,
+        /// The most one record may take.
+        limit: usize,
+    },
+    /// Nothing at the path is telemetry.
+    #[error("{}: {message}", path.display())]
+    Unrecognised {
+        /// The path.
+        path: PathBuf,
+        /// What was looked for.
+        message: String,
+    },
+    /// The named session is not there.
+    #[error("Requested session_id not found: {0}")]
+    NoSuchSession(String),
+}
+
+impl StoreError {
+    /// An I/O error at a path.
+    pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        StoreError::Io { path: path.as_ref().to_owned(), source }
+    }
+
+    /// Bytes that break the format at a place.
+    pub fn malformed(place: Place, message: impl Into<String>) -> Self {
+        StoreError::Malformed { place, message: message.into() }
+    }
+
+    /// A record that breaks one rule.
+    pub fn record(place: Place, problem: Problem) -> Self {
+        StoreError::Record { place, problems: vec![problem] }
+    }
+}
+
+fn problems_text(problems: &[Problem]) -> String {
+    match problems {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, rest @ ..] => format!("{first} (and {} more)", rest.len()),
+    }
+}

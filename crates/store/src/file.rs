@@ -1,0 +1,44 @@
+//! Opening inputs: regular files only, and never more of one in memory than asked for.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::{Place, StoreError};
+
+/// Opens a regular file for reading. A FIFO or device is refused without blocking on it.
+pub(crate) fn open_regular(path: &Path) -> Result<File, StoreError> {
+    // Non-blocking, so that a FIFO without a writer answers instead of waiting forever.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|error| StoreError::io(path, error.into()))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|error| StoreError::io(path, error.into()))?;
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(File::from(fd)),
+        FileType::Directory => "directory",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        _ => "special file",
+    };
+    Err(StoreError::NotAFile { path: path.to_owned(), what })
+}
+
+/// The whole of a file that must not be larger than `limit`.
+pub(crate) fn read_bounded(path: &Path, limit: usize) -> Result<Vec<u8>, StoreError> {
+    let file = open_regular(path)?;
+    let mut bytes = Vec::new();
+    let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| StoreError::io(path, error))?;
+    if bytes.len() > limit {
+        return Err(StoreError::TooLarge { place: Place::file(path), limit });
+    }
+    Ok(bytes)
+}
+
+/// The absolute path with links resolved as far as it exists: what synthetic session ids are made from.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}

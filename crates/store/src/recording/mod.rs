@@ -1,0 +1,20 @@
+//! Recordings that survive anything: telemetry events in the crash-safe files of `stormlog-ring`.
+//!
+//! A session directory holds `session.json` (who and in which state), `events.ring` (always: the last events) and, when
+//! the whole history is wanted, `log/`. Each of them can be read on its own.
+
+mod codec;
+mod reader;
+mod session;
+mod writer;
+
+pub use reader::RecordedEvents;
+pub use session::{SESSION_FILE, read_session, write_session};
+pub use writer::{EventLog, EventRing, Recorder, RecorderConfig};
+
+pub(crate) use session::{judge, stated_session};
+
+/// The ring of a session directory.
+pub const RING_FILE: &str = "events.ring";
+/// The directory of a session's whole history.
+pub const LOG_DIRECTORY: &str = "log";

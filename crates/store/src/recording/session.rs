@@ -1,0 +1,67 @@
+//! `session.json`: whose recording a directory is, and in which state.
+
+use std::path::Path;
+
+use serde_json::Value;
+use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_ring::{LogReader, RingReader, Status};
+
+use super::LOG_DIRECTORY;
+use crate::json::{self, write};
+use crate::{Place, StoreError};
+
+/// The file's name in a session directory.
+pub const SESSION_FILE: &str = "session.json";
+
+/// Reads the session of a directory.
+pub fn read_session(directory: &Path) -> Result<SessionSummary, StoreError> {
+    let path = directory.join(SESSION_FILE);
+    let Value::Object(record) = json::read_value(&path)? else {
+        return Err(StoreError::malformed(Place::file(path), "expected a session object"));
+    };
+    SessionSummary::from_record(&record).map_err(|problem| StoreError::record(Place::file(path), problem))
+}
+
+/// Writes the session of a directory, whole or not at all.
+pub fn write_session(directory: &Path, summary: &SessionSummary) -> Result<(), StoreError> {
+    let path = directory.join(SESSION_FILE);
+    let temporary = directory.join(format!(".{SESSION_FILE}.{}.tmp", std::process::id()));
+    let mut text = Vec::new();
+    let written = write::write_indented(&mut text, &summary.to_record(), 0)
+        .and_then(|()| {
+            text.push(b'\n');
+            std::fs::write(&temporary, &text)
+        })
+        .and_then(|()| std::fs::rename(&temporary, &path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        StoreError::io(path, error)
+    })
+}
+
+/// The session a ring or log belongs to, when its directory says so.
+pub(crate) fn stated_session(path: &Path) -> Option<SessionSummary> {
+    let directory = path.parent()?;
+    // A log directory given by itself has its session beside it; a ring too.
+    let summary = read_session(directory).ok()?;
+    Some(judge(path, summary))
+}
+
+/// Corrects a session's state by what its writers left: one that died without a word was interrupted.
+pub(crate) fn judge(path: &Path, mut summary: SessionSummary) -> SessionSummary {
+    let is_log = path.is_dir() || path.file_name().is_some_and(|name| name == LOG_DIRECTORY);
+    let status = if is_log {
+        LogReader::open(path).map(|reader| reader.status())
+    } else {
+        RingReader::open(path).map(|reader| reader.status())
+    };
+    match (status, summary.status) {
+        (Ok(Status::Died { .. }), SessionStatus::Running | SessionStatus::Incomplete) => {
+            summary.status = SessionStatus::Interrupted;
+        }
+        (Ok(Status::Active { .. }), SessionStatus::Incomplete) => summary.status = SessionStatus::Running,
+        (Ok(Status::Closed), SessionStatus::Running) => summary.status = SessionStatus::Incomplete,
+        _ => {}
+    }
+    summary
+}

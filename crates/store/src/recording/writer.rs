@@ -1,0 +1,166 @@
+//! Writing recordings: events into a ring, a log, or a session directory with both.
+//!
+//! An append that returned survives the death of the process. Losses are counted by the files themselves; nothing here
+//! may fail the program that is being recorded.
+
+use std::path::{Path, PathBuf};
+
+use stormlog_event::{Event, SessionStatus, SessionSummary};
+use stormlog_ring::{AppendError, Definition, Log, LogConfig, LogWriter, Loss, Ring, RingConfig, RingWriter};
+
+use super::codec::{Encoder, KIND_EVENT};
+use super::reader::wrong;
+use super::session::write_session;
+use super::{LOG_DIRECTORY, RING_FILE};
+use crate::StoreError;
+
+/// The last events, in one bounded file.
+pub struct EventRing {
+    writer: RingWriter,
+    encoder: Encoder,
+}
+
+impl EventRing {
+    /// Makes a ring at `path`.
+    pub fn create(path: &Path, config: RingConfig) -> Result<Self, StoreError> {
+        let ring = Ring::create(path, config).map_err(|error| wrong(path, error))?;
+        let writer = ring.writer().map_err(|error| wrong(path, error))?;
+        Ok(EventRing { writer, encoder: Encoder::default() })
+    }
+
+    /// Appends an event. `false` when it was lost, which the file counts.
+    pub fn append(&mut self, event: &Event) -> bool {
+        let EventRing { writer, encoder } = self;
+        append(encoder, event, |payload, definitions| writer.append(KIND_EVENT, payload, definitions))
+    }
+
+    /// What was lost so far.
+    pub fn loss(&self) -> Loss {
+        self.writer.loss()
+    }
+}
+
+/// All events, in a growing directory.
+pub struct EventLog {
+    writer: LogWriter,
+    encoder: Encoder,
+}
+
+impl EventLog {
+    /// Makes a log in the directory `path`.
+    pub fn create(path: &Path, config: LogConfig) -> Result<Self, StoreError> {
+        let log = Log::create(path, config).map_err(|error| wrong(path, error))?;
+        let writer = log.writer().map_err(|error| wrong(path, error))?;
+        Ok(EventLog { writer, encoder: Encoder::default() })
+    }
+
+    /// Appends an event. `false` when it was lost, which the file counts.
+    pub fn append(&mut self, event: &Event) -> bool {
+        let EventLog { writer, encoder } = self;
+        append(encoder, event, |payload, definitions| writer.append(KIND_EVENT, payload, definitions))
+    }
+
+    /// What was lost so far.
+    pub fn loss(&self) -> Loss {
+        self.writer.loss()
+    }
+}
+
+/// Encodes and hands over; once more without definitions when the file has no room for them.
+fn append(
+    encoder: &mut Encoder,
+    event: &Event,
+    mut hand_over: impl FnMut(&[u8], &[&Definition]) -> Result<(), AppendError>,
+) -> bool {
+    let (payload, definitions) = encoder.encode(event, false);
+    let outcome = match definitions {
+        [Some(head), Some(metadata)] => hand_over(payload, &[head, metadata]),
+        [Some(one), None] | [None, Some(one)] => hand_over(payload, &[one]),
+        [None, None] => hand_over(payload, &[]),
+    };
+    match outcome {
+        Ok(()) => true,
+        Err(AppendError::DefinitionsFull { .. }) => {
+            let (payload, _) = encoder.encode(event, true);
+            hand_over(payload, &[]).is_ok()
+        }
+        Err(_) => false,
+    }
+}
+
+/// What a session directory keeps.
+#[derive(Debug, Clone)]
+pub struct RecorderConfig {
+    /// Slots of the ring; a telemetry event takes one or two.
+    pub ring_slots: u64,
+    /// Whether the whole history is kept beside the ring.
+    pub keep_log: bool,
+}
+
+impl Default for RecorderConfig {
+    fn default() -> Self {
+        RecorderConfig { ring_slots: RingConfig::default().slots, keep_log: true }
+    }
+}
+
+/// A session being recorded into a directory of its own.
+pub struct Recorder {
+    directory: PathBuf,
+    summary: SessionSummary,
+    ring: EventRing,
+    log: Option<EventLog>,
+}
+
+impl Recorder {
+    /// Makes the directory and starts the session.
+    pub fn create(
+        directory: &Path,
+        summary: SessionSummary,
+        config: &RecorderConfig,
+    ) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(directory).map_err(|error| StoreError::io(directory, error))?;
+        let label = label(&summary.session_id);
+        let ring_config = RingConfig { slots: config.ring_slots, label, ..RingConfig::default() };
+        let ring = EventRing::create(&directory.join(RING_FILE), ring_config)?;
+        let log_config = LogConfig { label, ..LogConfig::default() };
+        let log = match config.keep_log {
+            true => Some(EventLog::create(&directory.join(LOG_DIRECTORY), log_config)?),
+            false => None,
+        };
+        let summary = SessionSummary { status: SessionStatus::Running, ended_at_ns: None, ..summary };
+        write_session(directory, &summary)?;
+        Ok(Recorder { directory: directory.to_owned(), summary, ring, log })
+    }
+
+    /// Records an event. `false` when some part of the recording lost it.
+    pub fn append(&mut self, event: &Event) -> bool {
+        let in_ring = self.ring.append(event);
+        self.log.as_mut().is_none_or(|log| log.append(event)) && in_ring
+    }
+
+    /// The session being recorded.
+    pub fn summary(&self) -> &SessionSummary {
+        &self.summary
+    }
+
+    /// What was lost so far: the log's losses, or the ring's where there is no log.
+    pub fn loss(&self) -> Loss {
+        self.log.as_ref().map_or_else(|| self.ring.loss(), EventLog::loss)
+    }
+
+    /// Ends the session in that state at that time.
+    pub fn close(self, status: SessionStatus, ended_at_ns: i64) -> Result<(), StoreError> {
+        let Recorder { directory, summary, ring, log } = self;
+        drop((ring, log));
+        write_session(&directory, &SessionSummary { status, ended_at_ns: Some(ended_at_ns), ..summary })
+    }
+}
+
+/// The first bytes of the session id, so that a file found alone can be told apart.
+fn label(session_id: &str) -> [u8; 16] {
+    let mut label = [0; 16];
+    let bytes = session_id.as_bytes();
+    let length = bytes.len().min(16);
+    label[..length].copy_from_slice(&bytes[..length]);
+    label
+}

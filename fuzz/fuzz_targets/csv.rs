@@ -1,0 +1,11 @@
+//! CSV files, with metadata as JSON or as Python wrote it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use stormlog_fuzz::{assert_round_trip, file, read};
+use stormlog_store::{Format, Source};
+
+fuzz_target!(|data: &[u8]| {
+    let events = read(&Source::Csv(file("in.csv", data)));
+    assert_round_trip(&events, Format::Csv);
+});

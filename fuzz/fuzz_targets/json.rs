@@ -1,0 +1,15 @@
+//! JSON and JSONL files of any shape, and that accepted events survive every format.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use stormlog_fuzz::{assert_round_trip, file, read};
+use stormlog_store::{Format, Source};
+
+fuzz_target!(|data: &[u8]| {
+    for name in ["in.json", "in.jsonl"] {
+        let events = read(&Source::Json(file(name, data)));
+        for format in [Format::Json, Format::Jsonl, Format::Csv, Format::Parquet] {
+            assert_round_trip(&events, format);
+        }
+    }
+});

@@ -1,0 +1,6 @@
+"""`python -m stormlog`."""
+
+from stormlog._entry import stormlog
+
+if __name__ == "__main__":
+    stormlog()

@@ -1,0 +1,35 @@
+"""The three commands as a wheel installs them.
+
+Each takes over its process: Ctrl-C ends it with 130, and it never returns. Nothing but the extension module
+may be imported here, so that a command starts about as fast as the plain binary does.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from stormlog import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def stormlog() -> NoReturn:
+    """`stormlog`."""
+    _run("stormlog")
+
+
+def gpumemprof() -> NoReturn:
+    """`gpumemprof`, the older name for PyTorch programs."""
+    _run("gpumemprof")
+
+
+def tfmemprof() -> NoReturn:
+    """`tfmemprof`, the older name for TensorFlow programs."""
+    _run("tfmemprof")
+
+
+def _run(program: str) -> NoReturn:
+    _native.release_interrupts()
+    sys.exit(_native.run_cli(program, sys.argv[1:]))

@@ -1,0 +1,145 @@
+# The extension module, built from crates/python. `python -m mypy.stubtest stormlog._native` checks this file.
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, final
+
+__all__ = [
+    "EventBuffer",
+    "Sink",
+    "__version__",
+    "check_rollups",
+    "check_sink_settings",
+    "derive_event",
+    "derive_session",
+    "event_from_record",
+    "legacy_session_id",
+    "load_sessions",
+    "memory_feature_enabled",
+    "new_session_id",
+    "normalize_session_status",
+    "read_rollups",
+    "read_sink_manifest",
+    "release_interrupts",
+    "resolve_distributed_identity",
+    "rollup_session",
+    "run_cli",
+    "session_summary_from_record",
+    "sink_manifest_path",
+    "sink_rollup_path",
+    "sink_segment_paths",
+    "validate_record",
+    "write_rollups",
+]
+
+__version__: str
+
+# The fields of a TelemetryEventV4 in its order.
+_EventFields: TypeAlias = tuple[
+    Literal[4],
+    str,
+    int,
+    str,
+    str,
+    int,
+    int,
+    str,
+    int,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    int | None,
+    str | None,
+    str | None,
+    int,
+    int,
+    int,
+    dict[str, Any],
+]
+# The fields of a SessionSummary in its order.
+_SummaryFields: TypeAlias = tuple[str, str, int, int | None, str, int, str | None, int, int, int, str]
+
+# The fields of a TelemetrySinkConfig in its order.
+_SinkSettings: TypeAlias = tuple[
+    str | os.PathLike[str],
+    int,
+    float,
+    int,
+    int,
+    int,
+    int,
+    bool,
+    int,
+    int | None,
+    float,
+    float,
+]
+
+@final
+class EventBuffer:
+    def __len__(self) -> int: ...
+    def fields(self, index: int) -> _EventFields: ...
+
+@final
+class Sink:
+    def __new__(cls, settings: _SinkSettings, host: str) -> Sink: ...
+    def start_session(self, summary: _SummaryFields | None) -> _SummaryFields: ...
+    def current_session(self) -> _SummaryFields | None: ...
+    def append(self, line: str, session_id: object) -> bool: ...
+    def flush(self, force: bool) -> None: ...
+    def close(self, session_status: str) -> None: ...
+    def diagnostics(self) -> dict[str, int]: ...
+    def failure_diagnostics(self) -> dict[str, Any]: ...
+    def take_warnings(self) -> list[str]: ...
+
+def validate_record(record: Mapping[str, Any]) -> None: ...
+def event_from_record(
+    record: Mapping[str, Any],
+    permissive_legacy: bool,
+    default_collector: str,
+    default_sampling_interval_ms: object,
+    default_session_id: str | None,
+) -> _EventFields: ...
+def resolve_distributed_identity(
+    job_id: object,
+    rank: object,
+    local_rank: object,
+    world_size: object,
+    metadata: Mapping[str, Any] | None,
+    env: Mapping[str, str] | None,
+) -> tuple[str | None, int, int, int]: ...
+def load_sessions(
+    path: str | os.PathLike[str], permissive_legacy: bool, events_key: str | None
+) -> list[tuple[_SummaryFields, EventBuffer, list[str], list[str]]]: ...
+def new_session_id() -> str: ...
+def legacy_session_id(parts: Sequence[str]) -> str: ...
+def normalize_session_status(value: object) -> str: ...
+def session_summary_from_record(payload: Mapping[str, Any]) -> _SummaryFields: ...
+def derive_event(event: object) -> tuple[int | None, float | None, float | None, float | None, bool]: ...
+def derive_session(events: Iterable[object]) -> tuple[float | None, float | None]: ...
+def memory_feature_enabled(event: object, feature: str) -> bool: ...
+def run_cli(program: str, args: Sequence[str]) -> int: ...
+def release_interrupts() -> None: ...
+def check_sink_settings(settings: _SinkSettings) -> None: ...
+def read_sink_manifest(
+    path: str | os.PathLike[str],
+) -> tuple[int, str, list[_SummaryFields], list[tuple[str, int, int, bool, str | None]]] | None: ...
+def sink_manifest_path(path: str | os.PathLike[str]) -> Path | None: ...
+def sink_segment_paths(path: str | os.PathLike[str]) -> list[Path]: ...
+def sink_rollup_path(path: str | os.PathLike[str]) -> Path: ...
+def read_rollups(path: str | os.PathLike[str]) -> str | None: ...
+def check_rollups(text: str) -> str: ...
+def write_rollups(path: str | os.PathLike[str], text: str) -> Path: ...
+def rollup_session(
+    started_at_ns: int,
+    ended_at_ns: int | None,
+    events: Iterable[object],
+    sources: Sequence[str],
+    warnings: Sequence[str],
+    window_ns: int,
+) -> str: ...

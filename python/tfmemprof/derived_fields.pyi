@@ -1,0 +1,1 @@
+from stormlog.derived_fields import *

@@ -1,0 +1,1 @@
+from stormlog.exit_codes import *

@@ -1,0 +1,24 @@
+"""What the tests share: whole records, and files of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compat_cases import v4
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a JSON file of so many events, one nanosecond apart."""
+
+    def make(count: int = 3, name: str = "events.json", **changes: Any) -> Path:
+        path = tmp_path / name
+        records = [v4(timestamp_ns=1000 + number, **changes) for number in range(count)]
+        path.write_text(json.dumps(records), encoding="utf-8")
+        return path
+
+    return make
