@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import derived_fields as derived_fields
     from . import exit_codes as exit_codes
+    from . import recording as recording
     from . import session as session
     from . import telemetry as telemetry
     from . import telemetry_model as telemetry_model
@@ -44,6 +45,7 @@ _MODULES = frozenset(
     {
         "derived_fields",
         "exit_codes",
+        "recording",
         "session",
         "telemetry",
         "telemetry_model",

@@ -7,12 +7,18 @@ The finder answers for its own prefixes only and must never load a second copy o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
+
+# `importlib.util` and `importlib.abc` would make the older name slower to import than the newer one.
+from importlib.machinery import ModuleSpec, PathFinder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.abc import Loader, MetaPathFinder
+    from types import ModuleType
+else:
+    Loader = MetaPathFinder = object
 
 
 class _AliasLoader(Loader):
@@ -55,10 +61,12 @@ class _AliasFinder(MetaPathFinder):
 
 
 def _find(name: str) -> ModuleSpec | None:
-    try:
-        return find_spec(name)
-    except ModuleNotFoundError:
+    parent, _, _ = name.rpartition(".")
+    if not parent:
+        return PathFinder.find_spec(name) if name not in sys.modules else sys.modules[name].__spec__
+    if _find(parent) is None:
         return None
+    return PathFinder.find_spec(name, getattr(import_module(parent), "__path__", []))
 
 
 def install(alias: str, *targets: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:

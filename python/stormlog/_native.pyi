@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 __all__ = [
     "EventBuffer",
+    "Recorder",
     "Sink",
     "__version__",
     "check_rollups",
@@ -143,3 +144,12 @@ def rollup_session(
     warnings: Sequence[str],
     window_ns: int,
 ) -> str: ...
+
+@final
+class Recorder:
+    def __new__(
+        cls, directory: str | os.PathLike[str], summary: str, ring_slots: int, keep_log: bool
+    ) -> Self: ...
+    def append(self, record: str) -> bool: ...
+    def loss(self) -> tuple[int, int, str | None]: ...
+    def close(self, status: str, ended_at_ns: int) -> None: ...

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableSequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stormlog import _native
 from stormlog._event_list import TelemetryEventList, passing
@@ -20,6 +19,9 @@ from stormlog.telemetry_model import (
     unique_projected_correlations,
     unique_projected_resources,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "SCHEMA_VERSION_LATEST",

@@ -6,8 +6,6 @@ wherever and by whatever release it is projected. Projected records are read-onl
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -198,12 +196,16 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def _record_id(record: Mapping[str, Any]) -> str:
+    import hashlib  # not at the top: loading events needs neither it nor `json`
+
     # 32 hexadecimal digits are 128 bits: enough to tell any two records apart.
     digest = hashlib.sha256(_canonical_text(record).encode("utf-8")).hexdigest()
     return f"telemetry-{digest[:32]}"
 
 
 def _canonical_text(value: Mapping[str, Any]) -> str:
+    import json
+
     # Keys that are no strings become strings only when written: hence once more, to sort them as such.
     written = json.dumps(_thawed(value), sort_keys=True, default=str)
     return json.dumps(json.loads(written), sort_keys=True)

@@ -1,7 +1,7 @@
 """Rollups: what the records of a sink come to, per session, rank and window, in `rollups.json`.
 
-Derived and replaceable: rollups that are broken, or that do not cover the segments there are, count as missing.
-They are computed and checked natively; here are their shapes.
+Derived and replaceable: rollups that are broken, or that do not cover the segments there are, count as
+missing. They are computed and checked natively; here are their shapes.
 """
 
 from __future__ import annotations
@@ -222,13 +222,13 @@ def rollup_coverage_from_manifest(
 
 def resolve_telemetry_rollup_path(path: str | Path) -> Path:
     """Where the rollups are of the sink that a directory, manifest, segment or rollup file belongs to."""
-    return Path(_native.sink_rollup_path(Path(path)))
+    return _native.sink_rollup_path(Path(path))
 
 
 def write_telemetry_rollups(root_dir: str | Path, rollups: TelemetryRollupFile) -> Path:
     """Puts the rollups beside the manifest, whole and synced; returns where."""
     text = json.dumps(telemetry_rollup_file_to_dict(rollups), indent=2, sort_keys=True)
-    return Path(_native.write_rollups(Path(root_dir), text + "\n"))
+    return _native.write_rollups(Path(root_dir), text + "\n")
 
 
 def read_telemetry_rollups(path: str | Path) -> TelemetryRollupFile | None:

@@ -1,6 +1,7 @@
 """The append-only telemetry sink: records to JSONL segments, with rollover, retention and a manifest.
 
-The sink itself is native. A directory written here is read and gone on with by 0.4.3, and the other way round.
+The sink itself is native. A directory written here is read and gone on with by 0.4.3, and the other way
+round. Nothing here may write to a sink's files past the native sink.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _LOGGER = logging.getLogger(__name__)
 class TelemetrySinkConfig:
     """When a sink flushes, rolls over, forgets and gives up.
 
-    With `max_buffer_bytes` the sink is bounded: what does not fit into that much memory is dropped and counted,
-    and a failed flush is counted and tried again later instead of raised.
+    With `max_buffer_bytes` the sink is bounded: what does not fit into that much memory is dropped and
+    counted, and a failed flush is counted and tried again later instead of raised.
     """
 
     root_dir: Path
@@ -103,7 +104,10 @@ class AppendOnlyTelemetrySink:
             # Job ids were not always text, and files hold nothing else.
             if summary.job_id is not None:
                 given = (*given[:6], str(summary.job_id), *given[7:])
-        return SessionSummary(*self._sink.start_session(given))
+        try:
+            return SessionSummary(*self._sink.start_session(given))
+        finally:
+            self._log_warnings()
 
     def current_session(self) -> SessionSummary | None:
         """The active session, if any."""
@@ -150,7 +154,7 @@ class AppendOnlyTelemetrySink:
 
 
 def read_telemetry_sink_manifest(path: str | Path) -> TelemetrySinkManifest | None:
-    """The manifest of the sink a directory, manifest or segment belongs to; None if there is none to be read."""
+    """The manifest of the sink a directory, manifest or segment belongs to; None if it cannot be read."""
     found = _native.read_sink_manifest(Path(path))
     if found is None:
         return None
@@ -165,13 +169,12 @@ def read_telemetry_sink_manifest(path: str | Path) -> TelemetrySinkManifest | No
 
 def resolve_telemetry_sink_manifest_path(path: str | Path) -> Path | None:
     """The path of the manifest a directory, manifest or segment belongs to, if there is one."""
-    found = _native.sink_manifest_path(Path(path))
-    return None if found is None else Path(found)
+    return _native.sink_manifest_path(Path(path))
 
 
 def resolve_telemetry_sink_segment_paths(path: str | Path) -> list[Path]:
     """The segments of a sink in order: those listed and those found. A lone JSONL file is its own."""
-    return [Path(found) for found in _native.sink_segment_paths(Path(path))]
+    return _native.sink_segment_paths(Path(path))
 
 
 def _settings(config: TelemetrySinkConfig) -> tuple[Any, ...]:

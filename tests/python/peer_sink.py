@@ -1,7 +1,7 @@
 """Works on a sink with whatever stormlog is installed, so that two packages can be set to one directory.
 
-Run as a script: a command, a directory, and arguments as JSON. It prints JSON. Only names that both packages have
-are used here.
+Run as a script: a command, a directory, and arguments as JSON. It prints JSON. Only names that both packages
+have are used here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SECOND = 1_000_000_000
 
 def event(number: int, session_id: str) -> dict[str, Any]:
     """One of a series of events with something of everything, not quite in order of time."""
-    kinds = ["sample"] * 7 + ["warning", "collector_degraded", "collector_recovered", "error", "critical", "peak"]
+    others = ["warning", "collector_degraded", "collector_recovered", "error", "critical", "peak"]
+    kinds = ["sample"] * 7 + others
     kind = kinds[number * 5 % len(kinds)]
     rank = number % 3
     metadata: dict[str, Any] = {"step": number // 100}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,15 @@ def test_the_peer_is_the_release_we_follow() -> None:
     assert done.stdout.strip() == "0.4.3"
 
 
-def cases() -> list[Any]:
+def params(names: Iterable[str]) -> list[Any]:
     def marked(name: str) -> Any:
         marks = [pytest.mark.xfail(reason=OPEN[name], strict=True)] if name in OPEN else []
         return pytest.param(name, marks=marks)
 
-    return [marked(name) for name in sorted(set(CASES) - set(DIFFERENCES))]
+    return [marked(name) for name in sorted(names)]
 
 
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", params(set(CASES) - set(DIFFERENCES)))
 def test_same(name: str, theirs: Results, ours: Results, folder: Path) -> None:
     if name.startswith("load") and "text" in theirs[name]:
         # Ours say where in front of what, which is the only difference there may be.
@@ -78,7 +79,7 @@ def test_same(name: str, theirs: Results, ours: Results, folder: Path) -> None:
         assert ours[name] == theirs[name]
 
 
-@pytest.mark.parametrize("name", sorted(DIFFERENCES))
+@pytest.mark.parametrize("name", params(DIFFERENCES))
 def test_different_on_purpose(name: str, theirs: Results, ours: Results) -> None:
     expected, reason = DIFFERENCES[name]
     assert reason

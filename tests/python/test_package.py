@@ -33,6 +33,15 @@ def test_the_root_imports_nothing() -> None:
     assert new == ["stormlog"]
 
 
+@pytest.mark.parametrize("alias", ALIASES)
+def test_an_older_name_imports_nothing_heavy(alias: str) -> None:
+    new = run(f"before = set(sys.modules); import {alias}; print(*sorted(set(sys.modules) - before))").split()
+    assert {"stormlog", "stormlog._alias", alias} <= set(new)
+    assert not {"typing", "re", "dataclasses", "inspect", "json", "importlib.util", "importlib.abc"} & set(
+        new
+    )
+
+
 def test_a_command_imports_nothing_but_the_extension() -> None:
     code = "before = set(sys.modules); import stormlog._entry; print(*sorted(set(sys.modules) - before))"
     assert run(code).split() == ["__future__", "stormlog", "stormlog._entry", "stormlog._native"]

@@ -33,6 +33,9 @@ const RANK_GROUPS: [[&str; 3]; 3] = [
 const JOB_KEYS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
 pub(crate) const IDENTITY_KEYS: [&str; 4] = ["job_id", "rank", "local_rank", "world_size"];
 
+/// Looks a variable of the environment up.
+pub type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
 /// Where an identity is looked for. `Value::Null` is "not given".
 #[derive(Default)]
 pub struct IdentityInputs<'a> {
@@ -41,7 +44,7 @@ pub struct IdentityInputs<'a> {
     /// An event's metadata, asked for what is not explicit.
     pub metadata: Option<&'a Record>,
     /// The environment, asked last; `None` when it must not be consulted.
-    pub env: Option<&'a dyn Fn(&str) -> Option<String>>,
+    pub env: Option<&'a Env<'a>>,
 }
 
 impl<'a> IdentityInputs<'a> {
@@ -66,7 +69,7 @@ pub fn resolve_identity(inputs: &IdentityInputs<'_>) -> Result<Identity, Problem
     normalize(&raw)
 }
 
-fn fill_from_env(raw: &mut [Value; 4], env: &dyn Fn(&str) -> Option<String>) -> Result<(), Problem> {
+fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
     if raw[0].is_null() {
         let job = JOB_KEYS.into_iter().filter_map(env).map(|text| text.trim().to_owned());
         raw[0] = job.filter(|text| !text.is_empty()).map(Value::String).next().unwrap_or(Value::Null);

@@ -28,7 +28,7 @@ pub use counters::{Counter, Counters};
 pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
 pub use event::{Event, Head, Metadata};
 pub use fields::{FIELDS, Field, SCHEMA_LATEST, Schema};
-pub use identity::{Identity, IdentityInputs, resolve_identity};
+pub use identity::{Env, Identity, IdentityInputs, resolve_identity};
 pub use intern::Interner;
 pub use normalize::{Defaults, event_from_record};
 pub use problem::Problem;

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyMapping, PyString};
+use pyo3::types::{PyBool, PyInt, PyMapping, PyString};
 use stormlog_event::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
 
 /// Gap, utilisation, fragmentation, cache share, and whether the collector runs on a fallback.
@@ -46,7 +46,7 @@ fn memory_feature_enabled(event: &Bound<'_, PyAny>, feature: &str) -> PyResult<b
     if capabilities.cast::<PyMapping>().is_err() {
         return Ok(true);
     }
-    let denied = |value: Bound<'_, PyAny>| value.extract::<bool>().is_ok_and(|flag| !flag);
+    let denied = |value: Bound<'_, PyAny>| value.cast::<PyBool>().is_ok_and(|flag| !flag.is_true());
     Ok(!present(&capabilities, feature)?.is_some_and(denied))
 }
 

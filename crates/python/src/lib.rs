@@ -1,7 +1,7 @@
 //! The extension module `stormlog._native`: the Rust rules and readers, callable from Python.
 //!
 //! Glue only. Rules live in `stormlog-event`, formats in `stormlog-store`; this crate turns Python objects into
-//! their values and back. It must never keep state between calls outside a `Sink` (so it is safe across threads and
+//! their values and back. It must never keep state between calls outside a `Sink` or a `Recorder` (so it is safe across threads and
 //! `fork`), hold the interpreter while it waits for a file, or print. What each function takes is written in
 //! `python/stormlog/_native.pyi`.
 
@@ -12,6 +12,7 @@ mod derived;
 mod error;
 mod events;
 mod record;
+mod recording;
 mod session;
 mod sink;
 mod telemetry;
@@ -24,5 +25,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     session::register(module)?;
     derived::register(module)?;
     sink::register(module)?;
+    recording::register(module)?;
     cli::register(module)
 }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
-use stormlog_event::{Counter, Event, Field, Record};
+use stormlog_event::{Counter, Event, Field, Head, Record, SCHEMA_LATEST};
 
 const CAPABILITIES: &str = "memory_capabilities";
 const LEGACY_METADATA: &str = "metadata_";
@@ -214,42 +214,64 @@ pub(crate) fn fields<'py>(
     event: &Event,
     metadata: Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let head = &event.head;
+    counter_fields(py, event, &head_fields(py, &event.head)?, metadata)
+}
+
+/// What a head holds, in the order of the Python class.
+pub(crate) fn head_fields<'py>(py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyTuple>> {
     let identity = &head.identity;
-    let counter = |counter| event.counters.get(counter);
-    let process = (
-        4,
+    (
         &head.session_id,
-        event.timestamp_ns,
         &head.event_type,
         &head.collector,
         head.sampling_interval_ms,
         head.pid,
         &head.host,
         head.device_id,
-    );
-    let counters = (
-        counter(Counter::Allocated),
-        counter(Counter::Reserved),
-        counter(Counter::Active),
-        counter(Counter::Inactive),
-        event.counters.change(),
-        counter(Counter::Used),
-        counter(Counter::Free),
-        counter(Counter::Total),
-    );
-    let rest = (
-        event.context.as_deref(),
         identity.job_id.as_deref(),
         identity.rank,
         identity.local_rank,
         identity.world_size,
-        metadata,
-    );
-    let process = process.into_pyobject(py)?;
-    let counters = counters.into_pyobject(py)?;
-    let rest = rest.into_pyobject(py)?;
-    PyTuple::new(py, process.iter().chain(counters.iter()).chain(rest.iter()).collect::<Vec<_>>())
+    )
+        .into_pyobject(py)
+}
+
+/// The fields of an event whose head is made already.
+pub(crate) fn counter_fields<'py>(
+    py: Python<'py>,
+    event: &Event,
+    head: &Bound<'py, PyTuple>,
+    metadata: Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let number = |value: Option<u64>| value.into_pyobject(py);
+    let counter = |counter| number(event.counters.get(counter));
+    let of_head = |index| head.get_item(index);
+    let fields = [
+        SCHEMA_LATEST.number().into_pyobject(py)?.into_any(),
+        of_head(0)?,
+        event.timestamp_ns.into_pyobject(py)?.into_any(),
+        of_head(1)?,
+        of_head(2)?,
+        of_head(3)?,
+        of_head(4)?,
+        of_head(5)?,
+        of_head(6)?,
+        counter(Counter::Allocated)?,
+        counter(Counter::Reserved)?,
+        counter(Counter::Active)?,
+        counter(Counter::Inactive)?,
+        event.counters.change().into_pyobject(py)?,
+        counter(Counter::Used)?,
+        counter(Counter::Free)?,
+        counter(Counter::Total)?,
+        event.context.as_deref().into_pyobject(py)?,
+        of_head(7)?,
+        of_head(8)?,
+        of_head(9)?,
+        of_head(10)?,
+        metadata.into_any(),
+    ];
+    PyTuple::new(py, fields)
 }
 
 /// A decoded JSON value as Python objects of its own.

@@ -50,6 +50,15 @@ impl Hasher for AsIs {
 impl<M: Maker> Handle<M> {
     pub(crate) fn new(keeper: Arc<Keeper<M>>) -> Self {
         let file = keeper.current();
+        Self::at(keeper, file)
+    }
+
+    /// Another hold on the same file. Asks the keeper nothing: in a forked child it may be the parent's.
+    pub(crate) fn another(&self) -> Self {
+        Self::at(self.keeper.clone(), self.file.clone())
+    }
+
+    fn at(keeper: Arc<Keeper<M>>, file: Arc<StoreFile>) -> Self {
         Handle {
             keeper,
             file,
@@ -60,10 +69,6 @@ impl<M: Maker> Handle<M> {
             stranded: false,
             lost: Loss::default(),
         }
-    }
-
-    pub(crate) fn keeper(&self) -> &Arc<Keeper<M>> {
-        &self.keeper
     }
 
     pub(crate) fn file(&self) -> &StoreFile {

@@ -65,12 +65,6 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// First word of every file.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"STORMRNG");
-/// What this crate writes, and all it reads.
-pub(crate) const VERSION: u32 = 1;
-/// Words before the frame area; one page, so that the areas after it are page-aligned.
-pub(crate) const HEADER_WORDS: usize = 512;
 /// Bytes of a word.
 pub(crate) const WORD: usize = 8;
 /// Length is a 24-bit field. Longer payloads are refused.
@@ -81,11 +75,21 @@ pub(crate) const PID_MASK: u64 = (1 << 22) - 1;
 pub(crate) const END: u64 = u64::from_le_bytes(*b"the end\xc0");
 
 #[cfg(not(loom))]
+pub use header_words::MAGIC_BYTES;
+#[cfg(not(loom))]
 pub(crate) use header_words::*;
 
-/// Where the header's fields are. The model checker has no files, hence no headers.
+/// The header: what its words say and where they are. The model checker has no files, hence no headers.
 #[cfg(not(loom))]
 mod header_words {
+    /// The first eight bytes of either kind of file.
+    pub const MAGIC_BYTES: [u8; 8] = *b"STORMRNG";
+    /// First word of every file.
+    pub(crate) const MAGIC: u64 = u64::from_le_bytes(MAGIC_BYTES);
+    /// What this crate writes, and all it reads.
+    pub(crate) const VERSION: u32 = 1;
+    /// Words before the frame area; one page, so that the area after it is page-aligned.
+    pub(crate) const HEADER_WORDS: usize = 512;
     pub(crate) const W_MAGIC: usize = 0;
     pub(crate) const W_VERSION_KIND: usize = 1;
     pub(crate) const W_FILE_BYTES: usize = 2;
@@ -107,7 +111,7 @@ mod header_words {
     pub(crate) const W_UNLISTED: usize = 36;
     pub(crate) const W_WRITERS: usize = 256;
     pub(crate) const MAX_WRITERS: usize = 128;
-    const _: () = assert!(W_WRITERS + 2 * MAX_WRITERS == super::HEADER_WORDS);
+    const _: () = assert!(W_WRITERS + 2 * MAX_WRITERS == HEADER_WORDS);
 }
 
 #[cfg(target_endian = "big")]

@@ -10,6 +10,25 @@
 //!
 //! It promises nothing about power failure: the kernel writes the pages back in its own time.
 //!
+//! ```
+//! # #[cfg(not(loom))] fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use stormlog_ring::{Definition, Log, LogConfig, LogReader};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! let log = Log::create(dir.path(), LogConfig::default())?;
+//! let mut writer = log.writer()?; // one for each thread
+//! let line = Definition::new(b"train.py:17"); // written once, referred to by id
+//! writer.append(1, &line.id().0.to_le_bytes(), &[&line])?;
+//!
+//! let mut reader = LogReader::open(dir.path())?; // from any process, at any time
+//! while let Some(record) = reader.next() {
+//!     assert_eq!(record.definitions.get(line.id()), Some(&b"train.py:17"[..]));
+//! }
+//! # Ok(())
+//! # }
+//! # #[cfg(loom)] fn main() {}
+//! ```
+//!
 //! The file format is described in `layout.rs`. Must never trust what it reads, and never stop the program it watches.
 
 #[cfg(loom)]
@@ -53,6 +72,7 @@ mod sync;
 #[cfg(not(loom))]
 pub use crate::{
     error::{AppendError, Error},
+    layout::MAGIC_BYTES,
     log::{Log, LogConfig, LogWriter},
     log_reader::LogReader,
     record::{DefId, Definition, Definitions, Loss, LossReason, ReadStats, Record, Status},

@@ -145,7 +145,7 @@ impl LogWriter {
 impl Clone for LogWriter {
     /// Another writer of the same log, for another thread. Its losses start at none.
     fn clone(&self) -> Self {
-        LogWriter { handle: Handle::new(self.handle.keeper().clone()) }
+        LogWriter { handle: self.handle.another() }
     }
 }
 

@@ -85,13 +85,13 @@ impl Ring {
 
     /// A writer, for one thread.
     pub fn writer(&self) -> Result<RingWriter, Error> {
-        Ok(RingWriter::new(self.keeper.home(None)?))
+        Ok(RingWriter::new(Handle::new(self.keeper.home(None)?)))
     }
 }
 
 impl RingWriter {
-    fn new(keeper: Arc<Keeper<RingFile>>) -> Self {
-        RingWriter { handle: Handle::new(keeper), read: (0, Cursor::start(0)), scratch: Vec::new() }
+    fn new(handle: Handle<RingFile>) -> Self {
+        RingWriter { handle, read: (0, Cursor::start(0)), scratch: Vec::new() }
     }
 
     /// Appends a record. Once this returns `Ok`, the record survives the death of the process for as long as it is among
@@ -177,7 +177,7 @@ impl RingWriter {
 impl Clone for RingWriter {
     /// Another writer of the same ring, for another thread. Its losses start at none.
     fn clone(&self) -> Self {
-        RingWriter::new(self.handle.keeper().clone())
+        RingWriter::new(self.handle.another())
     }
 }
 

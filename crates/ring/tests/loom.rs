@@ -216,3 +216,18 @@ fn the_slot_of_a_dead_writer_is_taken_over_once() {
         assert_eq!(sorted(read_slots(&area)), [1, 2]);
     });
 }
+
+#[test]
+fn who_was_lapped_does_not_overwrite_the_newer() {
+    loom::model(|| {
+        let area = Area::new(4 * STRIDE);
+        let late = area.slots(STRIDE).take(1);
+        area.slots(STRIDE).take(3);
+        let claiming = area.clone();
+        let lapped = thread::spawn(move || claiming.slots(STRIDE).claim(1, late, 0, |_| false).is_ok());
+        let done = area.slots(STRIDE).append(2, 7, &[7; 8], |_| false).is_ok();
+        let claimed = lapped.join().unwrap();
+        assert_ne!(done, claimed, "one of the two is in the other's way");
+        assert_eq!(read_slots(&area), if done { vec![7] } else { vec![] });
+    });
+}

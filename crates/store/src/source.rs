@@ -94,7 +94,7 @@ impl Source {
             #[cfg(not(feature = "parquet"))]
             return Err(StoreError::Unrecognised { path, message: "this build cannot read Parquet".into() });
         }
-        if start == b"STORMRNG" {
+        if start == stormlog_ring::MAGIC_BYTES {
             let is_segment = extension == "slog";
             return Ok(if is_segment { Source::Log(parent_of(&path)) } else { Source::Ring(path) });
         }
@@ -196,11 +196,27 @@ fn timeline(path: &Path) -> Result<Box<dyn Events>, StoreError> {
     Ok(Box::new(events.into_iter()))
 }
 
-/// The segments of a sink, one after the other.
+/// The segments of a sink, each with the session its records belong to when they do not say.
+pub(crate) fn sink_segments(path: &Path) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let segments = sink::segment_paths(path);
+    if segments.is_empty() {
+        let message = "Telemetry sink retained no segments".to_owned();
+        return Err(StoreError::Unrecognised { path: path.to_owned(), message });
+    }
+    let listed = sink::read_manifest(path).map(|manifest| manifest.segments).unwrap_or_default();
+    let resolved = file::resolved(path);
+    let fallback = legacy_session_id([resolved.to_string_lossy().as_ref(), "sink"]);
+    let session_of = |segment: &Path| {
+        let name = segment.file_name().and_then(|name| name.to_str());
+        let listed = listed.iter().find(|listed| Some(listed.filename.as_str()) == name);
+        listed.and_then(|listed| listed.session_id.clone()).unwrap_or_else(|| fallback.clone())
+    };
+    Ok(segments.into_iter().map(|segment| (segment.clone(), session_of(&segment))).collect())
+}
+
+/// The events of a sink's segments, one after the other.
 struct Segments {
-    segments: std::vec::IntoIter<PathBuf>,
-    session_of: Vec<(String, String)>,
-    fallback: String,
+    segments: std::vec::IntoIter<(PathBuf, String)>,
     current: Option<EventReader>,
     options: ReadOptions,
     notes: Vec<String>,
@@ -208,39 +224,14 @@ struct Segments {
 
 impl Segments {
     fn open(path: &Path, options: &ReadOptions) -> Result<Self, StoreError> {
-        let segments = sink::segment_paths(path);
-        if segments.is_empty() {
-            let message = "Telemetry sink retained no segments".to_owned();
-            return Err(StoreError::Unrecognised { path: path.to_owned(), message });
-        }
-        let manifest = sink::read_manifest(path);
-        let session_of = manifest.into_iter().flat_map(|manifest| manifest.segments);
-        let session_of =
-            session_of.filter_map(|segment| Some((segment.filename, segment.session_id?))).collect();
-        let resolved = file::resolved(path);
-        Ok(Segments {
-            segments: segments.into_iter(),
-            session_of,
-            fallback: legacy_session_id([resolved.to_string_lossy().as_ref(), "sink"]),
-            current: None,
-            options: options.clone(),
-            notes: Vec::new(),
-        })
+        let segments = sink_segments(path)?.into_iter();
+        Ok(Segments { segments, current: None, options: options.clone(), notes: Vec::new() })
     }
 
     fn next_segment(&mut self) -> Option<Result<EventReader, StoreError>> {
-        loop {
-            let path = self.segments.next()?;
-            // A sink opens a segment before its first flush: an empty one is normal.
-            if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) {
-                continue;
-            }
-            let name = path.file_name().and_then(|name| name.to_str());
-            let hint = self.session_of.iter().find(|(file, _)| Some(file.as_str()) == name);
-            let session = hint.map_or(&self.fallback, |(_, session)| session);
-            let session_id = Some(self.options.session_id.clone().unwrap_or_else(|| session.clone()));
-            return Some(EventReader::open(&path, &ReadOptions { session_id, ..self.options.clone() }));
-        }
+        let (path, session) = self.segments.next()?;
+        let session_id = Some(self.options.session_id.clone().unwrap_or(session));
+        Some(EventReader::open(&path, &ReadOptions { session_id, ..self.options.clone() }))
     }
 }
 

@@ -1,4 +1,5 @@
 //! Files that stormlog 0.4.3 really wrote, read and compared with blessed events.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

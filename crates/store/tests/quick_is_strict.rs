@@ -1,4 +1,5 @@
 //! The quick path and the strict path must agree on every record: same events, same refusals.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

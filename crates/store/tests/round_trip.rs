@@ -1,4 +1,5 @@
 //! What is written reads back as it was, in every format we write.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A disk that fails: full, gone, in the way. Nothing torn is left behind, nothing flushed is lost, losses are counted.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
 //! The sink's rules, on real directories: sessions, flushing, rollover, retention, re-opening, hostile manifests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
 
 use std::fs;
 use std::path::Path;

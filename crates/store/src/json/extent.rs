@@ -81,6 +81,11 @@ impl Extent {
         self.position = self.position.saturating_sub(count);
     }
 
+    /// Whether the scan stopped inside a string.
+    pub(crate) fn in_string(&self) -> bool {
+        self.in_string
+    }
+
     /// How far the scan has come.
     pub(crate) fn position(&self) -> usize {
         self.position

@@ -100,6 +100,7 @@ impl Scan<'_> {
         let mut extent = Extent::default();
         let mut text = Vec::new();
         let mut length = 0;
+        let mut in_string = 0;
         loop {
             let end = extent.advance(self.window.bytes());
             let step = end.unwrap_or_else(|| extent.position());
@@ -109,6 +110,11 @@ impl Scan<'_> {
             }
             self.window.consume(step);
             extent.discard(step);
+            // A list of events may be as long as it likes; a string may not.
+            in_string = if extent.in_string() { in_string + step } else { 0 };
+            if in_string > MAX_RECORD {
+                return Err(self.too_large());
+            }
             if end.is_some() {
                 return Ok((length <= keep).then_some(text));
             }

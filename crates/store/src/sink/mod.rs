@@ -4,6 +4,7 @@
 //! was flushed, leave a half-written line in front of a later one, or follow a name out of its own directory.
 
 mod config;
+mod disk;
 mod error;
 mod failures;
 mod manifest;

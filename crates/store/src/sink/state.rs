@@ -1,12 +1,10 @@
-//! What a sink knows and does under its lock: buffer, segments, sessions, flush, rollover, retention.
+//! What a sink knows and does under its lock: sessions, buffer, flushing, closing. Its files are in `disk.rs`.
 //!
 //! Single-threaded on purpose; threads and forks are the writer's affair. Every flushed record is on disk before its
 //! buffer is let go, and every failure leaves a state from which the same call can be made again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,13 +12,11 @@ use stormlog_event::{SessionStatus, SessionSummary, new_session_id};
 
 use super::failures::{FailureDiagnostics, Failures};
 use super::manifest::SinkManifest;
-use super::paths::{segment_index, segment_name};
-use super::{RollupCoverage, SinkConfig, SinkError, SinkSegment, segment};
+use super::paths::segment_index;
+use super::{RollupCoverage, SinkConfig, SinkError, SinkSegment};
 
 /// Memory kept for the next records after a flush; a burst's larger buffer is given back.
 const KEPT_BUFFER: usize = 1 << 20;
-/// Names tried for a new segment. More taken ones in a row are not another process's segments but an attack.
-const MAX_TAKEN_NAMES: usize = 1000;
 /// What recorded a session that nobody described.
 const SOURCE: &str = "stormlog.telemetry_sink";
 
@@ -65,18 +61,18 @@ pub(super) struct State {
     pub(super) active: Option<String>,
     pub(super) segments: Vec<Tracked>,
     pub(super) failures: Failures,
-    next_index: u64,
-    buffer: Vec<u8>,
+    pub(super) next_index: u64,
+    pub(super) buffer: Vec<u8>,
     buffered_records: u64,
-    file: Option<File>,
+    pub(super) file: Option<File>,
     /// A segment that a failed write left longer than it was, and the size to cut it back to.
-    pending_cut: Option<(String, u64)>,
+    pub(super) pending_cut: Option<(String, u64)>,
     /// The name the manifest is written under before it is put in place.
     pub(super) temporary: String,
     last_flush: Instant,
     rollovers: u64,
-    pruned_segments: u64,
-    pruned_bytes: u64,
+    pub(super) pruned_segments: u64,
+    pub(super) pruned_bytes: u64,
     /// Whether the flush thread is there, and whether it shall go.
     pub(super) thread_alive: bool,
     pub(super) thread_stop: bool,
@@ -290,130 +286,6 @@ impl State {
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_BUFFER);
         self.buffered_records = 0;
-    }
-
-    /// The segment being appended to: the last one, while it is open, ours, and of the active session.
-    fn current(&self) -> Option<usize> {
-        let at = self.segments.len().checked_sub(1)?;
-        let Tracked { segment, origin } = &self.segments[at];
-        let of_session = self.active.is_none() || segment.session_id == self.active;
-        (!segment.closed && *origin != Origin::Foreign && of_session).then_some(at)
-    }
-
-    fn plan_segment(&mut self) -> usize {
-        let segment = SinkSegment {
-            filename: self.next_name(),
-            event_count: 0,
-            size_bytes: 0,
-            closed: false,
-            session_id: self.active.clone(),
-        };
-        self.segments.push(Tracked { segment, origin: Origin::Planned });
-        self.segments.len() - 1
-    }
-
-    fn next_name(&mut self) -> String {
-        let index = self.next_index;
-        self.next_index = index.saturating_add(1);
-        segment_name(index)
-    }
-
-    fn write_buffer(&mut self, at: usize) -> Result<(), SinkError> {
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => self.open_segment(at)?,
-        };
-        match segment::append(&mut file, &self.buffer) {
-            Ok(()) => self.file = Some(file),
-            Err(failure) => {
-                match failure.cut_to {
-                    // Cut back: the file is kept, so a failing disk costs no reopening and no reading.
-                    None => self.file = Some(file),
-                    Some(size) => self.pending_cut = Some((self.segments[at].segment.filename.clone(), size)),
-                }
-                return Err(SinkError::io(failure.error));
-            }
-        }
-        Ok(())
-    }
-
-    fn open_segment(&mut self, at: usize) -> Result<File, SinkError> {
-        let was_cut = self.finish_cut(at)?;
-        if self.segments[at].origin == Origin::Planned {
-            return self.create_segment(at);
-        }
-        let path = self.path_of(at);
-        if !was_cut {
-            let (size, records) = segment::repair_tail(&path)?;
-            let segment = &mut self.segments[at].segment;
-            (segment.size_bytes, segment.event_count) = (size, records);
-        }
-        segment::reopen(&path)
-    }
-
-    /// A file of our own: a name another process took since is passed over, so no two ever write one segment.
-    fn create_segment(&mut self, at: usize) -> Result<File, SinkError> {
-        for _ in 0..MAX_TAKEN_NAMES {
-            if let Some(file) = segment::create(&self.path_of(at))? {
-                self.segments[at].origin = Origin::Existing;
-                // Best effort: the records are synced, this makes their file's name survive a power cut as well.
-                let _ = File::open(&self.config.root_dir).and_then(|directory| directory.sync_all());
-                return Ok(file);
-            }
-            self.segments[at].segment.filename = self.next_name();
-        }
-        Err(SinkError::at(self.path_of(at), io::Error::from(ErrorKind::AlreadyExists)))
-    }
-
-    /// Cuts a segment back where a failed write could not. True when that was the current one, whose counts then
-    /// still hold. On an error the cut stays pending.
-    fn finish_cut(&mut self, at: usize) -> Result<bool, SinkError> {
-        let Some((filename, size)) = &self.pending_cut else { return Ok(false) };
-        let cut = segment::cut_back(&self.config.root_dir.join(filename), *size)?;
-        let is_current = *filename == self.segments[at].segment.filename;
-        self.pending_cut = None;
-        Ok(cut && is_current)
-    }
-
-    /// Removes the oldest closed segments while there are too many, or too much in them.
-    fn prune(&mut self) -> Result<(), SinkError> {
-        while self.segments.len() as u64 > self.config.retention_max_files
-            || self.retained_bytes() > self.config.retention_max_total_bytes
-        {
-            let Some(at) = self.segments.iter().position(|tracked| tracked.segment.closed) else { break };
-            match fs::remove_file(self.path_of(at)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    // Kept, and tried again with the next flush.
-                    return self.failed(SinkError::at(self.path_of(at), error));
-                }
-                _ => {}
-            }
-            let removed = self.segments.remove(at);
-            self.pruned_segments += 1;
-            self.pruned_bytes = self.pruned_bytes.saturating_add(removed.segment.size_bytes);
-        }
-        Ok(())
-    }
-
-    fn write_manifest(&mut self, durable: bool) -> Result<(), SinkError> {
-        match self.manifest().write(&self.config.root_dir, &self.temporary, durable) {
-            Ok(()) => Ok(()),
-            Err(error) => self.failed(error),
-        }
-    }
-
-    /// Counts a failure; bounded mode goes on, else it is the caller's.
-    fn failed(&mut self, error: SinkError) -> Result<(), SinkError> {
-        self.failures.record(&error, &self.config);
-        if self.config.is_bounded() { Ok(()) } else { Err(error) }
-    }
-
-    fn retained_bytes(&self) -> u64 {
-        self.segments.iter().fold(0, |sum, tracked| sum.saturating_add(tracked.segment.size_bytes))
-    }
-
-    fn path_of(&self, at: usize) -> PathBuf {
-        self.config.root_dir.join(&self.segments[at].segment.filename)
     }
 }
 

@@ -130,7 +130,8 @@ impl Sink {
         if last.pid == process::id() {
             return &last.shared;
         }
-        // Of several threads here at once, one is first and the others use its state.
+        // Of several threads here at once, one is first and the others use its state. They wait for no more than the
+        // move of a pointer, and for no lock of the parent's.
         let _ = last.next.set(Box::new(last.after_fork(&self.config, &self.host)));
         last.next.get().map_or(&last.shared, |next| &next.shared)
     }

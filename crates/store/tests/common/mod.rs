@@ -1,8 +1,8 @@
 //! Shared by the integration tests: golden files and events to try things with.
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use stormlog_event::{Defaults, Event, Interner, Record, Schema, event_from_record, to_record};
@@ -121,13 +121,4 @@ pub fn varied_events(seed: u64, count: usize) -> Vec<Event> {
 /// The events as schema-4 records, for comparing what files keep.
 pub fn records(events: &[Event]) -> Vec<Record> {
     events.iter().map(|event| to_record(event, Schema::V4).unwrap()).collect()
-}
-
-/// The same event apart from how its metadata is shared.
-pub fn unshared(event: &Event) -> Event {
-    Event {
-        head: Arc::new((*event.head).clone()),
-        metadata: Arc::new((*event.metadata).clone()),
-        ..event.clone()
-    }
 }

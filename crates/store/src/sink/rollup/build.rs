@@ -70,12 +70,15 @@ pub fn rollup_sink(
         key(&a.session).cmp(&key(&b.session))
     });
     let listed = manifest.as_ref().map_or(&[][..], |manifest| &manifest.segments);
+    // A caller who knows the coverage is the sink's writer, whose manifest is the one of today.
+    let writer = coverage.is_some().then_some(SINK_SCHEMA_VERSION);
+    let schema = writer.or(manifest.as_ref().map(|manifest| manifest.schema_version));
     Ok(RollupFile {
         schema_version: ROLLUP_SCHEMA_VERSION,
         format: ROLLUP_FORMAT.to_owned(),
         generated_at_ns: now_ns().unsigned_abs(),
-        source_manifest: Some(MANIFEST_FILENAME.to_owned()),
-        source_manifest_schema_version: Some(SINK_SCHEMA_VERSION),
+        source_manifest: schema.map(|_| MANIFEST_FILENAME.to_owned()),
+        source_manifest_schema_version: schema,
         window_duration_ns: window_ns,
         coverage: coverage.unwrap_or_else(|| RollupCoverage::of(listed, None, None)),
         sessions,

@@ -1,0 +1,99 @@
+//! Recording telemetry of this process into files that survive its death.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::Value;
+use stormlog_event::{Defaults, Interner, Record, SessionStatus, SessionSummary, event_from_record};
+use stormlog_store::recording::{Recorder as Inner, RecorderConfig};
+
+use crate::error::{from_problem, from_store};
+
+/// An open recording; `None` once closed.
+#[pyclass(name = "Recorder", module = "stormlog._native", frozen)]
+struct Recorder {
+    state: Mutex<Option<State>>,
+}
+
+struct State {
+    recorder: Inner,
+    interner: Interner,
+}
+
+#[pymethods]
+impl Recorder {
+    /// `summary` is the JSON text of a session summary.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        directory: OsString,
+        summary: &str,
+        ring_slots: u64,
+        keep_log: bool,
+    ) -> PyResult<Self> {
+        let summary = SessionSummary::from_record(&object(summary)?).map_err(from_problem)?;
+        let config = RecorderConfig { ring_slots, keep_log };
+        let recorder =
+            py.detach(|| Inner::create(&PathBuf::from(directory), summary, &config)).map_err(from_store)?;
+        Ok(Recorder { state: Mutex::new(Some(State { recorder, interner: Interner::default() })) })
+    }
+
+    /// Records the event in a JSON text. `False` when it was lost, which the files count.
+    fn append(&self, record: &str) -> PyResult<bool> {
+        let record = object(record)?;
+        self.with(|state| {
+            let session = state.recorder.summary().session_id.clone();
+            let defaults = Defaults { session_id: Some(&session), ..Defaults::default() };
+            let event = event_from_record(&record, &defaults, &mut state.interner).map_err(from_problem)?;
+            if event.head.session_id != session {
+                return Err(PyValueError::new_err(format!(
+                    "the event belongs to session {}",
+                    event.head.session_id
+                )));
+            }
+            Ok(state.recorder.append(&event))
+        })
+    }
+
+    /// Records and bytes lost so far, and why.
+    fn loss(&self) -> PyResult<(u64, u64, Option<String>)> {
+        self.with(|state| {
+            let loss = state.recorder.loss();
+            Ok((loss.records, loss.bytes, loss.reason.map(|reason| format!("{reason:?}"))))
+        })
+    }
+
+    /// Ends the session. A second time does nothing.
+    fn close(&self, py: Python<'_>, status: &str, ended_at_ns: i64) -> PyResult<()> {
+        let status = SessionStatus::parse(&Value::from(status)).map_err(from_problem)?;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match state {
+            Some(state) => py.detach(|| state.recorder.close(status, ended_at_ns)).map_err(from_store),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Recorder {
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
+        match self.state.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(state) => work(state),
+            None => Err(PyValueError::new_err("the recording is closed")),
+        }
+    }
+}
+
+fn object(text: &str) -> PyResult<Record> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(record)) => Ok(record),
+        Ok(_) => Err(PyValueError::new_err("record must be a mapping")),
+        Err(error) => Err(PyValueError::new_err(format!("not JSON: {error}"))),
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Recorder>()
+}

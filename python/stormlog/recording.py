@@ -1,0 +1,157 @@
+"""Recordings that survive the death of the program: events go straight into memory-mapped files.
+
+    with stormlog.recording.Recorder("run") as recorder:
+        recorder.start(interval=0.05)   # samples this process's memory in the background
+        train()
+
+Whatever then ends the process, `stormlog sessions run` reads every event that had been recorded. This is the small
+recorder the trackers will stand on; it must never raise into the program because of a full disk or a deleted file:
+such losses are counted (`loss`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from stormlog import _native
+from stormlog.session import SessionSummary, create_session_summary, now_ns, session_summary_to_dict
+
+__all__ = ["Loss", "Recorder"]
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_COLLECTOR = "stormlog.cpu_tracker"
+_CAPABILITIES: dict[str, Any] = {
+    "backend": "cpu",
+    "telemetry_collector": _COLLECTOR,
+    "sampling_source": "/proc/self/statm",
+    "supports_allocator_allocated": False,
+    "supports_allocator_reserved": False,
+    "supports_allocator_active": False,
+    "supports_allocator_inactive": False,
+    "supports_device_used": True,
+    "supports_device_free": False,
+    "supports_device_total": False,
+    "supports_native_allocator_history": False,
+    "supports_fragmentation_analysis": False,
+    "supports_allocator_attribution": False,
+    "supports_bounded_profiling": False,
+}
+
+
+class Loss(NamedTuple):
+    """What could not be recorded: a full disk, a truncated or deleted file."""
+
+    records: int
+    bytes: int
+    reason: str | None
+
+
+class Recorder:
+    """A session recorded into `directory`: a ring of the last events, and all of them unless `keep_log` is off."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        session: SessionSummary | None = None,
+        keep_log: bool = True,
+        ring_slots: int = 16384,
+    ) -> None:
+        self.directory = Path(directory)
+        self.session = session or create_session_summary(source="stormlog.recording")
+        self._interval_ms = 0
+        self._closed = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        summary = json.dumps(session_summary_to_dict(self.session))
+        self._native = _native.Recorder(os.fspath(directory), summary, ring_slots, keep_log)
+        self.sample("start")
+
+    def append(self, record: Mapping[str, Any]) -> bool:
+        """Record an event of any schema; False when it was lost."""
+        return self._native.append(json.dumps(dict(record)))
+
+    def sample(self, event_type: str = "sample", context: str | None = None) -> bool:
+        """Record this process's resident memory now."""
+        record: dict[str, Any] = {
+            "schema_version": 4,
+            "session_id": self.session.session_id,
+            "timestamp_ns": now_ns(),
+            "event_type": event_type,
+            "collector": _COLLECTOR,
+            "sampling_interval_ms": self._interval_ms,
+            "pid": os.getpid(),
+            "host": self.session.host,
+            "job_id": self.session.job_id,
+            "rank": self.session.rank,
+            "local_rank": self.session.local_rank,
+            "world_size": self.session.world_size,
+            "device_id": -1,
+            "allocator_allocated_bytes": None,
+            "allocator_reserved_bytes": None,
+            "allocator_active_bytes": None,
+            "allocator_inactive_bytes": None,
+            "allocator_change_bytes": None,
+            "device_used_bytes": _resident_bytes(),
+            "device_free_bytes": None,
+            "device_total_bytes": None,
+            "context": context,
+            "metadata": {"memory_capabilities": _CAPABILITIES},
+        }
+        return self._native.append(json.dumps(record))
+
+    def start(self, interval: float = 0.1) -> None:
+        """Sample in the background, the first time at once."""
+        if interval <= 0:
+            raise ValueError("interval must be > 0")
+        if self._thread is not None:
+            raise RuntimeError("sampling has started already")
+        self._interval_ms = round(interval * 1000)
+        self._thread = threading.Thread(target=self._run, args=(interval,), name="stormlog-recorder", daemon=True)
+        self._thread.start()
+
+    def loss(self) -> Loss:
+        """What was lost so far."""
+        return Loss(*self._native.loss())
+
+    def close(self, status: str = "completed") -> None:
+        """End the session. A second time does nothing."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if not self._closed:
+            self._closed = True
+            self.sample("stop")
+            self._native.close(status, now_ns())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, interval: float) -> None:
+        self.sample()
+        while not self._stop.wait(interval):
+            self.sample()
+
+
+def _resident_bytes() -> int | None:
+    """RSS of this process; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return None
