@@ -4,9 +4,9 @@
         recorder.start(interval=0.05)   # samples this process's memory in the background
         train()
 
-Whatever then ends the process, `stormlog sessions run` reads every event that had been recorded. This is the small
-recorder the trackers will stand on; it must never raise into the program because of a full disk or a deleted file:
-such losses are counted (`loss`).
+Whatever then ends the process, `stormlog sessions run` reads every event that had been recorded. This is the
+small recorder the trackers will stand on; it must never raise into the program because of a full disk or a
+deleted file: such losses are counted (`loss`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stormlog.session import SessionSummary, create_session_summary, now_ns, ses
 __all__ = ["Loss", "Recorder"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_STATM = Path("/proc/self/statm")
 _COLLECTOR = "stormlog.cpu_tracker"
 _CAPABILITIES: dict[str, Any] = {
     "backend": "cpu",
@@ -53,7 +54,7 @@ class Loss(NamedTuple):
 
 
 class Recorder:
-    """A session recorded into `directory`: a ring of the last events, and all of them unless `keep_log` is off."""
+    """A session recorded into `directory`: a ring of the last events, and with `keep_log` all of them."""
 
     def __init__(
         self,
@@ -113,7 +114,9 @@ class Recorder:
         if self._thread is not None:
             raise RuntimeError("sampling has started already")
         self._interval_ms = round(interval * 1000)
-        self._thread = threading.Thread(target=self._run, args=(interval,), name="stormlog-recorder", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(interval,), name="stormlog-recorder", daemon=True
+        )
         self._thread.start()
 
     def loss(self) -> Loss:
@@ -151,7 +154,6 @@ class Recorder:
 def _resident_bytes() -> int | None:
     """RSS of this process; None where the system does not tell."""
     try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * _PAGE
+        return int(_STATM.read_bytes().split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import compat_run
 import pytest
 from compat_cases import CASES
-from compat_differences import DIFFERENCES, OPEN
+from compat_differences import DIFFERENCES
 
 HERE = Path(__file__).parent
 PEER = os.environ.get("STORMLOG_PEER_PYTHON")
@@ -60,15 +59,7 @@ def test_the_peer_is_the_release_we_follow() -> None:
     assert done.stdout.strip() == "0.4.3"
 
 
-def params(names: Iterable[str]) -> list[Any]:
-    def marked(name: str) -> Any:
-        marks = [pytest.mark.xfail(reason=OPEN[name], strict=True)] if name in OPEN else []
-        return pytest.param(name, marks=marks)
-
-    return [marked(name) for name in sorted(names)]
-
-
-@pytest.mark.parametrize("name", params(set(CASES) - set(DIFFERENCES)))
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(DIFFERENCES)))
 def test_same(name: str, theirs: Results, ours: Results, folder: Path) -> None:
     if name.startswith("load") and "text" in theirs[name]:
         # Ours say where in front of what, which is the only difference there may be.
@@ -79,7 +70,7 @@ def test_same(name: str, theirs: Results, ours: Results, folder: Path) -> None:
         assert ours[name] == theirs[name]
 
 
-@pytest.mark.parametrize("name", params(DIFFERENCES))
+@pytest.mark.parametrize("name", sorted(DIFFERENCES))
 def test_different_on_purpose(name: str, theirs: Results, ours: Results) -> None:
     expected, reason = DIFFERENCES[name]
     assert reason

@@ -110,10 +110,6 @@ def test_rollups_are_equal_field_by_field(tmp_path: Path, first: str, second: st
     built = run(second, "build", tmp_path, 30_000_000_000)
     on_disk.pop("generated_at_ns")
     built.pop("generated_at_ns")
-    # What a loaded session names as its sources is the loader's affair, and tested with it.
-    for session, written in zip(built["sessions"], on_disk["sessions"], strict=True):
-        session["sources_loaded"] = written["sources_loaded"]
-        session["source_count"] = written["source_count"]
     assert built == on_disk
     # And by closing the same directory again.
     run(second, "reopen", tmp_path, SMALL)

@@ -121,7 +121,8 @@ fn counters(record: &Record, metadata: &Record) -> Result<Counters, Problem> {
         },
     };
     let reserved = first(record, &["allocator_reserved_bytes", "memory_reserved"])?.unwrap_or(allocated);
-    let change = first(record, &["allocator_change_bytes", "memory_change"])?.unwrap_or(Some(0));
+    // A change is of what is allocated: unknown where that is.
+    let change = first(record, &["allocator_change_bytes", "memory_change"])?.unwrap_or(allocated.map(|_| 0));
     let used = first(record, &["device_used_bytes", "device_used"])?.unwrap_or(allocated);
     let total = match first(record, &["device_total_bytes", "total_memory", "device_total", "total_bytes"])? {
         Some(found) => found,
@@ -186,6 +187,9 @@ fn identity_of(record: &Record, metadata: &Record) -> Result<Identity, Problem> 
 
 /// The range rules of the schemas, which a legacy record must satisfy as well.
 fn check_ranges(timestamp: i64, head: &Head, counters: &Counters) -> Result<(), Problem> {
+    if head.session_id.trim().is_empty() {
+        return Err(Problem::of("session_id", "must be a non-empty string"));
+    }
     if timestamp < 0 {
         return Err(Problem::of("timestamp_ns", "must be >= 0"));
     }

@@ -6,17 +6,16 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde_json::Value;
 use stormlog_event::{SessionStatus, SessionSummary};
-use stormlog_store::StoreError;
 use stormlog_store::sink::{
     self, Observation, RollupBuilder, RollupFile, SinkConfig, SinkError, manifest_path, segment_paths,
 };
 
-use crate::error::{from_problem, from_store};
+use crate::error::{from_problem, from_sink};
 use crate::session::{SummaryFields, summary_fields};
 
 /// The settings in the order of `TelemetrySinkConfig`.
@@ -301,25 +300,6 @@ fn given_summary(given: GivenSummary) -> SessionSummary {
 
 fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// `OSError` by its number, with the file where there is one; everything else is a `ValueError`.
-fn from_sink(error: SinkError) -> PyErr {
-    match error {
-        SinkError::Io { path: Some(path), source } => from_store(StoreError::Io { path, source }),
-        SinkError::Io { path: None, source } => {
-            let text = source.to_string();
-            match source.raw_os_error() {
-                Some(number) => {
-                    let words = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text);
-                    PyOSError::new_err((number, words.to_owned()))
-                }
-                None => PyOSError::new_err(text),
-            }
-        }
-        SinkError::Store(error) => from_store(error),
-        other => PyValueError::new_err(other.to_string()),
-    }
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stormlog_event::{Event, SessionStatus, SessionSummary, selection_order};
 
 use crate::source::{Source, sink_segments};
-use crate::{Place, ReadOptions, StoreError, file};
+use crate::{ReadOptions, StoreError, file};
 
 /// How sessions are loaded.
 #[derive(Debug, Clone)]
@@ -43,121 +43,120 @@ pub fn load_sessions(path: &Path, options: &LoadOptions) -> Result<Vec<LoadedSes
         events_key: options.events_key.clone(),
         ..ReadOptions::default()
     };
-    let mut groups: FxHashMap<String, LoadedSession> = FxHashMap::default();
+    let mut gathered = Gathered::default();
     for source in Source::find(path)? {
-        load_source(&source, &read, &mut groups)?;
+        gathered.take(&source, &read)?;
     }
-    let mut sessions: Vec<LoadedSession> = groups.into_values().collect();
-    for session in &mut sessions {
-        if !session.events.is_sorted_by_key(|event| event.timestamp_ns) {
-            session.events.sort_by_key(|event| event.timestamp_ns);
-        }
-        session.events.shrink_to_fit();
-        session.sources.sort();
-    }
+    let mut sessions: Vec<LoadedSession> =
+        gathered.by_id.into_iter().filter_map(|(id, session)| session.finish(&id)).collect();
     sessions.sort_by(|a, b| selection_order(&a.summary, &b.summary));
     Ok(sessions)
 }
 
-type Groups = FxHashMap<String, LoadedSession>;
+/// Sessions while their events come in, possibly from several files.
+#[derive(Default)]
+struct Gathered {
+    by_id: FxHashMap<String, Gathering>,
+}
 
-fn load_source(source: &Source, read: &ReadOptions, groups: &mut Groups) -> Result<(), StoreError> {
-    let stated = source.stated_sessions();
-    match source {
-        // A session of a sink came from its segments, not from all of them.
-        Source::Sink(path) => {
-            for (segment, session) in sink_segments(path)? {
-                let options = ReadOptions { session_id: Some(session.clone()), ..read.clone() };
-                let part = Part { source: Source::Json(segment.clone()), stated: &stated, named: source };
-                let has_events = part.load(&options, &segment, groups)?;
-                if !has_events && let Some(group) = groups.get_mut(&session) {
-                    group.sources.push(segment);
+#[derive(Default)]
+struct Gathering {
+    stated: Option<SessionSummary>,
+    events: Vec<Event>,
+    paths: Vec<PathBuf>,
+    warnings: Vec<String>,
+    source: Option<Source>,
+}
+
+impl Gathered {
+    fn take(&mut self, source: &Source, read: &ReadOptions) -> Result<(), StoreError> {
+        match source {
+            // A session of a sink came from its segments, not from all of them.
+            Source::Sink(path) => {
+                for (segment, session) in sink_segments(path)? {
+                    let options = ReadOptions { session_id: Some(session.clone()), ..read.clone() };
+                    if !self.read(&Source::Json(segment.clone()), &options, source, &segment)? {
+                        self.by_id.entry(session).or_default().paths.push(segment);
+                    }
                 }
             }
+            other => {
+                self.read(other, read, other, &file::resolved(other.path()))?;
+            }
         }
-        other => {
-            let part = Part { source: other.clone(), stated: &stated, named: source };
-            part.load(read, &file::resolved(other.path()), groups)?;
+        for summary in source.stated_sessions() {
+            let session = self.by_id.entry(summary.session_id.clone()).or_default();
+            if session.paths.is_empty() {
+                session.paths.push(file::resolved(source.path()));
+            }
+            if session.stated.as_ref().is_none_or(|known| selection_order(&summary, known).is_lt()) {
+                session.stated = Some(summary);
+            }
         }
+        Ok(())
     }
-    for summary in stated {
-        let sources = || vec![file::resolved(source.path())];
-        groups.entry(summary.session_id.clone()).or_insert_with(|| LoadedSession {
-            summary,
-            events: Vec::new(),
-            sources: sources(),
-            warnings: Vec::new(),
-        });
-    }
-    Ok(())
-}
 
-/// One file of a source.
-struct Part<'a> {
-    source: Source,
-    /// What the source says of its sessions.
-    stated: &'a [SessionSummary],
-    /// The source as a whole, whose name inferred sessions carry.
-    named: &'a Source,
-}
-
-impl Part<'_> {
-    /// Adds the events to their sessions; false when there are none.
-    fn load(&self, read: &ReadOptions, origin: &Path, groups: &mut Groups) -> Result<bool, StoreError> {
-        let mut by_session: FxHashMap<String, Vec<Event>> = FxHashMap::default();
-        let mut reader = self.source.events(read)?;
-        // Runs of one session are the rule: look the group up only when the session changes.
-        let mut current: Option<(String, Vec<Event>)> = None;
+    /// Adds the events of one file to their sessions; false when there are none.
+    fn read(
+        &mut self,
+        file: &Source,
+        options: &ReadOptions,
+        source: &Source,
+        path: &Path,
+    ) -> Result<bool, StoreError> {
+        let mut reader = file.events(options)?;
+        // Runs of one session are the rule: look the session up only when it changes.
+        let mut seen: Vec<String> = Vec::new();
+        let mut current: Option<(String, Gathering)> = None;
         for event in reader.by_ref() {
             let event = event?;
             match &mut current {
-                Some((session, events)) if *session == event.head.session_id => events.push(event),
+                Some((id, session)) if *id == event.head.session_id => session.events.push(event),
                 _ => {
-                    by_session.extend(current.take());
-                    let session = event.head.session_id.clone();
-                    let mut events = by_session.remove(&session).unwrap_or_default();
-                    events.push(event);
-                    current = Some((session, events));
+                    self.by_id.extend(current.take());
+                    let id = event.head.session_id.clone();
+                    let mut session = self.by_id.remove(&id).unwrap_or_default();
+                    session.events.push(event);
+                    if !seen.contains(&id) {
+                        seen.push(id.clone());
+                    }
+                    current = Some((id, session));
                 }
             }
         }
-        by_session.extend(current);
+        self.by_id.extend(current);
         let notes = reader.notes();
-        let has_events = !by_session.is_empty();
-        for (session_id, events) in by_session {
-            self.add(session_id, events, origin, &notes, groups)?;
+        for id in &seen {
+            let session = self.by_id.entry(id.clone()).or_default();
+            session.paths.push(path.to_owned());
+            session.warnings.extend_from_slice(&notes);
+            session.source.get_or_insert_with(|| source.clone());
         }
-        Ok(has_events)
+        Ok(!seen.is_empty())
     }
+}
 
-    fn add(
-        &self,
-        session_id: String,
-        events: Vec<Event>,
-        origin: &Path,
-        notes: &[String],
-        groups: &mut Groups,
-    ) -> Result<(), StoreError> {
-        if let Some(group) = groups.get_mut(&session_id) {
-            group.events.extend(events);
-            group.sources.push(origin.to_owned());
-            group.warnings.extend_from_slice(notes);
-            return Ok(());
+impl Gathering {
+    /// The loaded session; `None` for an id that no event and no manifest stands for.
+    fn finish(mut self, id: &str) -> Option<LoadedSession> {
+        if !self.events.is_sorted_by_key(|event| event.timestamp_ns) {
+            self.events.sort_by_key(|event| event.timestamp_ns);
         }
-        let stated = self.stated.iter().find(|summary| summary.session_id == session_id).cloned();
-        let summary = stated.or_else(|| {
-            let path = self.named.path();
-            let name =
-                path.file_name().map_or_else(|| file::resolved(path).into_os_string(), ToOwned::to_owned);
-            let artifact = format!("artifact:{}", name.to_string_lossy());
-            SessionSummary::infer(&session_id, &events, &artifact, SessionStatus::Incomplete)
-                .map(|inferred| self.named.judge(inferred))
-        });
-        let no_events =
-            || StoreError::malformed(Place::file(origin), format!("the session {session_id} has no events"));
-        let summary = summary.ok_or_else(no_events)?;
-        let (sources, warnings) = (vec![origin.to_owned()], notes.to_vec());
-        groups.insert(session_id, LoadedSession { summary, events, sources, warnings });
-        Ok(())
+        self.events.shrink_to_fit();
+        self.paths.sort();
+        self.paths.dedup();
+        let summary = match (self.stated, &self.source) {
+            (Some(stated), _) => stated,
+            (None, Some(source)) => {
+                let path = source.path();
+                let name =
+                    path.file_name().map_or_else(|| file::resolved(path).into_os_string(), ToOwned::to_owned);
+                let artifact = format!("artifact:{}", name.to_string_lossy());
+                let inferred = SessionSummary::infer(id, &self.events, &artifact, SessionStatus::Incomplete)?;
+                source.judge(inferred)
+            }
+            (None, None) => return None,
+        };
+        Some(LoadedSession { summary, events: self.events, sources: self.paths, warnings: self.warnings })
     }
 }

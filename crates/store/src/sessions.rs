@@ -61,15 +61,17 @@ pub struct FoundSessions {
     pub damaged: Vec<StoreError>,
 }
 
-/// Looks at everything at `path`. `is_dead` tells whether the process of a session that claims to be running is gone.
+/// Looks at everything at `path`. `is_dead` tells whether the process of a session that claims to be running is gone;
+/// when `go_on` says no, what was found so far is the answer.
 pub fn find_sessions(
     path: &Path,
     is_dead: &dyn Fn(&SessionSummary) -> bool,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<FoundSessions, StoreError> {
     let mut by_id: FxHashMap<String, FoundSession> = FxHashMap::default();
     let mut found = FoundSessions::default();
     for source in Source::find(path)? {
-        for session in sessions_of(&source, &mut found.damaged) {
+        for session in sessions_of(&source, &mut found.damaged, go_on) {
             merge(&mut by_id, session);
         }
     }
@@ -94,12 +96,16 @@ struct Pass {
     peaks: Peaks,
 }
 
-fn sessions_of(source: &Source, damaged: &mut Vec<StoreError>) -> Vec<FoundSession> {
+fn sessions_of(
+    source: &Source,
+    damaged: &mut Vec<StoreError>,
+    go_on: &dyn Fn() -> bool,
+) -> Vec<FoundSession> {
     let mut passes: FxHashMap<String, Pass> = FxHashMap::default();
     let mut notes = Vec::new();
     match source.events(&ReadOptions::default()) {
         Ok(mut events) => {
-            for event in events.by_ref() {
+            for event in events.by_ref().take_while(|_| go_on()) {
                 match event {
                     Ok(event) => observe(&mut passes, event),
                     Err(error) => {

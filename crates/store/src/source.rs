@@ -151,6 +151,10 @@ impl Source {
                 bundle::stated_session(path).into_iter().collect()
             }
             Source::Ring(path) | Source::Log(path) => recording::stated_session(path).into_iter().collect(),
+            // A segment on its own still has its manifest beside it.
+            Source::Json(path) if is_segment(path) => {
+                sink::read_manifest(path).map(|manifest| manifest.sessions).unwrap_or_default()
+            }
             Source::Json(path) => {
                 let reader = EventReader::open(path, &ReadOptions::default());
                 reader.ok().and_then(|reader| reader.summary().cloned()).into_iter().collect()
@@ -172,6 +176,9 @@ impl Source {
         Ok(match self {
             Source::Json(path) if path.file_name().is_some_and(|name| name == "telemetry_timeline.json") => {
                 timeline(path)?
+            }
+            Source::Json(path) if options.session_id.is_none() && is_segment(path) => {
+                Box::new(Segments::open(path, options)?)
             }
             Source::Json(path) => Box::new(EventReader::open(path, options)?),
             Source::Csv(path) => Box::new(CsvReader::open(path, options)?),
@@ -259,6 +266,10 @@ impl Events for Segments {
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
+}
+
+fn is_segment(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(sink::is_segment_name)
 }
 
 fn parent_of(path: &Path) -> PathBuf {

@@ -7,7 +7,7 @@ use serde_json::json;
 use stormlog_event::{SessionSummary, format_bytes};
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
-use crate::exit::Exit;
+use crate::exit::{CtrlC, Exit};
 use crate::table::{self, Table};
 
 pub(crate) struct Options {
@@ -18,7 +18,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let is_dead = |summary: &SessionSummary| summary.host == host && !is_alive(summary.pid);
-    let found = find_sessions(&options.path, &is_dead)?;
+    let ctrl_c = CtrlC::watch();
+    let found = find_sessions(&options.path, &is_dead, &|| ctrl_c.check().is_ok())?;
+    ctrl_c.check()?;
     let mut out = io::stdout().lock();
     if options.json {
         let rows: Vec<_> = found.sessions.iter().map(row_json).collect();

@@ -59,6 +59,7 @@ impl EventReader {
         let mut window =
             Window::new(input.try_clone().map_err(|error| StoreError::io(path, error))?, MAX_RECORD);
         let io = |error| StoreError::io(path, error);
+        window.skip_mark().map_err(io)?;
         let is_lines = path.extension().is_some_and(|extension| extension == "jsonl");
         let mut summary = None;
         let shape = match window.next_token().map_err(io)? {

@@ -38,7 +38,8 @@ pub(crate) enum Survey {
 
 /// Looks at the file at `path`, whose first token is `{`.
 pub(crate) fn survey(path: &Path) -> Result<Survey, StoreError> {
-    let window = Window::new(file::open_regular(path)?, MAX_RECORD);
+    let mut window = Window::new(file::open_regular(path)?, MAX_RECORD);
+    window.skip_mark().map_err(|error| StoreError::io(path, error))?;
     let mut scan = Scan { path, window };
     let mut members = Vec::new();
     scan.token()?;

@@ -100,6 +100,16 @@ impl<R: Read> Window<R> {
         }
     }
 
+    /// Consumes a byte-order mark at the very start, which some editors leave.
+    pub(crate) fn skip_mark(&mut self) -> io::Result<()> {
+        const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+        while self.bytes().len() < MARK.len() && self.fill()? == Filled::More {}
+        if self.bytes().starts_with(&MARK) {
+            self.consume(MARK.len());
+        }
+        Ok(())
+    }
+
     /// Consumes white space; the next byte, or `None` at the end.
     pub(crate) fn next_token(&mut self) -> io::Result<Option<u8>> {
         loop {
