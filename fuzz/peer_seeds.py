@@ -1,4 +1,4 @@
-"""Small files as stormlog 0.4.3 writes them, for make-seeds. Runs in the environment that holds that package."""
+"""Small files as stormlog 0.4.3 writes them, for make-seeds. Runs in an environment that has it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ from stormlog.telemetry_sink import AppendOnlyTelemetrySink, TelemetrySinkConfig
 socket.gethostname = platform.node = lambda: "node-1"
 
 FEATURES = (
-    "allocator_allocated allocator_reserved allocator_active allocator_inactive device_used device_free "
-    "device_total native_allocator_history fragmentation_analysis allocator_attribution bounded_profiling"
-).split()
+    "allocator_allocated",
+    "allocator_reserved",
+    "allocator_active",
+    "allocator_inactive",
+    "device_used",
+    "device_free",
+    "device_total",
+    "native_allocator_history",
+    "fragmentation_analysis",
+    "allocator_attribution",
+    "bounded_profiling",
+)
 
 
 def cuda_event(number: int) -> dict[str, Any]:

@@ -13,8 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(input), Some(out)) = (arguments.next(), arguments.next()) else {
         return Err("usage: binary_seeds EVENTS.json OUT".into());
     };
-    let events: Vec<_> =
-        Source::Json(input).events(&ReadOptions::default())?.collect::<Result<_, _>>()?;
+    let events: Vec<_> = Source::Json(input).events(&ReadOptions::default())?.collect::<Result<_, _>>()?;
     let (rings, payloads) = (out.join("ring"), out.join("codec"));
     fs::create_dir_all(&rings)?;
     fs::create_dir_all(&payloads)?;

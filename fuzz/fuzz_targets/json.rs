@@ -8,8 +8,12 @@ use stormlog_store::{Format, Source};
 fuzz_target!(|data: &[u8]| {
     for name in ["in.json", "in.jsonl"] {
         let events = read(&Source::Json(file(name, data)));
-        for format in [Format::Json, Format::Jsonl, Format::Csv, Format::Parquet] {
+        for format in [Format::Json, Format::Jsonl, Format::Csv] {
             assert_round_trip(&events, format);
+        }
+        // Parquet files take a hundred times as long to make as the others.
+        if crc32fast::hash(data) % 32 == 0 {
+            assert_round_trip(&events, Format::Parquet);
         }
     }
 });
