@@ -1,0 +1,261 @@
+//! What ended the program: from the evidence to a cause, one sentence, and what to try.
+//!
+//! The kernel's own words come first, then its counters, then what the numbers suggest; a guess says that it is one.
+//! Pure: the same facts give the same verdict. Must never name the OOM killer without evidence of it, and must never let
+//! an unread counter stand for one that did not move.
+
+mod advice;
+mod facts;
+pub mod kernel;
+mod sentence;
+
+pub use facts::{CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException};
+
+use crate::Cause;
+use kernel::Scope;
+
+const SIGKILL: i32 = 9;
+const SIGABRT: i32 = 6;
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// What ended it.
+    pub cause: Cause,
+    /// The signal, if one did; also when only a shell reported it as 128 + n.
+    pub signal: Option<i32>,
+    /// The exit status, if it had one.
+    pub exit_code: Option<i32>,
+    /// 1 where the kernel or the parent said so; less where it is inferred.
+    pub confidence: f64,
+    /// One sentence.
+    pub sentence: String,
+    /// What to try, best first.
+    pub tries: Vec<String>,
+    /// Evidence that contradicts the verdict or is missing from it.
+    pub notes: Vec<String>,
+    /// The limit that held.
+    pub limit_bytes: Option<u64>,
+    /// Whose: `cgroup /train`, `RLIMIT_AS`.
+    pub limit_source: Option<String>,
+    /// Bytes used against it.
+    pub usage_bytes: Option<u64>,
+}
+
+/// A cause and how it was found.
+struct Found {
+    cause: Cause,
+    confidence: f64,
+    /// Which of the cgroups met its limit.
+    cgroup: Option<usize>,
+}
+
+/// Judges a death.
+pub fn judge(facts: &DeathFacts) -> Verdict {
+    let mut notes = Vec::new();
+    let (signal, exit_code) = match facts.ending {
+        Ending::Signaled(signal) => (Some(signal), None),
+        // A shell reports a child's signal as 128 + n.
+        Ending::Exited(code) if (129..160).contains(&code) => (Some(code - 128), Some(code)),
+        Ending::Exited(code) => (None, Some(code)),
+        Ending::Vanished | Ending::Running => (None, None),
+    };
+    let found = find(facts, signal, &mut notes);
+    contradictions(facts, &found, &mut notes);
+    let (limit_bytes, limit_source, usage_bytes) = limit(facts, &found);
+    let mut verdict = Verdict {
+        cause: found.cause,
+        signal: signal.filter(|_| found.cause != Cause::Exit),
+        exit_code,
+        confidence: found.confidence,
+        sentence: String::new(),
+        tries: Vec::new(),
+        notes,
+        limit_bytes,
+        limit_source,
+        usage_bytes,
+    };
+    verdict.sentence = sentence::sentence(facts, &verdict);
+    verdict.tries = advice::tries(facts, &verdict);
+    verdict
+}
+
+fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Found {
+    let sure = |cause| Found { cause, confidence: 1.0, cgroup: None };
+    let exception = facts.exception.as_ref().filter(|exception| exception.is_fatal);
+    let exception = exception.and_then(|exception| exception.cause);
+    match facts.ending {
+        Ending::Signaled(SIGKILL) => killed(facts, notes),
+        // An uncaught C++ exception ends in abort().
+        Ending::Signaled(SIGABRT) if exception.is_some() => sure(exception.unwrap_or(Cause::OomException)),
+        Ending::Signaled(_) => sure(Cause::Signal),
+        Ending::Running => sure(exception.or(reported(facts)).unwrap_or(Cause::Exit)),
+        Ending::Exited(_) if exception.is_some() => sure(exception.unwrap_or(Cause::OomException)),
+        Ending::Exited(_) if signal == Some(SIGKILL) => {
+            // Only evidence of a kill makes more of it than the exit it is.
+            let found = killed(facts, notes);
+            if found.cause == Cause::SigKill { sure(Cause::Exit) } else { found }
+        }
+        Ending::Exited(_) => sure(Cause::Exit),
+        Ending::Vanished => match exception {
+            Some(cause) => Found { cause, confidence: 0.9, cgroup: None },
+            None => {
+                let found = killed(facts, notes);
+                let is_traceless = found.cause == Cause::SigKill;
+                if is_traceless {
+                    let alike = "SIGKILL, os._exit and a stopped machine look the same";
+                    notes.push(format!("nobody waited for the process: {alike}"));
+                }
+                Found { confidence: if is_traceless { 0.5 } else { found.confidence * 0.95 }, ..found }
+            }
+        },
+    }
+}
+
+fn reported(facts: &DeathFacts) -> Option<Cause> {
+    facts.exception.as_ref().and_then(|exception| exception.cause)
+}
+
+/// Who sent a SIGKILL: the kernel for a cgroup, the kernel for the machine, or somebody.
+fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
+    let of_path = |path: Option<&str>| {
+        let named = facts.cgroups.iter().position(|cgroup| Some(cgroup.path.as_str()) == path);
+        named.or_else(|| limiting(facts))
+    };
+    let log = facts.kernel.as_deref();
+    if let Some(kill) = log.and_then(|kills| kills.iter().rev().find(|kill| kill.pid == facts.pid)) {
+        return match kill.scope {
+            Some(Scope::Global) => Found { cause: Cause::GlobalOomKill, confidence: 1.0, cgroup: None },
+            _ => Found {
+                cause: Cause::CgroupOomKill,
+                confidence: 1.0,
+                cgroup: of_path(kill.cgroup.as_deref()),
+            },
+        };
+    }
+    // The log may have rolled over or be of another pid namespace, so its silence is weak evidence.
+    let counted = |cgroup: &CgroupFacts| Some((cgroup.oom_kill.rise()?, cgroup.kills_elsewhere));
+    if let Some((rise, elsewhere)) = facts.cgroups.iter().find_map(counted) {
+        if rise > elsewhere {
+            let met = facts.cgroups.iter().position(|cgroup| cgroup.oom.rose());
+            let silent = log.is_some_and(|kills| !kills.is_empty());
+            let confidence = if silent { 0.8 } else { 0.95 };
+            let host_is_full = is_host_full(facts);
+            let limit_known = limiting(facts).is_some();
+            return match met {
+                Some(cgroup) => Found { cause: Cause::CgroupOomKill, confidence, cgroup: Some(cgroup) },
+                // Version 1 has no count of met limits: there the limit itself decides.
+                None if facts.cgroups.iter().all(|cgroup| cgroup.oom.rise().is_none())
+                    && limit_known
+                    && !host_is_full =>
+                {
+                    Found {
+                        cause: Cause::CgroupOomKill,
+                        confidence: confidence * 0.9,
+                        cgroup: limiting(facts),
+                    }
+                }
+                None => Found { cause: Cause::GlobalOomKill, confidence: confidence * 0.9, cgroup: None },
+            };
+        }
+        if rise > 0 {
+            notes.push(format!("the cgroup had {rise} OOM kills, all of other processes"));
+        }
+        return Found { cause: Cause::SigKill, confidence: 0.95, cgroup: None };
+    }
+    match facts.host.oom_kill.rise() {
+        Some(0) => return Found { cause: Cause::SigKill, confidence: 0.95, cgroup: None },
+        Some(_) if is_host_full(facts) && facts.sender.is_none() => {
+            return Found { cause: Cause::GlobalOomKill, confidence: 0.7, cgroup: None };
+        }
+        _ => {}
+    }
+    guess(facts, notes)
+}
+
+/// Without the kernel's word: only usage at the limit itself makes a kill an OOM kill, and then it is a guess.
+fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
+    let at_limit = limiting(facts).filter(|at| share(&facts.cgroups[*at]).is_some_and(|share| share >= 0.97));
+    if let Some(at) = at_limit.filter(|_| facts.sender.is_none()) {
+        notes.push("the cgroup's OOM counters could not be read: inferred from its usage".into());
+        return Found { cause: Cause::CgroupOomKill, confidence: 0.6, cgroup: Some(at) };
+    }
+    if is_host_full(facts) && facts.sender.is_none() {
+        notes.push("no OOM counter could be read: inferred from the machine's available memory".into());
+        return Found { cause: Cause::GlobalOomKill, confidence: 0.5, cgroup: None };
+    }
+    if facts.kernel.is_none() {
+        notes.push("neither OOM counters nor the kernel log could be read".into());
+    }
+    Found { cause: Cause::SigKill, confidence: if facts.sender.is_some() { 1.0 } else { 0.7 }, cgroup: None }
+}
+
+/// The cgroup whose limit is nearest.
+fn limiting(facts: &DeathFacts) -> Option<usize> {
+    let limited = facts.cgroups.iter().enumerate().filter(|(_, cgroup)| cgroup.limit_bytes.is_some());
+    let key = |cgroup: &CgroupFacts| {
+        cgroup.limit_bytes.map(|limit| limit.saturating_sub(cgroup.usage_bytes.unwrap_or(0)))
+    };
+    limited.min_by_key(|(_, cgroup)| key(cgroup)).map(|(at, _)| at)
+}
+
+fn share(cgroup: &CgroupFacts) -> Option<f64> {
+    let limit = cgroup.limit_bytes.filter(|limit| *limit > 0)?;
+    Some(cgroup.usage_bytes? as f64 / limit as f64)
+}
+
+/// Less than a thirtieth available is what precedes a global kill.
+fn is_host_full(facts: &DeathFacts) -> bool {
+    match (facts.host.available_bytes, facts.host.total_bytes) {
+        (Some(available), Some(total)) => available < total / 32,
+        _ => false,
+    }
+}
+
+fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Option<u64>) {
+    let of_cgroup = |at: usize| {
+        let cgroup = &facts.cgroups[at];
+        (cgroup.limit_bytes, Some(format!("cgroup {}", cgroup.path)), cgroup.usage_bytes)
+    };
+    match found.cause {
+        Cause::GlobalOomKill => {
+            let used = facts.host.total_bytes.zip(facts.host.available_bytes);
+            let used = used.map(|(total, available)| total.saturating_sub(available));
+            (facts.host.total_bytes, Some("the machine".to_owned()), used)
+        }
+        Cause::MemoryError if facts.rlimit_as_bytes.is_some() => {
+            (facts.rlimit_as_bytes, Some("RLIMIT_AS".to_owned()), facts.last_vms_bytes)
+        }
+        _ => match found.cgroup.or_else(|| limiting(facts)) {
+            Some(at) => of_cgroup(at),
+            None => (None, None, None),
+        },
+    }
+}
+
+/// What does not fit the verdict is said, not dropped.
+fn contradictions(facts: &DeathFacts, found: &Found, notes: &mut Vec<String>) {
+    if found.cause == Cause::CgroupOomKill
+        && let Some(share) =
+            found.cgroup.and_then(|at| share(&facts.cgroups[at])).filter(|share| *share < 0.8)
+    {
+        let percent = share * 100.0;
+        notes.push(format!(
+            "the last look saw only {percent:.0}% of the limit in use: it rose between two samples"
+        ));
+    }
+    if found.cause == Cause::CgroupOomKill && facts.sender.is_some() {
+        notes.push("somebody also sent it a SIGKILL; the kernel's record decides".into());
+    }
+    let kills = facts.kernel.as_deref().unwrap_or_default();
+    let named = kills.iter().any(|kill| kill.pid == facts.pid);
+    if named && !matches!(found.cause, Cause::CgroupOomKill | Cause::GlobalOomKill) {
+        let why = "the process did not end by SIGKILL: the pid was used again";
+        notes.push(format!("the kernel reports an OOM kill of this pid, but {why}"));
+    }
+    if let Some(exception) = facts.exception.as_ref().filter(|exception| exception.cause.is_some())
+        && !matches!(found.cause, Cause::OomException | Cause::MemoryError)
+    {
+        notes.push(format!("it reported {} before and went on", exception.type_name));
+    }
+}
