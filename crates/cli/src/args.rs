@@ -1,10 +1,12 @@
 //! What can be typed. Each struct turns into the plain options of its command; nothing behind knows clap.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{convert, sessions, validate};
+use crate::cmd::{convert, limited, oom, run, sessions, validate};
 
 /// Memory profiler and flight recorder for machine-learning programs.
 #[derive(Debug, Parser)]
@@ -16,12 +18,132 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a program and keep the evidence of how it ends
+    Run(Run),
+    /// List, show and export the bundles programs left when they died
+    Oom(Oom),
     /// Convert telemetry of any age and format
     Convert(Convert),
     /// Check telemetry and report every problem with file, line and field
     Validate(Validate),
     /// List the sessions at a path: state, identity, span, events
     Sessions(Sessions),
+    /// Run a program under a limit of its address space (used by `run --limit`)
+    #[command(hide = true)]
+    Limited(Limited),
+}
+
+/// Runs the program unchanged, its children included, and watches the memory of each from outside. Streams, signals and
+/// exit status are the program's own; what was recorded lies in one directory a run.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Seconds between two samples
+    #[arg(long, default_value = "0.1", value_parser = interval, value_name = "SECONDS")]
+    interval: Duration,
+    /// Where run directories are made
+    #[arg(long, env = "STORMLOG_DIR", default_value = "stormlog-runs", value_name = "DIR")]
+    dir: PathBuf,
+    /// Say nothing at the end
+    #[arg(long, short)]
+    quiet: bool,
+    /// Limit the program's address space, so that it gets a MemoryError it can report (e.g. 16GiB)
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    limit: Option<u64>,
+    /// Print the outcome as JSON on standard error
+    #[arg(long)]
+    json: bool,
+    /// Do not ask Python programs for the exception they die of
+    #[arg(long)]
+    no_exceptions: bool,
+    /// The program and its arguments; a .py file is run with Python
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl From<Run> for run::Options {
+    fn from(typed: Run) -> Self {
+        run::Options {
+            command: typed.command,
+            interval: typed.interval,
+            root: typed.dir,
+            quiet: typed.quiet,
+            limit: typed.limit,
+            json: typed.json,
+            report_exceptions: !typed.no_exceptions,
+        }
+    }
+}
+
+/// Works on bundles of any origin: our own, Stormlog 0.4.3's, and older ones.
+#[derive(Debug, Args)]
+pub(crate) struct Oom {
+    #[command(subcommand)]
+    command: OomCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum OomCommand {
+    /// The bundles at a path, newest first
+    List {
+        /// A bundle, a run, or any directory
+        path: PathBuf,
+        /// Machine-readable output
+        #[arg(long)]
+        json: bool,
+    },
+    /// One page: what ended it, its memory at the end, the last events, what to try
+    Show {
+        /// A bundle, or a directory whose newest bundle is meant
+        bundle: PathBuf,
+        /// Machine-readable output
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a bundle as one JSON file, or its events as .jsonl, .csv or .parquet
+    Export {
+        /// A bundle, or a directory whose newest bundle is meant
+        bundle: PathBuf,
+        /// The file to write
+        output: PathBuf,
+    },
+}
+
+impl From<Oom> for oom::Options {
+    fn from(typed: Oom) -> Self {
+        match typed.command {
+            OomCommand::List { path, json } => oom::Options::List { path, json },
+            OomCommand::Show { bundle, json } => oom::Options::Show { bundle, json },
+            OomCommand::Export { bundle, output } => oom::Options::Export { bundle, output },
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Limited {
+    #[arg(value_parser = size)]
+    bytes: u64,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+impl From<Limited> for limited::Options {
+    fn from(typed: Limited) -> Self {
+        limited::Options { bytes: typed.bytes, command: typed.command }
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match stormlog_event::parse_bytes(text) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("expected a size such as 512MiB or 16GiB".to_owned()),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds between 0.001 and 3600".to_owned()),
+    }
 }
 
 /// Reads JSON, JSONL, CSV, Parquet, sink directories, OOM and diagnose bundles, rings and logs; writes JSON, JSONL,

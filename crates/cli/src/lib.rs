@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod chart;
 mod cmd;
 mod exit;
 mod progress;
@@ -60,20 +61,24 @@ pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
     let parsed = command
         .try_get_matches_from(all)
         .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
-    let exit = match parsed {
+    match parsed {
         Ok(cli) => dispatch(cli.command),
-        Err(error) => usage(&error),
-    };
-    exit.code()
+        Err(error) => usage(&error).code(),
+    }
 }
 
-fn dispatch(command: Command) -> Exit {
+fn dispatch(command: Command) -> u8 {
     let result = match command {
+        Command::Run(arguments) => {
+            return cmd::run::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+        }
+        Command::Oom(arguments) => cmd::oom::run(&arguments.into()),
+        Command::Limited(arguments) => cmd::limited::run(&arguments.into()),
         Command::Convert(arguments) => cmd::convert::run(&arguments.into()),
         Command::Validate(arguments) => cmd::validate::run(&arguments.into()),
         Command::Sessions(arguments) => cmd::sessions::run(&arguments.into()),
     };
-    result.unwrap_or_else(|error| report(&error))
+    result.unwrap_or_else(|error| report(&error)).code()
 }
 
 /// Help goes to standard output with success, mistakes to standard error with exit 2.

@@ -19,6 +19,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let is_dead = |summary: &SessionSummary| summary.host == host && !is_alive(summary.pid);
     let ctrl_c = CtrlC::watch();
+    // A run whose supervisor was killed too is finished by whoever looks at it first.
+    stormlog_supervise::resume(&options.path);
     let found = find_sessions(&options.path, &is_dead, &|| ctrl_c.check().is_ok())?;
     ctrl_c.check()?;
     let mut out = io::stdout().lock();

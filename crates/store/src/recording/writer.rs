@@ -95,11 +95,17 @@ pub struct RecorderConfig {
     pub ring_slots: u64,
     /// Whether the whole history is kept beside the ring.
     pub keep_log: bool,
+    /// Bytes of one segment of the history, taken from the disk at once.
+    pub segment_bytes: u64,
 }
 
 impl Default for RecorderConfig {
     fn default() -> Self {
-        RecorderConfig { ring_slots: RingConfig::default().slots, keep_log: true }
+        RecorderConfig {
+            ring_slots: RingConfig::default().slots,
+            keep_log: true,
+            segment_bytes: LogConfig::default().segment_bytes,
+        }
     }
 }
 
@@ -122,7 +128,7 @@ impl Recorder {
         let label = label(&summary.session_id);
         let ring_config = RingConfig { slots: config.ring_slots, label, ..RingConfig::default() };
         let ring = EventRing::create(&directory.join(RING_FILE), ring_config)?;
-        let log_config = LogConfig { label, ..LogConfig::default() };
+        let log_config = LogConfig { label, segment_bytes: config.segment_bytes, ..LogConfig::default() };
         let log = match config.keep_log {
             true => Some(EventLog::create(&directory.join(LOG_DIRECTORY), log_config)?),
             false => None,

@@ -1,0 +1,217 @@
+//! `stormlog oom list|show|export`: the bundles programs left when they died, whoever wrote them.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stormlog_event::{Counter, Event, Schema, format_bytes};
+use stormlog_record::bundle::{Bundle, Listing, list};
+use stormlog_store::json::write;
+use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
+
+use crate::chart::sparkline;
+use crate::exit::{Exit, Wrong};
+use crate::table::{Table, moment, span};
+
+/// Events shown on the page.
+const LAST_EVENTS: usize = 6;
+/// Characters of the chart.
+const CHART: usize = 60;
+
+pub(crate) enum Options {
+    List { path: PathBuf, json: bool },
+    Show { bundle: PathBuf, json: bool },
+    Export { bundle: PathBuf, output: PathBuf },
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    match options {
+        Options::List { path, json } => run_list(path, *json),
+        Options::Show { bundle, json } => {
+            let bundle = Bundle::read(&newest(bundle)?)?;
+            let mut out = io::stdout().lock();
+            if *json {
+                writeln!(out, "{:#}", Value::Object(bundle.to_record()))?;
+            } else {
+                show(&mut out, &bundle)?;
+            }
+            Ok(Exit::Ok)
+        }
+        Options::Export { bundle, output } => export(&Bundle::read(&newest(bundle)?)?, output),
+    }
+}
+
+fn find(path: &Path) -> Result<Listing, StoreError> {
+    // A run whose supervisor was killed too is finished by whoever looks at it first.
+    stormlog_supervise::resume(path);
+    list(path)
+}
+
+/// The bundle at a path, or the newest one below it.
+fn newest(path: &Path) -> Result<PathBuf, StoreError> {
+    let listing = find(path)?;
+    match listing.bundles.last() {
+        Some(bundle) => Ok(bundle.path.clone()),
+        None => Err(listing.problems.into_iter().next().unwrap_or_else(|| StoreError::Unrecognised {
+            path: path.to_owned(),
+            message: "no OOM bundle here; a program that ended well leaves none".to_owned(),
+        })),
+    }
+}
+
+fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
+    let listing = find(path)?;
+    let mut out = io::stdout().lock();
+    let newest_first = listing.bundles.iter().rev();
+    if json {
+        let rows: Vec<Value> = newest_first.map(|row| Value::Object(row.to_record())).collect();
+        writeln!(out, "{:#}", Value::Array(rows))?;
+    } else if listing.bundles.is_empty() {
+        writeln!(out, "No bundles.")?;
+    } else {
+        let mut table = Table::new(&["CREATED", "CAUSE", "BACKEND", "SESSION", "BUNDLE"], &[]);
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        for row in newest_first {
+            table.row([
+                or_dash(&row.created_at_utc),
+                row.cause.as_str().to_owned(),
+                or_dash(&row.backend),
+                or_dash(&row.session_id),
+                row.path.display().to_string(),
+            ]);
+        }
+        table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    for problem in &listing.problems {
+        writeln!(io::stderr(), "Error: {problem}")?;
+    }
+    if listing.incomplete {
+        writeln!(io::stderr(), "Error: {}: too large to search to its end", path.display())?;
+    }
+    Ok(if listing.problems.is_empty() && !listing.incomplete { Exit::Ok } else { Exit::InvalidInput })
+}
+
+fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
+    let evidence = |key: &str| bundle.evidence.get(key);
+    let line = |out: &mut dyn Write, label: &str, text: &str| writeln!(out, "  {label:<9} {text}");
+    let verdict = evidence("verdict").and_then(Value::as_str);
+    let metadata =
+        |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    writeln!(out, "{}", verdict.or(metadata("context")).unwrap_or("A program ended here."))?;
+    let when = bundle.created_at_utc.as_deref().unwrap_or("unknown");
+    line(
+        out,
+        "cause",
+        &format!("{} · {when} · {}", bundle.cause, bundle.backend.as_deref().unwrap_or("unknown")),
+    )?;
+    if let Some(kind) = metadata("exception_type") {
+        let message = metadata("exception_message").unwrap_or_default();
+        line(
+            out,
+            "raised",
+            format!("{kind}: {}", message.lines().next().unwrap_or_default()).trim_end_matches(": "),
+        )?;
+    }
+    if let Some(frame) = innermost(&bundle.metadata) {
+        line(out, "at", &frame)?;
+    }
+    let mut sizes = Vec::new();
+    sizes.extend(bundle.peak_rss_bytes.map(|peak| format!("peak {}", format_bytes(peak))));
+    sizes.extend(bundle.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));
+    sizes.extend(evidence("limit_source").and_then(Value::as_str).map(|source| format!("({source})")));
+    if !sizes.is_empty() {
+        line(out, "memory", &sizes.join(" "))?;
+    }
+    let events = events_of(bundle);
+    chart(out, &events)?;
+    for row in evidence("held_by").and_then(Value::as_array).into_iter().flatten().take(5) {
+        let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
+        let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
+        line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+    }
+    for advice in evidence("try").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        line(out, "try", advice)?;
+    }
+    for note in evidence("notes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        line(out, "note", note)?;
+    }
+    for note in &bundle.notes {
+        line(out, "note", note)?;
+    }
+    last_events(out, &events)?;
+    line(out, "session", &session(bundle))?;
+    line(out, "bundle", &bundle.path.display().to_string())
+}
+
+fn session(bundle: &Bundle) -> String {
+    let id = bundle.session_id.as_deref().unwrap_or("unknown");
+    let status = bundle.session_status.as_deref().unwrap_or("unknown");
+    match &bundle.session {
+        Some(session) => format!(
+            "{id} ({status}) · {} pid {} · rank {}/{}",
+            session.host, session.pid, session.rank, session.world_size
+        ),
+        None => format!("{id} ({status})"),
+    }
+}
+
+/// The line that raised the exception, where the program reported it.
+fn innermost(metadata: &stormlog_event::Record) -> Option<String> {
+    let frames = metadata.get("custom_metadata")?.get("traceback")?.as_array()?;
+    let frame = frames.last()?;
+    let text = |key: &str| frame.get(key).and_then(Value::as_str).unwrap_or("?");
+    Some(format!("{}:{} {}", text("file"), frame.get("line")?, text("function")))
+}
+
+fn events_of(bundle: &Bundle) -> Vec<Event> {
+    let events = Source::OomBundle(bundle.path.clone()).events(&ReadOptions::default());
+    events.into_iter().flatten().filter_map(Result::ok).collect()
+}
+
+fn memory_of(event: &Event) -> Option<u64> {
+    event.counter(Counter::Used).or_else(|| event.counter(Counter::Allocated))
+}
+
+fn chart(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
+    let points: Vec<(u64, u64)> =
+        events.iter().filter_map(|event| Some((event.timestamp_ns, memory_of(event)?))).collect();
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Ok(()) };
+    let most = points.iter().map(|(_, value)| *value).max().unwrap_or(0);
+    let took = span(last.0.saturating_sub(first.0));
+    writeln!(out, "  last {took:<9}{}  {}", sparkline(&points, CHART, most), format_bytes(last.1))
+}
+
+fn last_events(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
+    for event in events.iter().skip(events.len().saturating_sub(LAST_EVENTS)) {
+        let time = i64::try_from(event.timestamp_ns).map(moment).unwrap_or_default();
+        let memory = memory_of(event).map_or_else(|| "-".to_owned(), format_bytes);
+        let context = event.context.as_deref().unwrap_or("");
+        let row = format!("  event     {time}  {:<8} {memory:>10}  {context}", event.head.event_type);
+        writeln!(out, "{}", row.trim_end())?;
+    }
+    Ok(())
+}
+
+fn export(bundle: &Bundle, output: &Path) -> anyhow::Result<Exit> {
+    let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    let events = events_of(bundle);
+    if extension == "json" {
+        let mut record = bundle.to_record();
+        let as_record = |event: &Event| stormlog_event::to_record(event, Schema::V4).map(Value::Object);
+        record.insert("events".into(), events.iter().filter_map(|event| as_record(event).ok()).collect());
+        let mut text = Vec::new();
+        write::write_indented(&mut text, &record, 0)?;
+        std::fs::write(output, text).map_err(|error| StoreError::io(output, error))?;
+    } else {
+        let format = Format::of_path(output)
+            .ok_or_else(|| Wrong(format!("{}: use .json, .jsonl, .csv or .parquet", output.display())))?;
+        let mut file = Output::create(output, format, Schema::V4)?;
+        for event in &events {
+            // Schema 4 can express every event.
+            let _ = file.write(event)?;
+        }
+        file.finish()?;
+    }
+    writeln!(io::stderr(), "{} events and the evidence written to {}", events.len(), output.display())?;
+    Ok(Exit::Ok)
+}

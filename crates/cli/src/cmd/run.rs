@@ -1,0 +1,151 @@
+//! `stormlog run`: the program's own output and exit status, and afterwards a few lines about its memory.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::json;
+use stormlog_event::format_bytes;
+use stormlog_supervise::{Ended, PYTHON, RunError, RunOptions, RunOutcome};
+
+use crate::exit::Wrong;
+use crate::table::span;
+
+pub(crate) struct Options {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) interval: Duration,
+    pub(crate) root: PathBuf,
+    pub(crate) quiet: bool,
+    pub(crate) limit: Option<u64>,
+    pub(crate) json: bool,
+    pub(crate) report_exceptions: bool,
+}
+
+/// The exit code is the program's.
+pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
+    let python = std::env::var_os(PYTHON);
+    let mut command = options.command.clone();
+    if command.first().is_some_and(|program| is_plain_script(Path::new(program))) {
+        command.insert(0, python.clone().unwrap_or_else(|| "python3".into()));
+    }
+    let run = RunOptions {
+        launcher: launcher(options.limit, python)?,
+        root: options.root.clone(),
+        interval: options.interval,
+        report_exceptions: options.report_exceptions,
+        limit_as: options.limit,
+        command,
+    };
+    let outcome = stormlog_supervise::run(&run).map_err(|error| match error {
+        RunError::Start { .. } | RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
+        other => other.into(),
+    })?;
+    let name = options.command.first().map(Path::new).and_then(Path::file_name);
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if options.json {
+        writeln!(io::stderr(), "{:#}", outcome_json(&outcome))?;
+    } else if !options.quiet {
+        summarise(&mut io::stderr().lock(), &name, &outcome)?;
+    }
+    Ok(outcome.ended.shell_code())
+}
+
+/// A Python file that the system could not start by itself.
+fn is_plain_script(path: &Path) -> bool {
+    let is_python = path.extension() == Some(OsStr::new("py"));
+    let is_executable = path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
+    // `train.py` without a slash would be looked for in PATH, not here.
+    is_python && path.is_file() && !(is_executable && path.components().count() > 1)
+}
+
+fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let Some(limit) = limit else { return Ok(Vec::new()) };
+    let mut words = match python {
+        Some(python) => vec![python, "-m".into(), "stormlog".into()],
+        None => {
+            vec![std::env::current_exe().context("cannot find myself to set the limit")?.into_os_string()]
+        }
+    };
+    words.extend(["limited".into(), limit.to_string().into(), "--".into()]);
+    Ok(words)
+}
+
+fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Result<()> {
+    let main = outcome.processes.first();
+    match main.and_then(|process| process.verdict.as_deref()) {
+        Some(verdict) => writeln!(out, "\nstormlog: {verdict}")?,
+        None => {
+            let how = match outcome.ended {
+                Ended::Code(0) => "finished".to_owned(),
+                Ended::Code(code) => format!("exited with status {code}"),
+                Ended::Signal(signal) => format!("was ended by {}", stormlog_record::signal_name(signal)),
+                Ended::Unknown => "ended".to_owned(),
+            };
+            let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
+            writeln!(out, "\nstormlog: {name}{pid} {how} after {}.", span(outcome.duration_ns))?;
+        }
+    }
+    if let Some((exception, place)) = main.and_then(|process| process.exception.as_ref()) {
+        let place = place.as_ref().map(|place| format!("   ← {place}")).unwrap_or_default();
+        writeln!(out, "  raised    {exception}{place}")?;
+    }
+    let peak = main.and_then(|process| process.peak_rss);
+    let count = outcome.processes.len();
+    let mut memory = Vec::new();
+    memory.extend(peak.map(|peak| format!("peak {}", format_bytes(peak))));
+    if count > 1 {
+        memory.push(format!("{count} processes together {}", format_bytes(outcome.peak_total_rss)));
+    }
+    if outcome.ended != Ended::Code(0) {
+        memory.extend(main.and_then(|p| p.last_rss).map(|last| format!("at the end {}", format_bytes(last))));
+    }
+    memory.extend(outcome.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));
+    if !memory.is_empty() {
+        writeln!(out, "  memory    {}", memory.join(" · "))?;
+    }
+    for child in outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some()) {
+        let sentence = child.verdict.as_deref().unwrap_or("ended");
+        writeln!(out, "  child     pid {} {sentence}", child.pid)?;
+    }
+    for advice in main.map(|process| process.advice.as_slice()).unwrap_or_default() {
+        writeln!(out, "  try       {advice}")?;
+    }
+    if outcome.lost_records > 0 {
+        writeln!(out, "  lost      {} records could not be kept", outcome.lost_records)?;
+    }
+    match main.and_then(|process| process.bundle.as_ref()) {
+        Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display()),
+        None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display()),
+    }
+}
+
+fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
+    let (exit_code, signal) = match outcome.ended {
+        Ended::Code(code) => (Some(code), None),
+        Ended::Signal(signal) => (None, Some(signal)),
+        Ended::Unknown => (None, None),
+    };
+    let processes: Vec<_> = outcome
+        .processes
+        .iter()
+        .map(|process| {
+            json!({
+                "pid": process.pid, "session_id": process.session_id,
+                "path": process.directory.display().to_string(), "peak_rss_bytes": process.peak_rss,
+                "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
+                "verdict": process.verdict, "advice": process.advice,
+                "exception": process.exception.as_ref().map(|(text, _)| text),
+                "raised_at": process.exception.as_ref().and_then(|(_, place)| place.as_ref()),
+                "bundle": process.bundle.as_ref().map(|path| path.display().to_string()),
+            })
+        })
+        .collect();
+    json!({
+        "path": outcome.directory.display().to_string(), "exit_code": exit_code, "signal": signal,
+        "duration_ns": outcome.duration_ns, "peak_total_rss_bytes": outcome.peak_total_rss,
+        "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "processes": processes,
+    })
+}

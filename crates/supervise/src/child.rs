@@ -1,0 +1,84 @@
+//! The program itself: started with everything of ours that is its own — streams, terminal, process group — and waited
+//! for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::iterator::{Handle, SignalsInfo};
+use signal_hook::low_level::siginfo::{Cause, Sent};
+
+use crate::error::RunError;
+use crate::outcome::Ended;
+
+/// Signals that are meant for the program.
+const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
+
+/// Set by our Python entry point for us alone: the interpreter it runs in.
+pub const PYTHON: &str = "STORMLOG_PYTHON";
+
+/// The started program.
+pub(crate) struct Program {
+    child: Child,
+    forwarding: Option<(Handle, thread::JoinHandle<()>)>,
+}
+
+impl Program {
+    /// Starts `command` with some variables changed.
+    pub(crate) fn start(command: &[OsString], env: &[(OsString, OsString)]) -> Result<Self, RunError> {
+        let (program, arguments) = command.split_first().ok_or(RunError::NoCommand)?;
+        // Before the program exists, so that no signal can end us between its start and our watching.
+        let signals = SignalsInfo::<WithOrigin>::new(FORWARDED);
+        let mut starting = Command::new(program);
+        starting.args(arguments).env_remove(PYTHON).envs(env.iter().map(|(name, value)| (name, value)));
+        let started = starting.spawn();
+        let child = started.map_err(|source| RunError::Start { program: program.clone(), source })?;
+        let pid = child.id();
+        let forwarding =
+            signals.ok().map(|signals| (signals.handle(), thread::spawn(move || forward(signals, pid))));
+        Ok(Program { child, forwarding })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end of the program.
+    pub(crate) fn wait(&mut self) -> Ended {
+        let status = self.child.wait();
+        if let Some((handle, thread)) = self.forwarding.take() {
+            handle.close();
+            // The thread only forwards signals; there is nothing to learn from how it ended.
+            let _ = thread.join();
+        }
+        status.map_or(Ended::Unknown, ended)
+    }
+}
+
+fn ended(status: ExitStatus) -> Ended {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Code(code),
+        (None, Some(signal)) => Ended::Signal(signal),
+        (None, None) => Ended::Unknown,
+    }
+}
+
+fn forward(mut signals: SignalsInfo<WithOrigin>, pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    for origin in &mut signals {
+        // Ctrl-C and Ctrl-\ come from the terminal to the whole group: the program has them already.
+        let from_terminal = !matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
+        let is_key = origin.signal == SIGINT || origin.signal == SIGQUIT;
+        if is_key && from_terminal {
+            continue;
+        }
+        if let Some(signal) = Signal::from_named_raw(origin.signal) {
+            // It may have ended a moment ago.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Why a program could not be run or its run not be kept.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use stormlog_store::StoreError;
+
+/// What went wrong before the program started, or with the files of its run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no command to run.
+    #[error("no command given; for example: stormlog run -- python train.py")]
+    NoCommand,
+    /// The program could not be started.
+    #[error("{}: {source}", program.to_string_lossy())]
+    Start {
+        /// What was to be started.
+        program: OsString,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The run directory could not be made or written.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// The directory or file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of the run could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RunError {
+    pub(crate) fn directory(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        RunError::Directory { path: path.into(), source }
+    }
+}

@@ -1,0 +1,58 @@
+//! What Python processes reported before they ended: `exceptions/PID-N.json`, written by our `sitecustomize`.
+//!
+//! Written by the watched program, so nothing in it is trusted beyond its shape.
+
+use std::path::Path;
+
+use serde_json::Value;
+use stormlog_store::json::read_value;
+
+/// An exception a process died of, or a thread of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reported {
+    pub(crate) type_name: String,
+    pub(crate) module: String,
+    pub(crate) bases: Vec<String>,
+    pub(crate) message: String,
+    pub(crate) errno: Option<i32>,
+    pub(crate) thread: Option<String>,
+    /// Innermost last: file, line, function.
+    pub(crate) frames: Vec<(String, u64, String)>,
+}
+
+/// The last exception that `pid` reported.
+pub(crate) fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
+    let prefix = format!("{pid}-");
+    let mut best: Option<(u64, std::path::PathBuf)> = None;
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
+        let name = entry.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(&prefix)?.strip_suffix(".json")?.parse().ok());
+        if let Some(number) = number
+            && best.as_ref().is_none_or(|(known, _)| number > *known)
+        {
+            best = Some((number, entry.path()));
+        }
+    }
+    read(&best?.1)
+}
+
+fn read(path: &Path) -> Option<Reported> {
+    let Ok(Value::Object(record)) = read_value(path) else { return None };
+    let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
+    let frames = record.get("frames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let frame = |value: &Value| {
+        let field = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (field("file"), value.get("line").and_then(Value::as_u64).unwrap_or(0), field("function"))
+    };
+    let bases = record.get("bases").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    Some(Reported {
+        type_name: text("type")?,
+        module: text("module").unwrap_or_default(),
+        bases: bases.iter().filter_map(|base| base.as_str().map(str::to_owned)).collect(),
+        message: text("message").unwrap_or_default(),
+        errno: record.get("errno").and_then(Value::as_i64).and_then(|number| number.try_into().ok()),
+        thread: text("thread"),
+        frames: frames.iter().map(frame).collect(),
+    })
+}

@@ -1,0 +1,26 @@
+//! The parent of `stormlog run`: starts a program, watches it and its children from outside, and keeps the evidence of
+//! how each of them ended.
+//!
+//! The program runs unchanged: its streams, terminal, signals and exit status are its own. This crate must never print,
+//! never write to the program's streams, never change what it returns, and never die of the program's troubles. What is
+//! recorded lies in crash-safe files, so if the supervisor is killed too, [`resume`] finishes the work later.
+#![forbid(unsafe_code)]
+
+mod child;
+mod error;
+mod exceptions;
+mod finish;
+mod inject;
+mod outcome;
+mod resume;
+mod run_dir;
+mod scrub;
+mod supervise;
+mod watch;
+
+pub use child::PYTHON;
+pub use error::RunError;
+pub use outcome::{Ended, ProcessOutcome, RunOutcome};
+pub use resume::resume;
+pub use run_dir::{RUN_FILE, RunDirectory};
+pub use supervise::{RunOptions, run};

@@ -1,0 +1,97 @@
+//! One run from start to end: directory, program, watcher, evidence.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use stormlog_collect::host::HostFacts;
+use stormlog_collect::process::ProcessReader;
+
+use crate::child::Program;
+use crate::error::RunError;
+use crate::finish::{Scene, finish};
+use crate::inject;
+use crate::outcome::RunOutcome;
+use crate::run_dir::{RunDirectory, first_record};
+use crate::watch::{Watcher, now_ns};
+
+/// How a program is to be run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Put before the command when it is started, and not shown as part of it: the launcher that sets a limit.
+    pub launcher: Vec<OsString>,
+    /// Where run directories are made.
+    pub root: PathBuf,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// The limit of the address space that the launcher sets, to be named in the verdict.
+    pub limit_as: Option<u64>,
+    /// Whether Python programs report the exception they die of.
+    pub report_exceptions: bool,
+}
+
+/// Runs the program to its end.
+pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
+    if options.command.is_empty() {
+        return Err(RunError::NoCommand);
+    }
+    let started_ns = now_ns();
+    let facts = HostFacts::read();
+    let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
+    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64)?;
+    let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
+    let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms);
+    let start_time = ProcessReader::this().ok().map(|reader| reader.start_time());
+    let supervisor = json!({"pid": std::process::id(), "start_time": start_time, "boot_id": facts.boot_id});
+    record.insert("supervisor".into(), supervisor);
+    run.write(&record)?;
+
+    let mut env = Vec::new();
+    if options.report_exceptions {
+        env = inject::prepare(run.path())?;
+    }
+    let mut scene = Scene::new(run.clone(), record, program_word(&options.command), options.limit_as);
+    let command: Vec<OsString> = options.launcher.iter().chain(&options.command).cloned().collect();
+    let mut program = match Program::start(&command, &env) {
+        Ok(program) => program,
+        Err(error) => {
+            // Nothing ran: an empty run directory would only confuse.
+            let _ = std::fs::remove_dir_all(run.path());
+            return Err(error);
+        }
+    };
+    let pid = program.pid();
+    scene.record.insert("pid".into(), pid.into());
+    run.write(&scene.record)?;
+
+    let (stop, stopped) = mpsc::channel::<()>();
+    let watcher = Watcher::new(scene, host, options.interval, pid);
+    let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || match watcher {
+        Ok(watcher) => watcher.run(&stopped),
+        Err(nothing) => *nothing,
+    });
+    let ended = program.wait();
+    let ended_ns = now_ns();
+    drop(stop);
+    if options.report_exceptions {
+        inject::remove(run.path());
+    }
+    match watching.map(thread::JoinHandle::join) {
+        Ok(Ok(watching)) => Ok(finish(watching, pid, ended, ended_ns)),
+        // Without a thread to watch with there is still an exit status.
+        _ => Ok(RunOutcome::unwatched(run.path().to_owned(), ended, ended_ns.saturating_sub(started_ns))),
+    }
+}
+
+/// What the user would call the program.
+fn program_word(command: &[OsString]) -> String {
+    let script =
+        command.iter().find(|word| std::path::Path::new(word).extension().is_some_and(|e| e == "py"));
+    let word = script.or(command.first()).map(std::path::Path::new);
+    word.and_then(|word| word.file_name()).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

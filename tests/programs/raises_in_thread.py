@@ -1,0 +1,14 @@
+"""An exception ends a thread; the program goes on and exits with 3."""
+
+import sys
+import threading
+
+
+def work():
+    raise ValueError("bad batch")
+
+
+thread = threading.Thread(target=work, name="loader")
+thread.start()
+thread.join()
+sys.exit(3)
