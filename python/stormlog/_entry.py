@@ -6,6 +6,7 @@ may be imported here, so that a command starts about as fast as the plain binary
 
 from __future__ import annotations
 
+import os
 import sys
 
 from stormlog import _native
@@ -31,5 +32,7 @@ def tfmemprof() -> NoReturn:
 
 
 def _run(program: str) -> NoReturn:
+    # `run` starts scripts with this very interpreter; it takes the variable out of the program's environment.
+    os.environ["STORMLOG_PYTHON"] = sys.executable
     _native.release_interrupts()
     sys.exit(_native.run_cli(program, sys.argv[1:]))

@@ -1,25 +1,31 @@
 # The extension module, built from crates/python. `python -m mypy.stubtest stormlog._native` checks this file.
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final
 
 __all__ = [
     "EventBuffer",
+    "Phases",
+    "ProcessProbe",
     "Recorder",
     "Sink",
+    "Tracker",
     "__version__",
     "check_rollups",
     "check_sink_settings",
+    "classify_exception",
     "derive_event",
     "derive_session",
     "event_from_record",
+    "host_memory",
     "legacy_session_id",
     "load_sessions",
     "memory_feature_enabled",
     "new_session_id",
     "normalize_session_status",
+    "prune_bundles",
     "read_rollups",
     "read_sink_manifest",
     "release_interrupts",
@@ -153,3 +159,73 @@ class Recorder:
     def append(self, record: str) -> bool: ...
     def loss(self) -> tuple[int, int, str | None]: ...
     def close(self, status: str, ended_at_ns: int) -> None: ...
+
+# Event type, sentence, metadata as JSON, scope id, path.
+_Boundary: TypeAlias = tuple[str, str, str, str, list[str]]
+# Allocated, reserved, used, free, total, active, inactive, device.
+_SampleFields: TypeAlias = tuple[
+    int | None, int | None, int | None, int | None, int | None, int | None, int | None, int
+]
+# RSS at the start, the mark before, whether the mark was reset.
+_Window: TypeAlias = tuple[int, int | None, bool]
+
+@final
+class Phases:
+    def __new__(cls) -> Self: ...
+    def reset(self) -> None: ...
+    def enter(
+        self, session_id: str, rank: int, thread: tuple[int, str], name: str, attributes: str
+    ) -> _Boundary: ...
+    def exit(self, session_id: str, rank: int, scope_id: str, thread_id: int) -> _Boundary: ...
+
+@final
+class ProcessProbe:
+    def __new__(cls) -> Self: ...
+    def memory(self) -> tuple[int, int]: ...
+    def peak_rss(self) -> int | None: ...
+    def begin_peak(self) -> _Window: ...
+    def end_peak(self, window: _Window) -> tuple[int, int | None]: ...
+
+def host_memory() -> tuple[int | None, int | None]: ...
+def classify_exception(
+    facts: tuple[str, str, Sequence[str], str, int | None],
+) -> tuple[bool, str | None, str | None]: ...
+def prune_bundles(
+    root: str | os.PathLike[str], keep: str | os.PathLike[str], max_dumps: int, max_total_mb: int
+) -> list[Path]: ...
+
+@final
+class Tracker:
+    def __new__(
+        cls,
+        settings: str,
+        sink: object | None,
+        recording_dir: str | os.PathLike[str] | None,
+        collector: Callable[[], object] | None,
+        on_alert: Callable[[tuple[Any, ...]], object] | None,
+    ) -> Self: ...
+    def start(self) -> None: ...
+    def stop(self, longest: float) -> bool: ...
+    def is_running(self) -> bool: ...
+    def add_event(
+        self,
+        event_type: str,
+        change: int | None,
+        context: str | None,
+        metadata: str | None,
+        sample: _SampleFields | None,
+    ) -> None: ...
+    # The fields of a TrackingEvent in its order.
+    def events(
+        self, event_types: Sequence[str] | None, last: int | None, since: float | None
+    ) -> list[tuple[Any, ...]]: ...
+    def count_since(self, since: float) -> int: ...
+    def timeline(self, interval: float) -> tuple[list[float], list[list[int | None]]]: ...
+    def statistics(self) -> dict[str, Any]: ...
+    def sample_now(self) -> tuple[_SampleFields | None, list[str], str | None]: ...
+    def set_threshold(self, name: str, value: float) -> None: ...
+    def clear(self) -> None: ...
+    def session(self) -> _SummaryFields | None: ...
+    def take_warnings(self) -> list[str]: ...
+    def export(self, path: str | os.PathLike[str], format: str) -> bool: ...
+    def dump(self, given: Mapping[str, Any]) -> Path | None: ...

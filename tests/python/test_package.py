@@ -75,8 +75,10 @@ def test_the_wheel_requires_nothing() -> None:
 
 
 def test_every_public_name_exists() -> None:
+    assert set(stormlog.__all__) == set(stormlog._HOME_OF)
     for name in stormlog.__all__:
-        assert getattr(stormlog, name) is getattr(telemetry, name)
+        home = importlib.import_module(f"stormlog.{stormlog._HOME_OF[name]}")
+        assert getattr(stormlog, name) is getattr(home, name)
         assert name in dir(stormlog)
     for name in MODULES:
         module = importlib.import_module(f"stormlog.{name}")

@@ -1,9 +1,9 @@
 //! The extension module `stormlog._native`: the Rust rules and readers, callable from Python.
 //!
 //! Glue only. Rules live in `stormlog-event`, formats in `stormlog-store`; this crate turns Python objects into
-//! their values and back. It must never keep state between calls outside a `Sink` or a `Recorder` (so it is safe across threads and
-//! `fork`), hold the interpreter while it waits for a file, or print. What each function takes is written in
-//! `python/stormlog/_native.pyi`.
+//! their values and back. It must never keep state between calls outside the objects it hands out (`Sink`, `Recorder`,
+//! `Tracker`, …, each safe across threads and `fork`), hold the interpreter while it waits for a file, or print. What
+//! each function takes is written in `python/stormlog/_native.pyi`.
 
 use pyo3::prelude::*;
 
@@ -11,11 +11,17 @@ mod cli;
 mod derived;
 mod error;
 mod events;
+mod oom;
+mod phases;
+mod process;
 mod record;
 mod recording;
 mod session;
 mod sink;
 mod telemetry;
+mod tracker;
+mod tracker_settings;
+mod tracking_event;
 
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -26,5 +32,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     derived::register(module)?;
     sink::register(module)?;
     recording::register(module)?;
+    phases::register(module)?;
+    process::register(module)?;
+    oom::register(module)?;
+    tracker::register(module)?;
     cli::register(module)
 }

@@ -35,7 +35,7 @@ impl Recorder {
         keep_log: bool,
     ) -> PyResult<Self> {
         let summary = SessionSummary::from_record(&object(summary)?).map_err(from_problem)?;
-        let config = RecorderConfig { ring_slots, keep_log };
+        let config = RecorderConfig { ring_slots, keep_log, ..RecorderConfig::default() };
         let recorder =
             py.detach(|| Inner::create(&PathBuf::from(directory), summary, &config)).map_err(from_store)?;
         Ok(Recorder { state: Mutex::new(Some(State { recorder, interner: Interner::default() })) })

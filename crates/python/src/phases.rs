@@ -1,0 +1,86 @@
+//! Phases: the native rules behind `stormlog.phases.PhaseRecorder`.
+//!
+//! Attributes and scopes cross as JSON text. The lock is held for table look-ups only, never while Python code runs.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use serde_json::Value;
+use stormlog_event::Record;
+use stormlog_record::phases::{PhaseBoundary, PhaseError, PhaseToken, Phases as Inner, Thread};
+
+/// Event type, sentence, metadata as JSON, scope id, path.
+type Boundary = (&'static str, String, String, String, Vec<String>);
+
+/// The open phases of one recorder.
+#[pyclass(frozen, module = "stormlog._native")]
+struct Phases {
+    open: Mutex<Inner>,
+}
+
+#[pymethods]
+impl Phases {
+    #[new]
+    fn new() -> Self {
+        Phases { open: Mutex::default() }
+    }
+
+    fn reset(&self) {
+        self.with(Inner::reset);
+    }
+
+    fn enter(
+        &self,
+        session_id: &str,
+        rank: u64,
+        thread: (u64, String),
+        name: &str,
+        attributes: &str,
+    ) -> PyResult<Boundary> {
+        let attributes = object(attributes)?;
+        let thread = Thread { id: thread.0, name: &thread.1 };
+        let (_, boundary) =
+            self.with(|open| open.enter(session_id, rank, thread, name, attributes)).map_err(raised)?;
+        Ok(crossing(boundary))
+    }
+
+    fn exit(&self, session_id: String, rank: u64, scope_id: String, thread_id: u64) -> PyResult<Boundary> {
+        // The name and the entering thread play no part in leaving.
+        let token = PhaseToken { scope_id, session_id, rank, thread_id, name: String::new() };
+        self.with(|open| open.exit(&token, thread_id)).map(crossing).map_err(raised)
+    }
+}
+
+impl Phases {
+    fn with<T>(&self, use_it: impl FnOnce(&mut Inner) -> T) -> T {
+        use_it(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn crossing(boundary: PhaseBoundary) -> Boundary {
+    let path = boundary.path.iter().map(|part| part.to_string()).collect();
+    let metadata = Value::Object(boundary.metadata).to_string();
+    (boundary.event_type, boundary.context, metadata, boundary.scope_id, path)
+}
+
+/// `PhaseProtocolError` is Python's own class: it is made there of the `RuntimeError`.
+fn raised(error: PhaseError) -> PyErr {
+    match error {
+        PhaseError::EmptyName => PyValueError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+/// The object in a JSON text.
+pub(crate) fn object(text: &str) -> PyResult<Record> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(record)) => Ok(record),
+        Ok(_) => Err(PyValueError::new_err("an object is needed")),
+        Err(error) => Err(PyValueError::new_err(format!("not JSON: {error}"))),
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Phases>()
+}

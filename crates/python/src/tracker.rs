@@ -1,0 +1,300 @@
+//! The native tracker under `MemoryTracker` and `CPUMemoryTracker`.
+//!
+//! The interpreter is let go for every call that may wait for the tracker's locks or a disk; the tracking thread takes
+//! it only to ask a collector written in Python and to deliver an alert, and not at all once it is shutting down.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use stormlog_event::{Counter, Event, SCHEMA_LATEST};
+use stormlog_record::bundle::BundleWriter;
+use stormlog_store::recording::{Recorder, RecorderConfig};
+use stormlog_store::sink::{Diagnostics, Sink};
+use stormlog_store::{Format, Output};
+use stormlog_track::{
+    DeviceSample, HostSource, Listener, NewEvent, Outlets, Sampled, Source, StartError, Tracker as Inner,
+};
+
+use crate::error::{from_problem, from_sink, from_store};
+use crate::oom;
+use crate::phases::object;
+use crate::record::object_to_python;
+use crate::session::{SummaryFields, summary_fields};
+use crate::tracker_settings::{self, Settings, sink_config};
+use crate::tracking_event::Spelling;
+
+/// Allocated, reserved, used, free, total, active, inactive, device: the order of `DeviceMemorySample`.
+type SampleFields =
+    (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, i64);
+
+/// Samples in the background.
+#[pyclass(frozen, module = "stormlog._native")]
+struct Tracker {
+    tracker: Inner,
+    spelling: Spelling,
+    // Taken when the tracker is made, so that writing a bundle near the limit needs no more.
+    writer: Option<Mutex<BundleWriter>>,
+}
+
+#[pymethods]
+impl Tracker {
+    #[new]
+    #[pyo3(signature = (settings, sink, recording_dir, collector, on_alert))]
+    fn new(
+        py: Python<'_>,
+        settings: &str,
+        sink: Option<&Bound<'_, PyAny>>,
+        recording_dir: Option<PathBuf>,
+        collector: Option<Py<PyAny>>,
+        on_alert: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let Settings { config, backend, retention } = tracker_settings::read(settings)?;
+        let sink = sink.map(sink_config).transpose()?;
+        let spelling = Spelling::new(&backend, &config.metadata);
+        let host = config.session.host.clone();
+        let writer = retention.map(|retention| Mutex::new(BundleWriter::new(retention)));
+        let source: Box<dyn Source> = match collector {
+            Some(call) => Box::new(PythonSource { call }),
+            None => Box::new(HostSource::open().map_err(|error| PyOSError::new_err(error.to_string()))?),
+        };
+        let listener = on_alert.map(|call| -> Box<dyn Listener> {
+            Box::new(PythonListener { call, spelling: spelling.clone() })
+        });
+        let tracker = py.detach(|| -> PyResult<Inner> {
+            let recorder = recording_dir.map(|directory| {
+                Recorder::create(&directory, config.session.clone(), &RecorderConfig::default())
+            });
+            let recorder = recorder.transpose().map_err(from_store)?;
+            let sink = sink.map(|sink| Sink::open(sink, host)).transpose().map_err(from_sink)?;
+            Inner::new(config, source, Outlets::new(sink, recorder), listener).map_err(from_problem)
+        })?;
+        Ok(Tracker { tracker, spelling, writer })
+    }
+
+    /// Takes the first sample and starts the thread.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.tracker.start()).map_err(|error| match error {
+            StartError::Sink(error) => from_sink(error),
+            other => PyRuntimeError::new_err(other.to_string()),
+        })
+    }
+
+    /// Ends the session; false when the thread did not stop in so many seconds.
+    fn stop(&self, py: Python<'_>, longest: f64) -> bool {
+        let longest = Duration::try_from_secs_f64(longest).unwrap_or_default();
+        py.detach(|| self.tracker.stop(longest))
+    }
+
+    /// Whether the thread runs in this process.
+    fn is_running(&self) -> bool {
+        self.tracker.is_running()
+    }
+
+    /// Adds an event; `metadata` is JSON text.
+    fn add_event(
+        &self,
+        py: Python<'_>,
+        event_type: &str,
+        change: Option<i64>,
+        context: Option<&str>,
+        metadata: Option<&str>,
+        sample: Option<SampleFields>,
+    ) -> PyResult<()> {
+        let metadata = metadata.map(object).transpose()?.unwrap_or_default();
+        let sample = sample.map(sample_of);
+        py.detach(|| self.tracker.add(NewEvent { event_type, change, context, metadata, sample }));
+        Ok(())
+    }
+
+    /// The fields of the events kept, in the order of `TrackingEvent`.
+    fn events<'py>(
+        &self,
+        py: Python<'py>,
+        event_types: Option<Vec<String>>,
+        last: Option<usize>,
+        since: Option<f64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let wanted = |event: &Event| {
+            event_types.as_ref().is_none_or(|types| types.contains(&event.head.event_type))
+                && since.is_none_or(|since| event.timestamp_ns as f64 / 1e9 >= since)
+        };
+        let events = py.detach(|| self.tracker.events(wanted, last));
+        let list = PyList::empty(py);
+        for event in &events {
+            list.append(self.spelling.fields(py, event)?)?;
+        }
+        Ok(list)
+    }
+
+    /// How many of the events kept are younger than that time.
+    fn count_since(&self, py: Python<'_>, since: f64) -> usize {
+        py.detach(|| self.tracker.count(|event| event.timestamp_ns as f64 / 1e9 > since))
+    }
+
+    /// Times, and the counters allocated, reserved, used, free, total at each.
+    fn timeline(&self, py: Python<'_>, interval: f64) -> (Vec<f64>, Vec<Vec<Option<u64>>>) {
+        let points = py.detach(|| self.tracker.timeline(interval));
+        let wanted = [Counter::Allocated, Counter::Reserved, Counter::Used, Counter::Free, Counter::Total];
+        let columns =
+            wanted.map(|counter| points.iter().map(|(_, counters)| counters.get(counter)).collect()).to_vec();
+        (points.iter().map(|(at, _)| *at).collect(), columns)
+    }
+
+    /// The numbers so far.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (seen, health, sink) =
+            py.detach(|| (self.tracker.statistics(), self.tracker.health(), self.tracker.sink_diagnostics()));
+        let mut keys = stormlog_event::Record::new();
+        health.write(&mut keys);
+        let dict = object_to_python(py, &keys)?;
+        let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
+        dict.set_item("peak_memory", seen.peak_memory)?;
+        dict.set_item("peak_device_used", seen.peak_device_used)?;
+        dict.set_item("total_allocations", seen.total_allocations)?;
+        dict.set_item("total_deallocations", seen.total_deallocations)?;
+        dict.set_item("total_allocation_bytes", seen.total_allocation_bytes)?;
+        dict.set_item("total_deallocation_bytes", seen.total_deallocation_bytes)?;
+        dict.set_item("alert_count", seen.alert_count)?;
+        dict.set_item("sample_count", seen.sample_count)?;
+        dict.set_item("tracking_start_time", seconds(seen.started_at_ns))?;
+        dict.set_item("last_memory_check", seconds(seen.last_check_ns))?;
+        dict.set_item("retained_events", seen.retained_events)?;
+        dict.set_item("dropped_events", seen.dropped_events)?;
+        dict.set_item("last_sample", seen.last_sample.map(fields_of))?;
+        dict.set_item("total_bytes", seen.total_bytes)?;
+        dict.set_item("seconds_to_limit", seen.seconds_to_limit)?;
+        let count = |read: fn(&Diagnostics) -> u64| sink.as_ref().map_or(0, read);
+        dict.set_item("rollover_count", count(|it| it.rollover_count))?;
+        dict.set_item("pruned_segment_count", count(|it| it.pruned_segment_count))?;
+        dict.set_item("pruned_bytes", count(|it| it.pruned_bytes))?;
+        dict.set_item("final_retained_files", count(|it| it.final_retained_files))?;
+        dict.set_item("final_retained_bytes", count(|it| it.final_retained_bytes))?;
+        Ok(dict)
+    }
+
+    /// One reading now: the sample and what went wrong.
+    fn sample_now(&self, py: Python<'_>) -> (Option<SampleFields>, Vec<String>, Option<String>) {
+        let Sampled { sample, partial_fields, error } = py.detach(|| self.tracker.sample_now());
+        (sample.map(fields_of), partial_fields, error)
+    }
+
+    fn set_threshold(&self, py: Python<'_>, name: &str, value: f64) -> PyResult<()> {
+        let set = py.detach(|| self.tracker.set_threshold(name, value));
+        set.map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.tracker.clear());
+    }
+
+    fn session<'py>(&self, py: Python<'py>) -> PyResult<Option<SummaryFields<'py>>> {
+        let session = py.detach(|| self.tracker.session());
+        session.map(|summary| summary_fields(py, &summary)).transpose()
+    }
+
+    /// What went wrong with the files since the last time.
+    fn take_warnings(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.tracker.take_warnings())
+    }
+
+    /// Writes the events kept to a file; false when there are none.
+    fn export(&self, py: Python<'_>, path: PathBuf, format: &str) -> PyResult<bool> {
+        let known = Format::of_name(format);
+        let format = known.ok_or_else(|| PyValueError::new_err(format!("Unsupported format: {format}")))?;
+        py.detach(|| -> PyResult<bool> {
+            let events = self.tracker.events(|_| true, None);
+            if events.is_empty() {
+                return Ok(false);
+            }
+            let mut output = Output::create(&path, format, SCHEMA_LATEST).map_err(from_store)?;
+            for event in &events {
+                output.write(event).map_err(from_store)?.map_err(from_problem)?;
+            }
+            output.finish().map_err(from_store)?;
+            Ok(true)
+        })
+    }
+
+    /// Writes an OOM bundle of the events kept for it; `None` when none are kept.
+    fn dump(&self, py: Python<'_>, given: oom::Given) -> PyResult<Option<PathBuf>> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        py.detach(|| {
+            let session = self.tracker.session();
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let written =
+                self.tracker.with_flight(|events| oom::write(&mut writer, &given, session.as_ref(), events));
+            written.transpose()
+        })
+    }
+}
+
+/// A collector written in Python: a callable that gives a sample, the partial fields and an error.
+struct PythonSource {
+    call: Py<PyAny>,
+}
+
+impl Source for PythonSource {
+    fn sample(&mut self) -> Sampled {
+        let asked = Python::try_attach(|py| {
+            let answer = self.call.bind(py).call0().map_err(|error| error.to_string())?;
+            let fields: (Option<SampleFields>, Vec<String>, Option<String>) =
+                answer.extract().map_err(|error: PyErr| error.to_string())?;
+            Ok::<_, String>(fields)
+        });
+        match asked {
+            Some(Ok((sample, partial_fields, error))) => {
+                Sampled { sample: sample.map(sample_of), partial_fields, error }
+            }
+            Some(Err(error)) => Sampled { error: Some(error), ..Sampled::default() },
+            None => {
+                Sampled { error: Some("the interpreter is shutting down".to_owned()), ..Sampled::default() }
+            }
+        }
+    }
+}
+
+/// Delivers alerts to a callable.
+struct PythonListener {
+    call: Py<PyAny>,
+    spelling: Spelling,
+}
+
+impl Listener for PythonListener {
+    fn alert(&self, event: &Event) {
+        let _ = Python::try_attach(|py| {
+            let told = self.spelling.fields(py, event).and_then(|fields| self.call.bind(py).call1((fields,)));
+            if let Err(error) = told {
+                // The callable catches what callbacks raise; what is left has nobody else to hear it.
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+fn sample_of(fields: SampleFields) -> DeviceSample {
+    let (allocated, reserved, used, free, total, active, inactive, device_id) = fields;
+    DeviceSample {
+        device_id,
+        used,
+        free,
+        total,
+        allocated,
+        reserved,
+        active,
+        inactive,
+        ..DeviceSample::default()
+    }
+}
+
+fn fields_of(sample: DeviceSample) -> SampleFields {
+    let DeviceSample { device_id, used, free, total, allocated, reserved, active, inactive, .. } = sample;
+    (allocated, reserved, used, free, total, active, inactive, device_id)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Tracker>()
+}

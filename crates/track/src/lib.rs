@@ -1,0 +1,29 @@
+//! The tracker: a thread that samples memory at steady intervals and turns the samples into events, alerts and
+//! statistics, kept in memory and, if asked, in a sink and in files that survive the program.
+//!
+//! It must never fail or hold up the program it watches: a failing source pauses and recovers, a failing disk is given
+//! up, callbacks are called with no lock held, and a forked child never waits for a lock of its parent's threads.
+#![forbid(unsafe_code)]
+
+mod config;
+mod evidence;
+mod health;
+mod history;
+mod outlets;
+mod source;
+mod state;
+#[cfg(test)]
+mod state_tests;
+mod statistics;
+mod tracker;
+mod words;
+
+pub use config::{Config, Wording};
+pub use evidence::evidence_now;
+pub use health::{Health, HealthStatus};
+pub use outlets::Outlets;
+pub use source::{HOST_DEVICE, HostSource, Sampled, Source};
+pub use state::NewEvent;
+pub use statistics::Statistics;
+pub use stormlog_collect::DeviceSample;
+pub use tracker::{Listener, StartError, Tracker};

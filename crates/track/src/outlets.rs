@@ -1,0 +1,108 @@
+//! Where events go beside memory: a sink, and a recording that survives the program.
+//!
+//! A failing sink is closed and given up with one warning; a recording counts its own losses. Neither may fail the
+//! tracker.
+
+use stormlog_event::{Event, SCHEMA_LATEST, SessionStatus, SessionSummary};
+use stormlog_store::json::event_text::{EventText, Layout};
+use stormlog_store::recording::Recorder;
+use stormlog_store::sink::{Diagnostics, Sink, SinkError};
+
+/// The files a tracker writes.
+pub struct Outlets {
+    sink: Option<Sink>,
+    recorder: Option<Recorder>,
+    text: EventText,
+    line: Vec<u8>,
+    diagnostics: Option<Diagnostics>,
+    warnings: Vec<String>,
+}
+
+impl Default for Outlets {
+    fn default() -> Self {
+        Outlets::new(None, None)
+    }
+}
+
+impl Outlets {
+    /// Writes to these.
+    pub fn new(sink: Option<Sink>, recorder: Option<Recorder>) -> Self {
+        let text = EventText::new(Layout::SortedLine, SCHEMA_LATEST);
+        Outlets { sink, recorder, text, line: Vec::new(), diagnostics: None, warnings: Vec::new() }
+    }
+
+    /// Opens the session in the sink.
+    pub(crate) fn start(&mut self, session: &SessionSummary) -> Result<(), SinkError> {
+        match &self.sink {
+            Some(sink) => sink.start_session(Some(session.clone())).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps one event. `false` when the sink was given up just now.
+    pub(crate) fn append(&mut self, event: &Event) -> bool {
+        if let Some(recorder) = &mut self.recorder {
+            // What is lost is counted in the file.
+            recorder.append(event);
+        }
+        let Some(sink) = &self.sink else { return true };
+        self.line.clear();
+        // Schema 4 expresses every event; if one were not expressible it would be left out of the file.
+        if self.text.append(&mut self.line, event).is_err() {
+            return true;
+        }
+        let Ok(line) = std::str::from_utf8(&self.line) else { return true };
+        match sink.append(line, Some(&event.head.session_id)) {
+            Ok(has_warnings) => {
+                if has_warnings {
+                    self.warnings.extend(sink.take_warnings());
+                }
+                true
+            }
+            Err(error) => {
+                self.give_up("append", &error);
+                false
+            }
+        }
+    }
+
+    /// Ends the session everywhere. `false` when the sink could not.
+    pub(crate) fn close(&mut self, status: SessionStatus, ended_at_ns: u64) -> bool {
+        if let Some(recorder) = self.recorder.take()
+            && let Err(error) = recorder.close(status, i64::try_from(ended_at_ns).unwrap_or(i64::MAX))
+        {
+            self.warnings.push(format!("The recording could not be closed: {error}"));
+        }
+        let Some(sink) = &self.sink else { return true };
+        match sink.close(status) {
+            Ok(()) => {
+                self.diagnostics = Some(sink.diagnostics());
+                self.warnings.extend(sink.take_warnings());
+                self.sink = None;
+                true
+            }
+            Err(error) => {
+                self.give_up("close", &error);
+                false
+            }
+        }
+    }
+
+    /// Rollover and retention of the sink, as last known.
+    pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
+        self.sink.as_ref().map(Sink::diagnostics).or(self.diagnostics)
+    }
+
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn give_up(&mut self, operation: &str, error: &SinkError) {
+        self.warnings.push(format!("Disabling telemetry sink after {operation} failure: {error}"));
+        if let Some(sink) = self.sink.take() {
+            // It may work for what is left; if not, that was said already.
+            let _ = sink.close(SessionStatus::Incomplete);
+            self.diagnostics = Some(sink.diagnostics());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where samples come from: this process's resident memory, or whatever implements [`Source`].
+//!
+//! A source is asked with no lock of the tracker's history held, so it may take the interpreter's. It must never turn
+//! an unknown number into 0, and after a fork it must answer for the child.
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use stormlog_collect::process::ProcessReader;
+use stormlog_collect::{CollectError, Collector, CpuCollector, DeviceSample};
+
+/// The host's number among the devices.
+pub const HOST_DEVICE: i64 = -1;
+
+/// How long what is left of the limit is taken for current: reading it costs more than the sample itself.
+const LIMIT_AGE: Duration = Duration::from_secs(1);
+
+/// What asking once gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampled {
+    /// The numbers; `None` when nothing could be read.
+    pub sample: Option<DeviceSample>,
+    /// Fields (by their names in events) that did not come although they can.
+    pub partial_fields: Vec<String>,
+    /// Why.
+    pub error: Option<String>,
+}
+
+/// Something to sample.
+pub trait Source: Send {
+    /// One reading.
+    fn sample(&mut self) -> Sampled;
+}
+
+/// This process: RSS at every sample, the limit and what is left of it once a second.
+///
+/// As in 0.4.3, the RSS stands for allocated, reserved and used: the kernel knows no allocator.
+#[derive(Debug)]
+pub struct HostSource {
+    pid: u32,
+    reader: ProcessReader,
+    limits: Option<CpuCollector>,
+    total: Option<u64>,
+    free: Option<u64>,
+    read_at: Option<Instant>,
+}
+
+impl HostSource {
+    /// Opens this process.
+    pub fn open() -> Result<Self, CollectError> {
+        let pid = process::id();
+        let limits = CpuCollector::open(pid).ok();
+        let mut source = HostSource {
+            pid,
+            reader: ProcessReader::this()?,
+            limits,
+            total: None,
+            free: None,
+            read_at: None,
+        };
+        source.read_limits();
+        Ok(source)
+    }
+
+    /// The limit that ends this process first, as last read.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    fn read_limits(&mut self) {
+        self.read_at = Some(Instant::now());
+        let reading = self.limits.as_mut().and_then(|limits| limits.sample().ok());
+        (self.total, self.free) = reading.map_or((None, None), |it| (it.sample.total, it.sample.free));
+    }
+}
+
+impl Source for HostSource {
+    fn sample(&mut self) -> Sampled {
+        if self.pid != process::id() {
+            match HostSource::open() {
+                Ok(own) => *self = own,
+                Err(error) => return failed(&error),
+            }
+        }
+        if self.read_at.is_none_or(|at| at.elapsed() >= LIMIT_AGE) {
+            self.read_limits();
+        }
+        match self.reader.memory() {
+            Ok(memory) => {
+                let rss = Some(memory.rss);
+                // A limit below what is resident was lowered meanwhile or does not count shared pages.
+                let total = self.total.map(|total| total.max(memory.rss));
+                let sample = DeviceSample {
+                    device_id: HOST_DEVICE,
+                    used: rss,
+                    allocated: rss,
+                    reserved: rss,
+                    total,
+                    free: self.free,
+                    ..DeviceSample::default()
+                };
+                Sampled { sample: Some(sample), ..Sampled::default() }
+            }
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+fn failed(error: &CollectError) -> Sampled {
+    Sampled { error: Some(error.to_string()), ..Sampled::default() }
+}

@@ -1,0 +1,400 @@
+//! What a tracker knows: the rules that turn a sample into events, alerts and statistics.
+//!
+//! Reads no clock and calls nobody: times are handed in, and events somebody should be told of are handed back.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use stormlog_collect::{DeviceSample, retry_delay_ns};
+use stormlog_event::{
+    Capabilities, Counter, Counters, Event, Head, Metadata, Problem, Record, SessionStatus, SessionSummary,
+    Support,
+};
+use stormlog_record::alerts::{AlertEvent, AlertSample, Alerts};
+use stormlog_record::predict::{PredictConfig, Predictor, Reading};
+
+use crate::health::{Health, HealthStatus};
+use crate::history::History;
+use crate::{Config, Outlets, Sampled, Statistics, Wording, words};
+
+/// An event that is no sample: a start, a phase, an error.
+#[derive(Debug, Clone, Default)]
+pub struct NewEvent<'a> {
+    /// Its kind.
+    pub event_type: &'a str,
+    /// The change it reports.
+    pub change: Option<i64>,
+    /// Its sentence.
+    pub context: Option<&'a str>,
+    /// What it adds to the metadata.
+    pub metadata: Record,
+    /// The numbers it carries; the last known ones otherwise.
+    pub sample: Option<DeviceSample>,
+}
+
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) history: History,
+    pub(crate) flight: History,
+    pub(crate) outlets: Outlets,
+    pub(crate) alerts: Alerts,
+    predictor: Predictor,
+    pub(crate) health: Health,
+    pub(crate) session: SessionSummary,
+    stats: Statistics,
+    capabilities: Capabilities,
+    heads: Vec<Arc<Head>>,
+    plain: Arc<Metadata>,
+    sample_text: Arc<str>,
+    last: Option<DeviceSample>,
+    last_allocated: Option<u64>,
+}
+
+impl State {
+    pub(crate) fn new(config: Config, outlets: Outlets) -> Result<Self, Problem> {
+        let checked = Metadata::read(config.metadata.clone(), &config.collector, &Counters::UNKNOWN)?;
+        let capabilities = checked.capabilities;
+        let session = config.session.clone();
+        let mut state = State {
+            history: History::new(config.max_events),
+            flight: History::new(0),
+            outlets,
+            alerts: Alerts::new(config.thresholds),
+            predictor: Predictor::new(PredictConfig::for_interval(nanoseconds(config.interval))),
+            health: Health::default(),
+            session,
+            stats: Statistics { total_bytes: config.total_bytes, ..Statistics::default() },
+            capabilities,
+            heads: Vec::new(),
+            plain: Arc::new(checked),
+            sample_text: words::sample(config.wording, &[]),
+            last: None,
+            last_allocated: None,
+            config,
+        };
+        state.plain = Arc::new(state.metadata_with(Record::new()));
+        let plain = Arc::clone(&state.plain);
+        let like = state.event("start", 0, Counters::UNKNOWN, None, plain);
+        state.flight = History::ready(state.config.flight_events, &like);
+        Ok(state)
+    }
+
+    /// One answer of the source. Gives back the events that somebody should be told of.
+    pub(crate) fn observe(&mut self, sampled: Sampled, now_ns: u64) -> Vec<Event> {
+        let Some(sample) = sampled.sample else {
+            let error = sampled.error.unwrap_or_else(|| "Collector unavailable".to_owned());
+            self.fail(error, now_ns);
+            return Vec::new();
+        };
+        let is_partial = !sampled.partial_fields.is_empty();
+        if is_partial || self.health.status != HealthStatus::Healthy {
+            self.recover(sampled.partial_fields, sampled.error, &sample, now_ns);
+        }
+        self.stats.sample_count += 1;
+        self.stats.last_check_ns = Some(now_ns);
+        self.last = Some(sample);
+        self.stats.total_bytes = sample.total.or(self.stats.total_bytes);
+        self.stats.peak_device_used = self.stats.peak_device_used.max(sample.used);
+
+        let has_allocator = self.capabilities.supports(Support::AllocatorAllocated);
+        let allocated = sample.allocated.filter(|_| has_allocator);
+        // The first sample is where counting starts: what was there before is no allocation of this session.
+        let change = allocated.zip(self.last_allocated).map(|(now, before)| now.wrapping_sub(before) as i64);
+        self.last_allocated = allocated.or(self.last_allocated);
+        let is_cpu = self.config.wording == Wording::Cpu;
+        let told = if is_cpu { change.or(Some(0)) } else { change };
+
+        let counters = self.counters(&sample);
+        if let Some(bytes) = allocated.filter(|bytes| self.stats.peak_memory.is_none_or(|peak| *bytes > peak))
+        {
+            self.stats.peak_memory = Some(bytes);
+            self.keep(
+                "peak",
+                sample.device_id,
+                with(counters, told),
+                words::peak(bytes, self.config.wording),
+                now_ns,
+            );
+        }
+        if let Some(change) = change.filter(|change| *change != 0) {
+            self.stats.changed(change);
+            let kind = if change > 0 { "allocation" } else { "deallocation" };
+            let text = words::change(change, self.config.wording);
+            self.keep(kind, sample.device_id, with(counters, Some(change)), text, now_ns);
+        }
+        let alerts = if self.config.alerts { self.check(&sample, change, now_ns) } else { Vec::new() };
+        let change = if is_cpu { Some(0) } else { change };
+        let text = if is_partial {
+            words::sample(self.config.wording, &self.health.partial_fields)
+        } else {
+            Arc::clone(&self.sample_text)
+        };
+        self.keep("sample", sample.device_id, with(counters, change), text, now_ns);
+        alerts
+    }
+
+    /// An event from outside. Given back when somebody should be told of it.
+    pub(crate) fn add(&mut self, new: NewEvent<'_>, now_ns: u64) -> Option<Event> {
+        let sample = new.sample.or(self.last);
+        let device_id = sample.map_or(self.fallback_device(), |sample| sample.device_id);
+        let has_allocator = self.capabilities.supports(Support::AllocatorAllocated);
+        let mut counters = sample.map_or(Counters::UNKNOWN, |sample| self.counters(&sample));
+        counters.set_change(new.change.filter(|_| has_allocator));
+        let metadata = match new.metadata.is_empty() {
+            true => Arc::clone(&self.plain),
+            false => Arc::new(self.metadata_with(new.metadata)),
+        };
+        let mut event = self.event(new.event_type, device_id, counters, new.context.map(Arc::from), metadata);
+        event.timestamp_ns = now_ns;
+        let is_alert = matches!(new.event_type, "warning" | "critical" | "error");
+        self.push(event.clone());
+        is_alert.then(|| {
+            self.stats.alert_count += 1;
+            event
+        })
+    }
+
+    /// The start: with the numbers of the first sample, so that a reader need not guess them.
+    pub(crate) fn begin(&mut self, sampled: &Sampled, now_ns: u64) {
+        self.stats.started_at_ns = Some(now_ns);
+        let context = words::started(self.config.wording);
+        let start = NewEvent {
+            event_type: "start",
+            change: Some(0),
+            context: Some(context),
+            sample: sampled.sample,
+            ..NewEvent::default()
+        };
+        self.add(start, now_ns);
+    }
+
+    /// The end: open alerts, the stop, the files.
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        for alert in self.alerts.finish(now_ns) {
+            self.add_alert(alert, None, None);
+        }
+        let context = words::stopped(self.config.wording);
+        let stop =
+            NewEvent { event_type: "stop", change: Some(0), context: Some(context), ..NewEvent::default() };
+        self.add(stop, now_ns);
+        let closed = self.outlets.close(SessionStatus::Completed, now_ns);
+        let is_whole = closed && self.session.status == SessionStatus::Running;
+        self.session.status = if is_whole { SessionStatus::Completed } else { SessionStatus::Incomplete };
+        self.session.ended_at_ns = i64::try_from(now_ns).ok();
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        let is_readable = self.health.status != HealthStatus::Unhealthy;
+        Statistics {
+            retained_events: self.history.len() as u64,
+            dropped_events: self.history.dropped(),
+            last_sample: self.last.filter(|_| is_readable),
+            seconds_to_limit: self.predictor.forecast().map(|forecast| forecast.seconds_left),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.history.clear();
+        self.stats.clear();
+    }
+
+    fn fail(&mut self, error: String, now_ns: u64) {
+        let was = std::mem::take(&mut self.health);
+        self.health = was.failed(error.clone(), now_ns);
+        self.refresh_metadata();
+        if was.status != HealthStatus::Healthy || !self.config.says_health {
+            return;
+        }
+        let pause = retry_delay_ns(self.health.consecutive_failures) as f64 / 1e9;
+        let metadata = Record::from_iter([
+            ("collector_transition".to_owned(), Value::from("degraded")),
+            ("collector_degraded_from".to_owned(), was.status.as_str().into()),
+            ("collector_degradation_reason".to_owned(), error.into()),
+            ("collector_retry_delay_s".to_owned(), pause.into()),
+        ]);
+        let context = "Collector unavailable; telemetry paused until recovery.";
+        self.add_plain("collector_degraded", context, metadata, None, now_ns);
+    }
+
+    fn recover(&mut self, partial: Vec<String>, error: Option<String>, sample: &DeviceSample, now_ns: u64) {
+        let is_partial = !partial.is_empty();
+        let was = std::mem::replace(&mut self.health, Health::sampled(partial, error.clone()));
+        if self.health == was {
+            return;
+        }
+        self.refresh_metadata();
+        let from = was.status.as_str();
+        if !self.config.says_health {
+            return;
+        }
+        if is_partial && was.status == HealthStatus::Healthy {
+            let metadata = Record::from_iter([
+                ("collector_transition".to_owned(), Value::from("degraded")),
+                ("collector_degraded_from".to_owned(), from.into()),
+                ("collector_degradation_reason".to_owned(), error.into()),
+            ]);
+            let context = "Collector degraded; telemetry is partial.";
+            self.add_plain("collector_degraded", context, metadata, Some(*sample), now_ns);
+        } else if !is_partial && was.status != HealthStatus::Healthy {
+            let metadata = Record::from_iter([
+                ("collector_transition".to_owned(), Value::from("recovered")),
+                ("collector_recovered_from".to_owned(), from.into()),
+                ("collector_previous_error".to_owned(), was.last_error.into()),
+                ("collector_previous_failure_count".to_owned(), was.consecutive_failures.into()),
+            ]);
+            let context = "Collector recovered; full telemetry sampling resumed.";
+            self.add_plain("collector_recovered", context, metadata, Some(*sample), now_ns);
+        }
+    }
+
+    fn check(&mut self, sample: &DeviceSample, change: Option<i64>, now_ns: u64) -> Vec<Event> {
+        let can = |support| self.capabilities.supports(support);
+        let usage = if can(Support::AllocatorAllocated) { sample.allocated } else { sample.used };
+        let splits = can(Support::FragmentationAnalysis) && can(Support::AllocatorInactive);
+        let seen = AlertSample {
+            timestamp_ns: now_ns,
+            usage_bytes: usage,
+            total_bytes: self.stats.total_bytes,
+            change_bytes: change,
+            inactive_bytes: sample.inactive.filter(|_| splits),
+            reserved_bytes: sample.reserved,
+        };
+        let mut found = self.alerts.observe(&seen);
+        let reading = self.reading(sample, now_ns);
+        found.extend(self.predictor.observe(&reading));
+        found.into_iter().filter_map(|alert| self.add_alert(alert, change, Some(*sample))).collect()
+    }
+
+    /// What is used against the limit: of the host by everybody, for it is the host's memory that runs out.
+    fn reading(&self, sample: &DeviceSample, now_ns: u64) -> Reading {
+        let total = self.stats.total_bytes;
+        let by_all = total.zip(sample.free).map(|(total, free)| total.saturating_sub(free));
+        let is_host = sample.device_id == crate::HOST_DEVICE;
+        let used_bytes = if is_host { by_all.or(sample.used) } else { sample.used };
+        Reading { timestamp_ns: now_ns, used_bytes, limit_bytes: total, ..Reading::default() }
+    }
+
+    fn add_alert(
+        &mut self,
+        alert: AlertEvent,
+        change: Option<i64>,
+        sample: Option<DeviceSample>,
+    ) -> Option<Event> {
+        let new = NewEvent {
+            event_type: alert.event_type,
+            change,
+            context: Some(&alert.context),
+            metadata: alert.metadata,
+            sample,
+        };
+        self.add(new, alert.timestamp_ns)
+    }
+
+    fn add_plain(
+        &mut self,
+        event_type: &str,
+        context: &str,
+        metadata: Record,
+        sample: Option<DeviceSample>,
+        now_ns: u64,
+    ) {
+        self.add(NewEvent { event_type, change: Some(0), context: Some(context), metadata, sample }, now_ns);
+    }
+
+    fn keep(&mut self, event_type: &str, device_id: i64, counters: Counters, context: Arc<str>, now_ns: u64) {
+        let metadata = Arc::clone(&self.plain);
+        let mut event = self.event(event_type, device_id, counters, Some(context), metadata);
+        event.timestamp_ns = now_ns;
+        self.push(event);
+    }
+
+    fn push(&mut self, event: Event) {
+        if !self.outlets.append(&event) {
+            self.session.status = SessionStatus::Incomplete;
+        }
+        self.flight.push(event.clone());
+        self.history.push(event);
+    }
+
+    /// What a sample tells of what its source says it can tell: nothing else may be in an event.
+    fn counters(&self, sample: &DeviceSample) -> Counters {
+        let mut counters = sample.counters();
+        for counter in Counter::ALL {
+            if counters.is_known(counter) && !self.capabilities.supports(Support::of(counter)) {
+                counters.set_raw(counter, None);
+            }
+        }
+        // 0.4.3 gives status events the device's size even where the sample lacks it.
+        let supports_total = self.capabilities.supports(Support::DeviceTotal);
+        let is_partial =
+            self.health.partial_fields.iter().any(|field| field == Counter::Total.field().name());
+        if supports_total && !is_partial && !counters.is_known(Counter::Total) {
+            counters.set(Counter::Total, self.stats.total_bytes);
+        }
+        counters
+    }
+
+    fn event(
+        &mut self,
+        event_type: &str,
+        device_id: i64,
+        counters: Counters,
+        context: Option<Arc<str>>,
+        metadata: Arc<Metadata>,
+    ) -> Event {
+        let head = self.head(event_type, device_id);
+        Event { timestamp_ns: 0, counters, context, head, metadata }
+    }
+
+    fn head(&mut self, event_type: &str, device_id: i64) -> Arc<Head> {
+        let same = |head: &&Arc<Head>| head.event_type == event_type && head.device_id == device_id;
+        if let Some(head) = self.heads.iter().find(same) {
+            return Arc::clone(head);
+        }
+        let head = Arc::new(Head {
+            session_id: self.session.session_id.clone(),
+            event_type: event_type.to_owned(),
+            collector: self.config.collector.clone(),
+            sampling_interval_ms: u64::try_from(self.config.interval.as_micros().div_ceil(500) / 2)
+                .unwrap_or(0),
+            pid: self.session.pid,
+            host: self.session.host.clone(),
+            identity: self.config.identity.clone(),
+            device_id,
+        });
+        // Kinds a caller invents must not fill the table that is searched for every event.
+        if self.heads.len() < 32 {
+            self.heads.push(Arc::clone(&head));
+        }
+        head
+    }
+
+    fn refresh_metadata(&mut self) {
+        self.plain = Arc::new(self.metadata_with(Record::new()));
+    }
+
+    /// The metadata of an event that adds this, in 0.4.3's order.
+    fn metadata_with(&self, mut map: Record) -> Metadata {
+        if self.config.says_health {
+            self.health.write(&mut map);
+        }
+        for (key, value) in &self.config.metadata {
+            map.insert(key.clone(), value.clone());
+        }
+        Metadata { map, capabilities: self.capabilities, inferred: false }
+    }
+
+    fn fallback_device(&self) -> i64 {
+        if self.config.wording == Wording::Cpu { crate::HOST_DEVICE } else { 0 }
+    }
+}
+
+fn nanoseconds(interval: std::time::Duration) -> u64 {
+    u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn with(mut counters: Counters, change: Option<i64>) -> Counters {
+    counters.set_change(change);
+    counters
+}

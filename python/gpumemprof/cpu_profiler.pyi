@@ -1,0 +1,1 @@
+from stormlog.cpu_profiler import *

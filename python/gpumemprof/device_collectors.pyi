@@ -1,0 +1,1 @@
+from stormlog.device_collectors import *

@@ -1,0 +1,1 @@
+from stormlog.oom_flight_recorder import *

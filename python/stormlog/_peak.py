@@ -1,0 +1,74 @@
+"""The highest RSS inside a call: the kernel's own high-water mark, reset at the start.
+
+There is one mark for the whole process, so calls inside calls and in other threads share it: each hands
+what the mark had reached to the others before it resets it. Where the kernel does not let it be reset, a
+native thread samples every millisecond instead.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from stormlog import _native
+from stormlog.device_collectors import CPUDeviceCollector
+from stormlog.session import create_session_summary, session_summary_to_dict
+
+_LOCK = threading.Lock()
+_OPEN: list[PeakOfCall] = []
+
+
+class PeakOfCall:
+    """A stretch of time whose peak is wanted, from its making to `end`."""
+
+    def __init__(self, probe: _native.ProcessProbe) -> None:
+        self._probe = probe
+        self._peak = 0
+        self._sampler: _native.Tracker | None = None
+        with _LOCK:
+            _share(probe)
+            window = probe.begin_peak()
+            _OPEN.append(self)
+        if not window[2]:
+            self._sampler = _sampler()
+            self._sampler.start()
+
+    def end(self) -> int | None:
+        """The highest RSS; None when nothing could be told."""
+        with _LOCK:
+            _share(self._probe)
+            _OPEN.remove(self)
+        if self._sampler is not None:
+            self._sampler.stop(1.0)
+            self._peak = self._sampler.statistics()["peak_memory"] or 0
+        return self._peak or None
+
+    def _saw(self, mark: int) -> None:
+        # Without a reset the mark may be an old peak, and says nothing of this stretch.
+        if self._sampler is None:
+            self._peak = max(self._peak, mark)
+
+
+def _share(probe: _native.ProcessProbe) -> None:
+    mark = probe.peak_rss()
+    if mark is not None:
+        for window in _OPEN:
+            window._saw(mark)
+
+
+def _sampler() -> _native.Tracker:
+    settings = {
+        "session": session_summary_to_dict(create_session_summary(source="stormlog.cpu_profiler")),
+        "collector": "stormlog.cpu_tracker",
+        "backend": "cpu",
+        "sampling_interval": 0.001,
+        "max_events": 1,
+        "flight_events": 0,
+        "metadata": {"memory_capabilities": CPUDeviceCollector().capabilities().to_metadata()},
+        "wording": "cpu",
+        "says_health": False,
+        "alerts": False,
+        "thresholds": {},
+        "total_bytes": None,
+    }
+    return _native.Tracker(json.dumps(settings), None, None, None, None)

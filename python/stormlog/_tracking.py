@@ -1,0 +1,448 @@
+"""What both trackers are made of: the native tracker, phases, alerts, exports and OOM bundles.
+
+Private. The sampling thread is native and enters the interpreter only for a collector written in Python and
+for alerts. Nothing here may hold a lock while a user's code runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stormlog import _native
+from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, exception_facts, exception_text
+from stormlog.phases import PhaseHandle, PhaseRecorder, PhaseToken
+from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict
+from stormlog.telemetry import resolve_distributed_identity
+from stormlog.telemetry_sink import TelemetrySinkConfig
+
+ALERT_TYPES = ["warning", "critical", "error"]
+THRESHOLDS = {
+    "memory_warning_percent": 80.0,
+    "memory_critical_percent": 95.0,
+    "memory_leak_threshold": float(100 * 1024 * 1024),
+    "fragmentation_threshold": 0.3,
+}
+SINK_KEYS = (
+    "rollover_count",
+    "pruned_segment_count",
+    "pruned_bytes",
+    "final_retained_files",
+    "final_retained_bytes",
+)
+HEALTH_KEYS = (
+    "collector_health_status",
+    "telemetry_partial",
+    "collector_partial_fields",
+    "collector_last_error",
+    "collector_consecutive_failures",
+    "collector_next_retry_epoch_s",
+)
+
+_LOGGER = logging.getLogger("stormlog.tracker")
+
+
+@dataclasses.dataclass
+class TrackingEvent:
+    """One event of a tracker; None is unknown."""
+
+    timestamp: float
+    event_type: str
+    memory_allocated: int | None
+    memory_reserved: int | None
+    memory_change: int | None
+    device_id: int
+    session_id: str | None = None
+    context: str | None = None
+    job_id: str | None = None
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    metadata: dict[str, Any] | None = None
+    active_memory: int | None = None
+    inactive_memory: int | None = None
+    device_used: int | None = None
+    device_free: int | None = None
+    device_total: int | None = None
+    backend: str = "cuda"
+
+
+class Thresholds(dict[str, float]):
+    """The thresholds by name; setting one reaches the running tracker."""
+
+    def __init__(self, changed: Callable[[str, float], None]) -> None:
+        super().__init__(THRESHOLDS)
+        self._changed = changed
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self._changed(name, value)
+        super().__setitem__(name, value)
+
+    def update(self, *args: Any, **kwargs: float) -> None:
+        """Set several."""
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+
+class BaseTracker:
+    """Samples in the background, keeps events, warns, and keeps the evidence when memory runs out."""
+
+    session_source = "stormlog.tracker"
+    backend = "cpu"
+    _wording = "device"
+    _says_health = True
+    _collector_name = "stormlog.cpu_tracker"
+
+    def __init__(
+        self,
+        *,
+        sampling_interval: float,
+        max_events: int,
+        enable_alerts: bool,
+        recorder: OOMFlightRecorderConfig,
+        identity: tuple[str | None, int | None, int | None, int | None],
+        telemetry_sink_config: TelemetrySinkConfig | None,
+        recording_dir: str | os.PathLike[str] | None,
+    ) -> None:
+        if sampling_interval <= 0:
+            raise ValueError("sampling_interval must be > 0")
+        if max_events <= 0:
+            raise ValueError("max_events must be >= 1")
+        self.sampling_interval = sampling_interval
+        self.max_events = max_events
+        self.enable_alerts = enable_alerts
+        self.alert_callbacks: list[Callable[[TrackingEvent], None]] = []
+        self.last_oom_dump_path: str | None = None
+        job_id, rank, local_rank, world_size = identity
+        self.distributed_identity = resolve_distributed_identity(
+            job_id=job_id, rank=rank, local_rank=local_rank, world_size=world_size, env=os.environ
+        )
+        me = weakref.ref(self)
+        self.thresholds = Thresholds(lambda name, value: _forward(me(), name, value))
+        self._recorder_config = recorder
+        self._sink_config = telemetry_sink_config
+        self._recording_dir = recording_dir
+        self._phase_state = PhaseRecorder()
+        self._tracker: _native.Tracker | None = None
+
+    # Life
+
+    def start_tracking(self) -> None:
+        """Start a new session: the first sample is taken before this returns."""
+        if self.is_tracking:
+            return
+        self._phase_state.reset()
+        self.last_oom_dump_path = None
+        tracker = self._make(self._sink_config, _free(self._recording_dir))
+        self._tracker = tracker
+        try:
+            tracker.start()
+        finally:
+            self._log_warnings()
+
+    def stop_tracking(self) -> None:
+        """Stop sampling and end the session."""
+        tracker = self._tracker
+        if tracker is None or not tracker.is_running():
+            return
+        stopped = tracker.stop(5.0)
+        self._log_warnings()
+        if not stopped:
+            raise TimeoutError("Memory tracking thread did not stop within 5.0 seconds")
+        self._phase_state.reset()
+
+    @property
+    def is_tracking(self) -> bool:
+        """Whether it samples, in this process."""
+        return self._tracker is not None and self._tracker.is_running()
+
+    def __enter__(self) -> Self:
+        self.start_tracking()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop_tracking()
+
+    def get_session_summary(self) -> SessionSummary | None:
+        """The session, running or the last one."""
+        session = None if self._tracker is None else self._tracker.session()
+        return None if session is None else SessionSummary(*session)
+
+    # Events
+
+    @property
+    def events(self) -> deque[TrackingEvent]:
+        """The events kept, oldest first: a copy."""
+        return deque(self.get_events(), maxlen=self.max_events)
+
+    def get_events(
+        self, event_type: str | None = None, last_n: int | None = None, since: float | None = None
+    ) -> list[TrackingEvent]:
+        """The events kept: of a type, since a time, the last so many."""
+        return self._events([event_type] if event_type else None, last_n, since)
+
+    def get_alerts(self, last_n: int | None = None) -> list[TrackingEvent]:
+        """The warnings, critical events and errors kept."""
+        return self._events(ALERT_TYPES, last_n, None)
+
+    def clear_events(self) -> None:
+        """Forget the events and what was counted from them."""
+        if self._tracker is not None:
+            self._tracker.clear()
+
+    def export_events(self, filename: str | os.PathLike[str], format: str = "csv") -> None:
+        """Write the events to a file, csv or json; nothing when there are none."""
+        if format not in {"csv", "json"}:
+            raise ValueError(f"Unsupported format: {format}")
+        if self._tracker is not None:
+            self._tracker.export(filename, format)
+
+    # Alerts
+
+    def set_threshold(self, threshold_name: str, value: float) -> None:
+        """Set when an alert begins."""
+        if threshold_name not in self.thresholds:
+            raise ValueError(f"Unknown threshold: {threshold_name}")
+        self.thresholds[threshold_name] = value
+
+    def add_alert_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
+        """Call this with every alert, on the thread that found it."""
+        self.alert_callbacks.append(callback)
+
+    def remove_alert_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
+        """Stop calling this."""
+        if callback in self.alert_callbacks:
+            self.alert_callbacks.remove(callback)
+
+    # Phases
+
+    def enter_phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> PhaseHandle:
+        """Enter a phase; close the handle in the same thread."""
+        session = self.get_session_summary()
+        if not self.is_tracking or session is None:
+            raise RuntimeError("Tracking must be active before entering a phase.")
+        rank = self.distributed_identity["rank"]
+        token, boundary = self._phase_state.enter(
+            session_id=session.session_id, rank=rank, name=name, attrs=metadata
+        )
+        self._add_event(boundary.event_type, 0, boundary.context, boundary.metadata)
+        return PhaseHandle(
+            scope_id=boundary.scope_id,
+            name=name,
+            path=boundary.path,
+            close_callback=lambda: self._leave_phase(token),
+        )
+
+    @contextmanager
+    def phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> Iterator[PhaseHandle]:
+        """A phase around a block."""
+        handle = self.enter_phase(name, metadata=metadata)
+        try:
+            yield handle
+        finally:
+            handle.close()
+
+    # Out of memory
+
+    @property
+    def oom_buffer_size(self) -> int:
+        """How many events a bundle holds."""
+        return self._recorder_config.buffer_size
+
+    def handle_exception(
+        self, exc: BaseException, context: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> str | None:
+        """Write a bundle if this exception means that memory ran out; its path."""
+        is_oom, reason, cause = _native.classify_exception(exception_facts(exc))
+        if not is_oom or reason is None or not self._recorder_config.enabled:
+            return None
+        tracker = self._ensure()
+        sample, _, _ = tracker.sample_now()
+        self._add_event("error", 0, f"OOM detected ({reason})", {"oom_reason": reason}, sample)
+        known = sample or (None, None, None, None, None, None, None, self._device_id())
+        session = self.get_session_summary()
+        details: dict[str, Any] = {
+            "tracker_stats": self.get_statistics(),
+            "collector_capabilities": self._capabilities(),
+            "total_memory_bytes": self._total_memory(),
+            "sampling_interval_s": self.sampling_interval,
+            "session_id": session.session_id if session else None,
+            **self.distributed_identity,
+            **(metadata or {}),
+            "sample_allocated_bytes": known[0],
+            "sample_reserved_bytes": known[1],
+            "sample_used_bytes": known[2],
+            "sample_free_bytes": known[3],
+            "sample_total_bytes": known[4],
+            "sample_device_id": known[7],
+        }
+        try:
+            path = tracker.dump(
+                {
+                    "root": self._recorder_config.dump_dir,
+                    "backend": self.backend,
+                    "reason": reason,
+                    "cause": cause,
+                    "exception": (type(exc).__name__, type(exc).__module__, exception_text(exc)),
+                    "context": context,
+                    "custom_metadata": json.dumps(details, default=str),
+                    "system": json.dumps(_system_info(), default=str),
+                }
+            )
+        except Exception as error:
+            _LOGGER.warning("The OOM bundle could not be written: %s", error)
+            return None
+        self.last_oom_dump_path = None if path is None else os.fspath(path)
+        return self.last_oom_dump_path
+
+    @contextmanager
+    def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
+        """Write a bundle if the block ends for want of memory; the exception goes on."""
+        try:
+            yield
+        except Exception as error:
+            path = self.handle_exception(error, context=context, metadata=metadata)
+            if path:
+                _LOGGER.error("OOM flight recorder dump saved to: %s", path)
+            raise
+
+    # For the classes that build on this
+
+    def get_statistics(self) -> dict[str, Any]:
+        """The numbers so far."""
+        raise NotImplementedError
+
+    def _read(self) -> Callable[[], object] | None:
+        """What asks a collector written in Python; None where the host is sampled natively."""
+        return None
+
+    def _capabilities(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"memory_capabilities": self._capabilities()}
+
+    def _device_id(self) -> int:
+        return -1
+
+    def _total_memory(self) -> int | None:
+        return None if self._tracker is None else self._tracker.statistics()["total_bytes"]
+
+    def _ensure(self) -> _native.Tracker:
+        """The tracker of the last session, or one that only keeps what it is told."""
+        if self._tracker is None:
+            self._tracker = self._make(None, None)
+        return self._tracker
+
+    def _make(
+        self, sink: TelemetrySinkConfig | None, recording: str | os.PathLike[str] | None
+    ) -> _native.Tracker:
+        identity: Any = self.distributed_identity
+        session = create_session_summary(source=self.session_source, **identity)
+        recorder = self._recorder_config
+        settings = {
+            "session": session_summary_to_dict(session),
+            "collector": self._collector_name,
+            "backend": self.backend,
+            "sampling_interval": self.sampling_interval,
+            "max_events": self.max_events,
+            "flight_events": recorder.buffer_size if recorder.enabled else 0,
+            "max_dumps": recorder.max_dumps,
+            "max_total_mb": recorder.max_total_mb,
+            "metadata": self._metadata(),
+            "wording": self._wording,
+            "says_health": self._says_health,
+            "alerts": self.enable_alerts,
+            "thresholds": {name: self.thresholds[name] for name in THRESHOLDS},
+            "total_bytes": self._known_total(),
+        }
+        return _native.Tracker(
+            json.dumps(settings), sink, recording, self._read(), _teller(weakref.ref(self))
+        )
+
+    def _known_total(self) -> int | None:
+        return None
+
+    def _add_event(
+        self,
+        event_type: str,
+        memory_change: int | None,
+        context: str,
+        metadata: dict[str, Any] | None = None,
+        sample: _native._SampleFields | None = None,
+    ) -> None:
+        text = json.dumps(metadata, default=str) if metadata else None
+        self._ensure().add_event(event_type, memory_change, context, text, sample)
+
+    def _events(
+        self, types: list[str] | None, last_n: int | None, since: float | None
+    ) -> list[TrackingEvent]:
+        if self._tracker is None:
+            return []
+        # As a slice has it: a negative number leaves so many out at the start.
+        count = last_n if last_n is not None and last_n > 0 else None
+        found = self._tracker.events(types, count, since or None)
+        if last_n is not None and last_n < 0:
+            found = found[-last_n:]
+        return [TrackingEvent(*fields) for fields in found]
+
+    def _leave_phase(self, token: PhaseToken) -> None:
+        boundary = self._phase_state.exit(token)
+        self._add_event(boundary.event_type, 0, boundary.context, boundary.metadata)
+
+    def _deliver(self, event: TrackingEvent) -> None:
+        for callback in list(self.alert_callbacks):
+            try:
+                callback(event)
+            except Exception as error:
+                _LOGGER.debug("Alert callback error (suppressed): %s", error)
+
+    def _log_warnings(self) -> None:
+        if self._tracker is not None:
+            for warning in self._tracker.take_warnings():
+                _LOGGER.warning("%s", warning)
+
+
+def _free(directory: str | os.PathLike[str] | None) -> Path | None:
+    """A directory holds one recording: the next session of a tracker goes beside it, as `run-2`."""
+    if directory is None:
+        return None
+    path, number = Path(directory), 1
+    while (path / "session.json").exists() or (path / "events.ring").exists():
+        number += 1
+        path = Path(f"{os.fspath(directory)}-{number}")
+    return path
+
+
+def _forward(tracker: BaseTracker | None, name: str, value: float) -> None:
+    # Other names are the caller's own; 0.4.3 keeps them too.
+    if tracker is not None and tracker._tracker is not None and name in THRESHOLDS:
+        tracker._tracker.set_threshold(name, float(value))
+
+
+def _teller(me: weakref.ref[BaseTracker]) -> Callable[[tuple[Any, ...]], None]:
+    """The native side must not keep a tracker alive that nobody else has."""
+
+    def tell(fields: tuple[Any, ...]) -> None:
+        tracker = me()
+        if tracker is not None:
+            tracker._deliver(TrackingEvent(*fields))
+
+    return tell
+
+
+def _system_info() -> dict[str, Any]:
+    from stormlog.utils import get_system_info
+
+    return get_system_info()

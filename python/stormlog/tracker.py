@@ -1,0 +1,321 @@
+"""Real-time tracking of device memory, with alerts, phases and OOM bundles; without a GPU, of this process.
+
+The sampling thread is native. A collector written in Python is asked under the interpreter's lock, the host
+is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stormlog._cleanup import Rung, ladder
+from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker, TrackingEvent
+from stormlog.device_collectors import (
+    CPUDeviceCollector,
+    DeviceMemoryCapabilities,
+    DeviceMemoryCollector,
+    build_device_memory_collector,
+    detect_torch_runtime_backend,
+    validate_device_memory_sample,
+)
+from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
+from stormlog.telemetry_sink import TelemetrySinkConfig
+
+__all__ = ["MemoryTracker", "MemoryWatchdog", "TrackingEvent"]
+
+_LOGGER = logging.getLogger(__name__)
+_COUNTED = ("total_allocations", "total_deallocations", "total_allocation_bytes", "total_deallocation_bytes")
+
+
+class MemoryTracker(BaseTracker):
+    """Tracks a device, a collector of your own, or (with no GPU) the resident memory of this process."""
+
+    def __init__(
+        self,
+        device: Any = None,
+        sampling_interval: float = 0.1,
+        max_events: int = 10000,
+        enable_alerts: bool = True,
+        enable_oom_flight_recorder: bool = False,
+        oom_dump_dir: str = "oom_dumps",
+        oom_buffer_size: int | None = None,
+        oom_max_dumps: int = 5,
+        oom_max_total_mb: int = 256,
+        job_id: str | None = None,
+        rank: int | None = None,
+        local_rank: int | None = None,
+        world_size: int | None = None,
+        enable_native_cuda_history: bool = False,
+        native_history_max_entries: int = 100_000,
+        telemetry_sink_config: TelemetrySinkConfig | None = None,
+        collector: DeviceMemoryCollector | None = None,
+        *,
+        recording_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        size = oom_buffer_size if oom_buffer_size is not None and oom_buffer_size > 0 else max_events
+        super().__init__(
+            sampling_interval=sampling_interval,
+            max_events=max_events,
+            enable_alerts=enable_alerts,
+            recorder=OOMFlightRecorderConfig(
+                enable_oom_flight_recorder, os.fspath(oom_dump_dir), size, oom_max_dumps, oom_max_total_mb
+            ),
+            identity=(job_id, rank, local_rank, world_size),
+            telemetry_sink_config=telemetry_sink_config,
+            recording_dir=recording_dir,
+        )
+        if native_history_max_entries <= 0:
+            raise ValueError("native_history_max_entries must be >= 1")
+        if collector is not None and device is not None:
+            raise ValueError("device and collector cannot be provided together")
+        self.enable_native_cuda_history = enable_native_cuda_history
+        self.native_history_max_entries = native_history_max_entries
+        self.collector: DeviceMemoryCollector = collector or _collector_of(device)
+        self.device: Any = getattr(self.collector, "device", None) if collector is None else None
+        self.backend = self.collector.name()
+        given: DeviceMemoryCapabilities | Mapping[str, Any] = self.collector.capabilities()
+        self.collector_capabilities = (
+            given
+            if isinstance(given, DeviceMemoryCapabilities)
+            else DeviceMemoryCapabilities.from_mapping(given)
+        )
+        self._collector_name = self.collector_capabilities.telemetry_collector
+        if enable_native_cuda_history and not self.collector_capabilities.supports_native_allocator_history:
+            raise ValueError(f"native allocator history is unavailable for backend {self.backend!r}")
+        if enable_native_cuda_history:
+            _LOGGER.warning("The allocator's own history is not recorded yet: OOM bundles come without it")
+        self.gpu_info = _gpu_info(self.device)
+        self._initial_total = self._first_total()
+
+    @property
+    def total_memory(self) -> int:
+        """The size of the device; 0 when it is not known."""
+        return self._total_memory() or self._initial_total or 0
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What is counted; a copy."""
+        return self._counted(None if self._tracker is None else self._tracker.statistics())
+
+    def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[Any]]:
+        """Memory over time: the last event of each interval that has one."""
+        if interval <= 0:
+            raise ValueError("interval must be > 0")
+        times, columns = ([], [[]] * 5) if self._tracker is None else self._tracker.timeline(interval)
+        names = ("allocated", "reserved", "device_used", "device_free", "device_total")
+        return {
+            "timestamps": times,
+            **{name: list(column) for name, column in zip(names, columns, strict=True)},
+        }
+
+    def get_statistics(self) -> dict[str, Any]:
+        """The numbers so far; None is unknown."""
+        seen = self._ensure().statistics()
+        has_allocator = self.collector_capabilities.supports_allocator_allocated
+        started = seen["tracking_start_time"]
+        session = self.get_session_summary() if started is not None else None
+        sample = seen["last_sample"] or (None,) * 8
+        total, used = self.total_memory, sample[2]
+        counted = self._counted(seen)
+        statistics = {
+            **counted,
+            "total_events": seen["retained_events"],
+            "events_last_hour": self._ensure().count_since(time.time() - 3600),
+            "history_window_limit_events": self.max_events,
+            "history_retained_events": seen["retained_events"],
+            "history_dropped_events": seen["dropped_events"],
+            "backend": self.backend,
+            "oom_flight_recorder_enabled": self._recorder_config.enabled,
+            "last_oom_dump_path": self.last_oom_dump_path,
+            "session_id": session.session_id if session else None,
+            "session_status": session.status if session else None,
+            "current_memory_allocated": sample[0],
+            "current_memory_reserved": sample[1],
+            "current_device_used": used,
+            "current_device_free": sample[3],
+            "device_total": sample[4],
+            "memory_utilization_percent": used / total * 100 if used is not None and total else None,
+            "seconds_to_limit": seen["seconds_to_limit"],
+            "memory_capabilities": self._capabilities(),
+            "average_allocation_size": counted["total_allocation_bytes"]
+            / max(counted["total_allocations"], 1),
+            "average_deallocation_size": (
+                counted["total_deallocation_bytes"] / max(counted["total_deallocations"], 1)
+            ),
+            **{key: seen[key] for key in HEALTH_KEYS},
+            **{key: seen[key] for key in SINK_KEYS},
+        }
+        if started is not None:
+            duration = time.time() - started
+            statistics["tracking_duration_seconds"] = duration
+            statistics["allocations_per_second"] = counted["total_allocations"] / max(duration, 1)
+            statistics["bytes_allocated_per_second"] = counted["total_allocation_bytes"] / max(duration, 1)
+        if not has_allocator:
+            unknown = ("peak_memory", *_COUNTED, "average_allocation_size", "average_deallocation_size")
+            rates = ("allocations_per_second", "bytes_allocated_per_second")
+            statistics.update(dict.fromkeys((*unknown, *rates)))
+        return statistics
+
+    def _counted(self, seen: dict[str, Any] | None) -> dict[str, Any]:
+        known = seen or {}
+        return {
+            "peak_memory": known.get("peak_memory") or 0,
+            "peak_device_used": known.get("peak_device_used") or 0,
+            **{key: known.get(key, 0) for key in (*_COUNTED, "alert_count")},
+            "tracking_start_time": known.get("tracking_start_time"),
+            "last_memory_check": known.get("last_memory_check") or 0,
+        }
+
+    def _read(self) -> Callable[[], object] | None:
+        if type(self.collector) is CPUDeviceCollector:
+            return None
+        collector, capabilities = self.collector, self.collector_capabilities
+
+        def read() -> object:
+            return _ask(collector, capabilities)
+
+        return read
+
+    def _first_total(self) -> int | None:
+        sample, _, _ = _ask(self.collector, self.collector_capabilities)
+        total = None if sample is None else sample[4]
+        return total if total is not None else self.gpu_info.get("total_memory")
+
+    def _known_total(self) -> int | None:
+        return None if self._read() is None else self._initial_total
+
+    def _capabilities(self) -> dict[str, Any]:
+        return self.collector_capabilities.to_metadata()
+
+    def _metadata(self) -> dict[str, Any]:
+        capabilities = self.collector_capabilities
+        return {
+            "backend": self.backend,
+            "supports_device_total": capabilities.supports_device_total,
+            "supports_device_free": capabilities.supports_device_free,
+            "sampling_source": capabilities.sampling_source,
+            "memory_capabilities": capabilities.to_metadata(),
+        }
+
+    def _device_id(self) -> int:
+        return -1 if self.backend == "cpu" else int(getattr(self.device, "index", None) or 0)
+
+
+def _collector_of(device: Any) -> DeviceMemoryCollector:
+    """The collector for a device; a GPU's number on a machine without any means the host instead."""
+    if isinstance(device, int) and detect_torch_runtime_backend() == "cpu":
+        _LOGGER.warning("There is no GPU %s here: tracking the memory of this process instead", device)
+        return CPUDeviceCollector()
+    collector = build_device_memory_collector(device)
+    if not collector.is_available():
+        raise RuntimeError(f"{collector.name().upper()} backend is not available in this runtime")
+    return collector
+
+
+def _ask(
+    collector: DeviceMemoryCollector, capabilities: DeviceMemoryCapabilities
+) -> tuple[tuple[Any, ...] | None, tuple[str, ...], str | None]:
+    """One reading, held to what the collector says it can know."""
+    result = collector.sample_with_diagnostics()
+    sample = result.sample
+    reasons = "; ".join(dict.fromkeys(result.errors.values()))
+    if sample is None:
+        return None, (), result.core_error or reasons or "Collector unavailable"
+    try:
+        validate_device_memory_sample(sample, capabilities, partial_fields=result.partial_fields)
+    except ValueError as error:
+        return None, (), str(error)
+    numbers = (
+        sample.allocated_bytes,
+        sample.reserved_bytes,
+        sample.used_bytes,
+        sample.free_bytes,
+        sample.total_bytes,
+        sample.active_bytes,
+        sample.inactive_bytes,
+        sample.device_id,
+    )
+    return numbers, result.partial_fields, reasons or None
+
+
+def _gpu_info(device: Any) -> dict[str, Any]:
+    if device is None or getattr(device, "type", None) != "cuda":
+        return {}
+    from stormlog.utils import get_gpu_info
+
+    return get_gpu_info(device)
+
+
+class MemoryWatchdog:
+    """Frees memory when a tracker warns, safest step first; each step says how many bytes it won."""
+
+    def __init__(
+        self,
+        tracker: BaseTracker,
+        auto_cleanup: bool = True,
+        cleanup_threshold: float = 0.9,
+        aggressive_cleanup_threshold: float = 0.95,
+    ) -> None:
+        self.tracker = tracker
+        self.auto_cleanup = auto_cleanup
+        self.cleanup_threshold = cleanup_threshold
+        self.aggressive_cleanup_threshold = aggressive_cleanup_threshold
+        self.cleanup_count = 0
+        self.last_cleanup_time = 0.0
+        self.min_cleanup_interval = 30.0
+        self.last_cleanup: list[Rung] = []
+        self._callbacks: list[Callable[[], object]] = []
+        tracker.add_alert_callback(self._handle_alert)
+
+    def add_cleanup_callback(self, callback: Callable[[], object]) -> None:
+        """Call this when memory is short: drop a cache, shrink a pool."""
+        self._callbacks.append(callback)
+
+    def force_cleanup(self, aggressive: bool = False) -> list[Rung]:
+        """Free memory now; what each step won."""
+        return self._clean(aggressive)
+
+    def get_cleanup_stats(self) -> dict[str, Any]:
+        """What was done so far, and what the last cleanup won."""
+        won = [rung.bytes_won for rung in self.last_cleanup if rung.bytes_won is not None]
+        return {
+            "cleanup_count": self.cleanup_count,
+            "last_cleanup_time": self.last_cleanup_time,
+            "auto_cleanup_enabled": self.auto_cleanup,
+            "cleanup_threshold": self.cleanup_threshold,
+            "aggressive_cleanup_threshold": self.aggressive_cleanup_threshold,
+            "last_cleanup_bytes_won": sum(won) if won else None,
+        }
+
+    def _handle_alert(self, event: TrackingEvent) -> None:
+        now = time.time()
+        if not self.auto_cleanup or now - self.last_cleanup_time < self.min_cleanup_interval:
+            return
+        usage = (event.metadata or {}).get("usage_percent") or 0.0
+        is_critical = event.event_type == "critical"
+        if is_critical or (event.event_type == "warning" and usage >= self.cleanup_threshold * 100):
+            self.last_cleanup_time = now
+            self._clean(is_critical or usage >= self.aggressive_cleanup_threshold * 100)
+
+    def _clean(self, aggressive: bool) -> list[Rung]:
+        self.cleanup_count += 1
+        tracker = self.tracker
+
+        def used() -> int | None:
+            sample, _, _ = tracker._ensure().sample_now()
+            return None if sample is None else sample[2]
+
+        try:
+            rungs = ladder(tracker.backend, aggressive, self._callbacks, used)
+        except Exception as error:
+            tracker._add_event("error", 0, f"Cleanup failed: {error}")
+            return []
+        self.last_cleanup = rungs
+        kind = "aggressive" if aggressive else "standard"
+        details = {"cleanup": [rung._asdict() for rung in rungs]}
+        tracker._add_event("cleanup", 0, f"Performed {kind} memory cleanup", details)
+        return rungs

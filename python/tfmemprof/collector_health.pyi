@@ -1,0 +1,1 @@
+from stormlog.collector_health import *
