@@ -11,8 +11,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 use stormlog_event::{
-    Defaults, Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, check_record,
-    event_from_record, legacy_session_id,
+    Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, legacy_session_id,
 };
 
 use crate::json::event_text::MetadataText;
@@ -94,20 +93,7 @@ impl CsvReader {
             return Ok(event);
         }
         let record = self.record().map_err(|problem| StoreError::record(place.clone(), problem))?;
-        if self.options.strict && record.contains_key("schema_version") {
-            let problems = check_record(&record);
-            if !problems.is_empty() {
-                return Err(StoreError::Record { place, problems });
-            }
-        }
-        let defaults = Defaults {
-            permissive_legacy: self.options.permissive_legacy,
-            collector: "legacy.csv",
-            session_id: Some(&self.default_session),
-            ..Defaults::default()
-        };
-        let event = event_from_record(&record, &defaults, &mut self.interner);
-        event.map_err(|problem| StoreError::record(place, problem))
+        self.options.event(&record, place, &self.default_session, "legacy.csv", &mut self.interner)
     }
 
     /// The row by the quick path, which knows rows as we write them.

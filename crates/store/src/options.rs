@@ -1,4 +1,8 @@
-//! How an input is to be read.
+//! How an input is to be read, and the strict path every format's records take when the quick one gives up.
+
+use stormlog_event::{Defaults, Event, Interner, Record, check_record, event_from_record};
+
+use crate::{Place, StoreError};
 
 /// Choices of the reader's caller.
 #[derive(Debug, Clone)]
@@ -16,5 +20,32 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> Self {
         ReadOptions { permissive_legacy: true, events_key: None, session_id: None, strict: false }
+    }
+}
+
+impl ReadOptions {
+    /// The event of one record. `collector` is the name given to a legacy record that has none.
+    pub(crate) fn event(
+        &self,
+        record: &Record,
+        place: Place,
+        default_session: &str,
+        collector: &str,
+        interner: &mut Interner,
+    ) -> Result<Event, StoreError> {
+        if self.strict && record.contains_key("schema_version") {
+            let problems = check_record(record);
+            if !problems.is_empty() {
+                return Err(StoreError::Record { place, problems });
+            }
+        }
+        let defaults = Defaults {
+            permissive_legacy: self.permissive_legacy,
+            collector,
+            session_id: Some(default_session),
+            ..Defaults::default()
+        };
+        let event = event_from_record(record, &defaults, interner);
+        event.map_err(|problem| StoreError::record(place, problem))
     }
 }

@@ -19,8 +19,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use serde_json::Value;
 use stormlog_event::{
-    Defaults, Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, check_record,
-    event_from_record, legacy_session_id,
+    Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, legacy_session_id,
 };
 
 use crate::json::event_text::MetadataText;
@@ -244,19 +243,7 @@ impl ParquetReader {
         }
         let record =
             record(&self.columns, row).map_err(|problem| StoreError::record(place.clone(), problem))?;
-        if self.options.strict && record.contains_key("schema_version") {
-            let problems = check_record(&record);
-            if !problems.is_empty() {
-                return Err(StoreError::Record { place, problems });
-            }
-        }
-        let defaults = Defaults {
-            permissive_legacy: self.options.permissive_legacy,
-            session_id: Some(&self.default_session),
-            ..Defaults::default()
-        };
-        let event = event_from_record(&record, &defaults, &mut self.interner);
-        event.map_err(|problem| StoreError::record(place, problem))
+        self.options.event(&record, place, &self.default_session, "legacy.unknown", &mut self.interner)
     }
 }
 

@@ -8,9 +8,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::{
-    Defaults, Event, Interner, SessionSummary, check_record, event_from_record, legacy_session_id,
-};
+use stormlog_event::{Event, Interner, SessionSummary, legacy_session_id};
 
 use super::extent::Extent;
 use super::fast::FastScan;
@@ -277,19 +275,7 @@ impl EventReader {
             };
             return Err(StoreError::malformed(place, message));
         };
-        if self.options.strict && record.contains_key("schema_version") {
-            let problems = check_record(&record);
-            if !problems.is_empty() {
-                return Err(StoreError::Record { place, problems });
-            }
-        }
-        let defaults = Defaults {
-            permissive_legacy: self.options.permissive_legacy,
-            session_id: Some(&self.default_session),
-            ..Defaults::default()
-        };
-        let event = event_from_record(&record, &defaults, &mut self.interner);
-        event.map_err(|problem| StoreError::record(place, problem))
+        self.options.event(&record, place, &self.default_session, "legacy.unknown", &mut self.interner)
     }
 
     /// A tracker export states its session once; an event of another one does not belong in it.
