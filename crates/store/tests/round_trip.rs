@@ -89,3 +89,19 @@ fn an_unfinished_output_leaves_what_was_there() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
 }
+
+/// Files the fuzzer found: they made the library panic, kept it busy for minutes, took a gigabyte.
+#[cfg(feature = "parquet")]
+#[test]
+fn damaged_parquet_is_an_error() {
+    for name in ["parquet-panic", "parquet-hang", "parquet-outsized-page"] {
+        let seed =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/parquet").join(name);
+        let source = stormlog_store::Source::find(&seed).unwrap();
+        let events: Vec<_> = match source[0].events(&stormlog_store::ReadOptions::default()) {
+            Ok(events) => events.collect(),
+            Err(error) => vec![Err(error)],
+        };
+        assert!(events.iter().any(Result::is_err), "{name}");
+    }
+}

@@ -7,6 +7,8 @@ use std::io::{self, Read};
 
 /// How much is read at a time; large enough that system calls do not matter.
 const CHUNK: usize = 1 << 20;
+/// The first time less is read: most files are small.
+const FIRST_CHUNK: usize = 64 << 10;
 
 pub(crate) struct Window<R> {
     input: R,
@@ -81,8 +83,9 @@ impl<R: Read> Window<R> {
         if self.end >= self.limit {
             return Ok(Filled::Full);
         }
-        if self.buffer.len() < self.end + CHUNK {
-            self.buffer.resize((self.end + CHUNK).max(2 * CHUNK), 0);
+        let chunk = if self.buffer.is_empty() { FIRST_CHUNK } else { CHUNK };
+        if self.buffer.len() < self.end + chunk {
+            self.buffer.resize(self.end + chunk, 0);
         }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {

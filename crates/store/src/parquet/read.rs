@@ -1,163 +1,23 @@
-//! Telemetry as Parquet: one typed column a field, metadata as JSON text, nulls where a counter is unknown.
-//!
-//! Written in row groups of bounded size through the column API (no Arrow), so that DuckDB, Spark, pandas and polars
-//! read the tables as they are.
+//! Events out of a Parquet file with the columns of the contract, a row group at a time.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
+use parquet::basic::{ConvertedType, Encoding};
+use parquet::column::page::Page;
 use parquet::column::reader::ColumnReader;
-use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{Type, TypePtr};
 use serde_json::Value;
-use stormlog_event::{
-    Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, legacy_session_id,
-};
+use stormlog_event::{Event, Field, Interner, Problem, Record, legacy_session_id};
 
-use crate::json::event_text::MetadataText;
+use super::input::Input;
+use super::pages;
 use crate::quick::{Quick, RawFields};
 use crate::{Place, ReadOptions, StoreError, file};
 
-/// Rows a group: large enough to compress well, small enough that one group of wide metadata fits in memory.
-const GROUP_ROWS: usize = 32_768;
 /// Rows of a foreign file's group we are willing to hold.
 const MAX_GROUP_ROWS: i64 = 4 << 20;
-
-fn is_text(field: Field) -> bool {
-    matches!(
-        field,
-        Field::SessionId
-            | Field::EventType
-            | Field::Collector
-            | Field::Host
-            | Field::JobId
-            | Field::Context
-            | Field::Metadata
-    )
-}
-
-/// Byte counters and times use all 64 bits.
-fn is_unsigned(field: Field) -> bool {
-    !matches!(field, Field::Pid | Field::DeviceId | Field::AllocatorChange)
-}
-
-fn schema_type(schema: Schema) -> Result<TypePtr, ParquetError> {
-    let mut columns = Vec::new();
-    for (field, name) in FIELDS.into_iter().filter(|(field, _)| field.is_known_in(schema)) {
-        let builder = if is_text(field) {
-            let kind = if field == Field::Metadata { ConvertedType::JSON } else { ConvertedType::UTF8 };
-            Type::primitive_type_builder(name, Physical::BYTE_ARRAY).with_converted_type(kind)
-        } else {
-            let builder = Type::primitive_type_builder(name, Physical::INT64);
-            if is_unsigned(field) { builder.with_converted_type(ConvertedType::UINT_64) } else { builder }
-        };
-        columns.push(Arc::new(builder.with_repetition(Repetition::OPTIONAL).build()?));
-    }
-    Ok(Arc::new(Type::group_type_builder("telemetry").with_fields(columns).build()?))
-}
-
-/// The cells of one column waiting for their row group.
-#[derive(Default)]
-struct Cells {
-    numbers: Vec<i64>,
-    texts: Vec<ByteArray>,
-    /// 1 where there is a value, 0 where there is none.
-    levels: Vec<i16>,
-}
-
-/// Writes events as Parquet.
-pub struct ParquetWriter<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
-    schema: Schema,
-    columns: Vec<(Field, Cells)>,
-    metadata: MetadataText,
-    rows: usize,
-}
-
-impl<W: Write + Send> ParquetWriter<W> {
-    /// Starts a file.
-    pub fn new(out: W, schema: Schema) -> Result<Self, ParquetError> {
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::LZ4_RAW)
-            .set_created_by(concat!("stormlog ", env!("CARGO_PKG_VERSION")).to_owned());
-        let writer = SerializedFileWriter::new(out, schema_type(schema)?, Arc::new(properties.build()))?;
-        let fields = FIELDS.into_iter().map(|(field, _)| field).filter(|field| field.is_known_in(schema));
-        let columns = fields.map(|field| (field, Cells::default())).collect();
-        Ok(ParquetWriter { writer, schema, columns, metadata: MetadataText::default(), rows: 0 })
-    }
-
-    /// Adds one row. An event the schema cannot express is a problem and is left out.
-    pub fn write(&mut self, event: &Event) -> Result<Result<(), Problem>, ParquetError> {
-        if let Err(problem) = event.expressible_in(self.schema) {
-            return Ok(Err(problem));
-        }
-        for (field, cells) in &mut self.columns {
-            let value = event.field(*field, self.schema);
-            cells.levels.push(i16::from(!matches!(value, FieldValue::Null)));
-            match value {
-                FieldValue::Null => {}
-                // Parquet keeps unsigned numbers as the same bits with a sign.
-                FieldValue::Unsigned(number) => cells.numbers.push(number as i64),
-                FieldValue::Signed(number) => cells.numbers.push(number),
-                FieldValue::Text(text) => push_text(&mut cells.texts, text),
-                FieldValue::Metadata(_) => {
-                    push_text(&mut cells.texts, self.metadata.spell(event, self.schema))
-                }
-            }
-        }
-        self.rows += 1;
-        if self.rows >= GROUP_ROWS {
-            self.flush_group()?;
-        }
-        Ok(Ok(()))
-    }
-
-    /// Writes the footer.
-    pub fn finish(mut self) -> Result<(), ParquetError> {
-        self.flush_group()?;
-        self.writer.close()?;
-        Ok(())
-    }
-
-    fn flush_group(&mut self) -> Result<(), ParquetError> {
-        if std::mem::take(&mut self.rows) == 0 {
-            return Ok(());
-        }
-        let mut group = self.writer.next_row_group()?;
-        for (_, cells) in &mut self.columns {
-            let Some(mut column) = group.next_column()? else { break };
-            match column.untyped() {
-                ColumnWriter::Int64ColumnWriter(writer) => {
-                    writer.write_batch(&cells.numbers, Some(&cells.levels), None)?;
-                }
-                ColumnWriter::ByteArrayColumnWriter(writer) => {
-                    writer.write_batch(&cells.texts, Some(&cells.levels), None)?;
-                }
-                _ => {}
-            }
-            column.close()?;
-            cells.numbers.clear();
-            cells.texts.clear();
-            cells.levels.clear();
-        }
-        group.close()?;
-        Ok(())
-    }
-}
-
-/// A text that repeats the one before it shares its bytes.
-fn push_text(texts: &mut Vec<ByteArray>, text: &str) {
-    let shared = texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
-    texts.push(shared.unwrap_or_else(|| text.into()));
-}
 
 /// A column of a row group as read.
 struct Column {
@@ -177,7 +37,8 @@ enum Values {
 /// Reads events from a Parquet file with the columns of the contract.
 pub struct ParquetReader {
     path: PathBuf,
-    reader: SerializedFileReader<File>,
+    input: Input,
+    reader: SerializedFileReader<Input>,
     group: usize,
     columns: Vec<Column>,
     row_in_group: usize,
@@ -193,8 +54,9 @@ pub struct ParquetReader {
 impl ParquetReader {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self, StoreError> {
-        let input = file::open_regular(path)?;
-        let reader = SerializedFileReader::new(input).map_err(|error| wrong(path, &error))?;
+        let input = Input::new(file::open_regular(path)?).map_err(|error| StoreError::io(path, error))?;
+        let reader =
+            guarded(|| SerializedFileReader::new(input.clone())).map_err(|error| wrong(path, &error))?;
         let resolved = file::resolved(path);
         let default_session = options
             .session_id
@@ -202,6 +64,7 @@ impl ParquetReader {
             .unwrap_or_else(|| legacy_session_id([resolved.to_string_lossy().as_ref(), "parquet"]));
         Ok(ParquetReader {
             path: path.to_owned(),
+            input,
             reader,
             group: 0,
             columns: Vec::new(),
@@ -220,15 +83,18 @@ impl ParquetReader {
         if self.group >= self.reader.num_row_groups() {
             return Ok(false);
         }
-        let group = self.reader.get_row_group(self.group).map_err(|error| wrong(&self.path, &error))?;
+        let at = self.group;
         self.group += 1;
-        let count = group.metadata().num_rows();
+        let count = self.reader.metadata().row_group(at).num_rows();
         if !(0..=MAX_GROUP_ROWS).contains(&count) {
             let message = format!("a row group of {count} rows; at most {MAX_GROUP_ROWS} are read");
             return Err(StoreError::malformed(Place::file(&self.path), message));
         }
-        let columns =
-            read_group(group.as_ref(), count as usize).map_err(|error| wrong(&self.path, &error))?;
+        let chunks = self.reader.metadata().row_group(at).columns();
+        let sound = chunks.iter().try_for_each(|chunk| pages::check(&self.input, chunk));
+        sound.map_err(|error| wrong(&self.path, &error))?;
+        let columns = guarded(|| read_group(self.reader.get_row_group(at)?.as_ref(), count as usize));
+        let columns = columns.map_err(|error| wrong(&self.path, &error))?;
         (self.columns, self.row_in_group, self.rows_in_group) = (columns, 0, count as usize);
         Ok(true)
     }
@@ -277,6 +143,7 @@ fn read_group(group: &dyn RowGroupReader, count: usize) -> Result<Vec<Column>, P
         if descriptor.max_rep_level() > 0 {
             return Err(ParquetError::General(format!("the column {name:?} holds lists")));
         }
+        check_dictionary(group, index)?;
         let mut levels = Vec::new();
         let values = match group.get_column_reader(index)? {
             ColumnReader::Int64ColumnReader(mut reader) => {
@@ -319,6 +186,27 @@ fn read_group(group: &dyn RowGroupReader, count: usize) -> Result<Vec<Column>, P
         columns.push(Column { field: Field::of_name(&name), name, values, at });
     }
     Ok(columns)
+}
+
+/// A page that refers to a dictionary must come after one: the library takes that for granted.
+fn check_dictionary(group: &dyn RowGroupReader, index: usize) -> Result<(), ParquetError> {
+    let mut pages = group.get_column_page_reader(index)?;
+    let mut has_dictionary = false;
+    while let Some(page) = pages.get_next_page()? {
+        has_dictionary |= matches!(page, Page::DictionaryPage { .. });
+        let refers = matches!(page.encoding(), Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if refers && !has_dictionary {
+            return Err(ParquetError::General("a page refers to a dictionary that is not there".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Turns a panic of the library on damaged input into the error it should have been.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    // What `work` touches is dropped or re-made after an error, so nothing half-changed is seen again.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".into())))
 }
 
 /// One cell: a number or a text.
