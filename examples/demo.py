@@ -1,4 +1,4 @@
-"""What `make demo` shows: a program that records itself is killed, and everything is still there."""
+"""What `make demo` shows: two programs that die, and what is left of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def say(text: str = "") -> None:
     sys.stdout.flush()
 
 
-def show(*command: str) -> None:
+def show(*command: str, succeeds: bool = True) -> None:
     """Runs a command the way a reader would type it."""
     say(f"\n$ {shlex.join(command)}")
     # The commands beside this interpreter come first, so that nobody needs to activate anything.
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-    subprocess.run(command, check=True, cwd=RUNS, env={**os.environ, "PATH": path})
+    subprocess.run(command, check=succeeds, cwd=RUNS, env={**os.environ, "PATH": path})
 
 
 def record_and_kill() -> None:
@@ -74,14 +74,20 @@ def chart(path: Path) -> None:
 
 def main() -> None:
     """Tells the story."""
-    shutil.rmtree(RUNS / "demo", ignore_errors=True)
+    for name in ("demo", "demo-run"):
+        shutil.rmtree(RUNS / name, ignore_errors=True)
     RUNS.mkdir(exist_ok=True)
     record_and_kill()
     show("stormlog", "sessions", "demo")
     show("stormlog", "validate", "demo")
     show("stormlog", "convert", "demo", "demo.csv")
     chart(RUNS / "demo.csv")
-    say("\nThe recording is in stormlog-runs/demo.")
+    say("\nNow a program that was not changed at all, with a limit on its memory: examples/demo_runaway.py")
+    runaway = os.path.relpath(HERE / "demo_runaway.py", RUNS)
+    # Python's own address space is part of the limit.
+    show("stormlog", "run", "--dir", "demo-run", "--limit", "160MiB", runaway, succeeds=False)
+    show("stormlog", "oom", "show", "demo-run")
+    say("\nThe recordings are in stormlog-runs/demo and stormlog-runs/demo-run.")
 
 
 main()

@@ -284,6 +284,7 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
     processes.append(&mut scene.children);
     processes.append(&mut left_behind);
     scene.write_record(ended, ended_ns, &processes);
+    let limit_bytes = [limit_bytes, scene.limit_as].into_iter().flatten().min();
     RunOutcome {
         directory: scene.run.path().to_owned(),
         ended,
