@@ -6,19 +6,20 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use stormlog_collect::cgroup::{LevelChange, Limit, MemoryCgroup, OomReport, OomWatch};
-use stormlog_collect::host::HostReader;
-use stormlog_collect::kernel_log::{Constraint, DEFAULT_RECORDS, KernelLog, OomKill};
+use stormlog_collect::Roots;
+use stormlog_collect::cgroup::{MemoryCgroup, OomWatch};
+use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
+use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_event::{Record, SessionStatus};
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention};
-use stormlog_record::classify::{Classification, ExceptionFacts, classify};
-use stormlog_record::verdict::kernel::{KernelKill, Scope};
-use stormlog_record::verdict::{
-    CgroupFacts, Change, DeathFacts, Ending, HostFacts, ReportedException, Verdict, judge,
+use stormlog_record::bundle::{
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
 };
+use stormlog_record::classify::{Classification, ExceptionFacts, classify};
+use stormlog_record::verdict::{DeathFacts, Ending, ReportedException, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
 use crate::exceptions::{self, Reported};
+use crate::facts::{cgroups, full_name, held_by, host, kernel_kill, spelt};
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::run_dir::RunDirectory;
 use crate::watch::{Watched, Watching, now_ns};
@@ -46,6 +47,8 @@ pub(crate) struct Scene {
     children: Vec<ProcessOutcome>,
     plain: VecDeque<PathBuf>,
     dropped_sessions: u64,
+    /// The processes by what they had resident when last seen, largest first.
+    held_by: Vec<HeldBy>,
 }
 
 impl Scene {
@@ -65,6 +68,7 @@ impl Scene {
             children: Vec::new(),
             plain: VecDeque::new(),
             dropped_sessions: 0,
+            held_by: Vec::new(),
         }
     }
 
@@ -136,7 +140,19 @@ impl Scene {
         facts.rlimit_as_bytes = self.limit_as;
         facts.last_rss_bytes = watched.last_rss;
         facts.peak_rss_bytes = watched.peak_rss;
-        Death { verdict: judge(&facts), exception }
+        facts.held_by = self.held_by.clone();
+        let limits = report.as_ref().and_then(|report| serde_json::to_value(&report.levels).ok());
+        let pressure = host_memory_pressure(&Roots::default()).ok().flatten();
+        Death {
+            verdict: judge(&facts),
+            exception,
+            limits: limits.into_iter().map(|levels| ("cgroup".to_owned(), levels)).collect(),
+            pressure: pressure
+                .and_then(|pressure| serde_json::to_value(pressure).ok())
+                .into_iter()
+                .map(|pressure| ("host".to_owned(), pressure))
+                .collect(),
+        }
     }
 
     /// Ends a session and keeps the evidence of a death.
@@ -203,6 +219,9 @@ impl Scene {
         evidence.usage_bytes = verdict.usage_bytes;
         evidence.peak_rss_bytes = watched.peak_rss;
         evidence.last_event_timestamp_ns = Some(last_event_ns);
+        evidence.limits = death.limits.clone();
+        evidence.pressure = death.pressure.clone();
+        evidence.held_by = self.held_by.clone();
         let exception = death.exception.as_ref().map(|(reported, _)| ExceptionText {
             type_name: &reported.type_name,
             module: &reported.module,
@@ -271,6 +290,7 @@ impl Scene {
 pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) -> RunOutcome {
     let Watching { mut scene, alive, peak_total_rss, lost_records, limit_bytes } = watching;
     let duration_ns = u64::try_from(scene.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    scene.held_by = held_by(&alive);
     let mut processes = Vec::new();
     let mut left_behind = Vec::new();
     for watched in alive {
@@ -300,53 +320,7 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
 struct Death {
     verdict: Verdict,
     exception: Option<(Reported, Classification)>,
-}
-
-fn full_name(reported: &Reported) -> String {
-    match reported.module.as_str() {
-        "" | "builtins" | "__main__" => reported.type_name.clone(),
-        module => format!("{module}.{}", reported.type_name),
-    }
-}
-
-/// Type and message in one line, and the line it was raised on.
-fn spelt(reported: &Reported) -> (String, Option<String>) {
-    let message: String = reported.message.lines().next().unwrap_or_default().chars().take(200).collect();
-    let name = full_name(reported);
-    let text = if message.is_empty() { name } else { format!("{name}: {message}") };
-    let place = reported.frames.last().map(|(file, line, function)| format!("{file}:{line} {function}"));
-    (text, place)
-}
-
-fn cgroups(report: &OomReport, elsewhere: u64) -> Vec<CgroupFacts> {
-    let change = |rise: Option<u64>| Change { before: rise.map(|_| 0), after: rise };
-    let facts = |(level, change_of): (usize, &LevelChange)| CgroupFacts {
-        path: change_of.directory.display().to_string(),
-        limit_bytes: change_of.limit.and_then(Limit::bytes),
-        usage_bytes: change_of.peak.or(change_of.usage),
-        // Version 1 counts the times the limit was hit, which is the same sign.
-        oom: change(change_of.events.oom.or(change_of.events.failcnt.filter(|_| change_of.limit.is_some()))),
-        oom_kill: change(change_of.events.oom_kill),
-        kills_elsewhere: if level == 0 { elsewhere } else { 0 },
-    };
-    report.levels.iter().enumerate().map(facts).collect()
-}
-
-fn kernel_kill(kill: &OomKill) -> KernelKill {
-    KernelKill {
-        pid: kill.pid.into(),
-        name: Some(kill.comm.clone()),
-        scope: match kill.constraint {
-            Some(Constraint::Memcg) => Some(Scope::Cgroup),
-            Some(Constraint::None | Constraint::Cpuset | Constraint::MemoryPolicy) => Some(Scope::Global),
-            None => None,
-        },
-        cgroup: kill.cgroup.clone(),
-        rss_bytes: kill.rss(),
-    }
-}
-
-fn host() -> HostFacts {
-    let memory = HostReader::open().and_then(|mut reader| reader.memory()).unwrap_or_default();
-    HostFacts { total_bytes: memory.total, available_bytes: memory.available, ..HostFacts::default() }
+    /// Each level of the cgroup as it was found.
+    limits: Record,
+    pressure: Record,
 }

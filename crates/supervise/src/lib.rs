@@ -9,6 +9,7 @@
 mod child;
 mod error;
 mod exceptions;
+mod facts;
 mod finish;
 mod inject;
 mod outcome;

@@ -36,6 +36,8 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(500);
 /// A process that is or was watched.
 pub(crate) struct Watched {
     pub(crate) pid: u32,
+    /// The name of the process when it was first seen.
+    pub(crate) comm: String,
     pub(crate) summary: SessionSummary,
     pub(crate) directory: PathBuf,
     pub(crate) peak_rss: Option<u64>,
@@ -207,6 +209,7 @@ impl Watcher {
         };
         let mut watched = Watched {
             pid: member.pid,
+            comm: member.comm.clone(),
             directory,
             peak_rss: None,
             last_rss: None,
