@@ -19,6 +19,7 @@ use std::path::Path;
 use clap::Parser;
 use clap::error::ErrorKind;
 use stormlog_store::StoreError;
+use stormlog_supervise::RunError;
 
 pub use exit::Exit;
 
@@ -101,12 +102,20 @@ fn report(error: &anyhow::Error) -> Exit {
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return Exit::Error;
     }
-    let _ = writeln!(io::stderr(), "Error: {error:#}");
-    match error.downcast_ref::<StoreError>() {
-        Some(_) => Exit::InvalidInput,
-        None if error.downcast_ref::<exit::Wrong>().is_some() => Exit::Usage,
-        None => Exit::Error,
-    }
+    let (exit, says_all) = if error.downcast_ref::<StoreError>().is_some() {
+        (Exit::InvalidInput, true)
+    } else if error.downcast_ref::<exit::Wrong>().is_some() {
+        (Exit::Usage, true)
+    } else {
+        (Exit::Error, error.downcast_ref::<RunError>().is_some())
+    };
+    // Our own errors say their cause in their sentence; of others the whole chain is needed.
+    let _ = if says_all {
+        writeln!(io::stderr(), "Error: {error}")
+    } else {
+        writeln!(io::stderr(), "Error: {error:#}")
+    };
+    exit
 }
 
 /// Parses without running: for tests of the help text.

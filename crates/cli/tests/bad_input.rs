@@ -55,6 +55,9 @@ fn refused(work: &Workplace, input: &Path, words: &[&str]) {
 fn a_file_that_is_not_there() {
     let work = Workplace::new();
     refused(&work, &work.path("nothing.json"), &["nothing.json", "No such file"]);
+    let output = work.run(&["oom", "show", "nothing"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error, "Error: nothing: No such file or directory (os error 2)\n", "said once");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Time and memory of a bundle of 100,000 torch-shaped events: `cargo run --release --example bundle_rate [DIR] [COUNT]`.
-#![allow(clippy::print_stdout)] // printing is what this program is for
+#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::error::Error;
 use std::path::PathBuf;

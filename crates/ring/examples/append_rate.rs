@@ -1,5 +1,5 @@
 //! Appends per second, of 120-byte records with two definitions each: `cargo run --release --example append_rate [DIR]`.
-#![allow(clippy::print_stdout)] // printing is what this program is for
+#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

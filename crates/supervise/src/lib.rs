@@ -22,6 +22,6 @@ mod watch;
 pub use child::PYTHON;
 pub use error::RunError;
 pub use outcome::{Ended, ProcessOutcome, RunOutcome};
-pub use resume::resume;
+pub use resume::{is_alive, resume};
 pub use run_dir::{RUN_FILE, RunDirectory};
 pub use supervise::{RunOptions, run};

@@ -75,6 +75,11 @@ fn is_supervised(record: &stormlog_event::Record) -> bool {
     pid.and_then(alive).is_some_and(|reader| Some(reader.start_time()) == start)
 }
 
+/// Whether there is a process of that number that has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    alive(pid).is_some()
+}
+
 /// The process of that number, unless it is gone or only waits to be reaped.
 fn alive(pid: u32) -> Option<ProcessReader> {
     let mut reader = ProcessReader::open(pid).ok()?;
@@ -98,7 +103,7 @@ fn finish_session(run: &RunDirectory, directory: &Path, program: &str) -> Option
         RecordedEvents::ring(&directory.join(RING_FILE)).ok()?.filter_map(Result::ok).collect();
     let last_ns = events.last().map(|event| event.timestamp_ns)?;
     let pid = u32::try_from(summary.pid).ok()?;
-    let lives_on = alive(pid).is_some();
+    let lives_on = is_alive(pid);
     let status = if lives_on { SessionStatus::Incomplete } else { SessionStatus::Interrupted };
     let summary =
         SessionSummary { status, ended_at_ns: Some(i64::try_from(last_ns).unwrap_or(i64::MAX)), ..summary };

@@ -17,6 +17,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_alive = |pid: i64| u32::try_from(pid).is_ok_and(stormlog_supervise::is_alive);
     let is_dead = |summary: &SessionSummary| summary.host == host && !is_alive(summary.pid);
     let ctrl_c = CtrlC::watch();
     // A run whose supervisor was killed too is finished by whoever looks at it first.
@@ -34,12 +35,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         writeln!(io::stderr(), "Error: {damage}")?;
     }
     Ok(if found.damaged.is_empty() { Exit::Ok } else { Exit::InvalidInput })
-}
-
-fn is_alive(pid: i64) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
-    // Not being allowed to ask means that there is somebody.
-    !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
 }
 
 fn row_json(session: &FoundSession) -> serde_json::Value {
@@ -60,7 +55,8 @@ fn row_json(session: &FoundSession) -> serde_json::Value {
 
 fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
     if found.sessions.is_empty() {
-        return writeln!(out, "No sessions.");
+        // A damaged input says so itself.
+        return if found.damaged.is_empty() { writeln!(out, "No sessions.") } else { Ok(()) };
     }
     let header =
         ["SESSION", "STATE", "RANK", "HOST", "PID", "STARTED", "SPAN", "EVENTS", "PEAK USED", "FROM"];

@@ -1,4 +1,5 @@
-//! Messages that real kernels wrote, from 3.10 to 6.18; where one comes from stands beside it.
+//! Messages of kernels from 3.10 to 6.18. Seven cases carry lines that real kernels wrote, two of them completed by hand;
+//! the host kills, the cpuset, the hostile name and the allocating task were put together from the kernel's formats.
 
 use super::*;
 
