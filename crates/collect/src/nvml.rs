@@ -6,6 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
@@ -136,6 +137,21 @@ impl NvmlDevice {
     pub fn utilisation(&self) -> Option<Utilisation> {
         let rates = self.device.utilization_rates().ok()?;
         Some(Utilisation { compute_percent: rates.gpu, memory_bandwidth_percent: rates.memory })
+    }
+
+    /// Degrees Celsius; `None` where the device does not say.
+    pub fn temperature_c(&self) -> Option<u32> {
+        self.device.temperature(TemperatureSensor::Gpu).ok()
+    }
+
+    /// Watts drawn now; `None` where the device does not say.
+    pub fn power_w(&self) -> Option<f64> {
+        self.device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0)
+    }
+
+    /// Streaming multiprocessors of a MIG instance; `None` where the device does not say.
+    pub fn multiprocessors(&self) -> Option<u32> {
+        self.device.attributes().ok().map(|attributes| attributes.multiprocessor_count)
     }
 
     /// The processes on the device and what each holds there. In a container the driver may hide others' or show

@@ -112,6 +112,22 @@ impl ProcessTree {
         change
     }
 
+    /// Takes in a process that is known to belong here by other means than its parent, which may have died before it
+    /// was seen. `None` when it is a member already, or has ended.
+    pub fn take_in(&mut self, pid: u32) -> Option<TreeMember> {
+        if self.members.contains_key(&pid) || self.members.len() >= MEMBERS_LIMIT {
+            return None;
+        }
+        let stat = read_stat(&self.roots, pid).filter(|stat| !stat.has_exited())?;
+        let above = self.members.get(&stat.ppid).map(|parent| parent.depth);
+        let added = TreeMember {
+            is_orphan: above.is_none(),
+            ..member(pid, stat, above.unwrap_or(0).saturating_add(1))
+        };
+        self.members.insert(pid, added.clone());
+        Some(added)
+    }
+
     fn drop_ended(&mut self, change: &mut TreeChange) {
         let roots = &self.roots;
         let mut orphans = Vec::new();

@@ -201,3 +201,26 @@ fn readers_leak_no_descriptors() {
 fn child_program() {
     common::child_program();
 }
+
+#[test]
+fn a_process_known_by_other_means_becomes_a_member_once() {
+    let start = || Command::new("sleep").arg("60").spawn().unwrap();
+    let (mut root, mut other) = (start(), start());
+    let mut tree = ProcessTree::of(root.id()).unwrap();
+    let taken = tree.take_in(other.id()).unwrap();
+    assert_eq!((taken.pid, taken.depth, taken.is_orphan), (other.id(), 1, true));
+    assert_eq!(tree.take_in(other.id()), None, "it is one already");
+    other.kill().unwrap();
+    // A zombie has ended, whether it was reaped or not.
+    let gone = loop {
+        let change = tree.refresh();
+        if !change.gone.is_empty() {
+            break change.gone;
+        }
+    };
+    assert_eq!(gone[0].pid, other.id());
+    assert_eq!(tree.take_in(other.id()), None, "it has ended");
+    other.wait().unwrap();
+    root.kill().unwrap();
+    root.wait().unwrap();
+}

@@ -43,5 +43,6 @@ fn row(name: &str, group: &MapGroup) -> MapRow {
         size_bytes: Some(group.size),
         rss_bytes: group.rss,
         swap_bytes: group.swap,
+        pss_bytes: group.pss,
     }
 }

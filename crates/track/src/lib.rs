@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod devices;
 mod evidence;
+mod group;
 mod health;
 mod history;
 mod outlets;
@@ -16,10 +18,13 @@ mod state;
 mod state_tests;
 mod statistics;
 mod tracker;
+mod tree_source;
 mod words;
 
 pub use config::{Config, Wording};
+pub use devices::{Gpu, gpu_bytes_of, gpus, host_metadata};
 pub use evidence::evidence_now;
+pub use group::Group;
 pub use health::{Health, HealthStatus};
 pub use outlets::Outlets;
 pub use source::{HOST_DEVICE, HostSource, Sampled, Source};
@@ -27,3 +32,4 @@ pub use state::NewEvent;
 pub use statistics::Statistics;
 pub use stormlog_collect::DeviceSample;
 pub use tracker::{Listener, StartError, Tracker};
+pub use tree_source::{TreePids, TreeSource};

@@ -32,6 +32,47 @@ pub trait Source: Send {
     fn sample(&mut self) -> Sampled;
 }
 
+/// Size of, and room in, whatever ends a process first, as read at most once a second.
+#[derive(Debug)]
+pub(crate) struct Room {
+    limits: Option<CpuCollector>,
+    total: Option<u64>,
+    free: Option<u64>,
+    read_at: Option<Instant>,
+}
+
+impl Room {
+    pub(crate) fn of(pid: u32) -> Self {
+        let mut room = Room { limits: CpuCollector::open(pid).ok(), total: None, free: None, read_at: None };
+        room.refresh();
+        room
+    }
+
+    /// The host's sample of a process, or several, with that much resident.
+    pub(crate) fn sample(&mut self, rss: u64) -> DeviceSample {
+        self.refresh();
+        DeviceSample {
+            device_id: HOST_DEVICE,
+            used: Some(rss),
+            allocated: Some(rss),
+            reserved: Some(rss),
+            // A limit below what is resident was lowered meanwhile or does not count shared pages.
+            total: self.total.map(|total| total.max(rss)),
+            free: self.free,
+            ..DeviceSample::default()
+        }
+    }
+
+    fn refresh(&mut self) {
+        if self.read_at.is_some_and(|at| at.elapsed() < LIMIT_AGE) {
+            return;
+        }
+        self.read_at = Some(Instant::now());
+        let reading = self.limits.as_mut().and_then(|limits| limits.sample().ok());
+        (self.total, self.free) = reading.map_or((None, None), |it| (it.sample.total, it.sample.free));
+    }
+}
+
 /// This process: RSS at every sample, the limit and what is left of it once a second.
 ///
 /// As in 0.4.3, the RSS stands for allocated, reserved and used: the kernel knows no allocator.
@@ -39,38 +80,19 @@ pub trait Source: Send {
 pub struct HostSource {
     pid: u32,
     reader: ProcessReader,
-    limits: Option<CpuCollector>,
-    total: Option<u64>,
-    free: Option<u64>,
-    read_at: Option<Instant>,
+    room: Room,
 }
 
 impl HostSource {
     /// Opens this process.
     pub fn open() -> Result<Self, CollectError> {
         let pid = process::id();
-        let limits = CpuCollector::open(pid).ok();
-        let mut source = HostSource {
-            pid,
-            reader: ProcessReader::this()?,
-            limits,
-            total: None,
-            free: None,
-            read_at: None,
-        };
-        source.read_limits();
-        Ok(source)
+        Ok(HostSource { pid, reader: ProcessReader::this()?, room: Room::of(pid) })
     }
 
     /// The limit that ends this process first, as last read.
     pub fn total(&self) -> Option<u64> {
-        self.total
-    }
-
-    fn read_limits(&mut self) {
-        self.read_at = Some(Instant::now());
-        let reading = self.limits.as_mut().and_then(|limits| limits.sample().ok());
-        (self.total, self.free) = reading.map_or((None, None), |it| (it.sample.total, it.sample.free));
+        self.room.total
     }
 }
 
@@ -82,30 +104,13 @@ impl Source for HostSource {
                 Err(error) => return failed(&error),
             }
         }
-        if self.read_at.is_none_or(|at| at.elapsed() >= LIMIT_AGE) {
-            self.read_limits();
-        }
         match self.reader.memory() {
-            Ok(memory) => {
-                let rss = Some(memory.rss);
-                // A limit below what is resident was lowered meanwhile or does not count shared pages.
-                let total = self.total.map(|total| total.max(memory.rss));
-                let sample = DeviceSample {
-                    device_id: HOST_DEVICE,
-                    used: rss,
-                    allocated: rss,
-                    reserved: rss,
-                    total,
-                    free: self.free,
-                    ..DeviceSample::default()
-                };
-                Sampled { sample: Some(sample), ..Sampled::default() }
-            }
+            Ok(memory) => Sampled { sample: Some(self.room.sample(memory.rss)), ..Sampled::default() },
             Err(error) => failed(&error),
         }
     }
 }
 
-fn failed(error: &CollectError) -> Sampled {
+pub(crate) fn failed(error: &CollectError) -> Sampled {
     Sampled { error: Some(error.to_string()), ..Sampled::default() }
 }

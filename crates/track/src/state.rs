@@ -168,8 +168,8 @@ impl State {
         self.add(start, now_ns);
     }
 
-    /// The end: open alerts, the stop, the files.
-    pub(crate) fn end(&mut self, now_ns: u64) {
+    /// The end in that state: open alerts, the stop, the files.
+    pub(crate) fn end(&mut self, status: SessionStatus, now_ns: u64) {
         for alert in self.alerts.finish(now_ns) {
             self.add_alert(alert, None, None);
         }
@@ -177,9 +177,9 @@ impl State {
         let stop =
             NewEvent { event_type: "stop", change: Some(0), context: Some(context), ..NewEvent::default() };
         self.add(stop, now_ns);
-        let closed = self.outlets.close(SessionStatus::Completed, now_ns);
+        let closed = self.outlets.close(status, now_ns);
         let is_whole = closed && self.session.status == SessionStatus::Running;
-        self.session.status = if is_whole { SessionStatus::Completed } else { SessionStatus::Incomplete };
+        self.session.status = if is_whole { status } else { SessionStatus::Incomplete };
         self.session.ended_at_ns = i64::try_from(now_ns).ok();
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stormlog_event::{Counters, Event, Problem, Record, SessionSummary};
+use stormlog_event::{Counters, Event, Problem, Record, SessionStatus, SessionSummary};
 use stormlog_record::alerts::ThresholdError;
 use stormlog_store::sink::{Diagnostics, SinkError};
 
@@ -106,8 +106,13 @@ impl Tracker {
         }
     }
 
-    /// Stops the thread and ends the session. `false` when the thread did not stop in time; it may be tried again.
+    /// Stops the thread and completes the session. `false` when the thread did not stop in time; it may be tried again.
     pub fn stop(&self, longest: Duration) -> bool {
+        self.stop_as(SessionStatus::Completed, longest)
+    }
+
+    /// The same with another end than a completed one.
+    pub fn stop_as(&self, status: SessionStatus, longest: Duration) -> bool {
         let shared = &self.shared;
         if !self.is_running() {
             return true;
@@ -122,7 +127,7 @@ impl Tracker {
         if shared.running.swap(false, Ordering::AcqRel)
             && let Some(mut state) = shared.state()
         {
-            state.end(now_ns());
+            state.end(status, now_ns());
         }
         true
     }

@@ -115,6 +115,31 @@ impl KernelLog {
     }
 }
 
+/// The kills in a log that was kept as a file: what `dmesg`, the journal or `/dev/kmsg` printed, one message a line. The
+/// text is taken at its word: whoever kept it could have written anything.
+pub fn kills_in(text: &str) -> Vec<OomKill> {
+    let mut parser = OomParser::default();
+    let messages = text.lines().map(|line| match kernel_text(line.as_bytes()) {
+        Some((at_us, message)) => (at_us, message),
+        None => message_of(line),
+    });
+    let mut kills: Vec<OomKill> =
+        messages.filter_map(|(at_us, message)| parser.line(at_us, &message)).collect();
+    kills.drain(..kills.len().saturating_sub(KILLS_LIMIT));
+    kills
+}
+
+/// `May 15 23:09:30 host kernel: [  518.05] text`, `[518.05] text` or `[Sun Mar 30 08:24:00 2025] text` → the text, and
+/// the time where it is one since boot.
+fn message_of(line: &str) -> (Option<u64>, String) {
+    let line = line.split_once(" kernel: ").map_or(line, |(_, message)| message).trim_start();
+    let Some((stamp, message)) = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) else {
+        return (None, line.to_owned());
+    };
+    let seconds: Option<f64> = stamp.trim().parse().ok().filter(|seconds: &f64| seconds.is_sign_positive());
+    (seconds.map(|seconds| (seconds * 1e6) as u64), message.to_owned())
+}
+
 fn feed(parser: &mut OomParser, record: &[u8], report: &mut KernelReport) {
     let Some((at_us, text)) = kernel_text(record) else { return };
     if let Some(kill) = parser.line(at_us, &text) {
@@ -172,6 +197,22 @@ mod tests {
         let real = format!("3,5,99,-,caller=T7;{text}\n SUBSYSTEM=x\n");
         assert_eq!(kernel_text(real.as_bytes()), Some((Some(99), text.to_owned())));
         assert_eq!(unescape_hex(br"a\x20b\x5cc\xzz\x"), r"a b\c\xzz\x");
+    }
+
+    #[test]
+    fn a_kept_log_is_read_in_any_dress() {
+        let text = "Killed process 7 (x) total-vm:8kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB";
+        let dressed = [
+            format!("May 15 23:09:30 host kernel: [  518.5] {text}"),
+            format!("[  518.500000] {text}"),
+            format!("3,5,518500000,-;{text}"),
+        ];
+        for line in dressed {
+            let kills = kills_in(&line);
+            assert_eq!((kills[0].pid, kills[0].at_us), (7, Some(518_500_000)), "{line}");
+        }
+        assert_eq!(kills_in(&format!("[Sun Mar 30 08:24:00 2025] {text}"))[0].at_us, None);
+        assert_eq!(kills_in(&format!("12,5,99,-;{text}")), [], "user space cannot speak for the kernel");
     }
 
     #[test]

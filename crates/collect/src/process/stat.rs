@@ -64,6 +64,9 @@ pub struct ProcessStat {
     pub threads: u64,
     /// Clock ticks between boot and its start.
     pub start_time: u64,
+    /// The wait status of one that [has exited](ProcessStat::has_exited), as its parent will see it. The kernel shows 0
+    /// to those who may not look into the process.
+    pub exit_code: Option<i32>,
 }
 
 impl ProcessStat {
@@ -88,6 +91,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let system_ticks = number(after.next()?)?; // 15
     let threads = number(after.nth(4)?)?; // 20
     let start_time = number(after.nth(1)?)?; // 22
+    let exit_code = after.nth(29).and_then(number).and_then(|code| i32::try_from(code).ok()); // 52
     Some(ProcessStat {
         comm,
         state,
@@ -98,6 +102,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
         system_ticks,
         threads,
         start_time,
+        exit_code,
     })
 }
 
@@ -171,6 +176,15 @@ mod tests {
         assert_eq!((stat.user_ticks, stat.system_ticks), (55, 66));
         assert_eq!((stat.threads, stat.start_time), (1, 777));
         assert!(stat.has_exited());
+        assert_eq!(stat.exit_code, None, "an old kernel's line is shorter");
+    }
+
+    #[test]
+    fn the_last_field_is_how_it_ended() {
+        // Linux 6.18, a `sleep` that was killed.
+        let text = b"2112 (sleep) Z 2111 2111 2086 0 -1 4227084 84 0 0 0 0 0 0 0 20 0 1 0 1042 0 0 \
+            18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n";
+        assert_eq!(parse_stat(text).unwrap().exit_code, Some(9));
     }
 
     #[test]

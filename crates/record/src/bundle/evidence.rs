@@ -65,6 +65,8 @@ pub struct MapRow {
     pub rss_bytes: Option<u64>,
     /// Bytes swapped out.
     pub swap_bytes: Option<u64>,
+    /// Bytes resident, each shared page divided by the number of processes that share it.
+    pub pss_bytes: Option<u64>,
 }
 
 /// The last that is known of a device.
@@ -145,14 +147,29 @@ impl Evidence {
 }
 
 impl MapRow {
-    fn to_value(&self) -> Value {
+    /// The object in `memory_map` of `evidence.json`.
+    pub fn to_value(&self) -> Value {
         Value::Object(Record::from_iter([
             ("name".to_owned(), Value::from(self.name.as_str())),
             ("mappings".to_owned(), self.mappings.into()),
             ("size_bytes".to_owned(), self.size_bytes.into()),
             ("rss_bytes".to_owned(), self.rss_bytes.into()),
             ("swap_bytes".to_owned(), self.swap_bytes.into()),
+            ("pss_bytes".to_owned(), self.pss_bytes.into()),
         ]))
+    }
+
+    /// Reads such an object; `None` when it has no name.
+    pub fn of_value(value: &Value) -> Option<Self> {
+        let bytes = |key: &str| value.get(key).and_then(Value::as_u64);
+        Some(MapRow {
+            name: value.get("name")?.as_str()?.to_owned(),
+            mappings: bytes("mappings").unwrap_or(0),
+            size_bytes: bytes("size_bytes"),
+            rss_bytes: bytes("rss_bytes"),
+            swap_bytes: bytes("swap_bytes"),
+            pss_bytes: bytes("pss_bytes"),
+        })
     }
 }
 

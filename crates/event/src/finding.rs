@@ -1,0 +1,151 @@
+//! What an analysis found: one shape for every rule, every command and every output.
+//!
+//! A finding says what is wrong, how bad, how sure, why (evidence that points into the artifacts) and what to do. The object
+//! form is the `findings[]` entry of the `stormlog.report` envelope.
+
+use serde_json::Value;
+
+use crate::Record;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; nothing to do.
+    Info,
+    /// Look at it.
+    Warning,
+    /// It ended the program, or will.
+    Critical,
+}
+
+impl Severity {
+    /// The word written to reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// A pointer to the data behind a finding. `None` is "not this kind of pointer".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// `telemetry`, `session`, `oom_bundle`, `input`, …
+    pub kind: String,
+    /// The file or directory.
+    pub path: Option<String>,
+    /// A JSON pointer inside that file.
+    pub pointer: Option<String>,
+    /// The session.
+    pub session_id: Option<String>,
+    /// The record.
+    pub record_id: Option<String>,
+    /// From when.
+    pub start_ns: Option<u64>,
+    /// Until when.
+    pub end_ns: Option<u64>,
+    /// A sentence.
+    pub description: Option<String>,
+}
+
+impl Evidence {
+    /// The object form; what is not there is left out.
+    pub fn to_record(&self) -> Record {
+        let mut record = Record::new();
+        record.insert("kind".to_owned(), self.kind.as_str().into());
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                record.insert(key.to_owned(), value);
+            }
+        };
+        let text = |text: &Option<String>| text.as_deref().map(Value::from);
+        put("path", text(&self.path));
+        put("pointer", text(&self.pointer));
+        put("session_id", text(&self.session_id));
+        put("record_id", text(&self.record_id));
+        put("start_ns", self.start_ns.map(Value::from));
+        put("end_ns", self.end_ns.map(Value::from));
+        put("description", text(&self.description));
+        record
+    }
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// `<rule>.<what>`, lower case: the same condition has the same id in every report.
+    pub id: String,
+    /// What kind of thing it is: `leak`, `growth`, `oom`, `hidden_gap`, …
+    pub kind: String,
+    /// How bad.
+    pub severity: Severity,
+    /// 0 to 1: how sure.
+    pub confidence: f64,
+    /// One line.
+    pub title: String,
+    /// The explanation, where one line is not enough.
+    pub message: Option<String>,
+    /// The numbers the rule decided by. Finite numbers and nulls only.
+    pub metrics: Record,
+    /// Where to look.
+    pub evidence: Vec<Evidence>,
+    /// What to do, the best first.
+    pub advice: Vec<String>,
+}
+
+impl Finding {
+    /// The object form.
+    pub fn to_record(&self) -> Record {
+        let mut record = Record::new();
+        let mut put = |key: &str, value: Value| record.insert(key.to_owned(), value);
+        put("id", self.id.as_str().into());
+        put("kind", self.kind.as_str().into());
+        put("severity", self.severity.as_str().into());
+        put("confidence", rounded(self.confidence).into());
+        put("title", self.title.as_str().into());
+        if let Some(message) = &self.message {
+            put("message", message.as_str().into());
+        }
+        put("metrics", Value::Object(self.metrics.clone()));
+        put("evidence", self.evidence.iter().map(|pointer| Value::Object(pointer.to_record())).collect());
+        put("advice", self.advice.clone().into());
+        record
+    }
+}
+
+/// More digits of a confidence would claim more than a rule knows.
+fn rounded(confidence: f64) -> f64 {
+    (confidence.clamp(0.0, 1.0) * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_has_the_promised_keys_and_no_empty_pointers() {
+        let finding = Finding {
+            id: "growth.host".into(),
+            kind: "leak".into(),
+            severity: Severity::Critical,
+            confidence: 0.97123,
+            title: "host memory grows".into(),
+            message: None,
+            metrics: Record::new(),
+            evidence: vec![Evidence {
+                kind: "telemetry".into(),
+                session_id: Some("s".into()),
+                ..Default::default()
+            }],
+            advice: vec!["free it".into()],
+        };
+        let record = finding.to_record();
+        let keys: Vec<&str> = record.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["id", "kind", "severity", "confidence", "title", "metrics", "evidence", "advice"]);
+        assert_eq!(record["confidence"], 0.971);
+        assert_eq!(record["evidence"][0].as_object().map(Record::len), Some(2));
+        assert!(Severity::Critical > Severity::Warning && Severity::Warning > Severity::Info);
+    }
+}
