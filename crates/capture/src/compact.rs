@@ -1,0 +1,345 @@
+//! Moves chunks from the live file into the finished file, and gives the program its slots back.
+//!
+//! A slot is handed back only after its chunk was written: killed at any instruction, the compactor loses nothing, and a chunk that is
+//! then in both files is known by its stream and sequence. It must never keep more in memory than the chunks of one block.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+
+use crate::CaptureError;
+use crate::file::{Finished, Run, Sample, block};
+use crate::live::{Header, Live, Slot};
+use crate::op::{self, Ops};
+use crate::record::kind;
+use crate::source::{Piece, Source, existing};
+
+/// Chunks of one block: enough to find what repeats, few enough to decode in little memory.
+const RUN: usize = 8;
+/// Full slots wait for others of their stream this long, because a larger block packs better.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A state is written this often.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+/// Full slots that make a state urgent.
+const URGENT: usize = 128;
+/// Memory samples kept by a capture that is bounded; beyond, every other one goes.
+const MAX_SAMPLES: usize = 4096;
+
+/// What records come to when they are not kept: the heap crate's aggregate.
+pub trait Fold: Send {
+    /// Starts for a capture of this process.
+    fn begin(&mut self, header: &Header);
+    /// Goes on from a state; false when the bytes are none.
+    fn restore(&mut self, state: &[u8]) -> bool;
+    /// Takes in every record before `until_us`, in true order across streams, that was not taken in before.
+    fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError>;
+    /// Sequence number of the first chunk of `stream` that is not wholly taken in.
+    fn next_sequence(&self, stream: u32) -> u64;
+    /// Everything, so that [`restore`](Fold::restore) can go on from it.
+    fn state(&self) -> Vec<u8>;
+}
+
+/// How to compact.
+pub struct Options {
+    /// Level of compression, 1 to 19.
+    pub level: i32,
+    /// What folds records; needed by the two options below.
+    pub fold: Option<Box<dyn Fold>>,
+    /// Keep no records at all, only the state of `fold`.
+    pub aggregate: bool,
+    /// Fold the oldest records when the file is larger than this.
+    pub max_size: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { level: 3, fold: None, aggregate: false, max_size: None }
+    }
+}
+
+/// The compactor of one capture.
+pub struct Compactor {
+    path: PathBuf,
+    source: Source,
+    header: Header,
+    options: Options,
+    samples: Vec<Sample>,
+    /// Sequence number each stream goes on with in the finished file.
+    next: FxHashMap<u32, u64>,
+    waiting_since: Option<Instant>,
+    checkpoint_at: Option<Instant>,
+}
+
+impl Compactor {
+    /// Opens the capture at `path`, whose live file is there already; goes on with a finished file where one was begun.
+    pub fn open(path: &Path, mut options: Options) -> Result<Compactor, CaptureError> {
+        let live = existing(Live::open_to_compact(&Live::path_of(path)))?;
+        let header = live.as_ref().map(Live::header).transpose()?;
+        let finished = match (existing(Finished::open_to_append(path))?, &header) {
+            (Some(old), Some(header)) if old.header.capture_id != header.capture_id => {
+                Finished::create(path, header)?
+            }
+            (Some(old), _) => old,
+            (None, Some(header)) => Finished::create(path, header)?,
+            (None, None) => {
+                let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+                return Err(CaptureError::Io { path: Live::path_of(path), source });
+            }
+        };
+        let header = header.unwrap_or_else(|| finished.header.clone());
+        let mut next = FxHashMap::default();
+        for run in finished.blocks.iter().filter_map(|entry| entry.run.as_ref()) {
+            let next: &mut u64 = next.entry(run.stream).or_default();
+            *next = run.next_sequence().max(*next);
+        }
+        let mut samples = Vec::new();
+        if let Some(fold) = &mut options.fold {
+            fold.begin(&header);
+            if let Some(state) = finished.checkpoint()? {
+                fold.restore(&state);
+            }
+            samples = if options.aggregate { finished.samples()? } else { Vec::new() };
+        }
+        let source = Source { live, finished: Some(finished) };
+        let (path, checkpoint_at) = (path.to_owned(), None);
+        Ok(Compactor { path, source, header, options, samples, next, waiting_since: None, checkpoint_at })
+    }
+
+    /// What the recorded process says about itself.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Remembers how much memory the process had.
+    pub fn sample(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        if self.samples.len() > MAX_SAMPLES {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+    }
+
+    /// Takes what is full. To be called some ten times a second; costs little when there is nothing.
+    pub fn step(&mut self) -> Result<(), CaptureError> {
+        if self.options.aggregate && self.options.fold.is_some() {
+            return self.fold_step(false);
+        }
+        let full: Vec<Slot> = self.slots()?.into_iter().filter(|slot| slot.is_full).collect();
+        if full.is_empty() {
+            self.waiting_since = None;
+            return Ok(());
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if full.len() < RUN && since.elapsed() < PATIENCE {
+            return Ok(());
+        }
+        self.waiting_since = None;
+        self.take(full, false)?;
+        self.write_samples(64)?;
+        self.shrink()
+    }
+
+    /// Takes all that is left of a process that has ended, says how, and removes the live file. `cause` is a JSON object
+    /// with what the caller knows, such as `exit_code`, `signal` and `cause`.
+    pub fn finish(mut self, cause: Value) -> Result<(), CaptureError> {
+        if let Some(live) = &self.source.live {
+            self.header = live.header()?;
+        }
+        let mut ending = json!({
+            "state": self.header.state,
+            "end_monotonic_ns": self.header.end_monotonic_ns,
+            "lost_events": self.header.lost_events,
+        });
+        if let (Value::Object(ending), Value::Object(cause)) = (&mut ending, cause) {
+            ending.extend(cause);
+        }
+        if self.options.aggregate && self.options.fold.is_some() {
+            self.fold_step(true)?;
+        } else {
+            let slots = self.slots()?;
+            self.take(slots, true)?;
+            self.write_samples(1)?;
+            self.shrink()?;
+        }
+        if let Some(finished) = &mut self.source.finished {
+            finished.append_ending(&ending)?;
+        }
+        if self.source.live.take().is_some() {
+            let live = Live::path_of(&self.path);
+            std::fs::remove_file(&live).map_err(CaptureError::io(&live))?;
+        }
+        Ok(())
+    }
+
+    fn slots(&self) -> Result<Vec<Slot>, CaptureError> {
+        Ok(self.source.live.as_ref().map(Live::slots).transpose()?.unwrap_or_default())
+    }
+
+    fn write_samples(&mut self, at_least: usize) -> Result<(), CaptureError> {
+        if self.samples.len() >= at_least
+            && let Some(finished) = &mut self.source.finished
+        {
+            finished.append_samples(&self.samples)?;
+            self.samples.clear();
+        }
+        Ok(())
+    }
+
+    /// Appends the chunks of `slots`. Unless all is over, a gap in a stream waits: its chunk is only not seen as full yet.
+    fn take(&mut self, mut slots: Vec<Slot>, is_over: bool) -> Result<(), CaptureError> {
+        slots.sort_by_key(|slot| (slot.header.stream, slot.header.sequence));
+        let mut run = Run::default();
+        let mut taken = Vec::new();
+        let mut ops = Ops::default();
+        for slot in slots {
+            let head = slot.header;
+            let next = self.next.get(&head.stream).copied().unwrap_or(0);
+            if head.sequence < next {
+                // Written before, by a compactor that was killed before it could hand the slot back.
+                self.free(&[slot])?;
+                continue;
+            }
+            if head.sequence > next && !is_over {
+                continue;
+            }
+            let Some(live) = &self.source.live else { break };
+            let Some(records) = live.records(&slot)? else { continue };
+            let mut chunk = Ops::default();
+            op::decode(&records, head.first_node, &mut chunk);
+            if chunk.list.is_empty() && is_over {
+                continue;
+            }
+            let nodes = ops.list.iter().filter(|op| is_node(op.kind)).count() as u32;
+            let goes_on = run.stream == head.stream
+                && run.next_sequence() == head.sequence
+                && run.thread == head.thread
+                && run.first_node.wrapping_add(nodes) == head.first_node
+                && run.lengths.len() < RUN;
+            if !goes_on {
+                self.append(&mut run, &mut ops, &mut taken)?;
+                run = Run {
+                    stream: head.stream,
+                    first_sequence: head.sequence,
+                    thread: head.thread,
+                    first_node: head.first_node,
+                    ..Run::default()
+                };
+            }
+            run.lengths.push(chunk.list.len() as u32);
+            ops.list.append(&mut chunk.list);
+            ops.payload.append(&mut chunk.payload);
+            self.next.insert(head.stream, head.sequence + 1);
+            taken.push(slot);
+        }
+        self.append(&mut run, &mut ops, &mut taken)
+    }
+
+    fn append(&mut self, run: &mut Run, ops: &mut Ops, taken: &mut Vec<Slot>) -> Result<(), CaptureError> {
+        if let (false, Some(finished)) = (taken.is_empty(), &mut self.source.finished) {
+            let mut times = ops.list.iter().filter(|op| op.kind == kind::TIME).map(|op| op.size);
+            let first = times.next().unwrap_or(0);
+            run.times = (first, times.next_back().unwrap_or(first));
+            finished.append_run(run, ops, self.options.level)?;
+            self.free(taken)?;
+        }
+        ops.clear();
+        taken.clear();
+        Ok(())
+    }
+
+    fn free(&self, slots: &[Slot]) -> Result<(), CaptureError> {
+        let Some(live) = &self.source.live else { return Ok(()) };
+        slots.iter().try_for_each(|slot| live.free(slot.index))
+    }
+
+    /// Folds what is certain, writes the state, and only then hands slots back.
+    fn fold_step(&mut self, is_over: bool) -> Result<(), CaptureError> {
+        let slots = self.slots()?;
+        let full: Vec<Slot> = slots.into_iter().filter(|slot| slot.is_full).collect();
+        let is_due = self.checkpoint_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_EVERY);
+        if !is_over && !is_due && full.len() < URGENT {
+            return Ok(());
+        }
+        self.checkpoint_at = Some(Instant::now());
+        // Records of this very tick may still be on their way in other threads.
+        let until = if is_over { u64::MAX } else { self.now_us() };
+        let pieces = self.source.pieces(false)?;
+        let Some(fold) = &mut self.options.fold else { return Ok(()) };
+        fold.fold(&self.source, &pieces, until)?;
+        self.rewrite(&FxHashSet::default())?;
+        let Some(fold) = &self.options.fold else { return Ok(()) };
+        let done = |slot: &Slot| slot.header.sequence < fold.next_sequence(slot.header.stream);
+        let done: Vec<Slot> = full.into_iter().filter(done).collect();
+        self.free(&done)
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let now = (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
+        now.saturating_sub(self.header.start_monotonic_ns) / 1000
+    }
+
+    /// Folds the older half of the records when the file has grown too large.
+    fn shrink(&mut self) -> Result<(), CaptureError> {
+        let (Some(limit), Some(finished)) = (self.options.max_size, &self.source.finished) else {
+            return Ok(());
+        };
+        if finished.sound_bytes() <= limit || self.options.fold.is_none() {
+            return Ok(());
+        }
+        let mut budget = finished.sound_bytes() / 2;
+        let mut until = 0;
+        for entry in finished.blocks.iter().filter(|entry| entry.run.is_some()) {
+            until = entry.run.as_ref().map_or(until, |run| run.times.1.max(until));
+            budget = budget.saturating_sub(entry.len());
+            if budget == 0 {
+                break;
+            }
+        }
+        let until = until.saturating_add(1).min(self.now_us());
+        let pieces = self.source.pieces(false)?;
+        let Some(fold) = &mut self.options.fold else { return Ok(()) };
+        fold.fold(&self.source, &pieces, until)?;
+        let Some(finished) = &self.source.finished else { return Ok(()) };
+        let runs = finished
+            .blocks
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| Some((index, entry.run.as_ref()?)));
+        let keep = runs.filter(|(_, run)| fold.next_sequence(run.stream) < run.next_sequence());
+        let keep = keep.map(|(index, _)| index).collect();
+        self.rewrite(&keep)
+    }
+
+    /// Replaces the finished file by the state, the samples and the blocks to keep: whole, or not at all.
+    fn rewrite(&mut self, keep: &FxHashSet<usize>) -> Result<(), CaptureError> {
+        let (Some(fold), Some(old)) = (&self.options.fold, &self.source.finished) else { return Ok(()) };
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".tmp");
+        let temporary = PathBuf::from(name);
+        let mut new = Finished::create(&temporary, &self.header)?;
+        new.append_checkpoint(&fold.state())?;
+        if self.options.aggregate {
+            new.append_samples(&self.samples)?;
+        }
+        for (index, entry) in old.blocks.iter().enumerate() {
+            if keep.contains(&index) || (entry.kind == block::SAMPLES && !self.options.aggregate) {
+                new.append_copy(old, entry)?;
+            }
+        }
+        std::fs::rename(&temporary, &self.path).map_err(CaptureError::io(&self.path))?;
+        new.renamed(&self.path);
+        self.source.finished = Some(new);
+        Ok(())
+    }
+}
+
+fn is_node(kind: u8) -> bool {
+    matches!(kind, kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED)
+}

@@ -1,0 +1,126 @@
+//! A stream's records with everything they refer back to put in: addresses, nodes and times as they are. Must decode any bytes.
+
+use crate::record::{self, kind, unzigzag};
+
+/// One record. What the fields mean depends on the kind:
+///
+/// | kind | `address` | `size` | `python` | `native` |
+/// |---|---|---|---|---|
+/// | allocation, `FREE`…, `MUNMAP` | address | bytes | Python node | native node |
+/// | `FAILED` | kind + errno × 256 | bytes | Python node | native node |
+/// | `TIME` | 0 | microseconds since the start | | |
+/// | `NODE_PYTHON` | code id | instruction × 2 + entry | this node | its parent |
+/// | `NODE_NATIVE` | address | | this node | its parent |
+/// | `NODE_TRUNCATED` | | | this node | its parent |
+/// | `DEFINITION` | id | type | bytes of its payload | 1 when more parts follow |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Op {
+    /// See the table.
+    pub address: u64,
+    /// See the table.
+    pub size: u64,
+    /// See the table.
+    pub python: u32,
+    /// See the table.
+    pub native: u32,
+    /// One of [`kind`].
+    pub kind: u8,
+}
+
+/// Is this kind an allocation?
+#[inline]
+#[must_use]
+pub fn is_allocation(kind: u8) -> bool {
+    (kind::MALLOC..=kind::LAST_ALLOCATION).contains(&kind)
+}
+
+/// Does this kind take one block away?
+#[inline]
+#[must_use]
+pub fn is_free(kind: u8) -> bool {
+    matches!(kind, kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE)
+}
+
+/// A run of records of one stream, and the payloads of its definitions one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ops {
+    /// The records.
+    pub list: Vec<Op>,
+    /// Payloads in the order of their definitions.
+    pub payload: Vec<u8>,
+}
+
+impl Ops {
+    /// Forgets all, keeps the room.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.payload.clear();
+    }
+}
+
+/// Decodes a chunk's records onto `ops` and gives the number of bytes that made no whole record (0 in a sound chunk).
+pub fn decode(mut bytes: &[u8], first_node: u32, ops: &mut Ops) -> usize {
+    let (mut address, mut native_address, mut time) = (0u64, 0u64, 0u64);
+    let (mut python, mut native, mut next_node) = (0u32, 0u32, first_node);
+    while let Some((record, rest)) = record::split_first(bytes) {
+        let mut op = Op { kind: record.kind, ..Op::default() };
+        let mut here = |op: &mut Op| {
+            // The last address is kept in units of eight bytes.
+            address =
+                if record.flag { record.a >> 3 } else { address.wrapping_add(unzigzag(record.a) as u64) };
+            op.address = if record.flag { record.a } else { address << 3 };
+        };
+        let mut nodes = |op: &mut Op| {
+            python = python.wrapping_add(unzigzag(u64::from(record.c)) as u32);
+            native = native.wrapping_add(unzigzag(u64::from(record.d)) as u32);
+            (op.python, op.native) = (python, native);
+        };
+        let mut node = |op: &mut Op| {
+            (op.python, op.native) = (next_node, next_node.wrapping_sub(record.c));
+            next_node = next_node.wrapping_add(1);
+        };
+        bytes = rest;
+        match record.kind {
+            kind if is_allocation(kind) => {
+                here(&mut op);
+                nodes(&mut op);
+                op.size = record.b;
+            }
+            kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE | kind::REALLOC_UNDO => here(&mut op),
+            kind::MUNMAP => {
+                here(&mut op);
+                op.size = record.b;
+            }
+            kind::FAILED => {
+                (op.address, op.size) = (record.a, record.b);
+                nodes(&mut op);
+            }
+            kind::TIME => {
+                time = time.wrapping_add(record.a);
+                op.size = time;
+            }
+            kind::NODE_PYTHON => {
+                (op.address, op.size) = (record.a, record.b);
+                node(&mut op);
+            }
+            kind::NODE_NATIVE => {
+                native_address = native_address.wrapping_add(unzigzag(record.a) as u64);
+                op.address = native_address;
+                node(&mut op);
+            }
+            kind::NODE_TRUNCATED => node(&mut op),
+            kind::DEFINITION => {
+                let Some((payload, after)) = rest.split_at_checked(record.c as usize) else {
+                    return rest.len();
+                };
+                ops.payload.extend_from_slice(payload);
+                op = Op { address: record.b, size: record.a, python: record.c, native: record.d, ..op };
+                bytes = after;
+            }
+            // A kind of a later release: its shape is known, its meaning is not needed.
+            _ => continue,
+        }
+        ops.list.push(op);
+    }
+    bytes.len()
+}

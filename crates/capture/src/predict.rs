@@ -1,0 +1,212 @@
+//! Guesses where the next block lies, so that the finished file stores what was guessed wrong instead of addresses.
+//!
+//! An allocator hands out what was freed last in the same size class, or the bytes behind the last fresh block; and what is freed is
+//! mostly among the blocks that live shortest. Both sides of the codec run this in step: the encoder asks for the guess that fits an
+//! address, the decoder turns the guess back. It must never depend on anything but the records of its own block of chunks.
+
+use rustc_hash::FxHashMap;
+
+use crate::record::kind;
+
+/// How many guesses of one sort are tried.
+const DEPTH: usize = 48;
+const SMALL_CLASSES: usize = 512;
+const NONE: u32 = u32::MAX;
+
+/// Where a new block lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The n-th last freed of its class.
+    Freed(usize),
+    /// The n-th last freed of unknown class.
+    Stray(usize),
+    /// Behind the last fresh block.
+    Behind,
+    /// Where the block was that `realloc` took last.
+    Taken,
+    /// Nowhere that can be guessed.
+    Unknown,
+}
+
+/// Which block is freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// The n-th youngest that lives.
+    Young(usize),
+    /// The n-th last that was allocated.
+    Old(usize),
+    /// One from before.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Predictor {
+    /// Every block allocated so far, living ones linked by age.
+    blocks: Vec<Block>,
+    youngest: Option<u32>,
+    small: Vec<Vec<u64>>,
+    large: FxHashMap<u32, Vec<u64>>,
+    strays: Vec<u64>,
+    behind: u64,
+    taken: u64,
+    /// Only the encoder needs to find blocks by address.
+    by_address: Option<FxHashMap<u64, u32>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    address: u64,
+    class: u32,
+    older: u32,
+    younger: u32,
+}
+
+impl Predictor {
+    pub(crate) fn decoder() -> Self {
+        Predictor { small: vec![Vec::new(); SMALL_CLASSES], ..Predictor::default() }
+    }
+
+    pub(crate) fn encoder() -> Self {
+        Predictor { by_address: Some(FxHashMap::default()), ..Self::decoder() }
+    }
+
+    /// The guess that fits, and the allocation done.
+    pub(crate) fn place(&mut self, kind: u8, size: u64, address: u64) -> Place {
+        let class = class(kind, size);
+        let find = |list: &[u64]| list.iter().rev().take(DEPTH).position(|freed| *freed == address);
+        let place = if let Some(rank) = find(self.class(class)) {
+            Place::Freed(rank)
+        } else if address == self.behind {
+            Place::Behind
+        } else if address == self.taken {
+            Place::Taken
+        } else if let Some(rank) = find(&self.strays) {
+            Place::Stray(rank)
+        } else {
+            Place::Unknown
+        };
+        self.allocate(kind, size, place, address);
+        if let Some(by_address) = &mut self.by_address {
+            by_address.insert(address, self.blocks.len() as u32 - 1);
+        }
+        place
+    }
+
+    /// The address a guess stands for, and the allocation done. `literal` is for `Unknown`. `None`: no such guess.
+    pub(crate) fn allocate(&mut self, kind: u8, size: u64, place: Place, literal: u64) -> Option<u64> {
+        let class = class(kind, size);
+        let pick = |list: &mut Vec<u64>, rank: usize| {
+            let index = list.len().checked_sub(rank + 1)?;
+            Some(list.remove(index))
+        };
+        let address = match place {
+            Place::Freed(rank) => pick(self.class(class), rank)?,
+            Place::Stray(rank) => pick(&mut self.strays, rank)?,
+            Place::Behind => self.behind,
+            Place::Taken => self.taken,
+            Place::Unknown => literal,
+        };
+        if matches!(place, Place::Behind | Place::Unknown) {
+            self.behind = address.wrapping_add(extent(kind, size));
+        }
+        let index = self.blocks.len() as u32;
+        let older = self.youngest.unwrap_or(NONE);
+        if let Some(block) = self.blocks.get_mut(older as usize) {
+            block.younger = index;
+        }
+        self.blocks.push(Block { address, class, older, younger: NONE });
+        self.youngest = Some(index);
+        Some(address)
+    }
+
+    /// The guess that fits a free, and the free done.
+    pub(crate) fn victim(&mut self, kind: u8, address: u64) -> Victim {
+        let found = self.by_address.as_mut().and_then(|blocks| blocks.remove(&address));
+        let victim = found.map_or(Victim::Unknown, |index| {
+            let mut at = self.youngest;
+            for rank in 0..DEPTH {
+                match at {
+                    Some(here) if here == index => return Victim::Young(rank),
+                    Some(here) => at = self.older(here),
+                    None => break,
+                }
+            }
+            Victim::Old(self.blocks.len() - 1 - index as usize)
+        });
+        self.free(kind, victim, address);
+        victim
+    }
+
+    /// The address of a freed block, and the free done. `None`: no such block.
+    pub(crate) fn free(&mut self, kind: u8, victim: Victim, literal: u64) -> Option<u64> {
+        let index = match victim {
+            Victim::Young(rank) => {
+                let mut at = self.youngest?;
+                for _ in 0..rank {
+                    at = self.older(at)?;
+                }
+                Some(at)
+            }
+            Victim::Old(age) => Some(self.blocks.len().checked_sub(age + 1)? as u32),
+            Victim::Unknown => None,
+        };
+        let address = match index {
+            Some(index) => {
+                let block = *self.blocks.get(index as usize)?;
+                self.unlink(index, block);
+                let list = self.class(block.class);
+                list.push(block.address);
+                block.address
+            }
+            None => {
+                self.strays.push(literal);
+                literal
+            }
+        };
+        if kind == kind::REALLOC_TAKE {
+            self.taken = address;
+        }
+        Some(address)
+    }
+
+    fn older(&self, index: u32) -> Option<u32> {
+        self.blocks.get(index as usize).map(|block| block.older).filter(|older| *older != NONE)
+    }
+
+    fn unlink(&mut self, index: u32, block: Block) {
+        if let Some(younger) = self.blocks.get_mut(block.younger as usize) {
+            younger.older = block.older;
+        } else if self.youngest == Some(index) {
+            self.youngest = (block.older != NONE).then_some(block.older);
+        }
+        if let Some(older) = self.blocks.get_mut(block.older as usize) {
+            older.younger = block.younger;
+        }
+        // A block freed twice (a foreign file may say so) must not unlink its old neighbours again.
+        self.blocks[index as usize] = Block { older: NONE, younger: NONE, ..block };
+    }
+
+    fn class(&mut self, class: u32) -> &mut Vec<u64> {
+        if (class as usize) < SMALL_CLASSES {
+            &mut self.small[class as usize]
+        } else {
+            self.large.entry(class).or_default()
+        }
+    }
+}
+
+/// Blocks that an allocator would exchange for each other. CPython's small objects never mix with `malloc`'s blocks.
+fn class(allocator: u8, size: u64) -> u32 {
+    let python = allocator >= kind::PY_MALLOC && size <= 512;
+    let units = if python { size.div_ceil(16) } else { size.saturating_add(8).div_ceil(16).max(2) };
+    (units.min(u64::from(u32::MAX >> 1)) as u32) << 1 | u32::from(python)
+}
+
+/// Bytes a fresh block takes.
+fn extent(allocator: u8, size: u64) -> u64 {
+    match allocator {
+        kind::MMAP | kind::MREMAP => size.saturating_add(4095) & !4095,
+        _ if allocator >= kind::PY_MALLOC && size <= 512 => size.div_ceil(16).max(1) * 16,
+        _ => size.saturating_add(8).div_ceil(16).max(2).saturating_mul(16),
+    }
+}

@@ -1,0 +1,237 @@
+//! The way from the live file to the finished one: nothing lost, nothing twice, whatever is killed when.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![cfg(feature = "files")]
+
+#[path = "common/writer.rs"]
+mod writer;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::json;
+use stormlog_capture::file::{Finished, Sample};
+use stormlog_capture::op::{Op, Ops};
+use stormlog_capture::record::{definition, kind};
+use stormlog_capture::source::Source;
+use stormlog_capture::{CaptureError, Compactor, Options, layout};
+use writer::{Dice, Writer};
+
+/// Every record of every stream, as the capture has them now.
+fn records(path: &Path) -> Vec<Vec<Op>> {
+    let mut source = Source::open(path).unwrap();
+    let mut streams: Vec<Vec<Op>> = Vec::new();
+    for piece in source.pieces(true).unwrap() {
+        streams.resize_with(streams.len().max(piece.stream as usize + 1), Vec::new);
+        let mut records = source.read(&piece).unwrap();
+        let mut ops = Ops::default();
+        while records.next(1000, &mut ops).unwrap() {}
+        streams[piece.stream as usize].append(&mut ops.list);
+    }
+    streams
+}
+
+/// A program of two threads that fills several slots.
+fn busy(writer: &mut Writer, dice: &mut Dice, steps: u64) {
+    let mut live: Vec<u64> = Vec::new();
+    let mut fresh = 0x7f00_0000_0000;
+    for step in 0..steps {
+        let stream = dice.roll(2) as usize;
+        if step % 500 == 0 {
+            writer.time(stream, step);
+        }
+        if live.len() > 50 && dice.roll(2) == 0 {
+            let address = live.swap_remove(dice.roll(live.len() as u64) as usize);
+            writer.free(stream, kind::FREE, address);
+        } else {
+            fresh += 16 * (1 + dice.roll(9));
+            writer.allocate(stream, kind::MALLOC, fresh, dice.roll(5000), (dice.roll(4) as u32, 0));
+            live.push(fresh);
+        }
+    }
+}
+
+#[test]
+fn what_is_moved_is_what_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    let mut dice = Dice(99);
+    writer.define_code(0, 5, "work", "x.py", 3);
+    let root = writer.python_node(0, 5, 0, 0);
+    assert_eq!(root, 1);
+    busy(&mut writer, &mut dice, 60_000);
+    let before = records(&path);
+    assert!(before.iter().all(|ops| ops.len() > 20_000));
+    let mut compactor = Compactor::open(&path, Options::default()).unwrap();
+    compactor.step().unwrap();
+    assert_eq!(records(&path), before, "live and finished file together");
+    busy(&mut writer, &mut dice, 20_000);
+    let all = records(&path);
+    compactor.sample(Sample { time_us: 5, rss: 1 << 20, pss: Some(7), cgroup: None });
+    compactor.finish(json!({"exit_code": null, "signal": 9})).unwrap();
+    assert!(!writer.path.exists(), "the live file is gone");
+    assert_eq!(records(&path), all, "the finished file alone");
+    let finished = Finished::open(&path).unwrap();
+    assert_eq!(
+        finished.samples().unwrap(),
+        [Sample { time_us: 5, rss: 1 << 20, pss: Some(7), cgroup: None }]
+    );
+    assert_eq!(finished.ending().unwrap().unwrap()["signal"], 9);
+    assert_eq!(finished.header.pid, 4242);
+    assert_eq!(finished.header.metadata, br#"{"command":["python","x.py"]}"#);
+    let raw: usize = all.iter().map(|ops| ops.len() * 5).sum();
+    assert!(finished.sound_bytes() < raw as u64, "{} of {raw}", finished.sound_bytes());
+}
+
+#[test]
+fn slots_are_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    let mut dice = Dice(4);
+    busy(&mut writer, &mut dice, 200_000);
+    let length = std::fs::metadata(&writer.path).unwrap().len();
+    let mut compactor = Compactor::open(&path, Options::default()).unwrap();
+    compactor.step().unwrap();
+    busy(&mut writer, &mut dice, 150_000);
+    assert_eq!(std::fs::metadata(&writer.path).unwrap().len(), length, "no new slots were needed");
+    let all = records(&path);
+    compactor.finish(json!({})).unwrap();
+    assert_eq!(records(&path), all);
+}
+
+#[test]
+fn a_compactor_killed_between_writing_and_freeing_loses_and_doubles_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    busy(&mut writer, &mut Dice(7), 200_000);
+    let all = records(&path);
+    let live = std::fs::read(&writer.path).unwrap();
+    Compactor::open(&path, Options::default()).unwrap().step().unwrap();
+    // The slots as they were: the chunks are in both files now.
+    std::fs::write(&writer.path, live).unwrap();
+    assert_eq!(records(&path), all);
+    // And a torn block at the end, as a kill within a write leaves it.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let sound = bytes.len() as u64;
+    bytes.extend_from_slice(b"SLBK\x01\x01\0\0half a block");
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(records(&path), all);
+    assert_eq!(Finished::open(&path).unwrap().torn_bytes().unwrap(), 20);
+    let next = Compactor::open(&path, Options::default()).unwrap();
+    next.finish(json!({})).unwrap();
+    assert_eq!(records(&path), all);
+    assert!(Finished::open(&path).unwrap().sound_bytes() > sound);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.bin");
+    let missing = Source::open(&path).unwrap_err();
+    assert!(matches!(missing, CaptureError::Io { .. }), "{missing}");
+    std::fs::write(&path, "hello, this is no capture at all").unwrap();
+    let foreign = Source::open(&path).unwrap_err();
+    assert!(
+        foreign.to_string().ends_with("is not a heap capture; record one with `stormlog run --heap`"),
+        "{foreign}"
+    );
+    let mut newer = b"SLHEAPFN".to_vec();
+    newer.extend_from_slice(&9u32.to_le_bytes());
+    newer.extend_from_slice(&[0; 40]);
+    std::fs::write(&path, newer).unwrap();
+    let newer = Source::open(&path).unwrap_err();
+    assert!(newer.to_string().contains("version 9") && newer.to_string().contains("upgrade"), "{newer}");
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let address = prop_oneof![(0u64..64).prop_map(|at| 0x5000 + at * 16), any::<u64>()];
+    let free = prop_oneof![
+        Just(kind::FREE),
+        Just(kind::REALLOC_TAKE),
+        Just(kind::PY_FREE),
+        Just(kind::REALLOC_UNDO)
+    ];
+    prop_oneof![
+        (1u8..=15, address.clone(), prop_oneof![0u64..600, any::<u64>()], any::<u32>(), 0u32..3)
+            .prop_map(|(kind, address, size, python, native)| Op { kind, address, size, python, native }),
+        (free, address.clone()).prop_map(|(kind, address)| Op { kind, address, ..Op::default() }),
+        (address, any::<u64>()).prop_map(|(address, size)| Op {
+            kind: kind::MUNMAP,
+            address,
+            size,
+            ..Op::default()
+        }),
+        any::<u64>().prop_map(|size| Op { kind: kind::TIME, size, ..Op::default() }),
+        (any::<u64>(), any::<u64>(), any::<u32>()).prop_map(|(address, size, python)| Op {
+            kind: kind::FAILED,
+            address,
+            size,
+            python,
+            native: 0
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any records survive the way through live file, columns and back.
+    #[test]
+    fn any_records_come_back(ops in proptest::collection::vec(any_op(), 0..800)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("heap.bin");
+        let mut writer = Writer::create(&path, 1, 0);
+        let mut time = 0u64;
+        for op in &ops {
+            match op.kind {
+                kind::TIME => { time = time.saturating_add(op.size >> 8); writer.time(0, time) }
+                kind::FAILED => writer.failed(0, op.address as u8, op.address >> 40, op.size, op.python),
+                kind::MUNMAP => writer.unmap(0, op.address, op.size),
+                1..=15 => writer.allocate(0, op.kind, op.address, op.size, (op.python, op.native)),
+                _ => writer.free(0, op.kind, op.address),
+            }
+        }
+        writer.define(0, definition::THREAD_NAME, 100, b"main");
+        writer.close(0);
+        let before = records(&path);
+        prop_assert!(before[0].len() >= ops.len());
+        Compactor::open(&path, Options::default()).unwrap().finish(json!({})).unwrap();
+        prop_assert_eq!(records(&path), before);
+    }
+
+    /// A damaged finished file is an error or fewer records, never a panic.
+    #[test]
+    fn damage_is_survived(at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>()) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("heap.bin");
+        let mut writer = Writer::create(&path, 2, 0);
+        busy(&mut writer, &mut Dice(31), 3000);
+        let live = std::fs::read(&writer.path).unwrap();
+        Compactor::open(&path, Options::default()).unwrap().finish(json!({})).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let index = at.index(bytes.len());
+        bytes[index] ^= 1 << bit;
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        std::fs::write(&path, &bytes).unwrap();
+        read_all(&path);
+        let mut live = live;
+        let index = at.index(layout::SLOTS + 4096);
+        live[index] ^= 1 << bit;
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(format!("{}.live", path.display()), live).unwrap();
+        read_all(&path);
+    }
+}
+
+fn read_all(path: &Path) {
+    let Ok(mut source) = Source::open(path) else { return };
+    let Ok(pieces) = source.pieces(true) else { return };
+    for piece in pieces {
+        if let Ok(mut records) = source.read(&piece) {
+            let mut ops = Ops::default();
+            while records.next(500, &mut ops) == Some(true) {}
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The hooks' shared library, carried inside our own programs and put on disk where a loader can find it.
+//!
+//! Must never write over a file that another process may have mapped: a library goes under a name that its content decides, by
+//! rename, and an existing file is used only when its content is right.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The library's bytes; empty on systems it does not support.
+pub static HOOK: &[u8] = include_bytes!(env!("STORMLOG_HOOK_IMAGE"));
+
+/// Why the library could not be put on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The hooks were not built for this system.
+    #[error("allocations cannot be recorded on this system: it takes Linux on x86-64 with the GNU C library")]
+    Unsupported,
+    /// No directory would take the file.
+    #[error("cannot write the recording library to {}: {error}; set XDG_CACHE_HOME to a directory you can write to", .path.display())]
+    Write {
+        /// The last place tried.
+        path: PathBuf,
+        /// What was wrong there.
+        error: io::Error,
+    },
+}
+
+/// Puts the library into the user's cache and gives its path; what is there already is used.
+///
+/// # Errors
+/// Where the system is not supported, or no place could be written to.
+pub fn install() -> Result<PathBuf, Error> {
+    install_or(&std::env::temp_dir().join("stormlog"))
+}
+
+/// As [`install`], with a directory for when the cache cannot be written (a read-only home).
+///
+/// # Errors
+/// As [`install`].
+pub fn install_or(fallback: &Path) -> Result<PathBuf, Error> {
+    if HOOK.is_empty() {
+        return Err(Error::Unsupported);
+    }
+    let mut last = Error::Unsupported;
+    for directory in cache().into_iter().chain([fallback.to_owned()]) {
+        match install_in(&directory) {
+            Ok(path) => return Ok(path),
+            Err(error) => last = Error::Write { path: directory, error },
+        }
+    }
+    Err(last)
+}
+
+fn cache() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+        .map(|cache| cache.join("stormlog"))
+}
+
+/// Puts the library into `directory` under a name made of its content.
+fn install_in(directory: &Path) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    refuse_others(directory)?;
+    let path = directory.join(format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK)));
+    if fs::read(&path).is_ok_and(|there| there == HOOK) {
+        return Ok(path);
+    }
+    let temporary =
+        directory.join(format!(".libstormlog_hook-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let written = write_new(&temporary).and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map(|()| path)
+}
+
+/// A directory that others may write to is no place for code: they could put another library there.
+fn refuse_others(directory: &Path) -> io::Result<()> {
+    let mine = fs::metadata("/proc/self")?.uid();
+    let there = fs::symlink_metadata(directory)?;
+    if there.is_dir() && there.uid() == mine && there.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "the directory belongs to someone else or others may write to it",
+    ))
+}
+
+fn write_new(path: &Path) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+    file.write_all(HOOK)
+}
+
+/// FNV-1a: only a name, the content is compared whole.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_library_is_a_library() {
+        assert_eq!(HOOK[..4], *b"\x7fELF");
+    }
+
+    #[test]
+    fn a_damaged_file_is_replaced_and_a_right_one_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("cache");
+        let path = install_in(&directory).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), HOOK);
+        assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o111, 0o111);
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert_eq!(fs::metadata(install_in(&directory).unwrap()).unwrap().ino(), inode);
+        fs::write(&path, b"damaged").unwrap();
+        assert_eq!(fs::read(install_in(&directory).unwrap()).unwrap(), HOOK);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn many_at_once_agree() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("cache");
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| install_in(&directory).unwrap())).collect();
+            for one in all {
+                assert_eq!(fs::read(one.join().unwrap()).unwrap(), HOOK);
+            }
+        });
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_place_others_may_write_to_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(install_in(place.path()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(install_in(Path::new("/proc/nothing")).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! Ways in and out: the constructor of a preloaded library and the C functions of one that was loaded late. Must never stop a program
+//! from starting or ending.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use stormlog_capture::layout::state;
+
+use crate::got;
+use crate::native;
+use crate::options::Options;
+use crate::real;
+use crate::session::{self, EPOCH};
+use crate::stacks;
+use crate::sys;
+use crate::thread;
+
+/// Version of these functions; the caller says which one it knows.
+pub const VERSION: u32 = 1;
+
+/// Nothing is recorded.
+pub const IDLE: c_int = 0;
+/// Recording, with the slots of loaded objects patched.
+pub const PATCHED: c_int = 1;
+/// Recording, preloaded.
+pub const PRELOADED: c_int = 2;
+
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// Where the options come from in a preloaded library, and whether to say why nothing is recorded.
+const VARIABLE: &core::ffi::CStr = c"STORMLOG_HEAP";
+const VERBOSE: &core::ffi::CStr = c"STORMLOG_HEAP_VERBOSE";
+
+#[cfg(not(test))]
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEGIN: extern "C" fn() = begin;
+
+#[cfg(not(test))]
+#[unsafe(link_section = ".fini_array")]
+#[used]
+static END: extern "C" fn() = end;
+
+/// Before `main`: records when the library is preloaded and the environment says where to.
+extern "C" fn begin() {
+    real::prepare();
+    // SAFETY: the environment is not changed before `main`.
+    let text = unsafe { real::text(libc::getenv(VARIABLE.as_ptr())) };
+    if text.is_empty() || !real::is_preloaded() {
+        return;
+    }
+    if let Err(error) = start(text, true) {
+        complain(error);
+    }
+}
+
+extern "C" fn end() {
+    if session::is_own_process() && EPOCH.load(Ordering::Acquire) != 0 {
+        session::mark(state::EXITED);
+    }
+}
+
+/// One line on standard error, only where it is asked for: the program's streams are its own.
+fn complain(error: sys::Errno) {
+    // SAFETY: as in `begin`.
+    if unsafe { libc::getenv(VERBOSE.as_ptr()) }.is_null() {
+        return;
+    }
+    let mut line = crate::options::Text::default();
+    line.push(b"stormlog: no heap recording: error ");
+    line.number(error.unsigned_abs().into());
+    line.push(match error {
+        libc::EINVAL => b" (STORMLOG_HEAP has an option that is not known)\n".as_slice(),
+        libc::EEXIST => b" (too many captures of that name; remove some)\n",
+        libc::ENOENT | libc::EACCES | libc::EROFS => {
+            b" (the directory of the capture must exist and be writable)\n"
+        }
+        _ => b"\n",
+    });
+    sys::write(2, line.bytes());
+}
+
+fn alone<T>(work: impl FnOnce() -> T) -> T {
+    while BUSY.swap(true, Ordering::Acquire) {
+        sys::give_way();
+    }
+    let result = work();
+    BUSY.store(false, Ordering::Release);
+    result
+}
+
+/// Begins a recording.
+fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
+    let mut options = Options::EMPTY;
+    if !options.parse(text) {
+        return Err(libc::EINVAL);
+    }
+    alone(|| {
+        if EPOCH.load(Ordering::Acquire) != 0 {
+            return Err(libc::EBUSY);
+        }
+        real::prepare();
+        thread::prepare();
+        stacks::find_python();
+        if options.native && !native::prepare() {
+            return Err(libc::ENOMEM);
+        }
+        session::start(&options, preloaded)?;
+        session::open();
+        if !real::is_preloaded() {
+            got::patch();
+        }
+        Ok(())
+    })
+}
+
+/// Version of these functions.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn stormlog_heap_version() -> u32 {
+    VERSION
+}
+
+/// Begins a recording. `options` is a text such as `path=/run/heap-%p.bin;native=1`. 0, or an error number (`EPROTO`: the caller knows
+/// another version; `EBUSY`: there is a recording; `EINVAL`: an option is not known).
+///
+/// # Safety
+/// `options` is null or a C string. Call it with the GIL held where `pyalloc=1` is to work from the start.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn stormlog_heap_start(version: u32, options: *const c_char) -> c_int {
+    if version != VERSION {
+        return libc::EPROTO;
+    }
+    // SAFETY: the caller's promise.
+    match start(unsafe { real::text(options) }, false) {
+        Ok(()) => 0,
+        Err(error) => error,
+    }
+}
+
+/// Ends the recording: every patched slot is put back, every thread has left the hooks, the file is complete. 0, or an error number
+/// (`ESRCH`: there is no recording; `EAGAIN`: ended, but some thread did not leave a hook within a second, so its last slot is as it was).
+/// Must not be called from inside an allocation.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn stormlog_heap_stop() -> c_int {
+    alone(|| {
+        if EPOCH.swap(0, Ordering::SeqCst) == 0 {
+            return libc::ESRCH;
+        }
+        let Some(state) = session::current() else { return libc::ESRCH };
+        // Whoever is still inside may be patching, so the slots are put back afterwards.
+        let all = thread::quiesce(state);
+        got::restore();
+        stacks::stop();
+        session::finish();
+        if all { 0 } else { libc::EAGAIN }
+    })
+}
+
+/// [`IDLE`], [`PATCHED`] or [`PRELOADED`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn stormlog_heap_status() -> c_int {
+    match EPOCH.load(Ordering::Acquire) {
+        0 => IDLE,
+        _ if real::is_preloaded() => PRELOADED,
+        _ => PATCHED,
+    }
+}
+
+/// Leaves everything of the calling thread out of the recording, or (with 0) takes it in again.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn stormlog_heap_ignore_thread(ignore: c_int) {
+    thread::ignore(ignore != 0);
+}

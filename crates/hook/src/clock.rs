@@ -1,0 +1,166 @@
+//! The coarse clock, and how to see that it has not moved without asking it. Must never believe that for long: what is read besides the clock
+//! is a hint, compared with the clock again and again.
+//!
+//! Asking takes longer than writing a record. But the kernel keeps the coarse time as two words in a page that every process may read; where
+//! they lie in it is the kernel's own business, so they are looked for by their value. Where they are not found (a time namespace, another
+//! kind of kernel), the clock is asked at each event.
+
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::sys;
+
+/// Seconds and nanoseconds of the coarse clock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Time {
+    pub second: u64,
+    pub nanosecond: u64,
+}
+
+impl Time {
+    /// No time of any clock.
+    pub const NEVER: Self = Self { second: 0, nanosecond: u64::MAX };
+
+    pub fn nanoseconds(self) -> u64 {
+        self.second.wrapping_mul(1_000_000_000).wrapping_add(self.nanosecond)
+    }
+}
+
+type Words = [AtomicU64; 2];
+/// Null, or where the kernel keeps the coarse time.
+static WORDS: AtomicPtr<Words> = AtomicPtr::new(null_mut());
+/// The page is searched so often when the clock moves meanwhile.
+const ATTEMPTS: usize = 4;
+const PAGE: usize = 4096;
+
+/// Asks the coarse clock.
+#[inline]
+pub fn now() -> Time {
+    let mut now = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the clock exists on every kernel this runs on, so the call fills `now`.
+    let now = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, now.as_mut_ptr());
+        now.assume_init()
+    };
+    Time { second: now.tv_sec as u64, nanosecond: now.tv_nsec as u64 }
+}
+
+/// True when the clock seems to stand where it stood at `time`.
+#[inline(always)]
+pub fn stands_at(time: Time) -> bool {
+    // SAFETY: null, or two words of a page that stays mapped as long as the process.
+    unsafe { WORDS.load(Ordering::Relaxed).as_ref() }.is_some_and(|words| read(words) == time)
+}
+
+#[inline(always)]
+fn read([second, nanosecond]: &Words) -> Time {
+    Time { second: second.load(Ordering::Relaxed), nanosecond: nanosecond.load(Ordering::Relaxed) }
+}
+
+/// Asks the clock, and no longer believes the hint if it differs.
+pub fn now_and_check() -> Time {
+    let time = now();
+    if !stands_at(time) && now() == time && !stands_at(time) {
+        WORDS.store(null_mut(), Ordering::Relaxed);
+    }
+    time
+}
+
+/// Looks for the words, once a recording.
+pub fn find() {
+    let page = shared_page();
+    if page.is_null() {
+        return;
+    }
+    // SAFETY: the first page of that mapping is always there and readable.
+    let words = unsafe { core::slice::from_raw_parts(page, PAGE / size_of::<u64>()) };
+    for _ in 0..ATTEMPTS {
+        let time = now();
+        let at = |at: &usize| {
+            words.get(*at..at + 2).is_some_and(|pair| {
+                pair[0].load(Ordering::Relaxed) == time.second
+                    && pair[1].load(Ordering::Relaxed) == time.nanosecond
+            })
+        };
+        let mut found = (0..words.len()).filter(at);
+        if let (Some(at), None, true) = (found.next(), found.next(), now() == time) {
+            WORDS.store((&raw const words[at]).cast_mut().cast(), Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// The page the kernel shares with every process for telling the time; null when there is none.
+fn shared_page() -> *const AtomicU64 {
+    let Ok(descriptor) = sys::open(b"/proc/self/maps\0", libc::O_RDONLY, 0) else { return null_mut() };
+    let mut buffer = [0; PAGE];
+    let mut have = 0;
+    let mut address = 0;
+    loop {
+        let more = sys::read(descriptor, &mut buffer[have..]);
+        have += more;
+        let mut rest = &buffer[..have];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            address = address_of_shared_page(&rest[..end]).unwrap_or(address);
+            rest = &rest[end + 1..];
+        }
+        let left = rest.len();
+        if more == 0 || address != 0 {
+            break;
+        }
+        buffer.copy_within(have - left..have, 0);
+        // A line longer than the buffer is none we look for.
+        have = if left == buffer.len() { 0 } else { left };
+    }
+    sys::close(descriptor);
+    address as *const AtomicU64
+}
+
+fn address_of_shared_page(line: &[u8]) -> Option<usize> {
+    let range = line.strip_suffix(b" [vvar]")?;
+    let end = range.iter().position(|byte| *byte == b'-')?;
+    range[end..].windows(3).any(|text| text == b" r-").then_some(())?;
+    usize::from_str_radix(core::str::from_utf8(&range[..end]).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_shared_page_is_known() {
+        let line = b"7ffd5b1f2000-7ffd5b1f6000 r--p 00000000 00:00 0                          [vvar]";
+        assert_eq!(address_of_shared_page(line), Some(0x7ffd_5b1f_2000));
+        for other in [
+            b"7ffd5b1f2000-7ffd5b1f6000 r--p 00000000 00:00 0                          [vdso]".as_slice(),
+            b"7ffd5b1f2000-7ffd5b1f6000 ---p 00000000 00:00 0                          [vvar]",
+            b" [vvar]",
+            b"",
+        ] {
+            assert_eq!(address_of_shared_page(other), None);
+        }
+    }
+
+    #[test]
+    fn the_hint_agrees_with_the_clock_or_is_given_up() {
+        find();
+        for _ in 0..200 {
+            let time = now();
+            let stands = stands_at(time);
+            // Where it says so, the clock was there at that moment; it can only have gone on since.
+            assert!(!stands || now().nanoseconds() >= time.nanoseconds());
+            if !WORDS.load(Ordering::Relaxed).is_null() && now() == time {
+                assert!(stands || now() != time, "the hint is behind");
+            }
+            sys::pause(100_000);
+        }
+        static ELSEWHERE: Words = [AtomicU64::new(1), AtomicU64::new(2)];
+        WORDS.store((&raw const ELSEWHERE).cast_mut(), Ordering::Relaxed);
+        for _ in 0..3 {
+            now_and_check();
+        }
+        assert!(WORDS.load(Ordering::Relaxed).is_null(), "a wrong hint is given up");
+        assert!(!stands_at(now()));
+    }
+}

@@ -1,0 +1,307 @@
+//! Which code objects of Python have been written, and under which id. Must never give an id whose definition is not in the file.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use crate::sys;
+
+/// A place whose code object has died.
+const GONE: usize = 1;
+/// Places of the first table.
+const FIRST: usize = 4096;
+
+struct Place {
+    code: AtomicUsize,
+    id: AtomicU32,
+    /// Not 0: nobody will tell when this code object dies, so it is known by what it looks like.
+    looks: AtomicU32,
+}
+
+/// One table; a bigger one replaces it, but it is not given back while someone may read it.
+struct Table {
+    capacity: usize,
+    used: AtomicUsize,
+    previous: *mut Table,
+}
+
+/// Code object → id, for the whole process. All zeroes is an empty one.
+#[repr(C)]
+pub struct Codes {
+    table: AtomicPtr<Table>,
+    lock: AtomicU32,
+    next: AtomicU32,
+    /// Goes up when a code object dies: what was remembered by its address is void then.
+    generation: AtomicU32,
+}
+
+/// What an unwatched code object looks like now, and whether it could be watched this time.
+#[derive(Clone, Copy)]
+pub struct Again {
+    pub watched: bool,
+    pub looks: u32,
+}
+
+/// How a code object that dies will be noticed.
+#[derive(Clone, Copy)]
+pub enum Watched {
+    /// Python tells.
+    Yes,
+    /// By comparing what it looks like.
+    By(u32),
+}
+
+impl Codes {
+    /// Forgets everything; only while nothing is recorded.
+    pub fn clear(&self) {
+        let mut table = self.table.swap(null_mut(), Ordering::AcqRel);
+        // SAFETY: nobody reads tables while nothing is recorded; each was mapped with its capacity.
+        while let Some(old) = unsafe { table.as_ref() } {
+            let previous = old.previous;
+            sys::unmap(table.cast(), bytes(old.capacity));
+            table = previous;
+        }
+        self.next.store(0, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What is remembered by address is void when this has changed; not so for unwatched code objects, which must be asked for each time.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The id of the code object at `code`, and whether nobody will tell of its death. Where there is none, `define` writes its definition
+    /// under a new id, before anyone sees the id, and says how its death will be noticed. `again` is asked for one that was unwatched.
+    #[inline]
+    pub fn id(
+        &self,
+        code: usize,
+        again: impl FnOnce() -> Again,
+        define: impl FnOnce(u32) -> Option<Watched>,
+    ) -> Option<(u32, bool)> {
+        match self.find(code) {
+            Some(place) if place.looks.load(Ordering::Relaxed) == 0 => {
+                Some((place.id.load(Ordering::Relaxed), false))
+            }
+            Some(place) => self.unwatched(code, place, again(), define),
+            None => self.add(code, define),
+        }
+    }
+
+    #[cold]
+    fn unwatched(
+        &self,
+        code: usize,
+        place: &Place,
+        now: Again,
+        define: impl FnOnce(u32) -> Option<Watched>,
+    ) -> Option<(u32, bool)> {
+        if place.looks.load(Ordering::Relaxed) != now.looks.max(1) {
+            self.forget(code);
+            return self.add(code, define);
+        }
+        if now.watched {
+            place.looks.store(0, Ordering::Relaxed);
+        }
+        Some((place.id.load(Ordering::Relaxed), !now.watched))
+    }
+
+    #[inline]
+    fn find(&self, code: usize) -> Option<&Place> {
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: a published table stays mapped while anything is recorded.
+        let capacity = unsafe { table.as_ref() }?.capacity;
+        let mut at = hash(code) & (capacity - 1);
+        loop {
+            // SAFETY: `at` is below the capacity.
+            let place = unsafe { &*places(table).add(at) };
+            match place.code.load(Ordering::Acquire) {
+                0 => return None,
+                found if found == code => return Some(place),
+                _ => at = (at + 1) & (capacity - 1),
+            }
+        }
+    }
+
+    #[cold]
+    fn add(&self, code: usize, define: impl FnOnce(u32) -> Option<Watched>) -> Option<(u32, bool)> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let looks = match define(id)? {
+            Watched::Yes => 0,
+            Watched::By(looks) => looks.max(1),
+        };
+        self.alone(|| {
+            // Another thread may have been quicker: both definitions are right.
+            if let Some(known) = self.find(code) {
+                if looks == 0 {
+                    known.looks.store(0, Ordering::Relaxed);
+                }
+                return Some((known.id.load(Ordering::Relaxed), known.looks.load(Ordering::Relaxed) != 0));
+            }
+            let mut table = self.table.load(Ordering::Relaxed);
+            // SAFETY: the table is mapped; only the holder of the lock adds to it.
+            let full = unsafe { table.as_ref() }
+                .is_none_or(|t| t.used.load(Ordering::Relaxed) * 4 >= t.capacity * 3);
+            if full {
+                table = self.grow(table)?;
+            }
+            // SAFETY: as above, and there is room now.
+            unsafe { put(table, code, id, looks) };
+            Some((id, looks != 0))
+        })
+    }
+
+    fn grow(&self, old: *mut Table) -> Option<*mut Table> {
+        // SAFETY: null or mapped.
+        let capacity = unsafe { old.as_ref() }.map_or(FIRST, |old| old.capacity * 2);
+        let table = sys::map_private(bytes(capacity)).cast::<Table>();
+        if table.is_null() {
+            return None;
+        }
+        // SAFETY: a fresh mapping of the right length; zeroed places are empty ones.
+        unsafe {
+            table.write(Table { capacity, used: AtomicUsize::new(0), previous: old });
+            if let Some(known) = old.as_ref() {
+                for at in 0..known.capacity {
+                    let place = &*places(old).add(at);
+                    let code = place.code.load(Ordering::Relaxed);
+                    if code > GONE {
+                        put(
+                            table,
+                            code,
+                            place.id.load(Ordering::Relaxed),
+                            place.looks.load(Ordering::Relaxed),
+                        );
+                    }
+                }
+            }
+        }
+        self.table.store(table, Ordering::Release);
+        Some(table)
+    }
+
+    /// The code object at `code` dies; its address may soon be another's.
+    pub fn forget(&self, code: usize) {
+        let known = self.alone(|| {
+            let table = self.table.load(Ordering::Relaxed);
+            // SAFETY: null or mapped.
+            let Some(capacity) = unsafe { table.as_ref() }.map(|t| t.capacity) else { return false };
+            let mut at = hash(code) & (capacity - 1);
+            loop {
+                // SAFETY: `at` is below the capacity.
+                let place = unsafe { &*places(table).add(at) };
+                match place.code.load(Ordering::Relaxed) {
+                    0 => return false,
+                    found if found == code => {
+                        place.code.store(GONE, Ordering::Release);
+                        return true;
+                    }
+                    _ => at = (at + 1) & (capacity - 1),
+                }
+            }
+        });
+        if known {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The lock is only ever held for a few memory accesses (and one mapping when the table grows).
+    fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            sys::give_way();
+        }
+        let result = work();
+        self.lock.store(0, Ordering::Release);
+        result
+    }
+}
+
+/// # Safety
+/// `table` is mapped, has an empty place, and the lock is held.
+unsafe fn put(table: *mut Table, code: usize, id: u32, looks: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let capacity = (*table).capacity;
+        let mut at = hash(code) & (capacity - 1);
+        while (*places(table).add(at)).code.load(Ordering::Relaxed) != 0 {
+            at = (at + 1) & (capacity - 1);
+        }
+        let place = &*places(table).add(at);
+        place.id.store(id, Ordering::Relaxed);
+        place.looks.store(looks, Ordering::Relaxed);
+        place.code.store(code, Ordering::Release);
+        (*table).used.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// # Safety
+/// `table` is mapped.
+unsafe fn places(table: *mut Table) -> *mut Place {
+    // SAFETY: the places lie behind the table's head in the same mapping.
+    unsafe { table.add(1).cast() }
+}
+
+const fn bytes(capacity: usize) -> usize {
+    size_of::<Table>() + capacity * size_of::<Place>()
+}
+
+#[inline(always)]
+const fn hash(code: usize) -> usize {
+    let mixed = (code as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ (mixed >> 29)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none() -> Codes {
+        // SAFETY: all zeroes is an empty table.
+        unsafe { core::mem::zeroed() }
+    }
+
+    fn watched(_: u32) -> Option<Watched> {
+        Some(Watched::Yes)
+    }
+
+    fn never() -> Again {
+        panic!("a watched code object is not looked at")
+    }
+
+    #[test]
+    fn ids_are_kept_forgotten_and_given_anew() {
+        let codes = none();
+        for round in 0..2 {
+            for code in 1..10_000_usize {
+                let define = |_| (round == 0).then_some(Watched::Yes);
+                assert_eq!(codes.id(code * 64, never, define), Some((code as u32 - 1, false)));
+            }
+        }
+        assert_eq!(codes.id(7, never, |_| None), None, "no id without a definition");
+        let before = codes.generation();
+        codes.forget(64 * 5);
+        assert_ne!(codes.generation(), before);
+        let (anew, _) = codes.id(64 * 5, never, watched).unwrap();
+        assert!(anew >= 10_000);
+        assert_eq!(codes.id(64 * 5, never, |_| None), Some((anew, false)));
+        codes.clear();
+        assert_eq!(codes.id(64, never, |_| None), None);
+    }
+
+    #[test]
+    fn an_unwatched_code_object_is_known_by_its_looks_until_it_is_watched() {
+        let codes = none();
+        let looks = |looks| move || Again { watched: false, looks };
+        let (first, unwatched) = codes.id(64, never, |_| Some(Watched::By(9))).unwrap();
+        assert!(unwatched);
+        assert_eq!(codes.id(64, looks(9), |_| None), Some((first, true)));
+        let before = codes.generation();
+        let (second, _) = codes.id(64, looks(8), |_| Some(Watched::By(8))).unwrap();
+        assert_ne!(second, first, "another one at that address");
+        assert_ne!(codes.generation(), before);
+        let now_watched = || Again { watched: true, looks: 8 };
+        assert_eq!(codes.id(64, now_watched, |_| None), Some((second, false)));
+        assert_eq!(codes.id(64, never, |_| None), Some((second, false)), "never looked at again");
+        codes.clear();
+    }
+}

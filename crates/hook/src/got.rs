@@ -1,0 +1,306 @@
+//! The other way in: the tables through which loaded objects call the hooked functions are pointed at the hooks, and back again on
+//! stop. Must never touch a slot that does not lead to the real function, and never leave a page writable that was not.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::real;
+use crate::sys;
+
+const PAGE: usize = 4096;
+/// Most slots: some twenty an object.
+const MAX_SLOTS: usize = 1 << 17;
+/// Most objects.
+const MAX_OBJECTS: usize = 1 << 13;
+
+const FUNCTION: u32 = 7; // R_X86_64_JUMP_SLOT
+const POINTER: u32 = 6; // R_X86_64_GLOB_DAT
+const ABSOLUTE: u32 = 1; // R_X86_64_64
+
+/// A slot that points to a hook now.
+#[derive(Clone, Copy)]
+struct Slot {
+    address: usize,
+    original: usize,
+    hook: usize,
+    /// It lies in pages the loader made read-only.
+    read_only: bool,
+}
+
+/// What was patched. The memory is only touched as far as it is used.
+struct Tables {
+    busy: AtomicBool,
+    slots: AtomicUsize,
+    slot_count: AtomicUsize,
+    objects: AtomicUsize,
+    object_count: AtomicUsize,
+}
+
+static TABLES: Tables = Tables {
+    busy: AtomicBool::new(false),
+    slots: AtomicUsize::new(0),
+    slot_count: AtomicUsize::new(0),
+    objects: AtomicUsize::new(0),
+    object_count: AtomicUsize::new(0),
+};
+
+/// An object that is done: where it is, and a slot of it that shows whether it is still the same one.
+#[derive(Clone, Copy)]
+struct Object {
+    base: usize,
+    witness: usize,
+}
+
+impl Tables {
+    fn alone<T>(&self, work: impl FnOnce(&mut [Slot], &mut [Object]) -> T) -> Option<T> {
+        while self.busy.swap(true, Ordering::Acquire) {
+            sys::give_way();
+        }
+        if self.slots.load(Ordering::Relaxed) == 0 {
+            self.slots.store(map(MAX_SLOTS * size_of::<Slot>()) as usize, Ordering::Relaxed);
+            self.objects.store(map(MAX_OBJECTS * size_of::<Object>()) as usize, Ordering::Relaxed);
+        }
+        let slots = self.slots.load(Ordering::Relaxed) as *mut Slot;
+        let objects = self.objects.load(Ordering::Relaxed) as *mut Object;
+        let result = (!slots.is_null() && !objects.is_null()).then(|| {
+            // SAFETY: mapped with this length, zeroed (a valid value), and used under the lock alone.
+            unsafe {
+                work(
+                    core::slice::from_raw_parts_mut(slots, MAX_SLOTS),
+                    core::slice::from_raw_parts_mut(objects, MAX_OBJECTS),
+                )
+            }
+        });
+        self.busy.store(false, Ordering::Release);
+        result
+    }
+}
+
+/// Memory that a forked child keeps: its slots are patched as the parent's were.
+fn map(bytes: usize) -> *mut u8 {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: a new anonymous mapping touches no memory in use.
+    unsafe { sys::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
+        .map_or(null_mut(), |address| address as *mut u8)
+}
+
+/// What a walk over the loaded objects carries along.
+struct Walk<'a> {
+    slots: &'a mut [Slot],
+    objects: &'a mut [Object],
+}
+
+/// Points the slots of every object that is not done yet at the hooks.
+pub fn patch() {
+    TABLES.alone(|slots, objects| {
+        let mut walk = Walk { slots, objects };
+        // SAFETY: the callback gets the walk it expects.
+        unsafe { libc::dl_iterate_phdr(Some(patch_object), (&raw mut walk).cast()) };
+    });
+}
+
+/// After a fork nobody else is patching.
+pub fn after_fork() {
+    TABLES.busy.store(false, Ordering::Release);
+}
+
+/// Puts every slot back that still points to a hook. How many were patched, and how many put back.
+pub fn restore() -> (usize, usize) {
+    TABLES
+        .alone(|slots, _| {
+            let count = TABLES.slot_count.swap(0, Ordering::Relaxed);
+            TABLES.object_count.store(0, Ordering::Relaxed);
+            let mut restore = (&slots[..count], 0_usize);
+            // SAFETY: the callback gets the pair it expects.
+            unsafe { libc::dl_iterate_phdr(Some(restore_object), (&raw mut restore).cast()) };
+            (count, restore.1)
+        })
+        .unwrap_or_default()
+}
+
+/// An object as the loader lists it.
+struct Loaded<'a> {
+    base: usize,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+impl Loaded<'_> {
+    /// # Safety
+    /// `info` is what the loader gave to a callback that is still running.
+    unsafe fn new(info: *mut libc::dl_phdr_info) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let info = &*info;
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+            Self { base: info.dlpi_addr as usize, headers }
+        }
+    }
+
+    fn segments(&self, sort: u32) -> impl Iterator<Item = (usize, usize)> {
+        self.headers.iter().filter(move |header| header.p_type == sort).map(|header| {
+            let start = self.base + header.p_vaddr as usize;
+            (start, start + header.p_memsz as usize)
+        })
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        self.segments(libc::PT_LOAD).any(|(start, end)| (start..end).contains(&address))
+    }
+
+    fn is_read_only(&self, address: usize) -> bool {
+        self.segments(libc::PT_GNU_RELRO)
+            .any(|(start, end)| (start & !(PAGE - 1)..end & !(PAGE - 1)).contains(&address))
+    }
+
+    /// Calls `visit` with each relocated slot and the name of its symbol.
+    ///
+    /// # Safety
+    /// The object is loaded and its dynamic section relocated.
+    unsafe fn slots(&self, mut visit: impl FnMut(*mut usize, &CStr)) {
+        let Some((dynamic, _)) = self.segments(libc::PT_DYNAMIC).next() else { return };
+        let [mut symbols, mut strings] = [0; 2];
+        let (mut tables, mut lengths) = ([0_usize; 2], [0_usize; 2]);
+        let mut entry = dynamic as *const [usize; 2];
+        // SAFETY: a dynamic section ends with a null entry.
+        unsafe {
+            loop {
+                let [tag, value] = *entry;
+                match tag {
+                    0 => break,
+                    5 => strings = value,    // DT_STRTAB
+                    6 => symbols = value,    // DT_SYMTAB
+                    7 => tables[0] = value,  // DT_RELA
+                    8 => lengths[0] = value, // DT_RELASZ
+                    23 => tables[1] = value, // DT_JMPREL
+                    2 => lengths[1] = value, // DT_PLTRELSZ
+                    _ => {}
+                }
+                entry = entry.add(1);
+            }
+        }
+        if symbols < self.base || strings < self.base || !self.holds(symbols) || !self.holds(strings) {
+            return;
+        }
+        for (table, length) in tables.into_iter().zip(lengths) {
+            if !self.holds(table) {
+                continue;
+            }
+            for index in 0..length / size_of::<libc::Elf64_Rela>() {
+                // SAFETY: the table, the symbols and their names are in the object's own read-only memory.
+                unsafe {
+                    let relocation = &*(table as *const libc::Elf64_Rela).add(index);
+                    let (sort, symbol) = (relocation.r_info as u32, (relocation.r_info >> 32) as usize);
+                    if symbol == 0
+                        || !matches!(sort, FUNCTION | POINTER | ABSOLUTE)
+                        || (sort == ABSOLUTE && relocation.r_addend != 0)
+                    {
+                        continue;
+                    }
+                    let name = (*(symbols as *const libc::Elf64_Sym).add(symbol)).st_name as usize;
+                    let name = CStr::from_ptr((strings + name) as *const c_char);
+                    visit((self.base + relocation.r_offset as usize) as *mut usize, name);
+                }
+            }
+        }
+    }
+}
+
+/// True for what must be left alone: this library, the loader and the kernel's page.
+fn is_foreign_ground(object: &Loaded<'_>) -> bool {
+    // SAFETY: asks the kernel's auxiliary vector.
+    let (loader, kernel) =
+        unsafe { (libc::getauxval(libc::AT_BASE) as usize, libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
+    object.holds(patch as *const () as usize) || object.base == loader || object.base == kernel
+}
+
+unsafe extern "C" fn patch_object(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c_void) -> c_int {
+    // SAFETY: called by `patch` with its walk, by the loader with a loaded object.
+    let (object, walk) = unsafe { (Loaded::new(info), &mut *walk.cast::<Walk<'_>>()) };
+    let known = &walk.objects[..TABLES.object_count.load(Ordering::Relaxed)];
+    let place = known.iter().position(|known| known.base == object.base);
+    if let Some(place) = place {
+        let witness = known[place].witness;
+        // SAFETY: a slot inside the object that is loaded there now.
+        if witness == 0 || (object.holds(witness) && is_hook(unsafe { *(witness as *const usize) })) {
+            return 0;
+        }
+    }
+    let (witness, whole) = if is_foreign_ground(&object) { (0, true) } else { patch_slots(&object, walk) };
+    if whole {
+        let place = place.unwrap_or_else(|| TABLES.object_count.fetch_add(1, Ordering::Relaxed));
+        match walk.objects.get_mut(place) {
+            Some(entry) => *entry = Object { base: object.base, witness },
+            None => TABLES.object_count.store(MAX_OBJECTS, Ordering::Relaxed),
+        }
+    }
+    0
+}
+
+fn is_hook(value: usize) -> bool {
+    real::all().any(|(_, hook)| hook == value)
+}
+
+/// Patches an object. Gives one of its patched slots, and whether all were as expected: an object that is just being loaded is not.
+fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
+    let (mut witness, mut whole) = (0, true);
+    let mut patch = |slot: *mut usize, name: &CStr| {
+        let Some((function, hook)) = real::all().find(|(function, _)| function.name() == name) else {
+            return;
+        };
+        let address = slot as usize;
+        if !object.holds(address) || !address.is_multiple_of(8) {
+            return;
+        }
+        // SAFETY: an aligned slot in the memory of a loaded object.
+        let value = unsafe { (*slot.cast::<AtomicUsize>()).load(Ordering::Acquire) };
+        if value == hook || function.known() == 0 || value == 0 {
+            return;
+        }
+        // Not bound yet: leads into the object's own stubs. Anything else is another tool's, or not relocated yet.
+        if value != function.known() && !object.holds(value) {
+            whole = value > PAGE * 16 && whole;
+            return;
+        }
+        let count = TABLES.slot_count.load(Ordering::Relaxed);
+        let Some(entry) = walk.slots.get_mut(count) else { return };
+        let read_only = object.is_read_only(address);
+        if put(address, value, hook, read_only) {
+            *entry = Slot { address, original: value, hook, read_only };
+            TABLES.slot_count.store(count + 1, Ordering::Relaxed);
+            witness = address;
+        }
+    };
+    // SAFETY: listed by the loader.
+    unsafe { object.slots(&mut patch) };
+    (witness, whole)
+}
+
+/// Replaces `old` by `new` in a slot, opening its page for that moment where it is read-only.
+fn put(address: usize, old: usize, new: usize, read_only: bool) -> bool {
+    let page = address & !(PAGE - 1);
+    if read_only && sys::protect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE).is_err() {
+        return false;
+    }
+    // SAFETY: an aligned slot in writable memory of a loaded object; the loader may bind it at the same time, hence the exchange.
+    let done = unsafe {
+        (*(address as *const AtomicUsize))
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    };
+    if read_only {
+        let _ = sys::protect(page, PAGE, libc::PROT_READ);
+    }
+    done
+}
+
+unsafe extern "C" fn restore_object(info: *mut libc::dl_phdr_info, _: usize, restore: *mut c_void) -> c_int {
+    // SAFETY: called by `restore` with its pair, by the loader with a loaded object.
+    let (object, (slots, restored)) =
+        unsafe { (Loaded::new(info), &mut *restore.cast::<(&[Slot], usize)>()) };
+    for slot in slots.iter().filter(|slot| object.holds(slot.address)) {
+        *restored += usize::from(put(slot.address, slot.hook, slot.original, slot.read_only));
+    }
+    0
+}

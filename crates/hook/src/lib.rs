@@ -1,0 +1,41 @@
+//! The allocation hooks: a small shared library inside the watched program, that writes every request for memory into the live file of a
+//! heap capture (`stormlog-capture` has its shape).
+//!
+//! One set of hook functions, two ways in. *Preloaded* (`LD_PRELOAD`, options in `STORMLOG_HEAP`) it exports the functions it
+//! hooks and records from the first allocation on. *Loaded late* (`dlopen` with `RTLD_LOCAL`, then `stormlog_heap_start`)
+//! it points the tables through which loaded objects call those functions at its own, and back again at the end.
+//!
+//! ```text
+//! malloc… ─► hooks, mappings ─► thread (in? out?) ─► events ─► stacks ─► nodes, codes ─┐
+//! dlopen… ─► loader ─► got                                       sample               ├─► writer ─► slot of the live file
+//! PyMem_… ─► pyalloc                                                                   ┘             session
+//! ```
+//!
+//! On the way from a hook to a record nothing allocates, waits, panics or calls the system; a system call is made when a slot
+//! is full. Nothing that goes wrong here (no disk, no memory, no file) fails the program: events are lost and counted.
+//! For Linux on x86-64 with the GNU C library; elsewhere this crate is empty.
+
+#![cfg_attr(test, allow(dead_code, reason = "unit tests have neither constructor nor exports"))]
+#![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+
+pub mod api;
+mod clock;
+mod codes;
+mod events;
+mod got;
+pub mod hooks;
+mod loader;
+mod mappings;
+mod native;
+mod nodes;
+mod options;
+mod process;
+mod pyalloc;
+mod real;
+mod sample;
+mod session;
+mod stacks;
+mod sys;
+mod thread;
+mod tls;
+mod writer;

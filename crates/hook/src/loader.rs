@@ -1,0 +1,172 @@
+//! Libraries that come and go. `dlopen` and its kin are passed on by a jump, so that the C library sees its true caller (whose
+//! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader.
+
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::got;
+use crate::real;
+use crate::session;
+use crate::stacks;
+use crate::thread::{Inside, Thread};
+
+/// How often a thread inside (or perhaps long past) a `dlopen` looks without seeing a change.
+const MAX_LOOKS: u32 = 1000;
+
+/// What was last seen of the loader. All zeroes: nothing yet.
+#[repr(C)]
+pub struct Modules {
+    added: AtomicU64,
+    removed: AtomicU64,
+}
+
+impl Modules {
+    /// Nothing has been seen.
+    pub fn clear(&self) {
+        self.added.store(0, Ordering::Relaxed);
+        self.removed.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Has a new thread look at its next allocation, if nobody has in this recording.
+pub fn look_soon(thread: &mut Thread) {
+    if session::current().is_some_and(|state| state.modules.added.load(Ordering::Acquire) == 0) {
+        thread.loading = 1;
+    }
+}
+
+/// Takes note of libraries loaded or unloaded since the last look. A look in the middle of a `dlopen` may find a library half loaded, so
+/// what changed there is looked at once more when the call has returned.
+pub fn look(thread: &mut Thread) {
+    let Some(state) = session::current() else { return };
+    let now = counters();
+    let before = (
+        state.modules.added.swap(now.0, Ordering::AcqRel),
+        state.modules.removed.swap(now.1, Ordering::AcqRel),
+    );
+    let here = core::ptr::from_ref(&before) as usize;
+    // SAFETY: above this frame the thread's own stack is readable, and there is the call's return address, until another call from there.
+    let inside_call =
+        here < thread.loading && unsafe { *(thread.loading as *const usize) } == thread.returns_to;
+    let changed = before != now;
+    if changed || (thread.changed && !inside_call) {
+        stacks::libraries_changed(thread);
+        if !real::is_preloaded() {
+            got::patch();
+        }
+    }
+    thread.changed |= changed;
+    thread.looks += 1;
+    if !inside_call || thread.looks > MAX_LOOKS {
+        thread.loading = 0;
+        thread.changed = false;
+    }
+}
+
+/// The loader's own counts of libraries added and removed.
+fn counters() -> (u64, u64) {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, counts: *mut c_void) -> c_int {
+        // SAFETY: `counts` is the pair below; `info` is the loader's.
+        unsafe { *counts.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut counts = (0, 0);
+    // SAFETY: the callback gets the pair it expects.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counts).cast()) };
+    counts
+}
+
+/// True when a library is loaded whose path has this in it.
+pub fn is_loaded(part: &[u8]) -> bool {
+    unsafe extern "C" fn next(info: *mut libc::dl_phdr_info, _: usize, part: *mut c_void) -> c_int {
+        // SAFETY: `part` is the slice below; `info` is the loader's.
+        let (name, part) = unsafe { (real::text((*info).dlpi_name), *part.cast::<&[u8]>()) };
+        c_int::from(name.windows(part.len()).any(|window| window == part))
+    }
+    let mut part = part;
+    // SAFETY: the callback gets the slice it expects.
+    unsafe { libc::dl_iterate_phdr(Some(next), (&raw mut part).cast()) != 0 }
+}
+
+/// Called by the jumps below: remembers that libraries may change from here on, and says where to go on.
+extern "C" fn begin(frame: usize, which: usize) -> usize {
+    let function = [&real::DLOPEN, &real::DLCLOSE, &real::DLMOPEN][which.min(2)];
+    if let Some(mut inside) = Inside::enter() {
+        inside.record(|thread| {
+            if thread.loading < frame {
+                thread.loading = frame;
+                // SAFETY: the jump below passed where its return address is.
+                thread.returns_to = unsafe { *(frame as *const usize) };
+            }
+            thread.looks = 0;
+        });
+    }
+    function.get()
+}
+
+/// Called before `dlsym`: what is asked for by name will soon be called, so its library must be ready.
+extern "C" fn before_symbol() -> usize {
+    // Going in looks, when there is a reason to.
+    drop(Inside::enter());
+    real::DLSYM.get()
+}
+
+/// See `dlopen(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlopen() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx",
+        "lea rdi, [rsp + 24]", "mov esi, 0", "call {begin}",
+        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
+        begin = sym begin,
+    );
+}
+
+/// See `dlclose(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlclose() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx",
+        "lea rdi, [rsp + 24]", "mov esi, 1", "call {begin}",
+        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
+        begin = sym begin,
+    );
+}
+
+/// See `dlmopen(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlmopen() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx",
+        "lea rdi, [rsp + 24]", "mov esi, 2", "call {begin}",
+        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
+        begin = sym begin,
+    );
+}
+
+/// See `dlsym(3)`. Never exported: it is only patched in.
+///
+/// # Safety
+/// As the real function.
+#[unsafe(naked)]
+pub unsafe extern "C" fn hooked_dlsym() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx",
+        "call {before}",
+        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
+        before = sym before_symbol,
+    );
+}

@@ -1,0 +1,126 @@
+//! Poisson sampling by bytes. Every byte is as likely as any other to be the one that is sampled, so a block of `s` bytes is recorded with
+//! probability 1 − e^(−s/mean), independent of all others; a reader that weighs it by the inverse has an unbiased total.
+//! Must cost a block that is not sampled next to nothing, neither when it comes nor when it goes.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::session;
+use crate::sys;
+
+/// Buckets of the set; each is one cache line.
+const BUCKETS: usize = 1 << 14;
+const PER_BUCKET: usize = 8;
+
+#[repr(align(64))]
+struct Bucket([AtomicUsize; PER_BUCKET]);
+
+/// Addresses of the sampled blocks that live. All zeroes is one without memory.
+#[repr(C)]
+pub struct Sampled {
+    buckets: AtomicPtr<Bucket>,
+}
+
+impl Sampled {
+    /// Makes (or empties) the set; only while nothing is recorded.
+    pub fn prepare(&self) -> bool {
+        let old = self.buckets.swap(null_mut(), Ordering::AcqRel);
+        if !old.is_null() {
+            sys::unmap(old.cast(), BUCKETS * size_of::<Bucket>());
+        }
+        let new = sys::map_private(BUCKETS * size_of::<Bucket>());
+        self.buckets.store(new.cast(), Ordering::Release);
+        !new.is_null()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, address: usize) -> Option<&Bucket> {
+        let buckets = self.buckets.load(Ordering::Acquire);
+        let index = ((address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize;
+        // SAFETY: null in a forked child, else mapped; the index has as many bits as there are buckets.
+        (!buckets.is_null()).then(|| unsafe { &*buckets.add(index) })
+    }
+
+    /// Remembers a block. False when its bucket is full: then it must not be recorded, for its end would not be noticed.
+    fn add(&self, address: usize) -> bool {
+        let Some(bucket) = self.bucket(address) else { return self.prepare() && self.add(address) };
+        bucket
+            .0
+            .iter()
+            .any(|place| place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    }
+
+    #[inline(always)]
+    fn remove(&self, address: usize) -> bool {
+        let Some(bucket) = self.bucket(address) else { return false };
+        bucket.0.iter().any(|place| place.load(Ordering::Relaxed) == address && take_out(place, address))
+    }
+}
+
+#[cold]
+fn take_out(place: &AtomicUsize, address: usize) -> bool {
+    place.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// True when the block at `address` is to be recorded.
+#[inline(always)]
+pub fn takes(thread: &mut crate::thread::Thread, address: usize, bytes: usize) -> bool {
+    if session::options().sample == 0 {
+        return true;
+    }
+    thread.countdown = thread.countdown.saturating_sub(bytes.min(i64::MAX as usize) as i64);
+    thread.countdown < 0 && hit(thread, address)
+}
+
+#[cold]
+fn hit(thread: &mut crate::thread::Thread, address: usize) -> bool {
+    thread.countdown = draw(&mut thread.seed);
+    let known = session::current().is_some_and(|state| state.sampled.add(address));
+    if !known {
+        session::lost(1);
+    }
+    known
+}
+
+/// True when the end of the block at `address` is to be recorded.
+#[inline(always)]
+pub fn took(address: usize) -> bool {
+    session::options().sample == 0 || session::current().is_some_and(|state| state.sampled.remove(address))
+}
+
+/// Remembers a block again whose end was taken back (a `realloc` that failed).
+pub fn keep(address: usize) {
+    if session::options().sample > 0 {
+        let _ = session::current().is_some_and(|state| state.sampled.add(address));
+    }
+}
+
+/// Bytes to the next sample: exponentially distributed.
+pub fn draw(seed: &mut u64) -> i64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    let uniform = ((*seed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+    (-uniform.ln() * session::options().sample as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_set_knows_what_was_put_in() {
+        let set = Sampled { buckets: AtomicPtr::new(null_mut()) };
+        assert!(set.prepare());
+        for block in 1..2000_usize {
+            assert!(set.add(block * 48));
+        }
+        for block in 1..2000_usize {
+            assert!(set.remove(block * 48));
+            assert!(!set.remove(block * 48));
+        }
+        for full in 0..=PER_BUCKET {
+            assert_eq!(set.add(4096), full < PER_BUCKET);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! The recording of this process: its live file, the slots in it, and the end. Must never overwrite a file or fail the program.
+//!
+//! [`State`] lies in memory that the kernel clears in a forked child. A child therefore finds a recording without a process id and
+//! begins a file of its own before it records anything, however it was forked.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use stormlog_capture::layout::{
+    DIRECTORY, LIVE_MAGIC, LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, SLOTS, VERSION, flags, header, slot_state,
+    state,
+};
+
+use crate::options::{Options, Text};
+use crate::sys;
+use crate::thread::Thread;
+
+/// Most names tried when captures of that name are there already.
+const MAX_ATTEMPTS: u32 = 10_000;
+/// Descriptors from here on are seldom closed by programs that close "all".
+const HIGH_DESCRIPTOR: usize = 500;
+const PAGE: usize = 4096;
+
+/// The recording that threads write for; 0 when there is none. Every event compares it with its thread's.
+pub static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
+static RECORDINGS: AtomicU32 = AtomicU32::new(0);
+static OPTIONS: Guarded<Options> = Guarded(core::cell::UnsafeCell::new(Options::EMPTY));
+static PRELOADED: AtomicU32 = AtomicU32::new(0);
+/// Survives a fork, so that the child can close what it inherited.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+
+/// A value that is only written while nothing is recorded.
+struct Guarded<T>(core::cell::UnsafeCell<T>);
+// SAFETY: written only in `start`, before `EPOCH` says that anything is recorded; read only while it does.
+unsafe impl<T> Sync for Guarded<T> {}
+
+/// What a recording knows about itself.
+#[repr(C)]
+pub struct State {
+    lock: AtomicU32,
+    /// 0 until the file is there; 0 again in a forked child.
+    process: AtomicU32,
+    /// Header and directory of the live file.
+    header: AtomicPtr<u8>,
+    start: AtomicU64,
+    device: AtomicU64,
+    inode: AtomicU64,
+    next_stream: AtomicU32,
+    /// Threads being set up, which [`Thread`]'s list does not show yet.
+    pub attaching: AtomicU32,
+    /// All thread areas.
+    pub threads: AtomicPtr<Thread>,
+    /// Areas without a thread.
+    pub pool: AtomicPtr<Thread>,
+    /// Names of code objects already written.
+    pub codes: crate::codes::Codes,
+    /// Addresses of sampled blocks.
+    pub sampled: crate::sample::Sampled,
+    /// The stream says which Python runs.
+    pub python_announced: AtomicBool,
+    /// What is known of the loader.
+    pub modules: crate::loader::Modules,
+    /// Loaded libraries that the stream names.
+    pub written: crate::native::Written,
+}
+
+/// The recording's state; `None` before the first recording.
+#[inline]
+pub fn current() -> Option<&'static State> {
+    // SAFETY: set once to a mapping that is never given back; every field may be zero and is safe to share.
+    unsafe { STATE.load(Ordering::Acquire).as_ref() }
+}
+
+/// The options of the recording.
+#[inline]
+pub fn options() -> &'static Options {
+    // SAFETY: see `Guarded`.
+    unsafe { &*OPTIONS.0.get() }
+}
+
+impl State {
+    /// Runs `work` alone. Never held across anything that waits.
+    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            sys::give_way();
+        }
+        let result = work();
+        self.lock.store(0, Ordering::Release);
+        result
+    }
+
+    /// Number of the next stream.
+    pub fn next_stream(&self) -> u32 {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True when the file of this process is there; a forked child makes its own here.
+    pub fn ready(&self) -> bool {
+        if self.process.load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        self.alone(|| {
+            if self.process.load(Ordering::Acquire) != 0 {
+                return true;
+            }
+            crate::stacks::after_fork();
+            let begun = EPOCH.load(Ordering::Acquire) != 0 && self.begin().is_ok();
+            if !begun {
+                EPOCH.store(0, Ordering::Release);
+            }
+            begun
+        })
+    }
+
+    /// Makes the live file and maps its head.
+    fn begin(&self) -> Result<(), sys::Errno> {
+        let number = RECORDINGS.fetch_add(1, Ordering::Relaxed);
+        let descriptor = create(options(), number)?;
+        let made =
+            sys::reserve(descriptor, 0, SLOTS).and_then(|()| sys::map_file(null_mut(), descriptor, 0, SLOTS));
+        let head = match made {
+            Ok(head) => head,
+            Err(error) => {
+                sys::close(descriptor);
+                return Err(error);
+            }
+        };
+        let inherited = DESCRIPTOR.swap(descriptor, Ordering::AcqRel);
+        if inherited >= 0 && sys::identity(inherited) != sys::identity(descriptor) && is_ours(inherited) {
+            sys::close(inherited);
+        }
+        let (device, inode) = sys::identity(descriptor).unwrap_or_default();
+        self.device.store(device, Ordering::Relaxed);
+        self.inode.store(inode, Ordering::Relaxed);
+        INHERITED_DEVICE.store(device, Ordering::Relaxed);
+        INHERITED_INODE.store(inode, Ordering::Relaxed);
+        let process = sys::process();
+        // SAFETY: `head` is a fresh mapping of `SLOTS` bytes that nobody else knows.
+        unsafe { self.fill_header(head, process) };
+        self.header.store(head, Ordering::Release);
+        self.process.store(process, Ordering::Release);
+        Ok(())
+    }
+
+    /// # Safety
+    /// `head` points to `SLOTS` writable bytes.
+    unsafe fn fill_header(&self, head: *mut u8, process: u32) {
+        let start = clock(libc::CLOCK_MONOTONIC_COARSE);
+        self.start.store(start, Ordering::Relaxed);
+        let mut metadata = Text::default();
+        describe_process(&mut metadata);
+        let metadata = metadata.bytes();
+        let metadata = if metadata.len() > header_space() { b"{}" } else { metadata };
+        let preloaded = if PRELOADED.load(Ordering::Relaxed) != 0 { flags::PRELOADED } else { 0 };
+        // SAFETY: all fields lie in the header; the version goes last, so a half-made header is no header.
+        unsafe {
+            let u32_at = |offset: usize, value: u32| head.add(offset).cast::<u32>().write(value);
+            let u64_at = |offset: usize, value: u64| head.add(offset).cast::<u64>().write(value);
+            u32_at(header::SLOT_SIZE, SLOT_SIZE as u32);
+            u32_at(header::PID, process);
+            u32_at(header::FLAGS, options().flags() | preloaded);
+            u64_at(header::START_REALTIME_NS, clock(libc::CLOCK_REALTIME));
+            u64_at(header::START_MONOTONIC_NS, start);
+            u64_at(header::SAMPLE_BYTES, options().sample);
+            u64_at(header::PROCESS_START_TICKS, process_start());
+            u64_at(header::CAPTURE_ID, sys::random());
+            u32_at(header::METADATA_LEN, metadata.len() as u32);
+            head.add(header::METADATA).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
+            u32_at(header::VERSION, VERSION);
+            head.add(header::MAGIC).copy_from_nonoverlapping(LIVE_MAGIC.as_ptr(), LIVE_MAGIC.len());
+        }
+    }
+
+    /// A field of the header; `None` when there is no file.
+    fn field<T>(&self, offset: usize) -> Option<&T> {
+        let head = self.header.load(Ordering::Acquire);
+        // SAFETY: the header stays mapped while anyone may record; the fields asked for are aligned and atomic.
+        (!head.is_null()).then(|| unsafe { &*head.add(offset).cast::<T>() })
+    }
+
+    fn directory(&self, index: usize) -> Option<&AtomicU8> {
+        if index < MAX_SLOTS { self.field(DIRECTORY + index) } else { None }
+    }
+
+    /// Finds a slot: one that is free, or a new one at the end.
+    fn take(&self) -> Option<u32> {
+        let count = self.field::<AtomicU32>(header::SLOT_COUNT)?;
+        let free = |index: &AtomicU8| {
+            index
+                .compare_exchange(slot_state::FREE, slot_state::TAKEN, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        let mut from = 0;
+        loop {
+            let have = count.load(Ordering::Acquire) as usize;
+            if from >= have {
+                break;
+            }
+            // SAFETY: the directory is mapped; a stale byte only costs the compare-and-swap.
+            let found = unsafe {
+                let start = self.header.load(Ordering::Acquire).add(DIRECTORY + from);
+                libc::memchr(start.cast(), i32::from(slot_state::FREE), have - from) as usize
+            };
+            if found == 0 {
+                break;
+            }
+            from = found - self.header.load(Ordering::Acquire) as usize - DIRECTORY;
+            if free(self.directory(from)?) {
+                return Some(from as u32);
+            }
+            from += 1;
+        }
+        let mut index = count.load(Ordering::Acquire) as usize;
+        while !free(self.directory(index)?) {
+            index += 1;
+        }
+        Some(index as u32)
+    }
+
+    /// The descriptor, if it is still that of the live file.
+    fn descriptor(&self) -> Option<i32> {
+        let descriptor = DESCRIPTOR.load(Ordering::Acquire);
+        let mine = (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed));
+        (descriptor >= 0 && sys::identity(descriptor) == Some(mine)).then_some(descriptor)
+    }
+}
+
+static INHERITED_DEVICE: AtomicU64 = AtomicU64::new(0);
+static INHERITED_INODE: AtomicU64 = AtomicU64::new(0);
+
+/// True when the descriptor a child inherited is the parent's live file and nothing the program opened since.
+fn is_ours(descriptor: i32) -> bool {
+    let known = (INHERITED_DEVICE.load(Ordering::Relaxed), INHERITED_INODE.load(Ordering::Relaxed));
+    sys::identity(descriptor) == Some(known)
+}
+
+/// A slot of the file with so many bytes of it on disk, taken for the caller, and the descriptor to map it with.
+pub fn take_slot(bytes: usize) -> Option<(u32, i32)> {
+    let state = current()?;
+    let descriptor = state.descriptor()?;
+    let index = state.take()?;
+    let count = state.field::<AtomicU32>(header::SLOT_COUNT)?;
+    // One that was used before is in memory already.
+    if !reserve_slot(index, 0, bytes, index >= count.load(Ordering::Acquire)) {
+        return_slot(index);
+        return None;
+    }
+    count.fetch_max(index + 1, Ordering::AcqRel);
+    Some((index, descriptor))
+}
+
+/// Hands a slot back unused.
+pub fn return_slot(index: u32) {
+    if let Some(entry) = current().and_then(|state| state.directory(index as usize)) {
+        entry.store(slot_state::FREE, Ordering::Release);
+    }
+}
+
+/// Makes sure of disk space for the bytes of a slot from `from` up to `to`, and, to `fill` them, that they are in memory.
+pub fn reserve_slot(index: u32, from: usize, to: usize, fill: bool) -> bool {
+    let Some(descriptor) = current().and_then(State::descriptor) else { return false };
+    let start = SLOTS + index as usize * SLOT_SIZE + from;
+    let reserved = sys::reserve(descriptor, start, to - from).is_ok();
+    // What could not be filled is there all the same, only slower.
+    let _ = reserved && fill && sys::fill(descriptor, start, to - from);
+    reserved
+}
+
+/// Marks a slot complete.
+pub fn give_slot(index: u32) {
+    if let Some(entry) = current().and_then(|state| state.directory(index as usize)) {
+        entry.store(slot_state::FULL, Ordering::Release);
+    }
+}
+
+/// Counts events that could not be recorded.
+pub fn lost(events: u64) {
+    if let Some(counter) = current().and_then(|state| state.field::<AtomicU64>(header::LOST_EVENTS)) {
+        counter.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+/// `CLOCK_MONOTONIC_COARSE` at the start.
+pub fn start_time() -> u64 {
+    current().map_or(0, |state| state.start.load(Ordering::Relaxed))
+}
+
+/// True in the recorded process itself; false in a child that shares its memory (`vfork`).
+pub fn is_own_process() -> bool {
+    current().is_some_and(|state| state.process.load(Ordering::Acquire) == sys::process())
+}
+
+/// Says in the header how the recording stands; `RUNNING` takes the word back (an `exec` that failed).
+pub fn mark(word: u32) {
+    let Some(session) = current() else { return };
+    let end = if word == state::RUNNING { 0 } else { clock(libc::CLOCK_MONOTONIC_COARSE) };
+    if let Some(time) = session.field::<AtomicU64>(header::END_MONOTONIC_NS) {
+        time.store(end, Ordering::Relaxed);
+    }
+    if let Some(field) = session.field::<AtomicU32>(header::STATE) {
+        field.store(word, Ordering::Release);
+    }
+}
+
+/// Begins a recording. Only one at a time; the caller holds the lock of starting and stopping.
+pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
+    if current().is_none() {
+        let state = sys::map_private(size_of::<State>().next_multiple_of(PAGE)).cast::<State>();
+        if state.is_null() {
+            return Err(libc::ENOSYS);
+        }
+        STATE.store(state, Ordering::Release);
+    }
+    let Some(state) = current() else { return Err(libc::ENOMEM) };
+    // SAFETY: nothing is recorded now, so nobody reads the options.
+    unsafe { *OPTIONS.0.get() = *wanted };
+    PRELOADED.store(u32::from(preloaded), Ordering::Relaxed);
+    state.next_stream.store(0, Ordering::Relaxed);
+    state.codes.clear();
+    state.modules.clear();
+    state.written.clear();
+    state.python_announced.store(false, Ordering::Relaxed);
+    crate::clock::find();
+    crate::pyalloc::want(wanted.python_allocators);
+    if wanted.sample > 0 && !state.sampled.prepare() {
+        return Err(libc::ENOMEM);
+    }
+    state.begin()
+}
+
+/// Lets events in, after [`start`]. The number tells this recording from earlier ones.
+pub fn open() {
+    EPOCH.store(RECORDINGS.load(Ordering::Relaxed).max(1), Ordering::Release);
+}
+
+/// Ends the file after everyone has stopped writing.
+pub fn finish() {
+    let Some(state) = current() else { return };
+    mark(stormlog_capture::layout::state::STOPPED);
+    let head = state.header.swap(null_mut(), Ordering::AcqRel);
+    state.process.store(0, Ordering::Release);
+    sys::unmap(head, SLOTS);
+    if let Some(descriptor) = state.descriptor() {
+        sys::close(descriptor);
+    }
+    DESCRIPTOR.store(-1, Ordering::Release);
+}
+
+/// Makes a live file that was not there, beside no capture of its name.
+fn create(options: &Options, number: u32) -> Result<i32, sys::Errno> {
+    let mut path = Text::default();
+    for attempt in 0..MAX_ATTEMPTS {
+        if !options.live_path(sys::process(), number, attempt, &mut path) {
+            return Err(libc::ENAMETOOLONG);
+        }
+        let mut finished = Text::default();
+        finished.push(&path.bytes()[..path.bytes().len() - 1 - LIVE_SUFFIX.len()]);
+        finished.push(&[0]);
+        if let Ok(there) = sys::open(finished.bytes(), libc::O_PATH, 0) {
+            sys::close(there);
+            continue;
+        }
+        match sys::open(path.bytes(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600) {
+            Ok(low) => {
+                // SAFETY: no memory is involved.
+                let high = unsafe {
+                    sys::call(
+                        libc::SYS_fcntl,
+                        [low as usize, libc::F_DUPFD_CLOEXEC as usize, HIGH_DESCRIPTOR, 0, 0, 0],
+                    )
+                };
+                let Ok(high) = high else { return Ok(low) };
+                sys::close(low);
+                return Ok(high as i32);
+            }
+            Err(libc::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(libc::EEXIST)
+}
+
+const fn header_space() -> usize {
+    DIRECTORY - header::METADATA
+}
+
+/// Nanoseconds of a clock.
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is filled by the call.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// JSON about the process: its command line and its parent.
+fn describe_process(text: &mut Text) {
+    let mut buffer = [0; 2048];
+    let command = sys::read_file(b"/proc/self/cmdline\0", &mut buffer);
+    let whole = command.len() < 2048;
+    let command = command.strip_suffix(&[0]).unwrap_or(command);
+    text.push(b"{\"command\":[");
+    for (index, argument) in command.split(|byte| *byte == 0).enumerate() {
+        if index > 0 {
+            text.push(b",");
+        }
+        text.json_string(argument);
+    }
+    text.push(if whole { b"]" } else { b"],\"command_truncated\":true" });
+    text.push(b",\"python\":null,\"parent_pid\":");
+    // SAFETY: takes no arguments.
+    text.number(unsafe { sys::call(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u64);
+    text.push(b"}");
+}
+
+/// Field 22 of `/proc/self/stat`.
+fn process_start() -> u64 {
+    let mut buffer = [0; 1024];
+    let stat = sys::read_file(b"/proc/self/stat\0", &mut buffer);
+    let Some(name_end) = stat.iter().rposition(|byte| *byte == b')') else { return 0 };
+    let field = stat[name_end + 1..].split(|byte| *byte == b' ').nth(20);
+    field.and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
+}

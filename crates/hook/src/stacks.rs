@@ -1,0 +1,276 @@
+//! Where the walkers of `stormlog-stack` meet the stream: they find frames, this gives them node ids. Must never define a node that could
+//! not be written.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_void};
+use core::mem::transmute;
+use core::ptr::null;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use stormlog_capture::record::definition;
+use stormlog_stack::native::NativeStack;
+use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, PythonStack, Text};
+
+use crate::codes::{Again, Watched};
+use crate::native;
+use crate::nodes::Nodes;
+use crate::pyalloc;
+use crate::real;
+use crate::session;
+use crate::thread::Thread;
+use crate::writer::Writer;
+
+/// A thread's last stacks. All zeroes: none.
+#[repr(C)]
+pub struct Stacks {
+    python: PythonStack,
+    native: NativeStack,
+    /// The thread state of Python that was met last.
+    thread_state: *const u8,
+    /// How often records had been lost when these were walked: what was remembered before that may not be in the stream.
+    gaps: u32,
+}
+
+impl Stacks {
+    /// Forgets them, as for a new tree.
+    pub fn clear(&mut self) {
+        self.python.clear();
+        self.native.clear();
+        self.thread_state = null();
+    }
+}
+
+/// The Python of this process.
+struct Python {
+    found: AtomicBool,
+    /// Someone is setting the rest.
+    finding: AtomicBool,
+    known: UnsafeCell<Option<(Interpreter, CodeWatch)>>,
+    /// `Py_GetVersion`.
+    version: AtomicUsize,
+}
+// SAFETY: what is known is written once, by whoever set `finding`, before `found` is set.
+unsafe impl Sync for Python {}
+
+static PYTHON: Python = Python {
+    found: AtomicBool::new(false),
+    finding: AtomicBool::new(false),
+    known: UnsafeCell::new(None),
+    version: AtomicUsize::new(0),
+};
+
+#[inline(always)]
+fn known() -> Option<&'static (Interpreter, CodeWatch)> {
+    // SAFETY: written before `found`, never after.
+    if PYTHON.found.load(Ordering::Acquire) { unsafe { (*PYTHON.known.get()).as_ref() } } else { None }
+}
+
+/// The interpreter, once it is found.
+#[inline(always)]
+pub fn interpreter() -> Option<&'static Interpreter> {
+    known().map(|(interpreter, _)| interpreter)
+}
+
+/// A forked child has this thread alone, whoever was busy.
+pub fn after_fork() {
+    PYTHON.finding.store(PYTHON.found.load(Ordering::Acquire), Ordering::Release);
+    crate::got::after_fork();
+    crate::native::after_fork();
+}
+
+/// Looks for Python, once. Looks up symbols, so never while a block is freed.
+pub fn find_python() {
+    if interpreter().is_some() {
+        return;
+    }
+    let Ok(found) = Interpreter::find() else { return real::forget_error() };
+    // SAFETY: a terminated name.
+    let version = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetVersion".as_ptr()) };
+    let watch = CodeWatch::new(&found, code_is_gone);
+    pyalloc::find();
+    if PYTHON.finding.swap(true, Ordering::AcqRel) {
+        return; // another thread found the same
+    }
+    // SAFETY: alone, by `finding`; nobody reads it before `found`.
+    unsafe { *PYTHON.known.get() = Some((found, watch)) };
+    PYTHON.version.store(version as usize, Ordering::Relaxed);
+    PYTHON.found.store(true, Ordering::Release);
+}
+
+/// Libraries came or went: perhaps Python did. Says in the stream which Python it is, once a recording.
+pub fn libraries_changed(thread: &mut Thread) {
+    native::libraries_changed(thread);
+    if interpreter().is_none() && crate::loader::is_loaded(b"libpython") {
+        find_python();
+    }
+    let (Some(state), Some(python)) = (session::current(), interpreter()) else { return };
+    let version = PYTHON.version.load(Ordering::Relaxed);
+    if version == 0 || state.python_announced.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // SAFETY: CPython's function of this type; it gives a constant text and needs no interpreter.
+    let text = unsafe { real::text(transmute::<usize, unsafe extern "C" fn() -> *const c_char>(version)()) };
+    thread.writer.definition(definition::PYTHON, u64::from(python.version()), &[text]);
+}
+
+extern "C" fn code_is_gone(code: usize) {
+    if let Some(state) = session::current() {
+        state.codes.forget(code);
+    }
+}
+
+/// The nodes of this thread's Python and native stack.
+#[inline(always)]
+pub fn current(thread: &mut Thread) -> (u32, u32) {
+    let Thread { writer, nodes, stacks, .. } = thread;
+    if stacks.gaps != writer.gaps {
+        stacks.gaps = writer.gaps;
+        stacks.clear();
+    }
+    let mut tree = Tree { writer, nodes, thread_state: null(), unwatched: false };
+    let native = native::current(&mut stacks.native, &mut tree);
+    let (Some((interpreter, _)), Some(state)) = (known(), session::current()) else { return (0, native) };
+    // SAFETY: the interpreter is never unloaded: CPython does not support it.
+    let thread_state = unsafe { interpreter.thread_state_after(stacks.thread_state) };
+    stacks.thread_state = thread_state;
+    if thread_state.is_null() {
+        return (0, native);
+    }
+    pyalloc::install_if_wanted(interpreter, thread_state);
+    tree.thread_state = thread_state;
+    // SAFETY: the thread state was asked for in this very event.
+    let python =
+        unsafe { stacks.python.current(interpreter, thread_state, state.codes.generation(), &mut tree) };
+    (python, native)
+}
+
+/// The stream's stack tree as the walkers see it.
+struct Tree<'a> {
+    writer: &'a mut Writer,
+    nodes: &'a mut Nodes,
+    /// This thread's state, while its frames are walked.
+    thread_state: *const u8,
+    /// Nobody will tell when the last code object dies.
+    unwatched: bool,
+}
+
+/// Sorts of nodes, so that none is taken for another.
+const NATIVE: u32 = u32::MAX;
+const TRUNCATED: u32 = u32::MAX - 1;
+
+impl stormlog_stack::Nodes for Tree<'_> {
+    fn python(&mut self, parent: u32, code: usize, instruction: u32, entry: bool) -> u32 {
+        let (Some(state), Some(known)) = (session::current(), known()) else { return parent };
+        let Self { writer, nodes, thread_state, unwatched } = self;
+        // SAFETY: a walker only names code objects in use on this thread's stack, whose state this is.
+        let again = || unsafe {
+            Again { watched: watch(known, *thread_state, code), looks: looks_of(&known.0, code) }
+        };
+        // SAFETY: as above.
+        let define = |id| unsafe { define(writer, known, *thread_state, code, id) };
+        let Some((id, alone)) = state.codes.id(code, again, define) else { return parent };
+        *unwatched = alone;
+        let detail = instruction << 1 | u32::from(entry);
+        nodes
+            .find(parent, u64::from(id), detail, || writer.python_node(parent, id, instruction, entry))
+            .unwrap_or(parent)
+    }
+
+    fn unwatched(&self) -> bool {
+        self.unwatched
+    }
+
+    fn native(&mut self, parent: u32, address: u64) -> u32 {
+        let writer = &mut *self.writer;
+        self.nodes.find(parent, address, NATIVE, || writer.native_node(parent, address)).unwrap_or(parent)
+    }
+
+    fn truncated(&mut self, parent: u32) -> u32 {
+        let writer = &mut *self.writer;
+        self.nodes.find(parent, 0, TRUNCATED, || writer.truncated_node(parent)).unwrap_or(parent)
+    }
+}
+
+/// Writes the definition of a code object and sees to it that its death is noticed.
+///
+/// # Safety
+/// `code` is a code object in use on this thread's stack, `thread_state` this thread's.
+#[cold]
+unsafe fn define(
+    writer: &mut Writer,
+    known: &(Interpreter, CodeWatch),
+    thread_state: *const u8,
+    code: usize,
+    id: u32,
+) -> Option<Watched> {
+    let mut sink = Definition { writer, id, written: false };
+    // SAFETY: the caller's.
+    unsafe {
+        known.0.describe(code, &mut sink);
+        if !sink.written {
+            return None;
+        }
+        let watched = watch(known, thread_state, code);
+        Some(if watched { Watched::Yes } else { Watched::By(looks_of(&known.0, code)) })
+    }
+}
+
+/// # Safety
+/// As [`define`].
+unsafe fn watch(
+    (interpreter, watch): &(Interpreter, CodeWatch),
+    thread_state: *const u8,
+    code: usize,
+) -> bool {
+    let allocate = real::MALLOC.known();
+    // SAFETY: the caller's; the address is the real `malloc`.
+    allocate != 0
+        && unsafe { watch.watch(interpreter, thread_state, code, transmute::<usize, Malloc>(allocate)) }
+}
+
+type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+
+/// # Safety
+/// `code` is a live code object.
+unsafe fn looks_of(interpreter: &Interpreter, code: usize) -> u32 {
+    // SAFETY: the caller's.
+    let print = unsafe { interpreter.fingerprint(code) };
+    (print ^ print >> 32) as u32
+}
+
+struct Definition<'a> {
+    writer: &'a mut Writer,
+    id: u32,
+    written: bool,
+}
+
+impl CodeSink for Definition<'_> {
+    fn code(&mut self, name: Text<'_>, file: Text<'_>, first_line: u32, lines: &[u8]) {
+        let length = |text: &Text<'_>| (text.bytes.len() as u32).to_le_bytes();
+        self.written = self.writer.definition(
+            definition::CODE,
+            u64::from(self.id),
+            &[
+                &first_line.to_le_bytes(),
+                &length(&name),
+                &[name.kind],
+                name.bytes,
+                &length(&file),
+                &[file.kind],
+                file.bytes,
+                lines,
+            ],
+        );
+    }
+}
+
+/// Recording has stopped: takes back what was put into Python, as far as this thread may.
+pub fn stop() {
+    let Some((interpreter, watch)) = known() else { return };
+    // SAFETY: the interpreter is never unloaded; both calls check that this thread holds the GIL.
+    unsafe {
+        let thread_state = interpreter.thread_state();
+        pyalloc::remove(interpreter, thread_state);
+        watch.remove(interpreter, thread_state);
+    }
+}

@@ -1,0 +1,227 @@
+//! The system calls the hooks make themselves, past the hooked functions and without touching `errno`. Must never call libc.
+
+use core::arch::asm;
+use core::ptr::null_mut;
+
+/// An error number of the kernel.
+pub type Errno = i32;
+
+/// Makes a system call; a negative answer is an error number.
+///
+/// # Safety
+/// The arguments must be right for the call.
+#[inline]
+pub unsafe fn call(number: i64, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let answer: isize;
+    // SAFETY: the kernel's calling convention; the caller answers for the arguments.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => answer, in("rdi") arguments[0], in("rsi") arguments[1],
+            in("rdx") arguments[2], in("r10") arguments[3], in("r8") arguments[4], in("r9") arguments[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&answer) { Err(-answer as Errno) } else { Ok(answer as usize) }
+}
+
+/// Zeroed private memory that a forked child finds zeroed again. Null when there is none.
+pub fn map_private(bytes: usize) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping touches no memory in use.
+    let mapped = unsafe {
+        call(
+            libc::SYS_mmap,
+            [0, bytes, (libc::PROT_READ | libc::PROT_WRITE) as usize, flags as usize, usize::MAX, 0],
+        )
+    };
+    let Ok(address) = mapped else { return null_mut() };
+    // SAFETY: the mapping was made above.
+    if unsafe { call(libc::SYS_madvise, [address, bytes, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) }.is_err()
+    {
+        unmap(address as *mut u8, bytes);
+        return null_mut();
+    }
+    address as *mut u8
+}
+
+/// Maps `bytes` of a file shared, at `at` (replacing what is there) or anywhere when null. A forked child does not get the mapping.
+pub fn map_file(at: *mut u8, descriptor: i32, offset: usize, bytes: usize) -> Result<*mut u8, Errno> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | fixed) as usize;
+    // SAFETY: `at` is null or this library's own mapping of the same length.
+    let address = unsafe {
+        call(libc::SYS_mmap, [at as usize, bytes, protection, flags, descriptor as usize, offset])
+    }?;
+    // SAFETY: the mapping was made above. Should the advice fail, a child only has a mapping that it never uses.
+    let _ = unsafe { call(libc::SYS_madvise, [address, bytes, libc::MADV_DONTFORK as usize, 0, 0, 0]) };
+    Ok(address as *mut u8)
+}
+
+/// Gives a mapping of this library back.
+pub fn unmap(address: *mut u8, bytes: usize) {
+    // SAFETY: only called with mappings this library made and no longer uses.
+    let _ = unsafe { call(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// A path or other text that ends with a zero byte.
+pub fn open(path: &[u8], flags: i32, mode: u32) -> Result<i32, Errno> {
+    if path.last() != Some(&0) {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the path is zero-terminated, as was just checked.
+    unsafe {
+        call(
+            libc::SYS_openat,
+            [
+                libc::AT_FDCWD as usize,
+                path.as_ptr() as usize,
+                (flags | libc::O_CLOEXEC) as usize,
+                mode as usize,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(|descriptor| descriptor as i32)
+}
+
+/// Closes a descriptor of this library.
+pub fn close(descriptor: i32) {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Reads into `buffer`; how many bytes there were.
+pub fn read(descriptor: i32, buffer: &mut [u8]) -> usize {
+    // SAFETY: the buffer is as long as is said.
+    unsafe {
+        call(libc::SYS_read, [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
+    }
+    .unwrap_or(0)
+}
+
+/// Writes to `descriptor`, once; used for the one line on standard error.
+pub fn write(descriptor: i32, text: &[u8]) {
+    // SAFETY: the buffer is as long as is said.
+    let _ =
+        unsafe { call(libc::SYS_write, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}
+
+/// Reads a whole small file (`/proc`) into `buffer`, as far as it fits.
+pub fn read_file<'a>(path: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
+    let Ok(descriptor) = open(path, libc::O_RDONLY, 0) else { return &[] };
+    let mut length = 0;
+    while length < buffer.len() {
+        match read(descriptor, &mut buffer[length..]) {
+            0 => break,
+            more => length += more,
+        }
+    }
+    close(descriptor);
+    &buffer[..length]
+}
+
+/// Device and inode of an open file: tells whether a descriptor is still ours.
+pub fn identity(descriptor: i32) -> Option<(u64, u64)> {
+    // SAFETY: all zeroes is a valid `stat`, which the kernel fills.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `stat` is as large as the kernel expects.
+    unsafe { call(libc::SYS_fstat, [descriptor as usize, &raw mut stat as usize, 0, 0, 0, 0]) }.ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// Makes sure that the bytes are there on disk, so that writing to a mapping of them cannot fail.
+pub fn reserve(descriptor: i32, offset: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: no memory is involved.
+    match unsafe { call(libc::SYS_fallocate, [descriptor as usize, 0, offset, bytes, 0, 0]) } {
+        Ok(_) => Ok(()),
+        Err(libc::EOPNOTSUPP) if fill(descriptor, offset, bytes) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// Writes zeroes, so that the pages are in memory before they are mapped: one call costs a quarter of a page fault for each. False when not
+/// all could be written.
+pub fn fill(descriptor: i32, offset: usize, bytes: usize) -> bool {
+    static NOTHING: [u8; 4096] = [0; 4096];
+    const MOST: usize = 16;
+    let piece = |length| libc::iovec { iov_base: NOTHING.as_ptr().cast_mut().cast(), iov_len: length };
+    let mut done = 0;
+    while done < bytes {
+        let mut pieces = [const { libc::iovec { iov_base: null_mut(), iov_len: 0 } }; MOST];
+        let mut left = bytes - done;
+        for place in &mut pieces {
+            *place = piece(left.min(NOTHING.len()));
+            left -= place.iov_len;
+        }
+        // SAFETY: the kernel only reads the pieces, each no longer than `NOTHING`.
+        let written = unsafe {
+            call(
+                libc::SYS_pwritev,
+                [descriptor as usize, pieces.as_ptr() as usize, MOST, offset + done, 0, 0],
+            )
+        };
+        match written {
+            Ok(0) | Err(_) => return false,
+            Ok(more) => done += more,
+        }
+    }
+    true
+}
+
+/// This process.
+pub fn process() -> u32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// This thread.
+pub fn thread() -> u64 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u64
+}
+
+/// Lets another thread run.
+pub fn give_way() {
+    // SAFETY: takes no arguments.
+    let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// After this, what every other thread of the process had stored is seen here, and they see what was stored here.
+pub fn barrier() {
+    const REGISTER: usize = 1 << 4;
+    const PRIVATE_EXPEDITED: usize = 1 << 3;
+    // SAFETY: no memory is involved.
+    unsafe {
+        let _ = call(libc::SYS_membarrier, [REGISTER, 0, 0, 0, 0, 0]);
+        if call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]).is_err() {
+            pause(10_000_000);
+        }
+    }
+}
+
+/// Sleeps.
+pub fn pause(nanoseconds: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: `time` lives through the call.
+    let _ = unsafe { call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Random bytes, or what the clock and the address space give when there are none.
+pub fn random() -> u64 {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the buffer is eight bytes.
+    let got = unsafe {
+        call(libc::SYS_getrandom, [bytes.as_mut_ptr() as usize, 8, libc::GRND_NONBLOCK as usize, 0, 0, 0])
+    };
+    if got == Ok(8) {
+        u64::from_ne_bytes(bytes)
+    } else {
+        (&raw const bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(process())
+    }
+}
+
+/// Changes the protection of whole pages.
+pub fn protect(page: usize, bytes: usize, protection: i32) -> Result<(), Errno> {
+    // SAFETY: the caller only names pages of relocation tables; changing their protection loses nothing.
+    unsafe { call(libc::SYS_mprotect, [page, bytes, protection as usize, 0, 0, 0]) }.map(|_| ())
+}

@@ -1,0 +1,391 @@
+//! The area of one thread, and the way into and out of a hook. Must never wait or allocate on the way in.
+//!
+//! An area belongs to one thread at a time. When the thread ends, the area goes into a pool and a later thread goes on with its
+//! stream, so that the stacks it already knows need not be written again.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+
+use stormlog_capture::record::definition;
+
+use crate::nodes::Nodes;
+use crate::session::{self, EPOCH, State};
+use crate::stacks::Stacks;
+use crate::sys;
+use crate::tls;
+use crate::writer::Writer;
+
+/// Not inside a hook.
+pub const IDLE: u32 = 0;
+/// Inside the real function, or in work that may ask for memory: what an allocator asks of another one, or of the kernel, is part of a request
+/// that is recorded already.
+pub const QUIET: u32 = 1;
+/// A record is being written. Whoever comes now is a signal handler, and its event is counted as lost.
+pub const WRITING: u32 = 2;
+
+/// The C library runs destructors of thread-specific data this often (`PTHREAD_DESTRUCTOR_ITERATIONS`).
+const LAST_ROUND: u32 = 4;
+
+/// What one thread needs to record.
+#[repr(C)]
+pub struct Thread {
+    /// The recording this area was set up for. Zero in a forked child, like everything here.
+    epoch: AtomicU32,
+    state: AtomicU32,
+    /// Not 0: libraries may be coming or going in a call whose frame is at this address.
+    pub loading: usize,
+    /// Where that call returns to.
+    pub returns_to: usize,
+    /// How often libraries were looked at since.
+    pub looks: u32,
+    /// Some came or went while the call ran.
+    pub changed: bool,
+    /// The records.
+    pub writer: Writer,
+    /// Bytes until the next sample.
+    pub countdown: i64,
+    /// For drawing the next sample.
+    pub seed: u64,
+    /// The tree of stacks of the stream.
+    pub nodes: Nodes,
+    /// Last stacks, for comparing.
+    pub stacks: Stacks,
+    stream_of: u32,
+    /// The thread has begun to end: it may be gone without a word.
+    ending: bool,
+    /// How often the thread's destructor has run.
+    rounds: u32,
+    next: AtomicPtr<Thread>,
+    next_in_pool: *mut Thread,
+}
+
+/// The thread inside a hook; leaves it when dropped.
+pub struct Inside {
+    thread: *mut Thread,
+}
+
+impl Inside {
+    /// Goes in. `None`: nothing of this call is to be recorded.
+    #[inline(always)]
+    pub fn enter() -> Option<Self> {
+        Self::enter_and(true)
+    }
+
+    /// Goes in to record the end of a block. As [`enter`](Self::enter), but symbols are never looked up on the way: the C library frees
+    /// blocks in the middle of looking up symbols.
+    #[inline(always)]
+    pub fn enter_release() -> Option<Self> {
+        Self::enter_and(false)
+    }
+
+    #[inline(always)]
+    fn enter_and(may_look: bool) -> Option<Self> {
+        let word = tls::get();
+        if word > tls::ENDING {
+            let thread = word as *mut Thread;
+            // SAFETY: above `ENDING` the word is this thread's area, which stays mapped as long as the thread can record.
+            let area = unsafe { &*thread };
+            // The two loads after the store of the state would be a race with `stop`, were it not for its barrier.
+            if area.state.load(Ordering::Relaxed) == IDLE && area.loading == 0 {
+                area.state.store(QUIET, Ordering::Release);
+                compiler_fence(Ordering::SeqCst);
+                if area.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
+                    return Some(Self { thread });
+                }
+                area.state.store(IDLE, Ordering::Release);
+            }
+        }
+        enter_slowly(word, may_look)
+    }
+
+    /// The area, for writing a record.
+    #[inline(always)]
+    pub fn record<T>(&mut self, write: impl FnOnce(&mut Thread) -> T) -> T {
+        self.with(WRITING, write)
+    }
+
+    /// The area, for writing records in work that may itself ask for memory.
+    fn record_quietly(&mut self, write: impl FnOnce(&mut Thread)) {
+        self.with(QUIET, write);
+    }
+
+    #[inline(always)]
+    fn with<T>(&mut self, state: u32, write: impl FnOnce(&mut Thread) -> T) -> T {
+        // SAFETY: only this thread uses its area, and the state keeps a signal handler out while the reference lives.
+        let thread = unsafe { &mut *self.thread };
+        thread.state.store(state, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        let result = write(thread);
+        compiler_fence(Ordering::SeqCst);
+        thread.state.store(QUIET, Ordering::Release);
+        result
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: this thread's own area.
+        unsafe { &*self.thread }.state.store(IDLE, Ordering::Release);
+    }
+}
+
+/// Everything that is not the plain case: a new thread, a forked child, a signal handler, a library that was loaded.
+#[cold]
+#[inline(never)]
+fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
+    let epoch = EPOCH.load(Ordering::Acquire);
+    if epoch == 0 || word == tls::IGNORED {
+        return None;
+    }
+    let mut thread = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
+    // SAFETY: null or this thread's own area.
+    if let Some(area) = unsafe { thread.as_ref() } {
+        let before = area.state.load(Ordering::Acquire);
+        if before != IDLE {
+            if before == WRITING {
+                session::lost(1);
+            }
+            return None;
+        }
+        if area.epoch.load(Ordering::Relaxed) == epoch {
+            area.state.store(QUIET, Ordering::Release);
+            let mut inside = Inside { thread };
+            if may_look && area.loading != 0 {
+                let errno = crate::real::errno();
+                inside.record_quietly(crate::loader::look);
+                crate::real::set_errno(errno);
+            }
+            return Some(inside);
+        }
+    }
+    let errno = crate::real::errno();
+    // SAFETY: `attach` is given this thread's own area or none.
+    thread = unsafe { attach(thread, word == tls::ENDING) };
+    // SAFETY: null or this thread's own area, freshly set up.
+    let area = unsafe { thread.as_ref() }?;
+    area.state.store(QUIET, Ordering::Release);
+    let mut inside = Inside { thread };
+    inside.record(|thread| {
+        thread.write_name(None);
+        crate::loader::look_soon(thread);
+    });
+    crate::real::set_errno(errno);
+    Some(inside)
+}
+
+/// Gives this thread an area for the present recording. Null when there is none to be had.
+///
+/// # Safety
+/// `mine` is null or this thread's area (of an earlier recording, or cleared by a fork).
+unsafe fn attach(mine: *mut Thread, ending: bool) -> *mut Thread {
+    let Some(state) = session::current() else { return null_mut() };
+    let before = tls::get();
+    tls::set(tls::IGNORED);
+    state.attaching.fetch_add(1, Ordering::SeqCst);
+    let epoch = EPOCH.load(Ordering::SeqCst);
+    let thread = if epoch != 0 && state.ready() {
+        // SAFETY: passed on.
+        unsafe { set_up(state, mine, epoch, ending) }
+    } else {
+        null_mut()
+    };
+    state.attaching.fetch_sub(1, Ordering::SeqCst);
+    // A thread that got no area asks again at its next event, unless it has one of old.
+    tls::set(if thread.is_null() { before } else { thread as usize });
+    thread
+}
+
+/// # Safety
+/// As [`attach`].
+unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> *mut Thread {
+    let mut thread = if mine.is_null() { state.alone(|| take_from_pool(state)) } else { mine };
+    let fresh = thread.is_null();
+    if fresh {
+        thread = sys::map_private(size_of::<Thread>().next_multiple_of(4096)).cast();
+    }
+    // SAFETY: null, or an area that is this thread's alone: fresh, its own, or just taken out of the pool. Zeroes are a valid area.
+    let Some(area) = (unsafe { thread.as_mut() }) else {
+        session::lost(1);
+        return null_mut();
+    };
+    let listed = area.stream_of != 0;
+    if area.stream_of != epoch {
+        area.stream_of = epoch;
+        area.nodes.clear();
+        area.stacks.clear();
+        area.writer.begin(state.next_stream());
+    }
+    area.writer.begin_thread(sys::thread());
+    area.ending = ending;
+    area.rounds = 0;
+    area.loading = 0;
+    area.seed = sys::random() | 1;
+    area.countdown = crate::sample::draw(&mut area.seed);
+    area.state.store(IDLE, Ordering::Release);
+    area.epoch.store(epoch, Ordering::Release);
+    if !listed {
+        // A forked child's own area and a fresh one are not in the list yet.
+        state.alone(|| {
+            area.next.store(state.threads.load(Ordering::Relaxed), Ordering::Relaxed);
+            state.threads.store(thread, Ordering::Release);
+        });
+    }
+    END.on_exit_of_this_thread(thread);
+    thread
+}
+
+fn take_from_pool(state: &State) -> *mut Thread {
+    let first = state.pool.load(Ordering::Relaxed);
+    // SAFETY: areas in the pool are mapped and nobody's; the lock is held.
+    if let Some(area) = unsafe { first.as_mut() } {
+        state.pool.store(area.next_in_pool, Ordering::Relaxed);
+        return first;
+    }
+    let mut at = state.threads.load(Ordering::Acquire);
+    // SAFETY: areas in the list stay mapped. One whose thread no longer exists is used by nobody.
+    while let Some(area) = unsafe { at.as_mut() } {
+        if area.ending && is_gone(area.writer.thread) {
+            area.ending = false;
+            area.writer.seal();
+            return at;
+        }
+        at = area.next.load(Ordering::Relaxed);
+    }
+    null_mut()
+}
+
+fn is_gone(thread: u64) -> bool {
+    // SAFETY: signal 0 only asks.
+    let asked =
+        unsafe { sys::call(libc::SYS_tgkill, [sys::process() as usize, thread as usize, 0, 0, 0, 0]) };
+    asked == Err(libc::ESRCH)
+}
+
+/// Tells when a thread ends.
+struct ThreadEnd(AtomicU32);
+static END: ThreadEnd = ThreadEnd(AtomicU32::new(0));
+
+impl ThreadEnd {
+    fn on_exit_of_this_thread(&self, thread: *mut Thread) {
+        let key = self.0.load(Ordering::Acquire);
+        if key > 0 {
+            // SAFETY: the key was made and is never deleted; this may allocate, which is ignored here.
+            unsafe { libc::pthread_setspecific(key - 1, thread.cast()) };
+        }
+    }
+}
+
+/// Makes what [`Thread`]s need; once a process.
+pub fn prepare() {
+    if END.0.load(Ordering::Acquire) == 0 {
+        let mut key = 0;
+        // SAFETY: `key` is filled; the destructor lives as long as this library, which is never unloaded.
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0 {
+            END.0.store(key + 1, Ordering::Release);
+        }
+    }
+}
+
+extern "C" fn thread_ends(thread: *mut libc::c_void) {
+    let word = tls::get();
+    if word <= tls::ENDING || word != thread as usize {
+        return;
+    }
+    // SAFETY: the word is this thread's area, and the thread is not inside a hook.
+    let area = unsafe { &mut *(word as *mut Thread) };
+    area.rounds += 1;
+    if area.rounds < LAST_ROUND {
+        // Other destructors may still allocate: theirs go into the same slot, and this one runs once more.
+        tls::set(tls::IGNORED);
+        END.on_exit_of_this_thread(area);
+        tls::set(word);
+        return;
+    }
+    leave(area);
+    tls::set(tls::ENDING);
+}
+
+/// Gives the area of this thread back.
+fn leave(area: &mut Thread) {
+    let word = core::ptr::from_mut(area);
+    tls::set(tls::IGNORED);
+    if let Some(state) = session::current()
+        && area.stream_of != 0
+    {
+        // Stopping looks at areas too: it must not do so in the middle.
+        state.attaching.fetch_add(1, Ordering::SeqCst);
+        if area.epoch.load(Ordering::SeqCst) == EPOCH.load(Ordering::SeqCst) {
+            area.writer.seal();
+        }
+        area.ending = false;
+        area.epoch.store(0, Ordering::Release);
+        state.alone(|| {
+            area.next_in_pool = state.pool.load(Ordering::Relaxed);
+            state.pool.store(word, Ordering::Relaxed);
+        });
+        state.attaching.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits (not for ever) until no thread is inside a hook, then seals every slot. Called with `EPOCH` 0. False: some thread did not come out.
+pub fn quiesce(state: &State) -> bool {
+    sys::barrier();
+    let mut patience = 1000;
+    let mut wait = |busy: &dyn Fn() -> bool| {
+        while busy() && patience > 0 {
+            patience -= 1;
+            sys::pause(1_000_000);
+        }
+        !busy()
+    };
+    let mut all = wait(&|| state.attaching.load(Ordering::SeqCst) != 0);
+    let mut at = state.threads.load(Ordering::Acquire);
+    // SAFETY: areas in the list stay mapped; a thread outside the hooks does not touch its area while nothing is recorded.
+    while let Some(area) = unsafe { at.as_mut() } {
+        if wait(&|| area.state.load(Ordering::Acquire) != IDLE) {
+            area.writer.seal();
+            area.writer.unmap();
+            area.nodes.clear();
+        } else {
+            all = false;
+        }
+        at = area.next.load(Ordering::Relaxed);
+    }
+    all
+}
+
+/// From now on nothing (or everything again) of this thread is recorded.
+pub fn ignore(ignore: bool) {
+    let word = tls::get();
+    if !ignore {
+        if word == tls::IGNORED {
+            tls::set(tls::FRESH);
+        }
+        return;
+    }
+    if word > tls::ENDING {
+        // SAFETY: the word is this thread's area, and the thread is not inside a hook.
+        leave(unsafe { &mut *(word as *mut Thread) });
+    }
+    tls::set(tls::IGNORED);
+}
+
+impl Thread {
+    /// Writes the name of this thread, or the one given.
+    pub fn write_name(&mut self, name: Option<&[u8]>) {
+        let mut buffer = [0_u8; 16];
+        let name = name.unwrap_or_else(|| {
+            // SAFETY: the kernel writes at most sixteen bytes, the last of them zero.
+            let _ = unsafe {
+                sys::call(
+                    libc::SYS_prctl,
+                    [libc::PR_GET_NAME as usize, buffer.as_mut_ptr() as usize, 0, 0, 0, 0],
+                )
+            };
+            let length = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
+            &buffer[..length]
+        });
+        self.writer.definition(definition::THREAD_NAME, self.writer.thread, &[name]);
+    }
+}

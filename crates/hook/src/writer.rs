@@ -1,0 +1,433 @@
+//! Writes records into the slot of one thread. Must never wait, allocate or fail the program: what cannot be written is counted.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, slot};
+use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, kind, zigzag};
+
+use crate::clock::{self, Time};
+use crate::session;
+use crate::sys;
+
+/// Numbers are stored eight bytes at a time, so a record may touch this much behind itself.
+const OVERHANG: usize = 8;
+/// While there is no room for a slot, every so many events it is tried again.
+const RETRY_AFTER: u32 = 1024;
+/// Disk space for the first slot of a thread: most threads need little.
+const FIRST_RESERVE: usize = 8192;
+
+/// The writing end of one stream.
+#[repr(C)]
+pub struct Writer {
+    cursor: *mut u8,
+    /// A record may begin before here.
+    limit: *mut u8,
+    /// The mapped slot; stays mapped when the next slot cannot be had.
+    base: *mut u8,
+    last_address: u64,
+    last_python: u32,
+    last_native: u32,
+    last_native_address: u64,
+    time: Time,
+    /// Events since the hint about the clock was compared with the clock; that is done when it comes to 0 again.
+    unchecked: u8,
+    last_microseconds: u64,
+    index: u32,
+    next_node: u32,
+    sequence: u64,
+    stream: u32,
+    events_until_retry: u32,
+    /// Bytes of the slot that have disk space.
+    reserved: u32,
+    /// The next slot is the first one of its thread.
+    first: bool,
+    /// Kernel thread id.
+    pub thread: u64,
+    /// Counts the times records were lost: what was remembered about them is void then.
+    pub gaps: u32,
+}
+
+impl Writer {
+    /// Starts stream `stream` from nothing, keeping the mapping if there is one.
+    pub fn begin(&mut self, stream: u32) {
+        let base = self.base;
+        *self = Self { base, stream, next_node: 1, ..Self::NOTHING };
+    }
+
+    /// The records to come are those of another thread.
+    pub fn begin_thread(&mut self, thread: u64) {
+        self.thread = thread;
+        self.first = true;
+    }
+
+    const NOTHING: Self = Self {
+        cursor: null_mut(),
+        limit: null_mut(),
+        base: null_mut(),
+        last_address: 0,
+        last_python: 0,
+        last_native: 0,
+        last_native_address: 0,
+        time: Time::NEVER,
+        unchecked: 0,
+        last_microseconds: 0,
+        index: 0,
+        next_node: 1,
+        sequence: 0,
+        stream: 0,
+        events_until_retry: 0,
+        reserved: 0,
+        first: true,
+        thread: 0,
+        gaps: 0,
+    };
+
+    /// True when a record can be written.
+    #[inline(always)]
+    pub fn room(&mut self) -> bool {
+        self.cursor < self.limit || self.next_slot()
+    }
+
+    /// An allocation of `bytes` at `address`.
+    #[inline(always)]
+    pub fn allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32, native: u32) {
+        if !self.room_and_time() {
+            return;
+        }
+        let (flag, a) = self.address(address);
+        let c = zigzag32(python.wrapping_sub(self.last_python));
+        let d = zigzag32(native.wrapping_sub(self.last_native));
+        self.last_python = python;
+        self.last_native = native;
+        self.put(kind, flag, a, bytes as u64, c, d);
+    }
+
+    /// A record of an address and perhaps a length: the end of a block, in its several forms.
+    #[inline(always)]
+    pub fn release(&mut self, kind: u8, address: usize, bytes: usize) {
+        if self.room_and_time() {
+            let (flag, a) = self.address(address);
+            self.put(kind, flag, a, bytes as u64, 0, 0);
+        }
+    }
+
+    /// A request that got nothing.
+    pub fn failed(&mut self, kind_asked: u8, errno: i32, bytes: usize, python: u32, native: u32) {
+        if !self.room_and_time() {
+            return;
+        }
+        let c = zigzag32(python.wrapping_sub(self.last_python));
+        let d = zigzag32(native.wrapping_sub(self.last_native));
+        self.last_python = python;
+        self.last_native = native;
+        self.put(kind::FAILED, false, u64::from(kind_asked) + ((errno as u64) << 8), bytes as u64, c, d);
+    }
+
+    /// Defines the next node: a Python frame. `None` when it could not be written.
+    pub fn python_node(&mut self, parent: u32, code: u32, instruction: u32, entry: bool) -> Option<u32> {
+        self.node(kind::NODE_PYTHON, parent, u64::from(code), u64::from(instruction) * 2 + u64::from(entry))
+    }
+
+    /// Defines the next node: a native frame.
+    pub fn native_node(&mut self, parent: u32, address: u64) -> Option<u32> {
+        if !self.room() {
+            return None;
+        }
+        let difference = zigzag(address.wrapping_sub(self.last_native_address) as i64);
+        self.last_native_address = address;
+        self.node(kind::NODE_NATIVE, parent, difference, 0)
+    }
+
+    /// Defines the next node: frames left out.
+    pub fn truncated_node(&mut self, parent: u32) -> Option<u32> {
+        self.node(kind::NODE_TRUNCATED, parent, 0, 0)
+    }
+
+    fn node(&mut self, kind: u8, parent: u32, a: u64, b: u64) -> Option<u32> {
+        if !self.room() {
+            return None;
+        }
+        let id = self.next_node;
+        self.next_node += 1;
+        self.put(kind, false, a, b, id.wrapping_sub(parent), 0);
+        Some(id)
+    }
+
+    /// Writes a definition from its pieces. False when (part of) it could not be written.
+    pub fn definition(&mut self, sort: u64, id: u64, pieces: &[&[u8]]) -> bool {
+        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut pieces = pieces.iter().copied();
+        let mut piece: &[u8] = &[];
+        loop {
+            let part = left.min(MAX_PART);
+            if !self.room_for(part) {
+                return false;
+            }
+            // SAFETY: `room_for` made sure of the space; the record is committed once, with its payload behind it.
+            unsafe {
+                let mut target =
+                    self.encode(kind::DEFINITION, false, sort, id, part as u32, u32::from(left > part));
+                let mut missing = part;
+                while missing > 0 {
+                    if piece.is_empty() {
+                        piece = pieces.next().unwrap_or(&[]);
+                        continue;
+                    }
+                    let (now, later) = piece.split_at(piece.len().min(missing));
+                    target.copy_from_nonoverlapping(now.as_ptr(), now.len());
+                    target = target.add(now.len());
+                    missing -= now.len();
+                    piece = later;
+                }
+                self.commit(target);
+            }
+            left -= part;
+            if left == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// Hands the slot over as complete.
+    pub fn seal(&mut self) {
+        if !self.cursor.is_null() {
+            self.cursor = null_mut();
+            self.limit = null_mut();
+            session::give_slot(self.index);
+        }
+    }
+
+    /// Gives the mapping back; nothing can be written until the next slot.
+    pub fn unmap(&mut self) {
+        if !self.base.is_null() {
+            sys::unmap(self.base, SLOT_SIZE);
+            self.base = null_mut();
+        }
+    }
+
+    #[inline(always)]
+    fn room_and_time(&mut self) -> bool {
+        if !self.room() {
+            return false;
+        }
+        self.unchecked = self.unchecked.wrapping_add(1);
+        self.unchecked != 0 && clock::stands_at(self.time) || self.tell_time()
+    }
+
+    /// Writes the time if it is another than the last. False when there is no room behind it.
+    #[inline(never)]
+    fn tell_time(&mut self) -> bool {
+        let now = if self.unchecked == 0 { clock::now_and_check() } else { clock::now() };
+        if now == self.time {
+            return true;
+        }
+        self.time = now;
+        let microseconds = now.nanoseconds().saturating_sub(session::start_time()) / 1000;
+        let difference = microseconds.saturating_sub(self.last_microseconds);
+        if difference > 0 {
+            self.last_microseconds = microseconds;
+            self.put(kind::TIME, false, difference, 0, 0, 0);
+        }
+        self.room()
+    }
+
+    #[inline(always)]
+    fn address(&mut self, address: usize) -> (bool, u64) {
+        let address = address as u64;
+        let last = core::mem::replace(&mut self.last_address, address);
+        if address & 7 != 0 {
+            return (true, address);
+        }
+        (false, zigzag((address >> 3).wrapping_sub(last >> 3) as i64))
+    }
+
+    #[inline(always)]
+    fn put(&mut self, kind: u8, flag: bool, a: u64, b: u64, c: u32, d: u32) {
+        // SAFETY: `room` held before, so a whole record and its overhang fit.
+        unsafe {
+            let end = self.encode(kind, flag, a, b, c, d);
+            self.commit(end);
+        }
+    }
+
+    /// # Safety
+    /// `MAX_RECORD + OVERHANG` bytes must be free at the cursor.
+    #[inline(always)]
+    unsafe fn encode(&mut self, kind: u8, flag: bool, a: u64, b: u64, c: u32, d: u32) -> *mut u8 {
+        let (a_code, a_length) = wide(a);
+        let (b_code, b_length) = wide(b);
+        let (c_code, c_length) = narrow(c);
+        // Only native stacks have a D, and all or none of a recording.
+        let (d_code, d_length) = if d == 0 { (0, 0) } else { narrow(d) };
+        let control = u16::from(kind)
+            | a_code << 5
+            | b_code << 8
+            | c_code << 11
+            | d_code << 13
+            | if flag { FLAG } else { 0 };
+        // SAFETY: the caller's promise; each store ends at most `OVERHANG` behind the record.
+        unsafe {
+            let mut at = self.cursor;
+            at.cast::<u16>().write_unaligned(control.to_le());
+            at = at.add(2);
+            at.cast::<u64>().write_unaligned(a.to_le());
+            at = at.add(a_length);
+            at.cast::<u64>().write_unaligned(b.to_le());
+            at = at.add(b_length);
+            at.cast::<u32>().write_unaligned(c.to_le());
+            at = at.add(c_length);
+            if d != 0 {
+                at.cast::<u32>().write_unaligned(d.to_le());
+            }
+            at.add(d_length)
+        }
+    }
+
+    /// # Safety
+    /// `end` is the end of what was written at the cursor.
+    #[inline(always)]
+    unsafe fn commit(&mut self, end: *mut u8) {
+        self.cursor = end;
+        // SAFETY: the slot is mapped (the cursor points into it); the field is aligned.
+        unsafe {
+            let length = end.offset_from(self.base) as usize - SLOT_HEADER;
+            (*self.base.add(slot::COMMITTED).cast::<AtomicU64>()).store(length as u64, Ordering::Release);
+        }
+    }
+
+    fn room_for(&mut self, payload: usize) -> bool {
+        let needed = MAX_RECORD + payload + OVERHANG;
+        let fits = |writer: &Self| {
+            !writer.cursor.is_null() && {
+                // SAFETY: both point into the mapped slot.
+                let used = unsafe { writer.cursor.offset_from(writer.base) } as usize;
+                used + needed <= writer.reserved as usize
+            }
+        };
+        fits(self)
+            || (self.extend() && fits(self))
+            || (self.next_slot() && (fits(self) || (self.extend() && fits(self))))
+    }
+
+    /// Takes a slot for the records to come. Called once every few thousand records.
+    #[cold]
+    #[inline(never)]
+    fn next_slot(&mut self) -> bool {
+        if self.extend() {
+            return true;
+        }
+        self.seal();
+        if self.events_until_retry > 0 {
+            self.events_until_retry -= 1;
+            session::lost(1);
+            return false;
+        }
+        if self.map_slot() {
+            return true;
+        }
+        self.events_until_retry = RETRY_AFTER;
+        self.gaps = self.gaps.wrapping_add(1);
+        session::lost(1);
+        false
+    }
+
+    /// Gets disk space for all of a slot that began with less. False: it has that already, or there is none.
+    fn extend(&mut self) -> bool {
+        if self.cursor.is_null()
+            || self.reserved as usize == SLOT_SIZE
+            || !session::reserve_slot(self.index, self.reserved as usize, SLOT_SIZE, true)
+        {
+            return false;
+        }
+        self.set_reserved(SLOT_SIZE);
+        true
+    }
+
+    fn set_reserved(&mut self, bytes: usize) {
+        self.reserved = bytes as u32;
+        // SAFETY: within the mapped slot.
+        self.limit = unsafe { self.base.add(bytes - MAX_RECORD - OVERHANG) };
+    }
+
+    fn map_slot(&mut self) -> bool {
+        let reserve = if self.first { FIRST_RESERVE } else { SLOT_SIZE };
+        let Some((index, descriptor)) = session::take_slot(reserve) else { return false };
+        let offset = SLOTS + index as usize * SLOT_SIZE;
+        let Ok(base) = sys::map_file(self.base, descriptor, offset, SLOT_SIZE) else {
+            session::return_slot(index);
+            return false;
+        };
+        self.first = false;
+        self.base = base;
+        self.index = index;
+        // SAFETY: the slot is mapped and, by the directory, this thread's alone. The mark goes last: a reader takes nothing before it.
+        unsafe {
+            let mark = &*base.add(slot::MAGIC).cast::<AtomicU32>();
+            mark.store(0, Ordering::Release);
+            base.add(slot::STREAM).cast::<u32>().write(self.stream);
+            base.add(slot::SEQUENCE).cast::<u64>().write(self.sequence);
+            (*base.add(slot::COMMITTED).cast::<AtomicU64>()).store(0, Ordering::Relaxed);
+            base.add(slot::THREAD).cast::<u64>().write(self.thread);
+            base.add(slot::FIRST_NODE).cast::<u32>().write(self.next_node);
+            mark.store(SLOT_MAGIC, Ordering::Release);
+            self.cursor = base.add(SLOT_HEADER);
+        }
+        self.set_reserved(reserve);
+        self.sequence += 1;
+        (self.last_address, self.last_native_address, self.last_python, self.last_native) = (0, 0, 0, 0);
+        (self.last_microseconds, self.time) = (0, Time::NEVER);
+        true
+    }
+}
+
+/// Length code and bytes of A or B.
+#[inline(always)]
+const fn wide(value: u64) -> (u16, usize) {
+    // One bit more than the value has, so that 0 needs no case of its own; the topmost bit has no room to move up.
+    let bytes = (((value << 1 | value & 1 << 63 | 1).ilog2() + 7) >> 3) as usize;
+    ((bytes - bytes / 8) as u16, bytes + (bytes == 7) as usize)
+}
+
+/// Length code and bytes of C or D.
+#[inline(always)]
+const fn narrow(value: u32) -> (u16, usize) {
+    let bytes = ((((value as u64) << 1 | 1).ilog2() + 7) >> 3) as usize;
+    ((bytes - bytes / 4) as u16, bytes + (bytes == 3) as usize)
+}
+
+/// A zigzag of a 32-bit difference.
+#[inline(always)]
+const fn zigzag32(difference: u32) -> u32 {
+    let value = difference as i32;
+    ((value << 1) ^ (value >> 31)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stormlog_capture::record::{NARROW, WIDE, unzigzag};
+
+    #[test]
+    fn lengths_are_those_of_the_format() {
+        for bits in 0..64 {
+            for value in [0, 1_u64 << bits, (1 << bits) - 1, u64::MAX >> (63 - bits)] {
+                let (code, bytes) = wide(value);
+                assert_eq!(usize::from(WIDE[usize::from(code)]), bytes);
+                assert!(bytes == 8 || value >> (8 * bytes) == 0, "{value:#x} in {bytes}");
+                let (code, bytes) = narrow(value as u32);
+                assert_eq!(usize::from(NARROW[usize::from(code)]), bytes);
+                assert!(bytes == 4 || (value as u32) >> (8 * bytes) == 0);
+            }
+        }
+        assert_eq!(wide(0).1 + narrow(0).1, 0);
+    }
+
+    #[test]
+    fn differences_of_nodes_come_back() {
+        for (from, to) in [(0_u32, 5_u32), (5, 0), (u32::MAX, 1), (1, u32::MAX), (7, 7)] {
+            let stored = zigzag32(to.wrapping_sub(from));
+            assert_eq!(from.wrapping_add(unzigzag(u64::from(stored)) as u32), to);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! C programs under the hooks: every function, every way to begin and to end.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use common::{capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
+use stormlog_capture::layout::{flags, state};
+use stormlog_capture::record::{definition, kind};
+
+#[test]
+fn every_function_is_recorded_with_its_size() {
+    let place = directory();
+    let program = compile(place.path(), "every_function", "every_function.c", &[]);
+    let output = preloaded(&mut Command::new(program), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    let expected = [
+        (kind::MALLOC, 1_000_003),
+        (kind::CALLOC, 1_000_004),
+        (kind::MALLOC, 1_000_005),
+        (kind::REALLOC, 1_000_006),
+        (kind::REALLOC, 1_000_007),
+        (kind::POSIX_MEMALIGN, 1_000_008),
+        (kind::ALIGNED_ALLOC, 1_000_064),
+        (kind::MEMALIGN, 1_000_010),
+        (kind::VALLOC, 1_000_011),
+        (kind::PVALLOC, 1_000_012),
+        (kind::MMAP, 1_003_520),
+        (kind::MREMAP, 2_007_040),
+        (kind::MMAP, 1_011_712),
+        (kind::BRK, 1_015_808),
+        (kind::MALLOC, 1_000_013),
+    ];
+    let events: Vec<_> = capture.events().cloned().collect();
+    let big: Vec<_> = events
+        .iter()
+        .filter(|event| event.kind <= kind::LAST_ALLOCATION && (1_000_000..2_100_000).contains(&event.bytes))
+        .collect();
+    assert_eq!(big.iter().map(|event| (event.kind, event.bytes)).collect::<Vec<_>>(), expected);
+    for event in big {
+        let at = events.iter().position(|other| other == event).unwrap();
+        let end = events[at + 1..]
+            .iter()
+            .find(|other| other.address == event.address)
+            .expect("its end is recorded");
+        assert!(matches!(end.kind, kind::FREE | kind::REALLOC_TAKE | kind::MUNMAP), "{end:?} ends {event:?}");
+    }
+    let failed: Vec<_> = events.iter().filter(|event| event.kind == kind::FAILED).collect();
+    let enomem = libc_enomem();
+    assert_eq!(
+        failed.iter().map(|event| (event.address & 255, event.address >> 8, event.bytes)).collect::<Vec<_>>(),
+        [
+            (u64::from(kind::REALLOC), enomem, u64::MAX / 4),
+            (u64::from(kind::MALLOC), enomem, u64::MAX / 4 - 16),
+            (u64::from(kind::MMAP), enomem, u64::MAX / 4 + 1 - 4096 * 8),
+        ]
+    );
+    assert_eq!(capture.definitions.iter().filter(|(sort, _, _)| *sort == definition::LIMITS).count(), 3);
+    assert_eq!(events.iter().filter(|event| event.kind == kind::REALLOC_UNDO).count(), 1);
+    assert!(capture.names().contains(&"renamed".to_owned()));
+    assert_eq!((capture.state, capture.ended, capture.lost), (state::EXITED, true, 0));
+    assert_eq!(capture.flags, flags::PRELOADED);
+    assert!(capture.metadata.contains("every_function"), "{}", capture.metadata);
+}
+
+fn libc_enomem() -> u64 {
+    12
+}
+
+/// Runs a program behind both the hooks and the independent count; what each saw between the marks.
+fn both_counts(command: &mut Command, place: &std::path::Path) -> ((u64, u64, u64), (u64, u64, u64)) {
+    let shim = compile(place, "libcounting.so", "counting.c", &[]);
+    let counted = std::fs::File::create(place.join("counted")).unwrap();
+    // The descriptor is handed to the program by number, so it must survive the exec.
+    let inherited = counted.try_clone().unwrap();
+    command.stdout(Stdio::null()).env("COUNTING_FD", "2").stderr(inherited);
+    let output = preloaded_with(command, place, "", &[&shim]);
+    assert!(output.status.success(), "{output:?}");
+    drop(counted);
+    let text = std::fs::read_to_string(place.join("counted")).unwrap();
+    let numbers: Vec<u64> = text.split_whitespace().map(|number| number.parse().expect(&text)).collect();
+    (capture(place).between_marks(), (numbers[0], numbers[1], numbers[2]))
+}
+
+#[test]
+fn counts_of_threads_equal_an_independent_count() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    let (ours, theirs) = both_counts(Command::new(program).args(["8", "3000"]), place.path());
+    assert_eq!(ours, theirs);
+    assert!(ours.0 > 8 * 6000);
+}
+
+#[test]
+fn hundreds_of_threads_share_streams_and_keep_their_names() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    let output = preloaded(Command::new(program).args(["400", "20"]), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!(capture.lost, 0);
+    assert_eq!(capture.of_size(700).len(), 400);
+    assert_eq!(capture.of_size(300).len(), 400 * 20);
+    assert_eq!(capture.of_size(500).len(), 400 * 3, "destructors that allocate after the thread's end began");
+    let names = capture.names();
+    for worker in 0..400 {
+        assert!(names.contains(&format!("worker-{worker}")));
+    }
+    assert!(capture.streams.len() <= 60, "{} streams for fifty threads at a time", capture.streams.len());
+}
+
+#[test]
+fn a_forked_child_has_its_own_capture() {
+    for how in ["fork", "raw", "exec", "spawn"] {
+        let place = directory();
+        let program = compile(place.path(), "processes", "processes.c", &[]);
+        let output = preloaded(Command::new(program).arg(how), place.path(), "");
+        assert!(output.status.success(), "{how}: {output:?}");
+        let all = captures(place.path());
+        let with =
+            |bytes| all.iter().filter(|capture| !capture.of_size(bytes).is_empty()).collect::<Vec<_>>();
+        let (parent, child) = (with(2_000_002), with(2_000_001));
+        assert_eq!((parent.len(), child.len()), (1, 1), "{how}");
+        assert_ne!(parent[0].process, child[0].process, "{how}");
+        assert_eq!(parent[0].of_size(2_000_003).len(), 1, "{how}: the parent goes on");
+        assert!(child[0].of_size(2_000_002).is_empty(), "{how}: the parent's records stay the parent's");
+        for capture in &all {
+            assert_eq!((capture.lost, capture.state), (0, state::EXITED), "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_vfork_child_leaves_the_parent_alone() {
+    let place = directory();
+    let program = compile(place.path(), "processes", "processes.c", &[]);
+    let output = preloaded(Command::new(program).arg("vfork"), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!((capture.of_size(2_000_002).len(), capture.of_size(2_000_003).len()), (1, 1));
+}
+
+#[test]
+fn an_end_without_goodbye_is_told_from_a_kill() {
+    for (how, end) in [("_exit", state::EXITED), ("quick_exit", state::EXITED), ("abort", state::RUNNING)] {
+        let place = directory();
+        let program = compile(place.path(), "processes", "processes.c", &[]);
+        preloaded(Command::new(program).arg(how), place.path(), "");
+        let capture = capture(place.path());
+        assert_eq!(capture.state, end, "{how}");
+        assert_eq!(capture.of_size(2_000_003).len(), 1, "{how}");
+    }
+}
+
+#[test]
+fn handlers_that_allocate_do_no_harm() {
+    let place = directory();
+    let program = compile(place.path(), "signals", "signals.c", &[]);
+    let output = preloaded(&mut Command::new(program), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!(capture.of_size(48).len(), 200_000);
+    assert_eq!(capture.of_size(3_000_001).len(), 10);
+    let maps = capture.allocations().filter(|event| event.kind == kind::MMAP && event.bytes == 4096).count();
+    let unmaps = capture.events().filter(|event| event.kind == kind::MUNMAP && event.bytes == 4096).count();
+    assert!(maps.abs_diff(unmaps) as u64 <= capture.lost + 1, "{maps} {unmaps} {}", capture.lost);
+}
+
+#[test]
+fn every_allocation_that_returned_is_there_after_a_kill() {
+    for wait in [0, 5, 50] {
+        let place = directory();
+        let program = compile(place.path(), "killed", "killed.c", &[]);
+        let mut command = Command::new(program);
+        prepare(&mut command, place.path(), "", &[]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut reports = child.stdout.take().unwrap();
+        let mut first = [0; 4];
+        reports.read_exact(&mut first).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reports.read_to_end(&mut bytes).unwrap();
+            1 + bytes.len() / 4
+        });
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let reported = reader.join().unwrap();
+        let capture = capture(place.path());
+        let recorded = capture.allocations().filter(|event| (1000..2000).contains(&event.bytes)).count();
+        assert!((reported..=reported + 2).contains(&recorded), "{reported} returned, {recorded} recorded");
+        assert_eq!((capture.state, capture.ended), (state::RUNNING, false));
+    }
+}
+
+#[test]
+fn a_limit_is_hit_at_the_same_step() {
+    let place = directory();
+    let program = compile(place.path(), "limited", "limited.c", &[]);
+    let bare = Command::new(&program).output().unwrap();
+    let recorded = preloaded(&mut Command::new(&program), place.path(), "");
+    assert_eq!(String::from_utf8_lossy(&bare.stdout), String::from_utf8_lossy(&recorded.stdout));
+    let capture = capture(place.path());
+    let failed: Vec<_> = capture.events().filter(|event| event.kind == kind::FAILED).collect();
+    assert_eq!(failed.iter().map(|event| event.bytes).collect::<Vec<_>>(), [8 << 20]);
+    let limits = capture.definitions.iter().find(|(sort, _, _)| *sort == definition::LIMITS).unwrap();
+    let number = |at: usize| u64::from_le_bytes(limits.2[at..at + 8].try_into().unwrap());
+    assert_eq!(number(0), 1 << 30);
+    assert!(number(8) > 1 << 29 && number(8) <= 1 << 30, "address space {}", number(8));
+    assert!(number(16) > 0 && number(16) < number(8));
+}
+
+/// A library that opens another by its own RUNPATH, in a directory.
+fn libraries(place: &std::path::Path) -> std::path::PathBuf {
+    std::fs::create_dir(place.join("deep")).unwrap();
+    compile(&place.join("deep"), "libinner.so", "inner.c", &[]);
+    compile(place, "libouter.so", "outer.c", &["-Wl,-rpath,$ORIGIN/deep", "-Wl,--enable-new-dtags"])
+}
+
+#[test]
+fn libraries_are_found_and_recorded_as_without_the_hooks() {
+    let place = directory();
+    let outer = libraries(place.path());
+    let program = compile(place.path(), "opens", "opens.c", &[]);
+    assert!(Command::new(&program).arg(&outer).status().unwrap().success());
+    let output = preloaded(Command::new(&program).arg(&outer), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!((capture.of_size(5_000_002).len(), capture.of_size(5_000_003).len()), (1, 1));
+}
+
+#[test]
+fn libraries_loaded_while_recording_from_inside_are_patched() {
+    let place = directory();
+    let outer = libraries(place.path());
+    for binding in ["-Wl,-z,lazy", "-Wl,-z,now"] {
+        let program = compile(place.path(), "opens", "opens.c", &[binding, "-no-pie"]);
+        let options = format!("path={}/inside.bin", place.path().display());
+        let status =
+            Command::new(&program).arg(&outer).arg(hook()).env("HEAP_OPTIONS", options).status().unwrap();
+        assert_eq!(status.code(), Some(0));
+        let live = place.path().join("inside.bin.live");
+        let capture = common::Capture::read(&live);
+        assert_eq!((capture.of_size(5_000_002).len(), capture.of_size(5_000_003).len()), (1, 1));
+        assert_eq!((capture.state, capture.flags), (state::STOPPED, 0));
+        std::fs::remove_file(live).unwrap();
+    }
+}
+
+#[test]
+fn recordings_start_and_stop_while_threads_allocate() {
+    let place = directory();
+    let program = compile(place.path(), "starts_and_stops", "starts_and_stops.c", &[]);
+    let options = format!("path={}/heap-%n.bin", place.path().display());
+    let output =
+        Command::new(program).arg(hook()).args(["3", "25"]).env("HEAP_OPTIONS", options).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let all = captures(place.path());
+    assert_eq!(all.len(), 25);
+    for capture in &all {
+        assert_eq!((capture.state, capture.lost), (state::STOPPED, 0));
+        assert_eq!((capture.of_size(6_000_001).len(), capture.of_size(6_000_002).len()), (1, 0));
+    }
+}
+
+#[test]
+fn another_allocator_stays_in_use() {
+    let place = directory();
+    let other = compile(place.path(), "libother.so", "other_allocator.c", &[]);
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    let output = preloaded_with(Command::new(program).args(["4", "500"]), place.path(), "", &[&other]);
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!(capture.of_size(300).len(), 4 * 500);
+    let inside = |event: &&common::Event| (0x6000_0000_0000..0x6100_0000_0000).contains(&event.address);
+    assert!(capture.of_size(300).iter().all(inside), "blocks come from the other allocator");
+    assert!(
+        !capture.allocations().any(|event| event.kind == kind::MMAP),
+        "what it maps for itself is not the program's"
+    );
+}
+
+/// Where they are installed: before this library (which then leaves the program alone) and behind it.
+#[test]
+fn well_known_allocators_work_before_and_behind() {
+    for name in ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"] {
+        let path = std::path::Path::new("/usr/lib/x86_64-linux-gnu").join(name);
+        if !path.exists() {
+            continue;
+        }
+        let place = directory();
+        let program = compile(place.path(), "threads", "threads.c", &[]);
+        let output =
+            preloaded_with(Command::new(&program).args(["4", "500"]), place.path(), ";native=1", &[&path]);
+        assert!(output.status.success(), "{name}: {output:?}");
+        assert_eq!(capture(place.path()).of_size(300).len(), 4 * 500, "{name}");
+        let mut preload = path.into_os_string();
+        preload.push(" ");
+        preload.push(common::hook());
+        let output = Command::new(&program)
+            .args(["4", "500"])
+            .env("LD_PRELOAD", preload)
+            .env("STORMLOG_HEAP", format!("path={}/other-%p.bin", place.path().display()))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name} before: {output:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_costs_records_not_the_program() {
+    let place = directory();
+    let disk = place.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=400k", "tmpfs"]).arg(&disk).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return; // needs the right to mount
+    }
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    let output = preloaded(Command::new(program).args(["4", "100000"]), &disk, "");
+    let capture = captures(&disk).pop();
+    Command::new("umount").arg(&disk).status().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture.expect("a capture of what fitted");
+    assert!(capture.lost > 100_000, "{} lost", capture.lost);
+    assert!(capture.of_size(300).len() > 1000);
+}
+
+#[test]
+fn without_a_place_to_write_nothing_happens() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    for options in ["path=/nonexistent/heap.bin", "path=", "colour=red", ""] {
+        let output = Command::new(&program)
+            .args(["2", "10"])
+            .env("LD_PRELOAD", hook())
+            .env("STORMLOG_HEAP", options)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{options}: {output:?}");
+    }
+    assert!(captures(place.path()).is_empty());
+}
+
+#[test]
+fn a_capture_is_never_overwritten() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    std::fs::write(place.path().join("heap.bin"), "finished").unwrap();
+    for _ in 0..3 {
+        let status = Command::new(&program)
+            .args(["1", "1"])
+            .env("LD_PRELOAD", hook())
+            .env("STORMLOG_HEAP", format!("path={}/heap.bin", place.path().display()))
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+    assert_eq!(std::fs::read(place.path().join("heap.bin")).unwrap(), b"finished");
+    assert!(!place.path().join("heap.bin.live").exists());
+    assert_eq!(captures(place.path()).len(), 3);
+}
+
+#[test]
+fn native_stacks_lead_into_the_program_and_its_modules() {
+    let place = directory();
+    let outer = libraries(place.path());
+    let program = compile(place.path(), "opens", "opens.c", &[]);
+    let output = preloaded(Command::new(&program).arg(&outer), place.path(), ";native=1");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!(capture.flags, flags::PRELOADED | flags::NATIVE);
+    let modules = capture.modules();
+    let module_of = |address: u64| {
+        let found = modules.iter().find(|(start, end, _)| (*start..*end).contains(&address));
+        found.map_or("?", |(_, _, path)| path.rsplit('/').next().unwrap())
+    };
+    let inner = &capture.of_size(5_000_002)[0];
+    let stack: Vec<_> = capture.native_stack(inner.native).into_iter().map(module_of).collect();
+    assert_eq!(stack[..3], ["libinner.so", "libouter.so", "opens"], "{stack:?}");
+    assert!(stack[3..].iter().all(|module| *module == "libc.so.6" || *module == "opens"), "{stack:?}");
+    let gone = capture.definitions.iter().filter(|(sort, _, _)| *sort == definition::MODULE_GONE).count();
+    assert_eq!(gone, 1, "libinner.so was closed");
+}

@@ -1,0 +1,269 @@
+//! Notice of the death of code objects: their addresses are used again, and a name must not outlive its code.
+//!
+//! The only place that calls Python's API or writes to Python's memory, and only while this thread provably holds the GIL. What is called does not
+//! allocate from Python: `malloc` may have been called by Python's own allocator, which must not be entered twice.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+use super::{Interpreter, load, symbol};
+
+/// Called, with the GIL held, when a watched code object is about to be freed.
+pub type Destroyed = extern "C" fn(code: usize);
+
+static DESTROYED: AtomicUsize = AtomicUsize::new(0);
+
+fn notify(code: usize) {
+    let handler = DESTROYED.load(Relaxed);
+    if handler != 0 {
+        // SAFETY: only ever set to a `Destroyed`.
+        let handler: Destroyed = unsafe { core::mem::transmute(handler) };
+        handler(code);
+    }
+}
+
+/// 3.12+: `PyCode_WatchCallback`.
+extern "C" fn on_event(event: c_int, code: usize) -> c_int {
+    const DESTROY: c_int = 1;
+    if event == DESTROY {
+        notify(code);
+    }
+    0
+}
+
+/// 3.11: the function that frees our word of a code object's extra data, which is the code's address.
+extern "C" fn on_free(code: usize) {
+    notify(code);
+}
+
+type AddWatcher = unsafe extern "C" fn(extern "C" fn(c_int, usize) -> c_int) -> c_int;
+type ClearWatcher = unsafe extern "C" fn(c_int) -> c_int;
+type RequestIndex = unsafe extern "C" fn(extern "C" fn(usize)) -> isize;
+type Fetch = unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void);
+type Restore = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void);
+type InterpreterNumber = unsafe extern "C" fn(*const u8) -> i64;
+type AllocatorName = unsafe extern "C" fn() -> *const c_char;
+
+#[derive(Clone, Copy)]
+enum Means {
+    Watcher { add: AddWatcher, clear: ClearWatcher, fetch: Fetch, restore: Restore },
+    Extra { request: RequestIndex },
+    None,
+}
+
+/// One of the interpreters (main or sub) that are watched.
+struct Watched {
+    /// Its number plus one, which is never used again; 0 for a free slot.
+    interpreter: AtomicU64,
+    /// The watcher's id or the index of the extra word, plus one; 0 where there is none.
+    id: AtomicUsize,
+}
+
+/// Code of interpreters beyond these is not watched.
+const MOST: usize = 64;
+
+/// Watches the code objects of this process; any thread may use it.
+pub struct CodeWatch {
+    means: Means,
+    number: Option<InterpreterNumber>,
+    watched: [Watched; MOST],
+}
+
+impl CodeWatch {
+    /// Finds the functions it needs; installs nothing yet. Uses `dlsym`, which may allocate. To be made before Python's allocators are replaced (3.11 must see
+    /// that they are the plain ones). `destroyed` is for the whole process.
+    pub fn new(interpreter: &Interpreter, destroyed: Destroyed) -> Self {
+        DESTROYED.store(destroyed as usize, Relaxed);
+        Self {
+            means: Means::find(interpreter),
+            // SAFETY: the type is that of CPython's header.
+            number: unsafe { symbol(c"PyInterpreterState_GetID") },
+            watched: [const { Watched { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } }; MOST],
+        }
+    }
+
+    /// Makes sure that the death of `code` will be told. `false`: it will not be (no means, or none yet without the GIL): compare
+    /// [`Interpreter::fingerprint`] for this code until a later call succeeds.
+    ///
+    /// Without the GIL this works once it has worked with it in the same interpreter, so that the threads that are mostly outside Python are watched too.
+    ///
+    /// `allocate` is the C library's own `malloc`, past any hook (3.11 needs some 24 bytes for each code object, which Python frees).
+    ///
+    /// # Safety
+    /// `thread_state` is this thread's, `code` a code object in use on its stack. On 3.11, memory of `allocate` may be freed by Python's memory domain:
+    /// true unless a custom allocator is set that refuses foreign blocks.
+    pub unsafe fn watch(
+        &self,
+        interpreter: &Interpreter,
+        thread_state: *const u8,
+        code: usize,
+        allocate: unsafe extern "C" fn(usize) -> *mut c_void,
+    ) -> bool {
+        // SAFETY: the caller's; the GIL keeps the interpreter's structures ours for the moment. Without it the interpreter still lives as
+        // long as this thread's state, and only its number, which never changes, is read.
+        unsafe {
+            if thread_state.is_null() {
+                return false;
+            }
+            let held = interpreter.holds_gil(thread_state);
+            let current = load(thread_state as usize, INTERPRETER);
+            let Some(id) = (if held { self.install(current) } else { self.installed(current) }) else {
+                return false;
+            };
+            match self.means {
+                Means::Watcher { .. } => true,
+                Means::Extra { .. } => attach(interpreter, code, id, held, allocate),
+                Means::None => false,
+            }
+        }
+    }
+
+    /// Takes the watcher of the interpreter in use by this thread back (3.12+; on 3.11 the notices stay, and are harmless).
+    ///
+    /// # Safety
+    /// `thread_state` is this thread's.
+    pub unsafe fn remove(&self, interpreter: &Interpreter, thread_state: *const u8) {
+        // SAFETY: the caller's; the GIL is held where the state is used.
+        unsafe {
+            if !interpreter.holds_gil(thread_state) {
+                return;
+            }
+            let Means::Watcher { clear, .. } = self.means else { return };
+            let Some(number) = self.number_of(load(thread_state as usize, INTERPRETER)) else { return };
+            for watched in self.watched.iter().filter(|watched| watched.interpreter.load(Relaxed) == number) {
+                if let Some(id) = watched.id.swap(0, Relaxed).checked_sub(1) {
+                    clear(id as c_int);
+                }
+                watched.interpreter.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// # Safety
+    /// `current` is an interpreter whose GIL is held.
+    unsafe fn number_of(&self, current: *const u8) -> Option<u64> {
+        // SAFETY: reads a field.
+        u64::try_from(unsafe { self.number?(current) }).ok().map(|number| number + 1)
+    }
+
+    /// The id in interpreter `current`, where it is installed.
+    ///
+    /// # Safety
+    /// `current` is the interpreter of a live thread state of this thread.
+    unsafe fn installed(&self, current: *const u8) -> Option<usize> {
+        // SAFETY: the caller's.
+        let number = unsafe { self.number_of(current) }?;
+        let known = self.watched.iter().find(|watched| watched.interpreter.load(Relaxed) == number)?;
+        known.id.load(Relaxed).checked_sub(1)
+    }
+
+    /// The id in interpreter `current`, installed if it is not yet; `None` when that is impossible.
+    ///
+    /// # Safety
+    /// The GIL of `current` is held, so no other thread is here for the same interpreter.
+    unsafe fn install(&self, current: *const u8) -> Option<usize> {
+        // SAFETY: the caller's.
+        let number = unsafe { self.number_of(current) }?;
+        let known = self.watched.iter().find(|watched| watched.interpreter.load(Relaxed) == number);
+        if let Some(known) = known {
+            return known.id.load(Relaxed).checked_sub(1);
+        }
+        let free = self
+            .watched
+            .iter()
+            .find(|slot| slot.interpreter.compare_exchange(0, number, Relaxed, Relaxed).is_ok())?;
+        // SAFETY: the GIL is held. Adding a watcher writes two words; where all are taken it raises, which must not disturb an
+        // exception that is on its way.
+        let id = unsafe {
+            match self.means {
+                Means::Watcher { add, fetch, restore, .. } => {
+                    let mut pending = [core::ptr::null_mut(); 3];
+                    let [kind, value, trace] = &mut pending;
+                    fetch(kind, value, trace);
+                    let id = add(on_event);
+                    restore(pending[0], pending[1], pending[2]);
+                    id as isize
+                }
+                Means::Extra { request } => request(on_free),
+                Means::None => -1,
+            }
+        };
+        let id = usize::try_from(id).ok()?;
+        free.id.store(id + 1, Relaxed);
+        Some(id)
+    }
+}
+
+/// Offset of the interpreter in a thread state, the third pointer in every version.
+const INTERPRETER: u16 = 16;
+
+/// 3.11: puts the code's address into our word of its extra data, a length and so many words.
+///
+/// Without the GIL only a code object without extra data is taken, by exchanging its null. What that could lose is the word of another tool that does the
+/// same to the same code object in the same nanoseconds, or ours, never memory.
+///
+/// # Safety
+/// `code` is alive, `held` says that the GIL is held; see [`CodeWatch::watch`] for `allocate`.
+unsafe fn attach(
+    interpreter: &Interpreter,
+    code: usize,
+    index: usize,
+    held: bool,
+    allocate: unsafe extern "C" fn(usize) -> *mut c_void,
+) -> bool {
+    // SAFETY: `co_extra` of a live code object: null, or a block with a length and that many words, which only the holder of the GIL may change.
+    unsafe {
+        let slot = &*((code + usize::from(interpreter.layout.code_extra())) as *const AtomicPtr<usize>);
+        let extra = slot.load(Acquire);
+        if !extra.is_null() {
+            // ours, or another tool was here; its block is only as long as it needed
+            let fits = held && *extra > index;
+            if fits {
+                *extra.add(1 + index) = code;
+            }
+            return fits;
+        }
+        let words = index + 2;
+        let extra = allocate(words * size_of::<usize>()).cast::<usize>();
+        if extra.is_null() {
+            return false;
+        }
+        extra.write(index + 1);
+        for word in 1..words {
+            extra.add(word).write(0);
+        }
+        extra.add(1 + index).write(code);
+        // A thread that was quicker leaves us a few bytes that are never freed.
+        slot.compare_exchange(core::ptr::null_mut(), extra, AcqRel, Relaxed).is_ok()
+    }
+}
+
+impl Means {
+    fn find(interpreter: &Interpreter) -> Self {
+        // SAFETY: the types are those of CPython's headers.
+        unsafe {
+            if interpreter.layout.frame_entry.is_none() {
+                let functions = symbol(c"PyCode_AddWatcher").zip(symbol(c"PyCode_ClearWatcher"));
+                let errors = symbol(c"PyErr_Fetch").zip(symbol(c"PyErr_Restore"));
+                return match functions.zip(errors) {
+                    Some(((add, clear), (fetch, restore))) => Self::Watcher { add, clear, fetch, restore },
+                    None => Self::None,
+                };
+            }
+            // Python will free our block as one of its own; its debugging allocators refuse foreign blocks by ending the program
+            let Some(name) = symbol::<AllocatorName>(c"_PyMem_GetCurrentAllocatorName") else {
+                return Self::None;
+            };
+            let name = name();
+            let plain = !name.is_null()
+                && matches!(core::ffi::CStr::from_ptr(name).to_bytes(), b"pymalloc" | b"malloc");
+            match symbol(c"_PyEval_RequestCodeExtraIndex") {
+                Some(request) if plain => Self::Extra { request },
+                _ => Self::None,
+            }
+        }
+    }
+}

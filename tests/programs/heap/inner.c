@@ -1,0 +1,4 @@
+/* A library that is loaded late and allocates. */
+#include <stdlib.h>
+
+void inner(void) { free(malloc(5000002)); }
