@@ -1,0 +1,82 @@
+//! Formats we only write, for other tools to read: every one takes the same [`Holdings`] and gives bytes.
+//!
+//! This crate must never open a file, and never lose a byte of what is held: the weights of an export add up to the whole.
+#![forbid(unsafe_code)]
+
+mod collapsed;
+mod firefox;
+mod gprof2dot;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod pprof;
+mod speedscope;
+mod svg;
+mod table;
+
+use stormlog_event::stacks::{Frame, Holdings};
+
+pub use collapsed::collapsed;
+pub use firefox::firefox;
+pub use gprof2dot::gprof2dot;
+#[cfg(feature = "parquet")]
+pub use parquet::{ParquetError, parquet};
+pub use pprof::pprof;
+pub use speedscope::speedscope;
+pub use svg::svg;
+pub use table::csv;
+
+/// What an export is about, for the formats that have room to say so.
+#[derive(Debug, Clone)]
+pub struct About<'a> {
+    /// The program.
+    pub title: &'a str,
+    /// Wall clock at the start of the recording, milliseconds since 1970; 0 when unknown.
+    pub start_ms: u64,
+    /// The process.
+    pub pid: u32,
+}
+
+/// `function (file:line)`: how tools without columns for it want a frame.
+fn label(frame: &Frame) -> String {
+    let place = frame.place();
+    if place.is_empty() { frame.function.clone() } else { format!("{} ({place})", frame.function) }
+}
+
+/// Frames of a row, the outermost first, as indexes into the tree's frames.
+fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
+    let mut path = Vec::new();
+    let mut at = node;
+    while at != 0 {
+        path.push(held.tree.frame[at as usize]);
+        at = held.tree.parent[at as usize];
+    }
+    path.reverse();
+    path
+}
+
+#[cfg(test)]
+mod testing {
+    use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+
+    /// main → load (10 bytes), main → load → parse (30 bytes), and main itself (5 bytes).
+    pub(crate) fn held() -> Holdings {
+        let mut tree = StackTree::new();
+        for (name, line) in [("main", 3), ("load;x", 8), ("par\nse<", 21)] {
+            tree.frames.push(Frame {
+                function: name.into(),
+                file: "train.py".into(),
+                line,
+                kind: FrameKind::Python,
+            });
+        }
+        let main = tree.push(0, 0);
+        let load = tree.push(main, 1);
+        let parse = tree.push(load, 2);
+        let row = |node, bytes, count| Holding { node, thread: 0, bytes, count };
+        Holdings {
+            rows: vec![row(main, 5, 1), row(load, 10, 2), row(parse, 30, 3)],
+            tree,
+            threads: vec!["MainThread".into()],
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a compactor folds records into when a capture is bounded: the heap itself.
+
+use stormlog_capture::live::Header;
+use stormlog_capture::source::{Piece, Source};
+use stormlog_capture::{CaptureError, Fold};
+
+use crate::checkpoint;
+use crate::merge;
+use crate::state::{State, Stream, Watch};
+
+/// The heap so far. Hand it to [`Compactor`](stormlog_capture::Compactor) as its `fold`.
+#[derive(Debug)]
+pub struct Aggregate {
+    pub(crate) state: State,
+    pub(crate) streams: Vec<Stream>,
+    sample_bytes: u64,
+}
+
+impl Default for Aggregate {
+    fn default() -> Self {
+        Aggregate { state: State::new(Watch::default(), 0), streams: Vec::new(), sample_bytes: 0 }
+    }
+}
+
+impl Fold for Aggregate {
+    fn begin(&mut self, header: &Header) {
+        self.sample_bytes = header.sample_bytes;
+        self.state = State::new(Watch::default(), header.sample_bytes);
+        self.streams.clear();
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> bool {
+        match checkpoint::load(bytes, Watch::default(), self.sample_bytes) {
+            Some((state, streams)) => {
+                (self.state, self.streams) = (state, streams);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError> {
+        merge::run(&mut self.state, &mut self.streams, source, pieces, until_us)
+    }
+
+    fn next_sequence(&self, stream: u32) -> u64 {
+        self.streams.iter().find(|other| other.id == stream).map_or(0, |stream| stream.sequence)
+    }
+
+    fn state(&self) -> Vec<u8> {
+        checkpoint::save(&self.state, &self.streams)
+    }
+}

@@ -1,0 +1,38 @@
+//! Why a heap capture cannot be understood. Each sentence says what to do next.
+
+use std::path::PathBuf;
+
+use stormlog_capture::CaptureError;
+
+/// What went wrong with a capture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The files of a capture of ours.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A directory without a capture in it.
+    #[error("{} holds no heap capture (heap.bin); record one with `stormlog run --heap`", path.display())]
+    NoCapture {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A Memray capture of a version this release cannot read.
+    #[error("{} is a Memray capture of version {version}; versions 12 and 13 can be read, record it again with Memray 1.12 or newer", path.display())]
+    MemrayVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// A Memray capture that contradicts itself.
+    #[error("{} is a damaged Memray capture: {what} at byte {offset} of its records", path.display())]
+    Memray {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+}

@@ -1,0 +1,189 @@
+//! A capture, opened and read once: everything the views ask for.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stormlog_capture::file::Sample;
+use stormlog_capture::live::Header;
+use stormlog_capture::source::{Piece, Source};
+
+use crate::curve::Point;
+use crate::error::HeapError;
+use crate::state::{State, Watch};
+use crate::tree::Module;
+use crate::{checkpoint, import, merge};
+
+/// The name of a capture in a session's or a run's directory.
+pub const FILE_NAME: &str = "heap.bin";
+
+/// A capture on disk: ours, finished or live, or one of Memray's.
+#[derive(Debug)]
+pub struct Capture {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Own(Box<Source>, Vec<Piece>),
+    Memray,
+}
+
+/// What a capture says.
+#[derive(Debug)]
+pub struct Heap {
+    pub(crate) state: State,
+    /// The recorded process about itself.
+    pub header: Header,
+    /// Memory of the process as seen from outside.
+    pub samples: Vec<Sample>,
+    /// How it ended, when somebody saw it.
+    pub ending: Option<Value>,
+    /// Bytes at the end of the file that were no whole block.
+    pub torn_bytes: u64,
+    /// Records that are in no file, because there was no room for them.
+    pub lost_events: u64,
+    /// The process came to its own end; false when it was killed or still runs.
+    pub complete: bool,
+}
+
+impl Capture {
+    /// Opens a capture file, or the capture in a directory.
+    pub fn open(path: &Path) -> Result<Capture, HeapError> {
+        let path = if path.is_dir() { find(path)? } else { path.to_owned() };
+        // The live file may be named itself.
+        let path =
+            match path.to_str().and_then(|text| text.strip_suffix(stormlog_capture::layout::LIVE_SUFFIX)) {
+                Some(capture) if path.exists() => PathBuf::from(capture),
+                _ => path,
+            };
+        if import::memray::is_memray(&path) {
+            return Ok(Capture { path, kind: Kind::Memray });
+        }
+        let mut source = Source::open(&path)?;
+        let pieces = source.pieces(true)?;
+        Ok(Capture { path, kind: Kind::Own(Box::new(source), pieces) })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads everything, once.
+    pub fn read(&self, watch: Watch) -> Result<Heap, HeapError> {
+        match &self.kind {
+            Kind::Memray => import::memray::read(&self.path, watch),
+            Kind::Own(source, pieces) => self.read_own(source, pieces, watch),
+        }
+    }
+
+    fn read_own(&self, source: &Source, pieces: &[Piece], watch: Watch) -> Result<Heap, HeapError> {
+        let header = source.header()?;
+        let finished = source.finished.as_ref();
+        let base = finished.map(|finished| finished.checkpoint()).transpose()?.flatten();
+        let (mut state, mut streams) = match base {
+            Some(bytes) => {
+                checkpoint::load(&bytes, watch, header.sample_bytes).ok_or_else(|| self.damaged())?
+            }
+            None => (State::new(watch, header.sample_bytes), Vec::new()),
+        };
+        merge::run(&mut state, &mut streams, source, pieces, u64::MAX)?;
+        state.end(&mut streams);
+        let ending = finished.map(|finished| finished.ending()).transpose()?.flatten();
+        let number = |key: &str| ending.as_ref().and_then(|ending| ending.get(key)).and_then(Value::as_u64);
+        let is_signal =
+            ending.as_ref().and_then(|ending| ending.get("signal")).is_some_and(|signal| !signal.is_null());
+        let ended = header.ended()
+            || number("state").is_some_and(|state| state != 0)
+            || number("exit_code").is_some();
+        Ok(Heap {
+            state,
+            samples: finished.map(|finished| finished.samples()).transpose()?.unwrap_or_default(),
+            torn_bytes: finished.map(|finished| finished.torn_bytes()).transpose()?.unwrap_or(0),
+            lost_events: number("lost_events").unwrap_or(0).max(header.lost_events),
+            complete: ended && !is_signal,
+            ending,
+            header,
+        })
+    }
+
+    fn damaged(&self) -> HeapError {
+        let what = "what its older records came to does not decode".to_owned();
+        stormlog_capture::CaptureError::Damaged { path: self.path.clone(), what }.into()
+    }
+}
+
+impl Heap {
+    /// Memory over time.
+    #[must_use]
+    pub fn curve(&self) -> &[Point] {
+        &self.state.curve.points
+    }
+
+    /// Most bytes within the watched span, and when (microseconds since the start).
+    #[must_use]
+    pub fn span_peak(&self) -> Option<(u64, u64)> {
+        self.state.span_peak
+    }
+
+    /// Allocations in all.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        let counts = self.state.sites.iter().map(|site| site.total.count);
+        self.state.weights.blocks(counts.fold(0, u64::saturating_add))
+    }
+
+    /// The change of the heap before the last request that got no memory, for [`Watch::moments`].
+    #[must_use]
+    pub fn last_failure(&self) -> Option<u64> {
+        self.state.failures.last().map(|failure| failure.change).filter(|change| *change > 0)
+    }
+
+    /// Libraries and programs that native frames lie in.
+    #[must_use]
+    pub fn modules(&self) -> &[Module] {
+        &self.state.tree.modules
+    }
+
+    /// The Python that ran, as it names itself.
+    #[must_use]
+    pub fn python(&self) -> Option<&str> {
+        self.state.python.as_deref()
+    }
+
+    /// Microseconds from the start to the last record.
+    #[must_use]
+    pub fn duration_us(&self) -> u64 {
+        self.state.time_us
+    }
+}
+
+/// The capture in a session's directory, or the newest in a run's.
+fn find(directory: &Path) -> Result<PathBuf, HeapError> {
+    let here = |directory: &Path| {
+        let path = directory.join(FILE_NAME);
+        (path.exists() || stormlog_capture::live::Live::path_of(&path).exists()).then_some(path)
+    };
+    if let Some(path) = here(directory) {
+        return Ok(path);
+    }
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> = Vec::new();
+    let mut pending = vec![(directory.to_owned(), 0)];
+    while let Some((directory, depth)) = pending.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let path = entry.path();
+            if let Some(capture) = here(&path) {
+                let changed = entry.metadata().and_then(|data| data.modified());
+                found.push((changed.unwrap_or(std::time::UNIX_EPOCH), capture));
+            }
+            if depth < 3 {
+                pending.push((path, depth + 1));
+            }
+        }
+    }
+    let newest = found.into_iter().max();
+    newest.map(|(_, path)| path).ok_or_else(|| HeapError::NoCapture { path: directory.to_owned() })
+}

@@ -1,0 +1,3 @@
+//! Captures of other profilers.
+
+pub mod memray;

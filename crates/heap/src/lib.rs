@@ -1,0 +1,65 @@
+//! What a heap capture means: read once, in true order, to totals, peak, leaks, temporary allocations and their stacks.
+//!
+//! ```text
+//! Capture::open ─► Capture::read(Watch) ─► Heap ─► stats(), profile(Mode), curve(), …
+//! ```
+//!
+//! It must never touch the recorded process, and never trust a file.
+
+#![forbid(unsafe_code)]
+
+mod aggregate;
+mod alternate;
+mod by_line;
+mod checkpoint;
+mod curve;
+mod define;
+mod error;
+mod feed;
+mod follow;
+mod frames;
+mod heap;
+pub mod import;
+mod lives;
+mod mappings;
+mod merge;
+mod order;
+mod profile;
+mod sample;
+mod state;
+mod stats;
+mod tree;
+mod turns;
+
+pub use aggregate::Aggregate;
+pub use curve::Point;
+pub use error::HeapError;
+pub use follow::Follow;
+pub use frames::{Frame, FrameKind, Symbol, Symbolizer};
+pub use heap::{Capture, FILE_NAME, Heap};
+pub use profile::{Entry, Lifetime, Mode, Node, Profile, Share, ThreadShare, Weight};
+pub use state::Watch;
+pub use stats::{AllocatorStats, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name};
+pub use tree::Module;
+
+/// Reads any bytes as a capture of each kind and asks everything of it: for fuzzing. `scratch` is a directory to write them into.
+pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
+    let path = scratch.join(FILE_NAME);
+    let live = stormlog_capture::live::Live::path_of(&path);
+    for (written, other) in [(&path, &live), (&live, &path)] {
+        let _ = std::fs::remove_file(other);
+        if std::fs::write(written, bytes).is_err() {
+            continue;
+        }
+        if let Ok(capture) = Capture::open(&path)
+            && let Ok(heap) =
+                capture.read(Watch { span_us: Some((0, 1 << 20)), at_us: Some(5), ..Watch::default() })
+        {
+            heap.stats(3, None);
+            for mode in [Mode::Peak, Mode::Leaks, Mode::Temporary, Mode::At, Mode::Span, Mode::Total] {
+                heap.profile(mode, None).by_line();
+            }
+        }
+    }
+    checkpoint::load(bytes, Watch::default(), 0);
+}

@@ -1,0 +1,310 @@
+//! The records of all streams in true order. Streams agree on the clock only to a tick; within a tick addresses decide: a block is
+//! allocated before it is freed, and freed before its address is allocated again (see `turns`).
+//!
+//! Must always end: when no stream can go on by these rules (a record was lost, or a mapping is older than the recording), one goes on by force.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use stormlog_capture::CaptureError;
+use stormlog_capture::op::{Op, Ops};
+use stormlog_capture::record::kind;
+use stormlog_capture::source::{Piece, Source};
+
+use crate::feed::{self, Batch, Cursor, Feeds};
+use crate::state::{State, Stream};
+use crate::turns::Turns;
+
+/// Most records of a tick that are looked at together; a real tick of a few milliseconds has fewer.
+const MOST_AHEAD: usize = 1 << 20;
+
+/// Takes in all records before `until_us` that were not taken in before.
+pub(crate) fn run(
+    state: &mut State,
+    streams: &mut Vec<Stream>,
+    source: &Source,
+    pieces: &[Piece],
+    until_us: u64,
+) -> Result<(), CaptureError> {
+    let by_stream: Vec<&[Piece]> = pieces.chunk_by(|one, other| one.stream == other.stream).collect();
+    let mut indices = Vec::with_capacity(by_stream.len());
+    let mut cursors = Vec::with_capacity(by_stream.len());
+    for pieces in by_stream {
+        let id = pieces[0].stream;
+        let index = streams.iter().position(|stream| stream.id == id).unwrap_or_else(|| {
+            streams.push(Stream::new(id));
+            streams.len() - 1
+        });
+        indices.push(index);
+        cursors.push(Cursor::new(source, pieces, streams[index].sequence));
+    }
+    feed::with(cursors, |feeds| {
+        let mut merge = Merge { state, feeds, heads: Vec::new(), until_us, turns: Turns::default() };
+        for (feed, index) in indices.into_iter().enumerate() {
+            let stream = std::mem::take(&mut streams[index]);
+            let (batch, ahead) = Default::default();
+            merge.heads.push(Head { stream, home: index, feed, batch, at: 0, payload_at: 0, ahead });
+        }
+        let result = merge.all();
+        for head in merge.heads {
+            streams[head.home] = head.stream;
+        }
+        result
+    })
+}
+
+/// One stream and where it stands.
+struct Head {
+    stream: Stream,
+    /// Its place among all streams.
+    home: usize,
+    feed: usize,
+    batch: Option<Batch>,
+    at: usize,
+    payload_at: usize,
+    /// Batches that were looked into already.
+    ahead: VecDeque<Batch>,
+}
+
+impl Head {
+    /// What is decoded of its records up to the first that `is_later`.
+    fn tick(&self, is_later: impl Fn(&Op) -> bool) -> Vec<&[Op]> {
+        let held = self.batch.as_ref().and_then(|batch| batch.ops.list.get(self.at..));
+        let mut pieces = Vec::new();
+        for piece in held.into_iter().chain(self.ahead.iter().map(|batch| &batch.ops.list[..])) {
+            let end = piece.iter().position(&is_later);
+            pieces.push(&piece[..end.unwrap_or(piece.len())]);
+            if end.is_some() {
+                break;
+            }
+        }
+        pieces
+    }
+}
+
+struct Merge<'a> {
+    state: &'a mut State,
+    feeds: Feeds,
+    heads: Vec<Head>,
+    until_us: u64,
+    turns: Turns,
+}
+
+/// Why a stream stopped.
+#[derive(PartialEq, Eq)]
+enum Stop {
+    /// Its next record waits for another stream.
+    Waits,
+    /// Its clock moved on.
+    Later,
+    /// It has no more.
+    Ended,
+}
+
+impl Merge<'_> {
+    fn all(&mut self) -> Result<(), CaptureError> {
+        let mut queue = BinaryHeap::new();
+        for index in 0..self.heads.len() {
+            // To the first time record: nothing that concerns memory is taken in before its time is known.
+            if self.go_on(index, None, false)?.1 == Stop::Later {
+                queue.push(Reverse((self.heads[index].stream.time_us, index)));
+            }
+        }
+        let mut tick = Vec::new();
+        while let Some(Reverse((time, first))) = queue.pop() {
+            if time >= self.until_us {
+                break;
+            }
+            tick.clear();
+            tick.push(first);
+            while let Some(Reverse((other, index))) = queue.peek().copied()
+                && other == time
+            {
+                queue.pop();
+                tick.push(index);
+            }
+            self.state.advance(time);
+            self.tick(time, &mut tick, |later, index| queue.push(Reverse((later, index))))?;
+        }
+        Ok(())
+    }
+
+    /// Everything the streams in `tick` have at `time`.
+    fn tick(
+        &mut self,
+        time: u64,
+        tick: &mut Vec<usize>,
+        mut later: impl FnMut(u64, usize),
+    ) -> Result<(), CaptureError> {
+        if tick.len() > 1 {
+            self.plan(time, tick)?;
+        }
+        loop {
+            let may_wait = tick.len() > 1;
+            let mut moved = 0;
+            let mut kept = Vec::new();
+            for index in tick.drain(..) {
+                let (count, stop) = self.go_on(index, Some(time), may_wait)?;
+                moved += count;
+                match stop {
+                    Stop::Waits => kept.push(index),
+                    Stop::Later => later(self.heads[index].stream.time_us, index),
+                    Stop::Ended => {}
+                }
+            }
+            *tick = kept;
+            if tick.is_empty() {
+                return Ok(());
+            }
+            if moved == 0 {
+                self.force(tick);
+            }
+        }
+    }
+
+    /// Looks through the whole tick before any of it is taken in.
+    fn plan(&mut self, time: u64, tick: &[usize]) -> Result<(), CaptureError> {
+        let is_later = |op: &Op| op.kind == kind::TIME && op.size > time;
+        let mut room = MOST_AHEAD;
+        for index in tick {
+            let head = &mut self.heads[*index];
+            let held =
+                head.batch.as_ref().and_then(|batch| batch.ops.list.get(head.at..)).unwrap_or_default();
+            let mut is_whole = held.iter().any(is_later);
+            for batch in &head.ahead {
+                is_whole |= batch.ops.list.iter().any(is_later);
+            }
+            while !is_whole && room > 0 {
+                let Some(batch) = self.feeds.next(head.feed, Ops::default())? else { break };
+                room = room.saturating_sub(batch.ops.list.len().max(1));
+                is_whole = batch.ops.list.iter().any(is_later);
+                head.ahead.push_back(batch);
+            }
+        }
+        let streams: Vec<(usize, Vec<&[Op]>)> =
+            tick.iter().map(|index| (*index, self.heads[*index].tick(is_later))).collect();
+        let state = &self.state;
+        self.turns.prepare(&streams, |address| state.is_live(address));
+        Ok(())
+    }
+
+    /// No stream can go on: one waits for a mapping that nobody saw made, or unmade.
+    fn force(&mut self, tick: &[usize]) {
+        for index in tick {
+            let head = &mut self.heads[*index];
+            let op = head.batch.as_ref().and_then(|batch| batch.ops.list.get(head.at));
+            if let Some(op) = op.filter(|op| is_mapping(op.kind)) {
+                self.state.apply(&mut head.stream, op, false);
+                head.at += 1;
+                return;
+            }
+        }
+        // Only what lies behind the part of a tick that was looked at.
+        self.turns.clear();
+    }
+
+    /// Takes in a stream's records as far as its clock says `time` (without one: up to the first clock). Gives how many.
+    fn go_on(
+        &mut self,
+        index: usize,
+        time: Option<u64>,
+        may_wait: bool,
+    ) -> Result<(u64, Stop), CaptureError> {
+        let Head { stream, feed, batch, at, payload_at, ahead, .. } = &mut self.heads[index];
+        let is_watched = may_wait && !self.turns.is_empty();
+        let mut count = 0;
+        loop {
+            if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
+                let used = finish(stream, batch.take(), *at);
+                let next = match ahead.pop_front() {
+                    Some(next) => Some(next),
+                    None => self.feeds.next(*feed, used)?,
+                };
+                (*batch, *at, *payload_at) = (next, 0, 0);
+                let Some(new) = batch else { return Ok((count, Stop::Ended)) };
+                *at = skip(stream, new, payload_at);
+                stream.set_thread(self.state.thread(new.thread));
+                continue;
+            }
+            let Some(held) = batch else { return Ok((count, Stop::Ended)) };
+            let Batch { ops, sequence, offset, .. } = held;
+            while let Some(op) = ops.list.get(*at) {
+                match op.kind {
+                    kind::TIME => {
+                        // Clocks of one stream never go back, whatever the file says.
+                        let is_later = op.size > stream.time_us;
+                        stream.time_us = stream.time_us.max(op.size);
+                        *at += 1;
+                        if is_later && time.is_none_or(|time| stream.time_us > time) {
+                            mark(stream, *sequence, *offset, *at);
+                            return Ok((count, Stop::Later));
+                        }
+                    }
+                    kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
+                        self.state.learn(stream, op, &[]);
+                        *at += 1;
+                    }
+                    kind::DEFINITION => {
+                        let end = (*payload_at + op.python as usize).min(ops.payload.len());
+                        self.state.learn(stream, op, &ops.payload[(*payload_at).min(end)..end]);
+                        *payload_at = end;
+                        *at += 1;
+                    }
+                    _ => {
+                        if time.is_none() {
+                            mark(stream, *sequence, *offset, *at);
+                            return Ok((count, Stop::Later));
+                        }
+                        let may_wait = may_wait && is_mapping(op.kind);
+                        if (is_watched && !self.turns.take(index, op))
+                            || !self.state.apply(stream, op, may_wait)
+                        {
+                            mark(stream, *sequence, *offset, *at);
+                            return Ok((count, Stop::Waits));
+                        }
+                        count += 1;
+                        *at += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_mapping(kind: u8) -> bool {
+    matches!(kind, kind::MMAP | kind::MREMAP | kind::BRK | kind::MUNMAP)
+}
+
+/// Remembers where a stream stands within a chunk.
+fn mark(stream: &mut Stream, sequence: u64, offset: u64, at: usize) {
+    // Never back: a batch may lie wholly before what was taken in earlier.
+    (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, offset + at as u64));
+}
+
+/// Notes that a batch is done; gives its room back.
+fn finish(stream: &mut Stream, batch: Option<Batch>, at: usize) -> Ops {
+    let Some(batch) = batch else { return Ops::default() };
+    if batch.sequence < stream.sequence {
+        return batch.ops;
+    }
+    if batch.ends_chunk {
+        (stream.sequence, stream.done) = (batch.sequence.saturating_add(1), 0);
+    } else {
+        mark(stream, batch.sequence, batch.offset, at);
+    }
+    batch.ops
+}
+
+/// Passes over records that were taken in before; gives where to go on.
+fn skip(stream: &Stream, batch: &Batch, payload_at: &mut usize) -> usize {
+    let known = match batch.sequence.cmp(&stream.sequence) {
+        std::cmp::Ordering::Less => u64::MAX,
+        std::cmp::Ordering::Equal => stream.done,
+        std::cmp::Ordering::Greater => 0,
+    };
+    let known = known.saturating_sub(batch.offset).min(batch.ops.list.len() as u64) as usize;
+    for op in batch.ops.list[..known].iter().filter(|op| op.kind == kind::DEFINITION) {
+        *payload_at += op.python as usize;
+    }
+    known
+}

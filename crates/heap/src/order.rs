@@ -1,0 +1,145 @@
+//! The order of a tick's records at shared addresses: one that suits every address and every stream at once.
+//!
+//! What has only one possible turn is done first. Where an address leaves a choice, the stream that is furthest behind in its share of the
+//! tick goes first, which is how it most likely was; a choice that leads nowhere is taken back. Must always end: when too many were taken back,
+//! the rest is taken as it comes.
+
+use std::collections::BTreeSet;
+
+use crate::alternate::Address;
+
+/// Most choices taken back in one tick.
+const MOST_TAKEN_BACK: usize = 20_000;
+
+/// A stream's record at a shared address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) address: usize,
+    /// Where it stands in the stream's share of the tick, from 0 to 1.
+    pub(crate) when: f32,
+}
+
+struct Choice {
+    done: usize,
+    address: usize,
+    refused: Vec<usize>,
+}
+
+/// The streams in the order they go on at each address. `budget` is how many steps may be taken back, in this tick and all that follow.
+pub(crate) fn solve(
+    addresses: &mut [Address],
+    streams: &[(usize, Vec<Turn>)],
+    budget: &mut usize,
+) -> Vec<Vec<usize>> {
+    let mut search = Search { addresses, streams, at: vec![0; streams.len()], done: Vec::new() };
+    if !search.run(budget) {
+        search.rest();
+    }
+    let mut orders = vec![Vec::new(); search.addresses.len()];
+    for (stream, address) in search.done {
+        orders[address].push(streams[stream].0);
+    }
+    orders
+}
+
+struct Search<'a> {
+    addresses: &'a mut [Address],
+    streams: &'a [(usize, Vec<Turn>)],
+    at: Vec<usize>,
+    /// Stream and address of every step.
+    done: Vec<(usize, usize)>,
+}
+
+impl Search<'_> {
+    fn run(&mut self, budget: &mut usize) -> bool {
+        let mut choices: Vec<Choice> = Vec::new();
+        let mut refused: Vec<usize> = Vec::new();
+        let mut taken_back = 0;
+        loop {
+            if refused.is_empty() {
+                self.certain();
+            }
+            if self.streams.iter().zip(&self.at).all(|((_, turns), at)| turns.len() == *at) {
+                return true;
+            }
+            let open = (0..self.streams.len()).filter(|stream| !refused.contains(stream));
+            let open = open.filter_map(|stream| Some((stream, *self.turn(stream)?))).collect::<Vec<_>>();
+            let mut best: Option<(usize, Turn)> = None;
+            for (stream, turn) in open {
+                let is_earlier = best.is_none_or(|(_, best)| turn.when < best.when);
+                if is_earlier && self.addresses[turn.address].next().contains(&self.streams[stream].0) {
+                    best = Some((stream, turn));
+                }
+            }
+            if let Some((stream, turn)) = best {
+                refused.push(stream);
+                let refused = std::mem::take(&mut refused);
+                choices.push(Choice { done: self.done.len(), address: turn.address, refused });
+                self.go(stream, turn.address);
+                continue;
+            }
+            // A choice at an address that somebody waits for is to blame.
+            let waited: BTreeSet<usize> =
+                (0..self.streams.len()).filter_map(|stream| Some(self.turn(stream)?.address)).collect();
+            taken_back += 1;
+            if taken_back % 16 != 0
+                && let Some(to_blame) = choices.iter().rposition(|choice| waited.contains(&choice.address))
+            {
+                choices.truncate(to_blame + 1);
+            }
+            let Some(choice) = choices.pop().filter(|_| taken_back < MOST_TAKEN_BACK) else { return false };
+            let steps = self.done.len() - choice.done;
+            if steps > *budget {
+                return false;
+            }
+            *budget -= steps;
+            self.back_to(choice.done);
+            refused = choice.refused;
+        }
+    }
+
+    /// Everything that can only come next.
+    fn certain(&mut self) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for stream in 0..self.streams.len() {
+                while let Some(turn) = self.turn(stream).copied() {
+                    let address = &mut self.addresses[turn.address];
+                    if !address.is_loose && address.next() != [self.streams[stream].0] {
+                        break;
+                    }
+                    self.go(stream, turn.address);
+                    moved = true;
+                }
+            }
+        }
+    }
+
+    /// What is left, as it comes.
+    fn rest(&mut self) {
+        while let Some((stream, turn)) = (0..self.streams.len())
+            .filter_map(|stream| Some((stream, *self.turn(stream)?)))
+            .min_by(|one, other| one.1.when.total_cmp(&other.1.when))
+        {
+            self.go(stream, turn.address);
+        }
+    }
+
+    fn turn(&self, stream: usize) -> Option<&Turn> {
+        self.streams[stream].1.get(self.at[stream])
+    }
+
+    fn go(&mut self, stream: usize, address: usize) {
+        self.addresses[address].step(self.streams[stream].0, 1);
+        self.at[stream] += 1;
+        self.done.push((stream, address));
+    }
+
+    fn back_to(&mut self, done: usize) {
+        for (stream, address) in self.done.drain(done..).rev() {
+            self.addresses[address].step(self.streams[stream].0, -1);
+            self.at[stream] -= 1;
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! A heap as a tree of stacks, for one question: what lived at the peak, what was left, what came and went.
+
+use rustc_hash::FxHashMap;
+
+use crate::frames::{Frame, Namer, Symbolizer};
+use crate::heap::Heap;
+use crate::lives::Lives;
+use crate::state::Amount;
+use crate::tree::{ROOT, Tree};
+
+/// Which blocks are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Those that lived when the heap was largest.
+    Peak,
+    /// Those that lived at the end.
+    Leaks,
+    /// Those that were freed right after.
+    Temporary,
+    /// Those that lived at the time given to [`Watch`](crate::Watch).
+    At,
+    /// Those allocated in the span given to [`Watch`](crate::Watch) that lived when it ended.
+    Span,
+    /// All there ever were.
+    Total,
+}
+
+/// Bytes and blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Weight {
+    /// Bytes; an estimate in a sampled capture.
+    pub bytes: u64,
+    /// Blocks; an estimate in a sampled capture.
+    pub count: u64,
+}
+
+impl std::ops::AddAssign for Weight {
+    fn add_assign(&mut self, other: Weight) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.count = self.count.saturating_add(other.count);
+    }
+}
+
+/// A node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its caller; the root is its own.
+    pub parent: u32,
+    /// Its frame in [`Profile::frames`]; without meaning in the root.
+    pub frame: u32,
+    /// What was allocated right here.
+    pub own: Weight,
+    /// What was allocated here and in all it called.
+    pub total: Weight,
+}
+
+/// What a thread allocated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadShare {
+    /// Kernel thread id.
+    pub thread: u64,
+    /// Its name, where known.
+    pub name: Option<String>,
+    /// How much.
+    pub weight: Weight,
+}
+
+/// The tree: node 0 is the root, a parent comes before its children.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// Frames, each once.
+    pub frames: Vec<Frame>,
+    /// Nodes.
+    pub nodes: Vec<Node>,
+    /// By thread, largest first.
+    pub threads: Vec<ThreadShare>,
+    /// What each thread holds on each stack.
+    pub shares: Vec<Share>,
+    /// When the memory of each stack came and went, where [`Watch::moments`](crate::Watch) asked for it.
+    pub lifetimes: Vec<Lifetime>,
+    /// Which of those moments were kept; a lifetime counts in these.
+    pub moments: Vec<usize>,
+}
+
+/// What one thread holds on one stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The stack's node.
+    pub node: u32,
+    /// Place in [`Profile::threads`].
+    pub thread: u32,
+    /// How much.
+    pub weight: Weight,
+}
+
+/// Blocks of one thread and stack that came and went between the same moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The stack's node.
+    pub node: u32,
+    /// Place in [`Profile::threads`].
+    pub thread: u32,
+    /// First moment at which they are there.
+    pub birth: u32,
+    /// First moment at which they are gone; the number of moments when they never went.
+    pub death: u32,
+    /// How much.
+    pub weight: Weight,
+}
+
+/// A function or line, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Entry {
+    /// Its frame; of a function, the line is that of the definition's first sight.
+    #[serde(flatten)]
+    pub frame: Frame,
+    /// Allocated right there.
+    pub own: Weight,
+    /// Allocated there and in what it called, recursion counted once.
+    pub total: Weight,
+}
+
+impl Heap {
+    /// The tree for one question.
+    pub fn profile(&self, mode: Mode, symbolizer: Option<&mut dyn Symbolizer>) -> Profile {
+        let mut namer = Namer::new(&self.state.tree, symbolizer);
+        let mut growing = Growing::default();
+        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut threads: FxHashMap<u32, Weight> = FxHashMap::default();
+        let mut shares: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
+        let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
+        let mut has_lives = vec![false; self.state.sites.len()];
+        lives.iter().for_each(|life| has_lives[life.site as usize] = true);
+        let mut places = vec![0; if lives.is_empty() { 0 } else { self.state.sites.len() }];
+        for (index, site) in self.state.sites.iter().enumerate() {
+            let weight = self.weight(self.amount(mode, index));
+            if weight == Weight::default() && !has_lives[index] {
+                continue;
+            }
+            let node = *known.entry((site.key.python, site.key.native)).or_insert_with(|| {
+                if site.key.native == ROOT {
+                    return growing.python(&mut namer, &self.state.tree, site.key.python);
+                }
+                let stack = namer.stack(site.key);
+                stack.into_iter().rev().fold(0, |parent, frame| growing.child(parent, frame))
+            });
+            growing.nodes[node as usize].own += weight;
+            *threads.entry(site.key.thread).or_default() += weight;
+            *shares.entry((node, site.key.thread)).or_default() += weight;
+            if let Some(place) = places.get_mut(index) {
+                *place = node;
+            }
+        }
+        let mut nodes = growing.nodes;
+        // Children come after their parents, so one pass from the end adds everything up.
+        for index in (0..nodes.len()).rev() {
+            let own = nodes[index].own;
+            nodes[index].total += own;
+            let (total, parent) = (nodes[index].total, nodes[index].parent as usize);
+            if index > 0 {
+                nodes[parent].total += total;
+            }
+        }
+        let mut threads: Vec<(u32, ThreadShare)> =
+            threads.into_iter().map(|(thread, weight)| (thread, self.thread_share(thread, weight))).collect();
+        threads.sort_by_key(|(_, share)| (std::cmp::Reverse(share.weight.bytes), share.thread));
+        let order: FxHashMap<u32, u32> =
+            threads.iter().enumerate().map(|(place, (thread, _))| (*thread, place as u32)).collect();
+        let mut shares: Vec<Share> = shares
+            .into_iter()
+            .filter(|(_, weight)| *weight != Weight::default())
+            .map(|((node, thread), weight)| Share { node, thread: order[&thread], weight })
+            .collect();
+        shares.sort_unstable_by_key(|share| (share.node, share.thread));
+        let lifetimes = lives.iter().map(|life| Lifetime {
+            node: places[life.site as usize],
+            thread: order[&self.state.sites[life.site as usize].key.thread],
+            birth: life.birth,
+            death: life.death,
+            weight: self.weight(life.amount),
+        });
+        Profile {
+            lifetimes: lifetimes.collect(),
+            moments: self.state.lives.as_ref().map(Lives::moments).unwrap_or_default(),
+            threads: threads.into_iter().map(|(_, share)| share).collect(),
+            frames: namer.frames,
+            nodes,
+            shares,
+        }
+    }
+
+    pub(crate) fn thread_share(&self, index: u32, weight: Weight) -> ThreadShare {
+        let thread = self.state.threads.get(index as usize).copied().unwrap_or(0);
+        ThreadShare { thread, name: self.state.thread_names.get(&thread).cloned(), weight }
+    }
+
+    pub(crate) fn amount(&self, mode: Mode, site: usize) -> Amount {
+        let kept = |amounts: &Option<Vec<Amount>>| amounts.as_ref().and_then(|list| list.get(site)).copied();
+        let held = &self.state.sites[site];
+        match mode {
+            Mode::Peak => held.peak,
+            Mode::Leaks => held.now,
+            Mode::Temporary => held.temporary,
+            Mode::At => kept(&self.state.at).unwrap_or_default(),
+            Mode::Span => kept(&self.state.span).unwrap_or_default(),
+            Mode::Total => held.total,
+        }
+    }
+
+    pub(crate) fn weight(&self, amount: Amount) -> Weight {
+        Weight { bytes: amount.bytes, count: self.state.weights.blocks(amount.count) }
+    }
+}
+
+/// The tree of a profile, as far as it is.
+struct Growing {
+    nodes: Vec<Node>,
+    children: FxHashMap<(u32, u32), u32>,
+    /// Where nodes of the recorded tree went: stacks share most of their way.
+    python: FxHashMap<u32, u32>,
+}
+
+impl Default for Growing {
+    fn default() -> Self {
+        let root = Node { parent: 0, frame: 0, own: Weight::default(), total: Weight::default() };
+        let (children, python) = Default::default();
+        Growing { nodes: vec![root], children, python }
+    }
+}
+
+impl Growing {
+    fn child(&mut self, parent: u32, frame: u32) -> u32 {
+        let nodes = &mut self.nodes;
+        *self.children.entry((parent, frame)).or_insert_with(|| {
+            nodes.push(Node { parent, frame, own: Weight::default(), total: Weight::default() });
+            nodes.len() as u32 - 1
+        })
+    }
+
+    /// The place of a stack that is Python alone.
+    fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> u32 {
+        let mut new = Vec::new();
+        let mut at = node;
+        let mut place = 0;
+        // A parent always has the smaller number, so this ends.
+        while let Some((parent, step)) =
+            tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
+        {
+            if let Some(known) = self.python.get(&at) {
+                place = *known;
+                break;
+            }
+            new.push((at, step));
+            at = parent;
+        }
+        for (node, step) in new.into_iter().rev() {
+            place = self.child(place, namer.python(step));
+            self.python.insert(node, place);
+        }
+        place
+    }
+}
+
+impl Profile {
+    /// The frames of a node, innermost first.
+    pub fn stack(&self, node: u32) -> impl Iterator<Item = &Frame> {
+        let mut at = node;
+        std::iter::from_fn(move || {
+            if at == 0 {
+                return None;
+            }
+            let node = self.nodes.get(at as usize)?;
+            at = node.parent;
+            self.frames.get(node.frame as usize)
+        })
+    }
+
+    /// By line, largest own share first.
+    pub fn by_line(&self) -> Vec<Entry> {
+        self.grouped(|frame| frame.clone())
+    }
+
+    /// By function, largest own share first.
+    pub fn by_function(&self) -> Vec<Entry> {
+        self.grouped(|frame| Frame { line: 0, ..frame.clone() })
+    }
+
+    fn grouped(&self, group: impl Fn(&Frame) -> Frame) -> Vec<Entry> {
+        let mut ids: FxHashMap<Frame, usize> = FxHashMap::default();
+        let mut entries: Vec<Entry> = Vec::new();
+        let groups: Vec<usize> = self
+            .frames
+            .iter()
+            .map(|frame| {
+                *ids.entry(group(frame)).or_insert_with_key(|key| {
+                    entries.push(Entry {
+                        frame: key.clone(),
+                        own: Weight::default(),
+                        total: Weight::default(),
+                    });
+                    entries.len() - 1
+                })
+            })
+            .collect();
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            let group = groups[node.frame as usize];
+            entries[group].own += node.own;
+            let mut at = node.parent;
+            let mut is_outermost = true;
+            while at != 0 && is_outermost {
+                is_outermost = groups[self.nodes[at as usize].frame as usize] != group;
+                at = self.nodes[at as usize].parent;
+            }
+            if is_outermost {
+                entries[group].total += self.nodes[index].total;
+            }
+        }
+        entries.sort_by(|one, other| {
+            let key = |entry: &Entry| (entry.own.bytes, entry.total.bytes);
+            key(other).cmp(&key(one)).then_with(|| one.frame.function.cmp(&other.frame.function))
+        });
+        entries
+    }
+}

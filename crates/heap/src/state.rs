@@ -1,0 +1,571 @@
+//! The heap as the records so far leave it: living blocks, what each allocation site holds, the peak. One record at a time.
+//!
+//! The peak's composition costs nothing per record: a site's figures at the peak are written down only when it is touched for the first
+//! time after the heap fell from one. Must give the same result for the same records, whatever the chunks they came in.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+use stormlog_capture::op::{Op, is_allocation};
+use stormlog_capture::record::{definition, kind};
+
+use crate::curve::{Curve, Point};
+use crate::define;
+use crate::lives::Lives;
+use crate::mappings::{Mapping, Mappings, end_of};
+use crate::sample::Weights;
+use crate::tree::{ROOT, Step, Tree};
+
+/// What to look out for on the way.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Keep the heap as it was at this time (microseconds since the start).
+    pub at_us: Option<u64>,
+    /// Keep what was allocated from the first to the second time and lived at the second.
+    pub span_us: Option<(u64, u64)>,
+    /// A block is temporary when it is freed after at most so many other allocations of its thread.
+    pub temporary_threshold: u32,
+    /// Most points of the curve of memory over time.
+    pub curve_points: usize,
+    /// Tell when blocks came and went by these changes of the heap ([`Point::max_change`](crate::Point), ascending). Temporary allocations are not
+    /// looked for then.
+    pub moments: Vec<u64>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch { at_us: None, span_us: None, temporary_threshold: 1, curve_points: 1000, moments: Vec::new() }
+    }
+}
+
+/// Bytes and blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Amount {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
+impl Amount {
+    pub(crate) fn gain(&mut self, other: Amount) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.count = self.count.wrapping_add(other.count);
+    }
+
+    fn lose(&mut self, other: Amount) {
+        self.bytes = self.bytes.wrapping_sub(other.bytes);
+        self.count = self.count.wrapping_sub(other.count);
+    }
+}
+
+/// Who allocated: stacks, thread and allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SiteKey {
+    pub(crate) python: u32,
+    pub(crate) native: u32,
+    pub(crate) thread: u32,
+    pub(crate) kind: u8,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) key: SiteKey,
+    pub(crate) now: Amount,
+    pub(crate) total: Amount,
+    pub(crate) temporary: Amount,
+    pub(crate) peak: Amount,
+    pub(crate) epoch: u32,
+}
+
+/// A living block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) size: u64,
+    pub(crate) site: u32,
+    /// The thread's allocations when it was made (or the moments that were past), times 2, plus 1 when that was within the watched span.
+    pub(crate) born: u32,
+}
+
+/// A request that got no memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) site: SiteKey,
+    pub(crate) errno: u32,
+    pub(crate) bytes: u64,
+    pub(crate) time_us: u64,
+    /// The change of the heap before it.
+    pub(crate) change: u64,
+    pub(crate) limits: Option<[u64; 3]>,
+}
+
+/// Most failed requests kept one by one; a program may retry for ever.
+const MAX_FAILURES: usize = 1000;
+
+/// One stream's own state.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    /// Where it stands: chunk, and records of it that are done.
+    pub(crate) sequence: u64,
+    pub(crate) done: u64,
+    pub(crate) time_us: u64,
+    pub(crate) thread: u32,
+    pub(crate) allocations: u32,
+    pub(crate) nodes: FxHashMap<u32, u32>,
+    pub(crate) taken: Option<(u64, Block)>,
+    pub(crate) parts: Vec<u8>,
+    pub(crate) limits: Option<[u64; 3]>,
+    /// Sites by the stream's own nodes; `last` saves the look-up.
+    sites: FxHashMap<(u32, u32, u8), u32>,
+    last: Option<((u32, u32, u8), u32)>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: u32) -> Self {
+        Stream { id, ..Stream::default() }
+    }
+
+    pub(crate) fn set_thread(&mut self, thread: u32) {
+        if self.thread != thread {
+            self.thread = thread;
+            self.sites.clear();
+            self.last = None;
+        }
+    }
+}
+
+/// Everything but the streams.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) watch: Watch,
+    pub(crate) weights: Weights,
+    pub(crate) tree: Tree,
+    pub(crate) sites: Vec<Site>,
+    pub(crate) site_ids: FxHashMap<SiteKey, u32>,
+    /// By address, whichever allocator they came from: `free` may end what CPython's allocator began, and the other way round.
+    pub(crate) blocks: FxHashMap<u64, Block>,
+    pub(crate) mappings: Mappings,
+    pub(crate) threads: Vec<u64>,
+    pub(crate) thread_names: FxHashMap<u64, String>,
+    pub(crate) python: Option<String>,
+    pub(crate) now: Amount,
+    pub(crate) peak: Amount,
+    pub(crate) peak_time_us: u64,
+    pub(crate) epoch: u32,
+    pub(crate) rising: bool,
+    pub(crate) time_us: u64,
+    pub(crate) tick_max: u64,
+    /// The change that made it so large.
+    pub(crate) tick_max_change: u64,
+    /// Times that memory came or went.
+    pub(crate) changes: u64,
+    pub(crate) lives: Option<Lives>,
+    next_moment: u64,
+    pub(crate) curve: Curve,
+    /// Requests by bits of their size.
+    pub(crate) sizes: [Amount; 65],
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) failed: u64,
+    pub(crate) unknown_frees: u64,
+    pub(crate) forced: u64,
+    /// Sum of squares for the standard error of a sampled capture.
+    pub(crate) variance: f64,
+    pub(crate) at: Option<Vec<Amount>>,
+    pub(crate) span: Option<Vec<Amount>>,
+    pub(crate) span_peak: Option<(u64, u64)>,
+    pub(crate) in_span: bool,
+}
+
+impl State {
+    pub(crate) fn new(watch: Watch, sample_bytes: u64) -> Self {
+        State {
+            weights: Weights::new(sample_bytes),
+            curve: Curve::new(watch.curve_points),
+            in_span: watch.span_us.is_some_and(|(from, _)| from == 0),
+            next_moment: watch.moments.first().copied().unwrap_or(u64::MAX),
+            lives: (!watch.moments.is_empty()).then(|| Lives::new(&watch.moments)),
+            watch,
+            tree: Tree::default(),
+            sites: Vec::new(),
+            site_ids: FxHashMap::default(),
+            blocks: FxHashMap::default(),
+            mappings: Mappings::default(),
+            threads: Vec::new(),
+            thread_names: FxHashMap::default(),
+            python: None,
+            now: Amount::default(),
+            peak: Amount::default(),
+            peak_time_us: 0,
+            epoch: 1,
+            rising: false,
+            time_us: 0,
+            tick_max: 0,
+            tick_max_change: 0,
+            changes: 0,
+            sizes: [Amount::default(); 65],
+            failures: Vec::new(),
+            failed: 0,
+            unknown_frees: 0,
+            forced: 0,
+            variance: 0.0,
+            at: None,
+            span: None,
+            span_peak: None,
+        }
+    }
+
+    pub(crate) fn thread(&mut self, id: u64) -> u32 {
+        let known = self.threads.iter().position(|thread| *thread == id);
+        known.unwrap_or_else(|| {
+            self.threads.push(id);
+            self.threads.len() - 1
+        }) as u32
+    }
+
+    /// The tick so far.
+    fn point(&self) -> Point {
+        let (max_bytes, max_change) = (self.tick_max, self.tick_max_change);
+        Point { time_us: self.time_us, bytes: self.now.bytes, max_bytes, max_change }
+    }
+
+    /// The clock of the whole heap moves on; all records before it are in.
+    pub(crate) fn advance(&mut self, time_us: u64) {
+        if time_us <= self.time_us {
+            return;
+        }
+        self.curve.push(self.point());
+        if self.at.is_none() && self.watch.at_us.is_some_and(|at| time_us > at) {
+            self.at = Some(self.snapshot());
+        }
+        if let Some((from, to)) = self.watch.span_us {
+            if self.span.is_none() && time_us > to {
+                self.span = Some(self.span_snapshot());
+                self.in_span = false;
+            } else if time_us >= from && self.span.is_none() && !self.in_span {
+                self.in_span = true;
+                self.span_peak = Some((self.now.bytes, time_us));
+            }
+        }
+        self.time_us = time_us;
+        self.tick_max = self.now.bytes;
+        self.tick_max_change = self.changes;
+    }
+
+    /// Nothing more comes: what was asked for and never reached is how things stand now.
+    pub(crate) fn end(&mut self, streams: &mut [Stream]) {
+        for stream in streams.iter_mut() {
+            // Killed within `realloc`: the block was handed over and nothing says that it went.
+            if let Some((address, block)) = stream.taken.take() {
+                self.put_back(address, block);
+            }
+        }
+        self.curve.push(self.point());
+        if self.watch.at_us.is_some() && self.at.is_none() {
+            self.at = Some(self.snapshot());
+        }
+        if self.watch.span_us.is_some() && self.span.is_none() {
+            self.span = Some(self.span_snapshot());
+        }
+        if self.rising {
+            self.epoch += 1;
+            self.rising = false;
+        }
+        for site in &mut self.sites {
+            touch(site, self.epoch);
+        }
+    }
+
+    fn snapshot(&self) -> Vec<Amount> {
+        self.sites.iter().map(|site| site.now).collect()
+    }
+
+    fn span_snapshot(&self) -> Vec<Amount> {
+        let mut amounts = vec![Amount::default(); self.sites.len()];
+        let blocks = self.blocks.values();
+        for block in blocks.filter(|block| block.born & 1 == 1) {
+            amounts[block.site as usize].gain(self.weights.amount(block.size));
+        }
+        for mapping in self.mappings.ranges.values().filter(|mapping| mapping.in_span) {
+            amounts[mapping.site as usize].gain(Amount { bytes: mapping.bytes, count: mapping.count });
+        }
+        amounts
+    }
+
+    /// Is there a block at this address?
+    pub(crate) fn is_live(&self, address: u64) -> bool {
+        self.blocks.contains_key(&address)
+    }
+
+    /// Takes in one record that concerns memory. False: it is about a mapping, must wait for another stream, and may.
+    #[inline]
+    pub(crate) fn apply(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
+        match op.kind {
+            kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE => {
+                self.free(stream, op);
+                true
+            }
+            kind::MUNMAP => self.unmap(op, may_wait),
+            kind::MMAP | kind::MREMAP | kind::BRK => self.map(stream, op, may_wait),
+            allocator if is_allocation(allocator) => {
+                self.allocate(stream, op);
+                true
+            }
+            kind::REALLOC_UNDO => {
+                if let Some((address, block)) = stream.taken.take() {
+                    self.put_back(address, block);
+                }
+                true
+            }
+            kind::FAILED => {
+                self.fail(stream, op);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    #[inline]
+    fn allocate(&mut self, stream: &mut Stream, op: &Op) {
+        let site = self.site(stream, op);
+        let age = self.step().unwrap_or(stream.allocations.wrapping_add(1));
+        let born = (age << 1) | u32::from(self.in_span);
+        let block = Block { size: op.size, site, born };
+        match self.blocks.entry(op.address) {
+            Entry::Vacant(place) => {
+                place.insert(block);
+            }
+            Entry::Occupied(mut place) => {
+                // Its free was lost, or nobody saw it.
+                let old = place.insert(block);
+                self.forced += 1;
+                self.lose(old.site, self.weights.amount(old.size));
+            }
+        }
+        stream.taken = None;
+        stream.allocations = stream.allocations.wrapping_add(1);
+        let amount = self.weights.amount(op.size);
+        self.count(site, op.size, amount);
+        self.gain(site, amount);
+    }
+
+    #[inline]
+    fn free(&mut self, stream: &mut Stream, op: &Op) {
+        let Some(block) = self.blocks.remove(&op.address) else {
+            if self.weights.is_exact() {
+                self.unknown_frees += 1;
+            }
+            stream.taken = None;
+            return;
+        };
+        let amount = self.weights.amount(block.size);
+        self.lose(block.site, amount);
+        let site = &mut self.sites[block.site as usize];
+        if op.kind == kind::REALLOC_TAKE {
+            stream.taken = Some((op.address, block));
+        } else {
+            stream.taken = None;
+        }
+        if let Some(lives) = &mut self.lives {
+            lives.end(block.site, block.born >> 1, amount);
+            return;
+        }
+        let age = (stream.allocations << 1).wrapping_sub(block.born & !1) >> 1;
+        if age <= self.watch.temporary_threshold && site.key.thread == stream.thread {
+            site.temporary.gain(amount);
+        }
+    }
+
+    fn map(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
+        let end = end_of(op.address, op.size);
+        if may_wait && self.mappings.overlaps(op.address, end) {
+            return false;
+        }
+        self.cut(op.address, end);
+        let site = self.site(stream, op);
+        stream.allocations = stream.allocations.wrapping_add(1);
+        stream.taken = None;
+        let amount = self.weights.amount(op.size);
+        let Amount { bytes, count } = amount;
+        let step = self.step().unwrap_or(0);
+        self.mappings.insert(op.address, Mapping { end, site, count, bytes, in_span: self.in_span, step });
+        self.count(site, op.size, amount);
+        self.gain(site, amount);
+        true
+    }
+
+    fn unmap(&mut self, op: &Op, may_wait: bool) -> bool {
+        let end = end_of(op.address, op.size);
+        if !self.mappings.overlaps(op.address, end) {
+            if may_wait {
+                return false;
+            }
+            self.unknown_frees += 1;
+            return true;
+        }
+        self.cut(op.address, end);
+        true
+    }
+
+    fn cut(&mut self, start: u64, end: u64) {
+        let mut mappings = std::mem::take(&mut self.mappings);
+        mappings.cut(start, end, |site, bytes, count, step| {
+            let amount = Amount { bytes, count };
+            self.lose(site, amount);
+            if let Some(lives) = &mut self.lives {
+                lives.end(site, step, amount);
+            }
+        });
+        self.mappings = mappings;
+    }
+
+    fn fail(&mut self, stream: &mut Stream, op: &Op) {
+        self.failed += 1;
+        let limits = stream.limits.take();
+        if self.failures.len() < MAX_FAILURES {
+            let site = self.key(stream, op, (op.address & 0xff) as u8);
+            let errno = (op.address >> 8) as u32;
+            let (time_us, change) = (self.time_us, self.changes);
+            self.failures.push(Failure { site, errno, bytes: op.size, time_us, change, limits });
+        }
+    }
+
+    /// `realloc` failed: the block never went. Neither a new allocation nor a new peak.
+    fn put_back(&mut self, address: u64, mut block: Block) {
+        if let Some(step) = self.step() {
+            block.born = (step << 1) | (block.born & 1);
+        }
+        self.blocks.insert(address, block);
+        self.gain(block.site, self.weights.amount(block.size));
+    }
+
+    /// Moments that are past when the next change happens, where moments are looked out for.
+    #[inline]
+    fn step(&mut self) -> Option<u32> {
+        let lives = self.lives.as_mut()?;
+        if self.changes >= self.next_moment {
+            self.next_moment = lives.pass(self.changes + 1);
+        }
+        Some(lives.step)
+    }
+
+    #[inline]
+    fn gain(&mut self, site: u32, amount: Amount) {
+        let site = &mut self.sites[site as usize];
+        touch(site, self.epoch);
+        site.now.gain(amount);
+        self.now.gain(amount);
+        self.changes += 1;
+        if self.now.bytes > self.tick_max {
+            self.tick_max = self.now.bytes;
+            self.tick_max_change = self.changes;
+            if self.now.bytes > self.peak.bytes {
+                self.peak = self.now;
+                self.peak_time_us = self.time_us;
+                self.rising = true;
+            }
+            if self.in_span && self.span_peak.is_none_or(|(bytes, _)| self.now.bytes > bytes) {
+                self.span_peak = Some((self.now.bytes, self.time_us));
+            }
+        }
+    }
+
+    #[inline]
+    fn lose(&mut self, site: u32, amount: Amount) {
+        if self.rising {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.rising = false;
+        }
+        let site = &mut self.sites[site as usize];
+        touch(site, self.epoch);
+        site.now.lose(amount);
+        self.now.lose(amount);
+        self.step();
+        self.changes += 1;
+    }
+
+    #[inline]
+    fn count(&mut self, site: u32, size: u64, amount: Amount) {
+        self.sites[site as usize].total.gain(amount);
+        self.sizes[(64 - size.leading_zeros()) as usize].gain(amount);
+        if !self.weights.is_exact() {
+            self.variance += self.weights.variance(size);
+        }
+    }
+
+    #[inline]
+    fn site(&mut self, stream: &mut Stream, op: &Op) -> u32 {
+        let own = (op.python, op.native, op.kind);
+        if let Some((last, site)) = stream.last
+            && last == own
+        {
+            return site;
+        }
+        let site = match stream.sites.get(&own) {
+            Some(site) => *site,
+            None => {
+                let key = self.key(stream, op, op.kind);
+                let site = self.site_of(key);
+                stream.sites.insert(own, site);
+                site
+            }
+        };
+        stream.last = Some((own, site));
+        site
+    }
+
+    pub(crate) fn site_of(&mut self, key: SiteKey) -> u32 {
+        let next = self.sites.len() as u32;
+        let site = *self.site_ids.entry(key).or_insert(next);
+        if site == next {
+            let none = Amount::default();
+            self.sites.push(Site {
+                key,
+                now: none,
+                total: none,
+                temporary: none,
+                peak: none,
+                epoch: self.epoch,
+            });
+        }
+        site
+    }
+
+    fn key(&self, stream: &Stream, op: &Op, kind: u8) -> SiteKey {
+        let node = |id: u32| stream.nodes.get(&id).copied().unwrap_or(ROOT);
+        SiteKey { python: node(op.python), native: node(op.native), thread: stream.thread, kind }
+    }
+
+    /// Takes in a node or a definition. `payload` is the definition's own part.
+    pub(crate) fn learn(&mut self, stream: &mut Stream, op: &Op, payload: &[u8]) {
+        let parent = stream.nodes.get(&op.native).copied().unwrap_or(ROOT);
+        let step = match op.kind {
+            kind::NODE_PYTHON => Step::Python {
+                code: self.tree.code(op.address),
+                instruction: (op.size >> 1) as u32,
+                is_entry: op.size & 1 == 1,
+            },
+            kind::NODE_NATIVE => {
+                Step::Native { address: op.address, module: self.tree.module_at(op.address) }
+            }
+            kind::NODE_TRUNCATED => Step::Truncated,
+            _ => {
+                if op.size == definition::LIMITS {
+                    stream.limits = define::limits(payload);
+                } else if let Some(whole) = define::join(&mut stream.parts, payload, op.native == 1) {
+                    define::define(self, op.size, op.address, &whole);
+                }
+                return;
+            }
+        };
+        let node = self.tree.node(parent, step);
+        stream.nodes.insert(op.python, node);
+    }
+}
+
+/// Before the first change after a peak: what the site held at it.
+#[inline]
+fn touch(site: &mut Site, epoch: u32) {
+    if site.epoch != epoch {
+        site.peak = site.now;
+        site.epoch = epoch;
+    }
+}

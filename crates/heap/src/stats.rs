@@ -1,0 +1,314 @@
+//! The figures of a capture, as `stormlog stats` gives them. The names of the fields are a promise to scripts.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stormlog_capture::record::kind;
+
+use crate::frames::{Frame, FrameKind, Namer, Symbolizer};
+use crate::heap::Heap;
+use crate::profile::{Mode, Weight};
+use crate::state::{Failure, SiteKey};
+use crate::tree::{ROOT, Tree};
+
+/// A place in the program and what it allocated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Function.
+    pub function: String,
+    /// File.
+    pub file: String,
+    /// Line; 0 when unknown.
+    pub line: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// Allocations.
+    pub count: u64,
+}
+
+/// Requests of a range of sizes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SizeBucket {
+    /// Smallest size.
+    pub min: u64,
+    /// Largest size.
+    pub max: u64,
+    /// Allocations.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a thread allocated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ThreadStats {
+    /// Kernel thread id.
+    pub thread: u64,
+    /// Its name, where known.
+    pub name: Option<String>,
+    /// Allocations.
+    pub count: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes it held when the heap was largest.
+    pub peak_bytes: u64,
+    /// Bytes it left.
+    pub live_bytes: u64,
+}
+
+/// What one allocator handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AllocatorStats {
+    /// `malloc`, `calloc`, `mmap`…
+    pub allocator: String,
+    /// Allocations.
+    pub count: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes that live at the end.
+    pub live_bytes: u64,
+}
+
+/// A request that got no memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailedRequest {
+    /// What was asked.
+    pub allocator: String,
+    /// For how much.
+    pub bytes: u64,
+    /// The error number it got.
+    pub errno: u32,
+    /// Nanoseconds since the start.
+    pub time_ns: u64,
+    /// Kernel thread id.
+    pub thread: u64,
+    /// Limit of the address space, where there was one.
+    pub limit_bytes: Option<u64>,
+    /// Address space in use.
+    pub address_space_bytes: Option<u64>,
+    /// Resident bytes.
+    pub resident_bytes: Option<u64>,
+    /// Its stack, innermost first.
+    pub stack: Vec<Frame>,
+}
+
+/// All figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stats {
+    /// Allocations in all.
+    pub total_allocations: u64,
+    /// Bytes in all.
+    pub total_allocated_bytes: u64,
+    /// Most bytes at one time.
+    pub peak_bytes: u64,
+    /// Blocks at that time.
+    pub peak_blocks: u64,
+    /// When, nanoseconds since the start.
+    pub peak_time_ns: u64,
+    /// Bytes that live at the end.
+    pub live_at_end_bytes: u64,
+    /// Blocks that live at the end.
+    pub live_at_end_blocks: u64,
+    /// Allocations that were freed right after.
+    pub temporary_allocations: u64,
+    /// The process came to its own end; false when it was killed.
+    pub complete: bool,
+    /// Nanoseconds from the start to the last record.
+    pub duration_ns: u64,
+    /// The process.
+    pub pid: u32,
+    /// Mean bytes between samples; null when everything was recorded.
+    pub sample_bytes: Option<u64>,
+    /// Standard error of `total_allocated_bytes` in a sampled capture.
+    pub standard_error_bytes: Option<u64>,
+    /// Places by bytes, largest first.
+    pub top_by_size: Vec<Place>,
+    /// Places by allocations, most first.
+    pub top_by_count: Vec<Place>,
+    /// Requests by size.
+    pub size_histogram: Vec<SizeBucket>,
+    /// By thread, largest first.
+    pub by_thread: Vec<ThreadStats>,
+    /// By allocator, largest first.
+    pub by_allocator: Vec<AllocatorStats>,
+    /// Requests that got no memory, at most a thousand.
+    pub failed_requests: Vec<FailedRequest>,
+    /// How many there were.
+    pub failed_request_count: u64,
+    /// Records that could not be written.
+    pub lost_events: u64,
+    /// Frees of blocks that are older than the recording.
+    pub unknown_frees: u64,
+    /// Records whose order could only be guessed.
+    pub forced_events: u64,
+    /// Largest resident memory seen from outside.
+    pub peak_rss_bytes: Option<u64>,
+    /// How it ended, when somebody saw it.
+    pub ending: Option<serde_json::Value>,
+}
+
+impl Heap {
+    /// All figures, with the `top` largest places.
+    pub fn stats(&self, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Stats {
+        let state = &self.state;
+        let mut namer = Namer::new(&state.tree, symbolizer);
+        let mut total = Weight::default();
+        let mut temporary = Weight::default();
+        let mut places: FxHashMap<Frame, Weight> = FxHashMap::default();
+        let mut by_stack: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
+        let mut threads: FxHashMap<u32, ThreadStats> = FxHashMap::default();
+        let mut allocators: FxHashMap<u8, AllocatorStats> = FxHashMap::default();
+        for (index, site) in state.sites.iter().enumerate() {
+            let weight = self.weight(site.total);
+            let live = self.weight(site.now);
+            total += weight;
+            temporary += self.weight(site.temporary);
+            *by_stack.entry((site.key.python, site.key.native)).or_default() += weight;
+            let thread = threads.entry(site.key.thread).or_insert_with(|| {
+                let share = self.thread_share(site.key.thread, Weight::default());
+                let (count, bytes, peak_bytes, live_bytes) = Default::default();
+                ThreadStats { thread: share.thread, name: share.name, count, bytes, peak_bytes, live_bytes }
+            });
+            thread.count += weight.count;
+            thread.bytes += weight.bytes;
+            thread.peak_bytes += self.weight(self.amount(Mode::Peak, index)).bytes;
+            thread.live_bytes += live.bytes;
+            let allocator = allocators.entry(site.key.kind).or_insert_with(|| {
+                let (count, bytes, live_bytes) = Default::default();
+                AllocatorStats {
+                    allocator: allocator_name(site.key.kind).to_owned(),
+                    count,
+                    bytes,
+                    live_bytes,
+                }
+            });
+            allocator.count += weight.count;
+            allocator.bytes += weight.bytes;
+            allocator.live_bytes += live.bytes;
+        }
+        for ((python, native), weight) in by_stack {
+            let frame = user_frame(&mut namer, &state.tree, SiteKey { python, native, thread: 0, kind: 0 });
+            *places.entry(frame).or_default() += weight;
+        }
+        let mut by_thread: Vec<ThreadStats> = threads.into_values().collect();
+        by_thread.sort_by_key(|thread| (std::cmp::Reverse(thread.bytes), thread.thread));
+        let mut by_allocator: Vec<AllocatorStats> = allocators.into_values().collect();
+        by_allocator
+            .sort_by_key(|allocator| (std::cmp::Reverse(allocator.bytes), allocator.allocator.clone()));
+        let live = self.weight(state.now);
+        Stats {
+            total_allocations: total.count,
+            total_allocated_bytes: total.bytes,
+            peak_bytes: state.peak.bytes,
+            peak_blocks: self.weight(state.peak).count,
+            peak_time_ns: state.peak_time_us.saturating_mul(1000),
+            live_at_end_bytes: live.bytes,
+            live_at_end_blocks: live.count,
+            temporary_allocations: temporary.count,
+            complete: self.complete,
+            duration_ns: state.time_us.saturating_mul(1000),
+            pid: self.header.pid,
+            sample_bytes: (self.header.sample_bytes > 0).then_some(self.header.sample_bytes),
+            standard_error_bytes: (!state.weights.is_exact()).then(|| state.variance.sqrt() as u64),
+            top_by_size: top_places(&places, top, |weight| weight.bytes),
+            top_by_count: top_places(&places, top, |weight| weight.count),
+            size_histogram: self.size_histogram(),
+            by_thread,
+            by_allocator,
+            failed_requests: state.failures.iter().map(|failure| self.failed(failure, &mut namer)).collect(),
+            failed_request_count: state.failed,
+            lost_events: self.lost_events,
+            unknown_frees: state.unknown_frees,
+            forced_events: state.forced,
+            peak_rss_bytes: self.samples.iter().map(|sample| sample.rss).max(),
+            ending: self.ending.clone(),
+        }
+    }
+
+    fn size_histogram(&self) -> Vec<SizeBucket> {
+        let used = self.state.sizes.iter().enumerate().filter(|(_, amount)| amount.count > 0);
+        used.map(|(bits, amount)| {
+            let weight = self.weight(*amount);
+            let min = if bits == 0 { 0 } else { 1 << (bits - 1) };
+            let max = if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
+            SizeBucket { min, max, count: weight.count, bytes: weight.bytes }
+        })
+        .collect()
+    }
+
+    fn failed(&self, failure: &Failure, namer: &mut Namer<'_, '_>) -> FailedRequest {
+        let known =
+            |index: usize| failure.limits.map(|limits| limits[index]).filter(|value| *value != u64::MAX);
+        let stack = namer.stack(failure.site);
+        FailedRequest {
+            allocator: allocator_name(failure.site.kind).to_owned(),
+            bytes: failure.bytes,
+            errno: failure.errno,
+            time_ns: failure.time_us.saturating_mul(1000),
+            thread: self.thread_share(failure.site.thread, Weight::default()).thread,
+            limit_bytes: known(0),
+            address_space_bytes: known(1),
+            resident_bytes: known(2),
+            stack: stack.into_iter().map(|frame| namer.frames[frame as usize].clone()).collect(),
+        }
+    }
+}
+
+/// The innermost frame of the user's own code; without one the innermost Python frame, then the innermost of all.
+fn user_frame(namer: &mut Namer<'_, '_>, tree: &Tree, site: SiteKey) -> Frame {
+    let innermost = tree.frames(site.python).next().map(|step| namer.python(step));
+    // Nearly always; then the rest of the stack does not matter.
+    if let Some(frame) = innermost.map(|id| &namer.frames[id as usize])
+        && site.native == ROOT
+        && frame.is_user_code()
+    {
+        return frame.clone();
+    }
+    let stack = namer.stack(site);
+    let frames = || stack.iter().map(|id| &namer.frames[*id as usize]);
+    let found = frames()
+        .find(|frame| frame.is_user_code())
+        .or_else(|| frames().find(|frame| frame.kind == FrameKind::Python))
+        .or_else(|| frames().next());
+    found.cloned().unwrap_or(Frame {
+        kind: FrameKind::Native,
+        function: "<no Python stack>".to_owned(),
+        file: String::new(),
+        line: 0,
+    })
+}
+
+fn top_places(places: &FxHashMap<Frame, Weight>, top: usize, key: impl Fn(&Weight) -> u64) -> Vec<Place> {
+    let mut sorted: Vec<_> = places.iter().collect();
+    let name = |frame: &Frame| (frame.file.clone(), frame.line, frame.function.clone());
+    sorted.sort_by(|one, other| key(other.1).cmp(&key(one.1)).then_with(|| name(one.0).cmp(&name(other.0))));
+    let place = |(frame, weight): (&Frame, &Weight)| Place {
+        function: frame.function.clone(),
+        file: frame.file.clone(),
+        line: frame.line,
+        bytes: weight.bytes,
+        count: weight.count,
+    };
+    sorted.into_iter().take(top).map(place).collect()
+}
+
+/// The name of an allocator.
+#[must_use]
+pub fn allocator_name(allocator: u8) -> &'static str {
+    match allocator {
+        kind::MALLOC => "malloc",
+        kind::CALLOC => "calloc",
+        kind::REALLOC => "realloc",
+        kind::POSIX_MEMALIGN => "posix_memalign",
+        kind::ALIGNED_ALLOC => "aligned_alloc",
+        kind::MEMALIGN => "memalign",
+        kind::VALLOC => "valloc",
+        kind::PVALLOC => "pvalloc",
+        kind::MMAP => "mmap",
+        kind::MREMAP => "mremap",
+        kind::BRK => "brk",
+        kind::PY_MALLOC => "pymalloc_malloc",
+        kind::PY_CALLOC => "pymalloc_calloc",
+        kind::PY_REALLOC => "pymalloc_realloc",
+        _ => "unknown",
+    }
+}

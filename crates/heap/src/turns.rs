@@ -1,0 +1,126 @@
+//! Whose turn it is at an address that several streams use within one tick.
+//!
+//! A thread allocates a block, another frees it and gets the same address again, the first frees that: read stream by stream, the first
+//! thread seems to free its own block, and the second then frees nothing. So before a tick is taken in, such addresses are found and an
+//! order is made for them (see `order`). Must cost next to nothing where nothing is shared.
+
+use rustc_hash::FxHashMap;
+use stormlog_capture::op::{Op, is_allocation, is_free};
+use stormlog_capture::record::kind;
+
+use crate::alternate::Address;
+use crate::order::{self, Turn};
+
+const SHARED: u16 = u16::MAX;
+const MOST_BITS: u32 = 20;
+/// Steps that may be taken back in one reading: seconds, whatever the file.
+const BUDGET: usize = 20_000_000;
+
+/// The streams to come at each shared address, last first.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    left: FxHashMap<u64, Vec<usize>>,
+    users: Vec<u16>,
+    budget: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns { left: FxHashMap::default(), users: Vec::new(), budget: BUDGET }
+    }
+}
+
+impl Turns {
+    /// Looks through the records of a tick: a stream, and its records in pieces. `is_live` knows the blocks from before.
+    pub(crate) fn prepare(&mut self, streams: &[(usize, Vec<&[Op]>)], is_live: impl Fn(u64) -> bool) {
+        self.left.clear();
+        let total: usize = streams.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.len()).sum();
+        let bits = (usize::BITS - (total * 4).leading_zeros()).clamp(8, MOST_BITS);
+        self.users.clear();
+        self.users.resize(1 << bits, 0);
+        let mut is_any_shared = false;
+        for (number, (_, pieces)) in streams.iter().enumerate() {
+            let own = (number + 1).min(usize::from(SHARED - 1)) as u16;
+            for op in pieces.iter().copied().flatten().filter(|op| has_block(op.kind)) {
+                let user = &mut self.users[place(op.address, bits)];
+                if *user == 0 {
+                    *user = own;
+                } else if *user != own {
+                    *user = SHARED;
+                    is_any_shared = true;
+                }
+            }
+        }
+        if !is_any_shared {
+            return;
+        }
+        let mut by_address: FxHashMap<u64, Address> = FxHashMap::default();
+        for (stream, pieces) in streams {
+            let ops = pieces.iter().copied().flatten().filter(|op| has_block(op.kind));
+            for op in ops.filter(|op| self.users[place(op.address, bits)] == SHARED) {
+                by_address.entry(op.address).or_default().push(*stream, is_free(op.kind));
+            }
+        }
+        // Others only fell into the same place of the table.
+        by_address.retain(|_, address| address.users.len() > 1);
+        let keys: Vec<u64> = by_address.keys().copied().collect();
+        let index: FxHashMap<u64, usize> =
+            keys.iter().enumerate().map(|(index, key)| (*key, index)).collect();
+        let mut addresses: Vec<Address> = keys.iter().filter_map(|key| by_address.remove(key)).collect();
+        for (key, address) in keys.iter().zip(&mut addresses) {
+            address.is_live = is_live(*key);
+            address.begin();
+        }
+        let turns: Vec<(usize, Vec<Turn>)> =
+            streams.iter().map(|(stream, pieces)| (*stream, turns_of(pieces, &index))).collect();
+        let orders = order::solve(&mut addresses, &turns, &mut self.budget);
+        for (key, mut order) in keys.into_iter().zip(orders) {
+            order.reverse();
+            self.left.insert(key, order);
+        }
+    }
+
+    /// Forgets whose turn it is.
+    pub(crate) fn clear(&mut self) {
+        self.left.clear();
+    }
+
+    /// Nothing is shared: nobody need ask.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// May this stream go on with this record, or does another come first? If so, its turn is over.
+    pub(crate) fn take(&mut self, stream: usize, op: &Op) -> bool {
+        let Some(left) = has_block(op.kind).then(|| self.left.get_mut(&op.address)).flatten() else {
+            return true;
+        };
+        match left.last() {
+            Some(next) if *next != stream => false,
+            _ => {
+                left.pop();
+                true
+            }
+        }
+    }
+}
+
+fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<Turn> {
+    let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let ops = pieces.iter().copied().flatten().enumerate().filter(|(_, op)| has_block(op.kind));
+    ops.filter_map(|(at, op)| {
+        Some(Turn { address: *index.get(&op.address)?, when: at as f32 / total as f32 })
+    })
+    .collect()
+}
+
+/// Is it about one block? Mappings can be cut anywhere and are not looked at here.
+fn has_block(kind: u8) -> bool {
+    is_free(kind)
+        || kind == kind::REALLOC_UNDO
+        || (is_allocation(kind) && !matches!(kind, kind::MMAP | kind::MREMAP | kind::BRK))
+}
+
+fn place(address: u64, bits: u32) -> usize {
+    ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+}

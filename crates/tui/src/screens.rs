@@ -1,0 +1,75 @@
+//! The two screens: a state, where its source text comes from, and how it is drawn.
+
+use ratatui::Frame;
+use stormlog_event::stacks::Holdings;
+
+use crate::error::TuiError;
+use crate::read::source::Sources;
+use crate::read::{Background, Watcher};
+use crate::show::Show;
+use crate::state::key::{Flow, Key};
+use crate::state::live::LiveState;
+use crate::state::reading::Reading;
+use crate::state::tree::TreeState;
+use crate::view;
+use crate::view::theme::Theme;
+
+/// A call tree.
+pub(crate) struct TreeScreen {
+    state: TreeState,
+    sources: Sources,
+}
+
+impl TreeScreen {
+    pub(crate) fn new(held: Holdings, title: &str) -> Self {
+        TreeScreen { state: TreeState::new(held, title), sources: Sources::default() }
+    }
+}
+
+impl Show for TreeScreen {
+    fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme) {
+        let TreeScreen { state, sources } = self;
+        let excerpt = state.shows_source.then(|| sources.excerpt(state.chosen()));
+        view::tree::draw(frame, state, excerpt, theme);
+    }
+
+    fn key(&mut self, key: Key) -> Flow {
+        self.state.key(key)
+    }
+
+    fn news(&mut self) -> Result<bool, TuiError> {
+        Ok(false)
+    }
+}
+
+/// A program while it runs.
+pub(crate) struct LiveScreen {
+    state: LiveState,
+    sources: Sources,
+    background: Background,
+}
+
+impl LiveScreen {
+    pub(crate) fn start(watcher: Watcher) -> Result<Self, TuiError> {
+        let state = LiveState::new(Reading { title: watcher.title(), ..Reading::default() });
+        Ok(LiveScreen { state, sources: Sources::default(), background: Background::start(watcher)? })
+    }
+}
+
+impl Show for LiveScreen {
+    fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme) {
+        let LiveScreen { state, sources, .. } = self;
+        let excerpt = state.shows_source.then(|| sources.excerpt(state.chosen()));
+        view::live::draw(frame, state, excerpt, theme, true);
+    }
+
+    fn key(&mut self, key: Key) -> Flow {
+        let flow = self.state.key(key);
+        self.background.ask(self.state.wish());
+        flow
+    }
+
+    fn news(&mut self) -> Result<bool, TuiError> {
+        Ok(self.background.news()?.is_some_and(|reading| self.state.update(reading)))
+    }
+}

@@ -1,0 +1,9 @@
+//! What the screens know and how keys change it. No colours, no terminal, no files: everything here can be tested by calling it.
+
+pub(crate) mod entry;
+pub(crate) mod key;
+pub(crate) mod list;
+pub mod live;
+pub mod reading;
+pub(crate) mod series;
+pub mod tree;

@@ -1,0 +1,167 @@
+//! A capture, read for one question.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use serde_json::Value;
+use stormlog_event::stacks::{Holding, Holdings};
+use stormlog_heap::{Capture, Heap, Profile, Stats};
+
+use crate::error::ViewError;
+use crate::find::{Chosen, find};
+use crate::holdings;
+use crate::names::Names;
+use crate::question::Question;
+
+/// How many places the figures list.
+const TOP: usize = 10;
+
+/// A capture that was read, and what was asked of it.
+pub struct Reading {
+    /// Where it is.
+    pub chosen: Chosen,
+    /// What was asked.
+    pub question: Question,
+    /// Everything it says.
+    pub heap: Heap,
+    /// Its figures.
+    pub stats: Stats,
+    /// Memory over time.
+    pub moments: Vec<Moment>,
+    /// The answer is the heap at the only moment that was looked at.
+    is_moment: bool,
+    /// Tables of symbols are large: each is read once.
+    names: RefCell<Names>,
+}
+
+/// The heap at one moment: where it was largest within a stretch of time, or the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Microseconds since the start.
+    pub time_us: u64,
+    /// Bytes on the heap.
+    pub bytes: u64,
+    change: u64,
+}
+
+/// The answer, and when its memory came and went.
+pub struct Answer {
+    /// Stacks and what they hold.
+    pub held: Holdings,
+    /// When, in places of [`Answer::moments`]; empty when nobody asked.
+    pub lives: Vec<stormlog_heap::Lifetime>,
+    /// Memory over time.
+    pub moments: Vec<Moment>,
+}
+
+impl Reading {
+    /// Reads the capture at `path` (of a run: that of `pid`, or the largest) for `question`.
+    pub fn of(path: &Path, pid: Option<u32>, question: Question) -> Result<Reading, ViewError> {
+        Reading::with(find(path, pid)?, question, 200, |_| false)
+    }
+
+    /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, told by at most `points`
+    /// moments.
+    pub fn with(
+        chosen: Chosen,
+        question: Question,
+        points: usize,
+        wants_lives: impl FnOnce(&Heap) -> bool,
+    ) -> Result<Reading, ViewError> {
+        let capture = Capture::open(&chosen.path)?;
+        let mut watch = question.watch();
+        watch.curve_points = points;
+        let mut heap = capture.read(watch.clone())?;
+        let moments = moments(&heap);
+        let knows_lives = knows_lives(&moments, question);
+        let is_failure = question == Question::AtDeath && heap.complete && knows_lives;
+        let at_failure = heap.last_failure().filter(|_| is_failure);
+        let changes: Vec<u64> = match at_failure {
+            Some(change) => vec![change],
+            None if knows_lives && wants_lives(&heap) => moments.iter().map(|moment| moment.change).collect(),
+            None => Vec::new(),
+        };
+        let is_moment = at_failure.is_some();
+        let mut names = Names::default();
+        // Of the first reading: the second does not look for temporary allocations.
+        let stats = heap.stats(TOP, Some(&mut names));
+        if !changes.is_empty() {
+            drop(heap);
+            watch.moments = changes;
+            heap = capture.read(watch)?;
+        }
+        Ok(Reading { chosen, question, heap, stats, moments, is_moment, names: RefCell::new(names) })
+    }
+
+    /// The answer.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        self.answer().held
+    }
+
+    /// The answer, and when its memory came and went where that was asked for.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let profile = self.heap.profile(self.question.mode(), Some(&mut *self.names.borrow_mut()));
+        let Profile { frames, nodes, threads, shares, mut lifetimes, moments: kept, .. } = profile;
+        let (tree, threads) = holdings::tree(frames, &nodes, &threads);
+        let rows = if self.is_moment {
+            let alive = lifetimes.drain(..).filter(|life| life.birth == 0 && life.death > 0);
+            alive.map(|life| row(life.node, life.thread, life.weight)).collect()
+        } else {
+            shares.into_iter().map(|share| row(share.node, share.thread, share.weight)).collect()
+        };
+        let moments = match lifetimes.is_empty() {
+            true => self.moments.clone(),
+            false => kept.iter().filter_map(|place| self.moments.get(*place).copied()).collect(),
+        };
+        Answer { held: Holdings { tree, rows, threads }, lives: lifetimes, moments }
+    }
+
+    /// The program's name: its script, or the program itself.
+    #[must_use]
+    pub fn program(&self) -> String {
+        let about: Value = serde_json::from_slice(&self.heap.header.metadata).unwrap_or_default();
+        let command: Vec<&str> =
+            about["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let script = command.iter().skip(1).find(|argument| !argument.starts_with('-'));
+        let is_python = command.first().is_some_and(|program| base(program).starts_with("python"));
+        let module = command.iter().position(|argument| *argument == "-m").and_then(|at| command.get(at + 1));
+        let name = match (is_python, module, script) {
+            (true, Some(module), _) => (*module).to_owned(),
+            (true, None, _) if command.get(1) == Some(&"-c") => "python -c".to_owned(),
+            (true, None, Some(script)) => base(script),
+            _ => command
+                .first()
+                .map_or_else(|| base(&self.chosen.path.to_string_lossy()), |program| base(program)),
+        };
+        crate::text::plain(&name)
+    }
+
+    /// Whether the answer is the heap at a request that failed.
+    pub(crate) fn is_at_failure(&self) -> bool {
+        self.is_moment
+    }
+}
+
+fn row(node: u32, thread: u32, weight: stormlog_heap::Weight) -> Holding {
+    Holding { node, thread, bytes: weight.bytes, count: weight.count }
+}
+
+fn moments(heap: &Heap) -> Vec<Moment> {
+    let points = heap.curve().iter();
+    let mut list: Vec<Moment> = points
+        .map(|point| Moment { time_us: point.time_us, bytes: point.max_bytes, change: point.max_change })
+        .collect();
+    let end = heap.curve().last().map_or(0, |point| point.bytes);
+    // No change has this number: it never passes before the end.
+    list.push(Moment { time_us: heap.duration_us(), bytes: end, change: u64::MAX });
+    list
+}
+
+/// What was folded away cannot be told apart any more; and temporary allocations are no state of the heap.
+fn knows_lives(moments: &[Moment], question: Question) -> bool {
+    !matches!(question, Question::Temporary(_))
+        && moments.iter().all(|moment| moment.change > 0 || moment.bytes == 0)
+}

@@ -1,0 +1,36 @@
+//! Why a capture cannot be shown. Each sentence says what to do next.
+
+use std::path::PathBuf;
+
+use stormlog_heap::HeapError;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The capture cannot be read.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// There is nothing at the path.
+    #[error("{} is not there; name a capture, or the directory of a session or run", path.display())]
+    NotThere {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A directory whose captures are all of other processes.
+    #[error("{} holds no capture of process {pid}; it has those of {known}", path.display())]
+    NoSuchProcess {
+        /// The directory.
+        path: PathBuf,
+        /// The process asked for.
+        pid: u32,
+        /// Those that are there.
+        known: String,
+    },
+    /// A question nobody understands.
+    #[error("{text:?} is no question to a capture: ask for peak, leaks, temporary, at-death or at:SECONDS")]
+    Question {
+        /// What was asked.
+        text: String,
+    },
+}

@@ -1,0 +1,123 @@
+//! The capture a path means: a file itself, or the one in the directory of a session or run. Must say which it took when there were several.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stormlog_capture::layout::LIVE_SUFFIX;
+use stormlog_capture::live::Live;
+use stormlog_heap::{FILE_NAME, HeapError};
+
+use crate::error::ViewError;
+
+/// Directories are looked at so deep: a run holds sessions, a folder of runs holds runs.
+const DEPTH: usize = 4;
+/// More files than this in a directory are not ours.
+const MOST: usize = 10_000;
+
+/// The capture that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its path.
+    pub path: PathBuf,
+    /// How many others there were.
+    pub others: usize,
+}
+
+/// The capture at `path`: of several the one of process `pid`, or the largest.
+pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
+    if !path.is_dir() {
+        let is_there = path.exists() || Live::path_of(path).exists();
+        return match is_there {
+            true => Ok(Chosen { path: path.to_owned(), others: 0 }),
+            false => Err(ViewError::NotThere { path: path.to_owned() }),
+        };
+    }
+    let mut found = Vec::new();
+    collect(path, 0, &mut found);
+    found.sort();
+    found.dedup();
+    if found.is_empty() {
+        return Err(HeapError::NoCapture { path: path.to_owned() }.into());
+    }
+    let others = found.len() - 1;
+    if let Some(pid) = pid {
+        let pids: Vec<(u32, &PathBuf)> =
+            found.iter().filter_map(|path| Some((pid_of(path)?, path))).collect();
+        return match pids.iter().find(|(known, _)| *known == pid) {
+            Some((_, path)) => Ok(Chosen { path: (*path).clone(), others }),
+            None => {
+                let known = pids.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(", ");
+                Err(ViewError::NoSuchProcess { path: path.to_owned(), pid, known })
+            }
+        };
+    }
+    let largest = found.into_iter().max_by_key(|path| size(path));
+    largest
+        .map(|path| Chosen { path, others })
+        .ok_or_else(|| HeapError::NoCapture { path: path.to_owned() }.into())
+}
+
+fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().take(MOST) {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < DEPTH {
+            collect(&entry.path(), depth + 1, found);
+        } else if kind.is_file()
+            && let Some(name) = entry.file_name().to_str()
+            && let name = name.strip_suffix(LIVE_SUFFIX).unwrap_or(name)
+            && is_capture(name)
+        {
+            found.push(directory.join(name));
+        }
+    }
+}
+
+/// `heap.bin`, as a run names it; `heap-PID.bin` and `stormlog-heap-PID.bin`, as the library does; each with a number behind it for the
+/// programs a process became.
+fn is_capture(name: &str) -> bool {
+    let name = match name.rsplit_once('.') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => name,
+    };
+    let name = name.strip_prefix("stormlog-").unwrap_or(name);
+    name == FILE_NAME || (name.starts_with("heap-") && name.ends_with(".bin"))
+}
+
+fn size(path: &Path) -> u64 {
+    let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+    // A live file is mostly room that is not written yet: it counts only where there is nothing else.
+    match length(path) {
+        0 => length(&Live::path_of(path)) / 1024,
+        bytes => bytes,
+    }
+}
+
+fn pid_of(path: &Path) -> Option<u32> {
+    let source = stormlog_capture::source::Source::open(path).ok()?;
+    source.header().ok().map(|header| header.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_a_run_is_taken() {
+        let run = tempfile::tempdir().unwrap();
+        for (session, bytes) in [("a", 10), ("b", 500), ("c", 20)] {
+            fs::create_dir(run.path().join(session)).unwrap();
+            fs::write(run.path().join(session).join(FILE_NAME), vec![0; bytes]).unwrap();
+        }
+        fs::write(run.path().join("other.bin"), vec![0; 9999]).unwrap();
+        let chosen = find(run.path(), None).unwrap();
+        assert_eq!(chosen, Chosen { path: run.path().join("b").join(FILE_NAME), others: 2 });
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(find(empty.path(), None).unwrap_err().to_string().contains("holds no heap capture"));
+        assert!(find(&empty.path().join("x"), None).unwrap_err().to_string().contains("is not there"));
+    }
+}

@@ -1,0 +1,36 @@
+//! What a heap capture shows: a question is asked of it once, and every picture, table and list is made from the same answer.
+//!
+//! ```text
+//! find ─► Reading (capture + question) ─► Holdings ─► page, table, rows, leaks, diff
+//! ```
+//!
+//! Values in, values and text out: this crate must never print, and never show a name from a recording that a terminal could take as a command.
+
+#![forbid(unsafe_code)]
+
+mod ask;
+pub mod diff;
+mod error;
+mod find;
+mod holdings;
+pub mod leaks;
+mod names;
+mod notes;
+mod page;
+mod parse;
+mod question;
+pub mod rows;
+mod source;
+mod table;
+mod text;
+pub mod tree;
+
+pub use ask::{Answer, Moment, Reading};
+pub use error::ViewError;
+pub use find::{Chosen, find};
+pub use names::Names;
+pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
+pub use parse::parse;
+pub use question::{Question, parse_time};
+pub use table::table_page;
+pub use text::{plain, span, when};

@@ -1,0 +1,178 @@
+//! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
+
+use serde_json::Value;
+use stormlog_event::format_bytes;
+use stormlog_heap::{FailedRequest, Heap};
+
+use crate::ask::Reading;
+use crate::question::Question;
+use crate::text::{plain, span, when};
+
+/// A sample farther from its moment than this says nothing about it.
+const NEAR_US: u64 = 2_000_000;
+
+impl Reading {
+    /// Name and value, for the head of a page.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let stats = &self.stats;
+        let about = if stats.sample_bytes.is_some() { "about " } else { "" };
+        let peak = format!("{about}{} after {}", format_bytes(stats.peak_bytes), span(stats.peak_time_ns));
+        let allocated = format!(
+            "{about}{} ({})",
+            grouped(stats.total_allocations),
+            format_bytes(stats.total_allocated_bytes)
+        );
+        let left = format!("{about}{}", format_bytes(stats.live_at_end_bytes));
+        [("peak", peak), ("allocations", allocated), ("left at the end", left), ("ended", self.ended())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    /// Sentences that must be seen.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let stats = &self.stats;
+        let mut notes: Vec<String> = stats.failed_requests.last().map(failed).into_iter().collect();
+        if stats.failed_request_count > 1 {
+            let count = grouped(stats.failed_request_count);
+            notes.push(format!("{count} requests got no memory in all; the last one is named."));
+        }
+        notes.extend(self.beyond_the_heap());
+        if stats.lost_events > 0 {
+            notes.push(format!(
+                "{} records could not be written (the disk was full): the numbers are too small by what they held.",
+                grouped(stats.lost_events)
+            ));
+        }
+        if let (Some(mean), Some(error)) = (stats.sample_bytes, stats.standard_error_bytes) {
+            notes.push(format!(
+                "One allocation about every {} was recorded; the numbers are estimates, the whole is right to about {}.",
+                format_bytes(mean),
+                format_bytes(error)
+            ));
+        }
+        notes
+    }
+
+    /// What resident memory has that the heap does not explain, at the moment of the question.
+    fn beyond_the_heap(&self) -> Option<String> {
+        let (time, heap_bytes) = self.moment()?;
+        let rss = rss_at(&self.heap, time)?;
+        let (heap_words, rss_words) = (format_bytes(heap_bytes), format_bytes(rss));
+        if self.stats.sample_bytes.is_some() && rss < heap_bytes {
+            return None;
+        }
+        Some(match rss.checked_sub(heap_bytes) {
+            Some(rest) => format!(
+                "The process had {rss_words} resident then, of which the heap explains {heap_words}: {} is allocator overhead and fragmentation, \
+                 code and file mappings, stacks, and memory from before the recording.",
+                format_bytes(rest)
+            ),
+            None => format!(
+                "The process had {rss_words} resident then, less than the {heap_words} it had asked for: {} was never touched, or was swapped out.",
+                format_bytes(heap_bytes - rss)
+            ),
+        })
+    }
+
+    /// When the memory of the question was held, and how much there was in all.
+    fn moment(&self) -> Option<(u64, u64)> {
+        let at = |time: u64| {
+            let curve = self.heap.curve();
+            let after = curve.partition_point(|point| point.time_us <= time);
+            after.checked_sub(1).map(|index| curve[index].bytes)
+        };
+        match self.question {
+            // The sentence about the request says what was resident.
+            _ if self.is_at_failure() => None,
+            Question::Peak => Some((self.stats.peak_time_ns / 1000, self.stats.peak_bytes)),
+            Question::Leaks | Question::AtDeath => {
+                Some((self.heap.duration_us(), self.stats.live_at_end_bytes))
+            }
+            Question::At(time) | Question::Span(_, time) => at(time).map(|bytes| (time, bytes)),
+            Question::Temporary(_) => None,
+        }
+    }
+
+    /// How it ended, in a few words.
+    #[must_use]
+    pub fn ended(&self) -> String {
+        let ending = self.stats.ending.as_ref();
+        let word = |key: &str| ending.and_then(|ending| ending.get(key)).filter(|value| !value.is_null());
+        let after = when(self.heap.duration_us());
+        if let Some(signal) = word("signal") {
+            return format!("killed by {} after {after}", plain(&said(signal)));
+        }
+        match (word("exit_code").and_then(Value::as_i64), self.stats.complete) {
+            (Some(0), _) => format!("well, after {after}"),
+            (Some(code), _) => format!("with exit code {code} after {after}"),
+            (None, true) => format!("on its own after {after}"),
+            (None, false) => format!("killed after {after}, or still running"),
+        }
+    }
+}
+
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => format!("signal {number}"),
+        other => other.to_string(),
+    }
+}
+
+/// Resident bytes near a time.
+pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
+    let nearest = heap.samples.iter().min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
+    (nearest.time_us.abs_diff(time_us) <= NEAR_US).then_some(nearest.rss)
+}
+
+fn failed(request: &FailedRequest) -> String {
+    let place = request.stack.iter().find(|frame| frame.is_user_code()).or(request.stack.first());
+    let place = place.map_or_else(String::new, |frame| {
+        format!(" by {} ({}:{})", plain(&frame.function), plain(&frame.file), frame.line)
+    });
+    let resident = request
+        .resident_bytes
+        .map_or_else(String::new, |bytes| format!(" The process had {} resident.", format_bytes(bytes)));
+    let limit = match (request.limit_bytes, request.address_space_bytes) {
+        (Some(limit), Some(used)) => format!(
+            " The limit of its address space was {}, {} was in use.",
+            format_bytes(limit),
+            format_bytes(used)
+        ),
+        (Some(limit), None) => format!(" The limit of its address space was {}.", format_bytes(limit)),
+        _ => String::new(),
+    };
+    format!(
+        "A request for {} got no memory after {}: {}{place}.{limit}{resident}",
+        format_bytes(request.bytes),
+        span(request.time_ns),
+        request.allocator
+    )
+}
+
+/// `1 234 567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_in_threes() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(123_456), "123 456");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+    }
+}

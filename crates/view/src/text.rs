@@ -1,0 +1,44 @@
+//! Words and numbers for people. Names from a recording go through [`plain`] before a terminal sees them.
+
+/// A name without anything a terminal could take as a command: control characters, and those that turn or hide text.
+#[must_use]
+pub fn plain(name: &str) -> String {
+    let is_hostile = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if !name.contains(is_hostile) {
+        return name.to_owned();
+    }
+    name.chars().map(|c| if is_hostile(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// A moment, microseconds after the start.
+#[must_use]
+pub fn when(time_us: u64) -> String {
+    span(time_us.saturating_mul(1000))
+}
+
+/// A span of time in nanoseconds.
+#[must_use]
+pub fn span(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0 => format!("{} ms", ns / 1_000_000),
+        1..60 => format!("{:.1} s", ns as f64 / 1e9),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_cannot_command_a_terminal() {
+        assert_eq!(plain("\x1b[31mred\x07\r\n"), "\u{fffd}[31mred\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(plain("a\u{202e}b"), "a\u{fffd}b");
+        assert_eq!(plain("größe→"), "größe→");
+    }
+}
