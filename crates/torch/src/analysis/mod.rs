@@ -1,0 +1,13 @@
+//! What the numbers mean: where the bytes were at the peak and at an error, who held them, what went wrong.
+//!
+//! Everything is judged at the peak or at the out-of-memory event, never at the time of the dump.
+
+pub(crate) mod categories;
+pub(crate) mod decompose;
+pub(crate) mod diff;
+pub(crate) mod growth;
+pub(crate) mod holders;
+pub(crate) mod oom;
+pub(crate) mod peak;
+pub(crate) mod text;
+pub(crate) mod verdict;

@@ -1,0 +1,43 @@
+//! Stacks as people read them.
+
+use crate::intern::{StackId, Tables};
+
+/// Whether a file is part of a library rather than the user's program.
+fn is_library(file: &str) -> bool {
+    ["site-packages/", "dist-packages/", "/lib/python3", "torch/"].iter().any(|part| file.contains(part))
+        || file.starts_with('<')
+        || file == "??"
+        || file.is_empty()
+}
+
+/// A frame as `file.py:12 function`, with the file's last two parts.
+pub(crate) fn frame(tables: &Tables, id: crate::intern::FrameId) -> String {
+    let frame = tables.frame(id);
+    let file = tables.text(frame.filename);
+    let short = file.rmatch_indices('/').nth(1).map_or(file, |(at, _)| &file[at + 1..]);
+    format!("{short}:{} {}", frame.line, tables.text(frame.name))
+}
+
+/// The frame the user should look at: the innermost of the program's own, else the innermost.
+pub(crate) fn own_frame(tables: &Tables, stack: StackId) -> Option<String> {
+    let own = tables.stack(stack).find(|&id| !is_library(tables.text(tables.frame(id).filename)));
+    own.or_else(|| tables.stack(stack).next()).map(|id| frame(tables, id))
+}
+
+/// The stack without what changes from run to run: no line numbers, no directories above the package.
+pub(crate) fn normalised(tables: &Tables, stack: StackId) -> String {
+    let mut text = String::new();
+    for id in tables.stack(stack) {
+        let frame = tables.frame(id);
+        let file = tables.text(frame.filename);
+        let file = ["site-packages/", "dist-packages/"]
+            .iter()
+            .find_map(|mark| file.rsplit_once(mark))
+            .map_or_else(|| file.rsplit('/').next().unwrap_or(file), |(_, package)| package);
+        text.push_str(file);
+        text.push(' ');
+        text.push_str(tables.text(frame.name));
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,58 @@
+//! PyTorch allocator snapshots: a reader that runs nothing, the allocator's state at any event, a model of the
+//! allocator that replays a recording under other settings, and verdicts in words.
+//!
+//! Snapshots are input from strangers: nothing here may execute them, panic on them, or let them take more memory
+//! than their size warrants. Nothing here prints.
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod error;
+mod export;
+mod intern;
+mod lives;
+mod model;
+mod program;
+mod read;
+mod replay;
+mod report;
+mod rewind;
+mod settings;
+mod snapshot;
+mod timeline;
+mod trace;
+mod track;
+
+pub use analysis::categories::Category;
+pub use analysis::decompose::Decomposition;
+pub use analysis::diff::{CategoryDiff, Moment, Sides, SnapshotDiff, StackDiff, diff};
+pub use analysis::growth::Growth;
+pub use analysis::holders::{CategoryShare, Holder};
+pub use analysis::oom::{OomCause, OomReport};
+pub use analysis::peak::Peaks;
+pub use analysis::verdict::{Verdict, VerdictKind};
+pub use error::SnapshotError;
+pub use export::{ExportFormat, export};
+pub use intern::{Frame, FrameId, StackId, StrId, Tables};
+pub use lives::Life;
+pub use model::Totals;
+pub use program::LimitBounds;
+pub use read::{fuzz, is_snapshot, load, read};
+pub use replay::{Prediction, Recorded, Replayer, SelfMatch};
+pub use report::{
+    Advice, DeviceReport, PoolReport, PoolVerdict, ReplayReport, ReportOptions, SnapshotReport,
+    replay_report, report,
+};
+pub use settings::{AllocatorSettings, SettingsError};
+pub use snapshot::{Annotation, Block, BlockState, PoolId, Segment, Snapshot};
+pub use timeline::{Timeline, TimelineLimits, timeline};
+pub use trace::{Action, Context, Event};
+pub use track::{Recording, TrackedBlock, TrackedSegment, Tracker};
+
+/// Looks at all of a snapshot, for fuzzing.
+fn touch(snapshot: &Snapshot) {
+    let _ = report(snapshot, &ReportOptions::default());
+    let _ = replay_report(snapshot, 0, &[], Some(1 << 33), true);
+    let recording = Recording::new(snapshot, 0);
+    let _ = timeline(&recording, &TimelineLimits { moments: 16, blocks: 8, spans: 4 });
+    let _ = diff(&recording, &recording, Moment::Peak);
+}

@@ -1,0 +1,99 @@
+//! What a timeline shows is what was there, however much of the trace is left out.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use stormlog_torch::{ExportFormat, Recording, TimelineLimits, export, load, timeline};
+
+fn running(column: &Value) -> Vec<i64> {
+    let mut sum = 0;
+    let add = |value: &Value| {
+        sum += value.as_i64().unwrap();
+        sum
+    };
+    column.as_array().unwrap().iter().map(add).collect()
+}
+
+fn numbers(column: &Value) -> Vec<i64> {
+    column.as_array().unwrap().iter().map(|value| value.as_i64().unwrap()).collect()
+}
+
+fn data(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{name}.pickle.gz"))
+}
+
+#[test]
+fn blocks_and_segments_add_up_at_every_moment_shown() {
+    for name in
+        ["gpt-train", "gpt-oom", "streams-s11-expandable", "graph-s11-default", "emptycache-s11-default"]
+    {
+        let snapshot = load(&data(name)).unwrap();
+        let recording = Recording::new(&snapshot, 0);
+        let totals: Vec<_> =
+            std::iter::once(recording.tracker().totals()).chain(recording.totals()).collect();
+        for limits in [TimelineLimits::default(), TimelineLimits { moments: 97, blocks: 50, spans: 3 }] {
+            let columns = serde_json::to_value(timeline(&recording, &limits)).unwrap();
+            let after = running(&columns["moments"]["after"]);
+            let mut used = running(&columns["moments"]["other"]);
+            let mut held = vec![0; after.len()];
+            let blocks = &columns["blocks"];
+            let sizes = numbers(&blocks["size"]);
+            assert!(after.len() <= limits.moments && sizes.len() <= limits.blocks, "{name}");
+            let lasts =
+                numbers(&blocks["held"]).into_iter().zip(numbers(&blocks["awaited"])).map(|(a, b)| a + b);
+            for ((born, last), size) in running(&blocks["born"]).into_iter().zip(lasts).zip(sizes) {
+                (born..born + last).for_each(|moment| used[moment as usize] += size);
+            }
+            let segments = &columns["stretches"];
+            let lives = numbers(&segments["born"]).into_iter().zip(numbers(&segments["held"]));
+            for ((born, last), size) in lives.zip(numbers(&segments["size"])) {
+                (born..born + last).for_each(|moment| held[moment as usize] += size);
+            }
+            for (moment, &events) in after.iter().enumerate() {
+                let now = totals[events as usize];
+                assert_eq!(used[moment], now.active as i64, "{name}: in use after {events} events");
+                assert_eq!(held[moment], now.reserved as i64, "{name}: held after {events} events");
+            }
+            let peak = totals.iter().map(|now| now.active).max().unwrap();
+            assert_eq!(used.iter().max(), Some(&(peak as i64)), "{name}: the peak is never left out");
+        }
+    }
+}
+
+#[test]
+fn exports_have_every_block() {
+    let snapshot = load(&data("streams-s11-default")).unwrap();
+    let recordings = [Recording::new(&snapshot, 0)];
+    let lives = recordings[0].lives();
+    let written = |format| {
+        let mut out = Vec::new();
+        export(&recordings, format, &mut out).unwrap();
+        out
+    };
+    let plain: Value = serde_json::from_slice(&written(ExportFormat::Json)).unwrap();
+    let blocks = plain["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), lives.len());
+    assert_eq!(blocks[5]["addr"], lives[5].addr);
+    assert!(blocks.iter().all(|block| plain["stacks"][block["stack"].as_u64().unwrap() as usize].is_array()));
+    let trace: Value = serde_json::from_slice(&written(ExportFormat::Perfetto)).unwrap();
+    let count = |phase: &str| {
+        trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase).count()
+    };
+    assert_eq!((count("b"), count("e")), (lives.len(), lives.len()));
+    assert_eq!(count("C"), snapshot.event_count(0) + 1);
+    assert!(
+        trace["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|event| event["ph"] == "M" || event["ts"].is_i64())
+    );
+}
+
+#[test]
+fn snapshots_are_told_from_other_files() {
+    assert!(stormlog_torch::is_snapshot(&data("gpt-oom")));
+    for other in ["Cargo.toml", "src/lib.rs", "tests", "absent", "tests/data/leak-s11-default.json"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(other);
+        assert!(!stormlog_torch::is_snapshot(&path), "{other}");
+    }
+}
