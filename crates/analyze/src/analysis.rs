@@ -1,0 +1,485 @@
+//! From a recording to everything there is to say about it.
+//!
+//! Runs the rules over streams, ranks and jobs, turns what they found into findings, and puts the worst first. Must never
+//! decide anything a rule should: here is only which rule sees what, and how many of the same are said once.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use stormlog_event::{Evidence, Finding, Record, Severity, format_bytes};
+
+use crate::jobs::{JobRecord, jobs};
+use crate::phases::{PhaseAttribution, PhaseIndex};
+use crate::recording::{Recording, SessionRecord, Stream};
+use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
+use crate::rules::gap::{GapClass, GapFinding, GapThresholds, hidden_gaps};
+use crate::rules::inputs::{self, Input};
+use crate::rules::outliers::{self, Peak};
+use crate::rules::ranks::{CrossRank, cross_rank};
+use crate::rules::{
+    about, advice, collector, fragmentation, growth, heap, limit, metrics, oom, pressure, retries,
+};
+use crate::series::{Envelope, growth as growth_of};
+
+/// The same finding of more streams than this is said once.
+const SAID_EACH: usize = 3;
+/// A spike or a drift below both is real and does not matter.
+const LEAST_GAP: f64 = 268_435_456.0;
+const LEAST_GAP_SHARE: f64 = 0.02;
+
+/// What the caller may choose.
+#[derive(Debug, Clone, Default)]
+pub struct AnalysisOptions {
+    /// Thresholds of the hidden gap.
+    pub gap: GapThresholds,
+    /// Knobs of collective attribution.
+    pub collective: CollectiveConfig,
+}
+
+/// A hidden gap and where it was found.
+#[derive(Debug, Clone)]
+pub struct PlacedGap {
+    /// The session.
+    pub session_id: String,
+    /// The rank.
+    pub rank: u64,
+    /// What was found.
+    pub gap: GapFinding,
+    /// The phase of its moment.
+    pub phase: Option<PhaseAttribution>,
+}
+
+/// One session, in numbers.
+#[derive(Debug, Clone)]
+pub struct SessionFacts {
+    /// Its id.
+    pub session_id: String,
+    /// First and last event.
+    pub span_ns: (u64, u64),
+    /// Events.
+    pub event_count: u64,
+    /// Its ranks.
+    pub ranks: Vec<u64>,
+    /// Highest values over all its streams: allocated, reserved, used.
+    pub peaks: [Option<u64>; 3],
+    /// The steepest growth of a floor that goes on, bytes per second: of allocated, and of used.
+    pub growth: [Option<f64>; 2],
+    /// The highest use (or what was handed out) of each phase.
+    pub phase_peaks: BTreeMap<String, u64>,
+}
+
+/// Why an analysis could not be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// `gap_analysis`, `collective_attribution`, `fragmentation_analysis`.
+    pub what: &'static str,
+    /// The sentence.
+    pub reason: &'static str,
+}
+
+/// Everything there is to say.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// Hidden gaps, as 0.4.3 counts them.
+    pub gaps: Vec<PlacedGap>,
+    /// Collective intervals.
+    pub collective: Vec<CollectiveInterval>,
+    /// Jobs of more than one rank.
+    pub jobs: Vec<CrossRank>,
+    /// Every session.
+    pub sessions: Vec<SessionFacts>,
+    /// What could not be asked.
+    pub unavailable: Vec<Unavailable>,
+    /// Events looked at.
+    pub event_count: u64,
+    /// Heap captures looked at.
+    pub captures: usize,
+    /// The inputs.
+    pub inputs: Vec<Input>,
+}
+
+impl Analysis {
+    /// Adds what the caller knows beside the events: a bundle, a failed budget.
+    pub fn add(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.sort();
+    }
+
+    /// Adds what a heap capture shows. Growth that telemetry shows gets the line that grew, which is not said a second time.
+    pub fn take_capture(&mut self, capture: &heap::Capture) {
+        self.captures += 1;
+        let mut is_explained = false;
+        for finding in &mut self.findings {
+            is_explained |= heap::explain(finding, capture);
+        }
+        let own = heap::findings(capture).into_iter();
+        self.findings.extend(own.filter(|finding| !is_explained || finding.kind != "leak"));
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.confidence.total_cmp(&a.confidence)));
+    }
+
+    /// The worst severity, if anything was found.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    /// Whether something was found that somebody should look at.
+    pub fn has_trouble(&self) -> bool {
+        self.worst() >= Some(Severity::Warning)
+    }
+
+    /// Whether any input was damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.inputs.iter().any(|input| input.problem_count > 0)
+    }
+
+    /// The highest value of a counter over all sessions: 0 allocated, 1 reserved, 2 used.
+    pub fn peak(&self, counter: usize) -> Option<u64> {
+        self.sessions.iter().filter_map(|session| session.peaks.get(counter).copied().flatten()).max()
+    }
+}
+
+/// Looks at a recording and at what its reader noticed.
+pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisOptions) -> Analysis {
+    let phases: Vec<Vec<PhaseIndex>> = recording
+        .sessions
+        .iter_mut()
+        .map(|session| {
+            session.ranks.iter_mut().map(|rank| std::mem::take(&mut rank.phases).index()).collect()
+        })
+        .collect();
+    let mut analysis = Analysis {
+        findings: inputs::findings(&inputs),
+        gaps: Vec::new(),
+        collective: Vec::new(),
+        jobs: Vec::new(),
+        sessions: recording
+            .sessions
+            .iter()
+            .zip(&phases)
+            .map(|(session, phases)| facts(session, phases))
+            .collect(),
+        unavailable: unavailable(&recording),
+        event_count: recording.event_count,
+        captures: 0,
+        inputs,
+    };
+    for (session, phases) in recording.sessions.iter().zip(&phases) {
+        for (rank, phases) in session.ranks.iter().zip(phases) {
+            for stream in &rank.streams {
+                analysis.findings.extend(of_stream(stream, phases));
+                analysis.take_gaps(stream, phases, &options.gap);
+            }
+        }
+    }
+    for job in jobs(&recording, &phases) {
+        analysis.take_job(&job, options);
+    }
+    analysis.findings = said_once(analysis.findings);
+    analysis.sort();
+    analysis
+}
+
+fn of_stream(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
+    let mut findings = growth::findings(stream, phases);
+    let single = [oom::finding, fragmentation::finding, retries::finding, limit::finding]
+        .into_iter()
+        .chain([pressure::finding as fn(&Stream) -> Option<Finding>, collector::finding]);
+    findings.extend(single.filter_map(|rule| rule(stream)));
+    findings
+}
+
+impl Analysis {
+    fn take_gaps(&mut self, stream: &Stream, phases: &PhaseIndex, thresholds: &GapThresholds) {
+        for gap in hidden_gaps(&stream.samples, &stream.gap_fragmentation, thresholds) {
+            let phase = phases.resolve(gap.at_ns);
+            // Fragmentation has a rule of its own, which asks at the peak.
+            if gap.class != GapClass::FragmentationLike {
+                self.findings.push(gap_finding(stream, &gap, phase.as_ref()));
+            }
+            let head = &stream.head;
+            let (session_id, rank) = (head.session_id.clone(), head.identity.rank);
+            self.gaps.push(PlacedGap { session_id, rank, gap, phase });
+        }
+    }
+
+    fn take_job(&mut self, job: &JobRecord<'_>, options: &AnalysisOptions) {
+        let intervals = attribute(&job.views(), job.world_size, job.first_ns, &options.collective);
+        self.findings.extend(collective_finding(&intervals, job));
+        self.collective.extend(intervals);
+        if job.ranks.len() < 2 {
+            return;
+        }
+        let peaks: Vec<Peak> = job
+            .ranks
+            .iter()
+            .filter_map(|rank| {
+                let most = rank.used.iter().max_by_key(|sample| sample.used())?;
+                Some(Peak {
+                    rank: rank.record.head.identity.rank,
+                    session_id: rank.session_id.to_owned(),
+                    host: rank.record.head.host.clone(),
+                    bytes: most.used()?,
+                    at_ns: most.at_ns,
+                    phase: rank.phases.resolve(most.at_ns),
+                })
+            })
+            .collect();
+        self.findings.extend(outliers::finding(&peaks));
+        let across = cross_rank(&job.as_job(), job.has_one_clock());
+        self.findings.extend(first_cause_finding(&across, job));
+        self.jobs.push(across);
+    }
+}
+
+fn gap_finding(stream: &Stream, gap: &GapFinding, phase: Option<&PhaseAttribution>) -> Finding {
+    let number = |key: &str| gap.evidence.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let total = stream.samples.iter().find_map(|sample| sample.total()).unwrap_or(0) as f64;
+    let least = LEAST_GAP.max(LEAST_GAP_SHARE * total);
+    let matters = match gap.class {
+        GapClass::TransientSpike => number("max_gap_bytes") - number("mean_gap_bytes") >= least,
+        _ => number("gap_end_bytes") - number("gap_start_bytes") >= least && hidden_goes_on(stream),
+    };
+    let severity = if matters { gap.severity } else { Severity::Info };
+    let id = format!("hidden_gap.{}", gap.class.as_str());
+    let what = match gap.class {
+        GapClass::TransientSpike => {
+            format!(
+                "device memory outside the allocator spiked to {}",
+                format_bytes(number("max_gap_bytes").max(0.0) as u64)
+            )
+        }
+        _ => format!(
+            "device memory outside the allocator drifts from {} to {}",
+            format_bytes(number("gap_start_bytes").max(0.0) as u64),
+            format_bytes(number("gap_end_bytes").max(0.0) as u64)
+        ),
+    };
+    let mut finding = about(stream, &id, "hidden_gap", severity, gap.confidence, what);
+    let phase = phase.and_then(PhaseAttribution::label);
+    finding.message = Some(match phase {
+        Some(phase) => format!("{} Phase: {phase}.", gap.description),
+        None => gap.description.clone(),
+    });
+    finding.metrics.extend(gap.evidence.clone());
+    if let Some(pointer) = finding.evidence.first_mut() {
+        (pointer.start_ns, pointer.end_ns) = (Some(gap.at_ns), Some(gap.at_ns));
+    }
+    finding.advice = advice(gap.class.remediation());
+    finding
+}
+
+/// Whether what is hidden keeps growing: a context that was made once has a fine correlation with time, too.
+fn hidden_goes_on(stream: &Stream) -> bool {
+    let mut hidden = Envelope::default();
+    for sample in &stream.samples {
+        if let Some(gap) = sample.gap() {
+            hidden.observe(sample.at_ns, u64::try_from(gap.max(0)).unwrap_or(u64::MAX));
+        }
+    }
+    growth_of(&hidden).is_some_and(|found| found.shape.goes_on())
+}
+
+fn collective_finding(intervals: &[CollectiveInterval], job: &JobRecord<'_>) -> Option<Finding> {
+    let best = intervals.iter().max_by(|a, b| a.confidence.total_cmp(&b.confidence))?;
+    let most = intervals.iter().map(|interval| interval.evidence.peak_gap_bytes).max()?;
+    let ranks: std::collections::BTreeSet<u64> = intervals.iter().map(|interval| interval.rank).collect();
+    let session = |rank: u64| job.ranks.iter().find(|known| known.record.head.identity.rank == rank);
+    Some(Finding {
+        id: "collective.spikes".to_owned(),
+        kind: "collective".to_owned(),
+        severity: Severity::Info,
+        confidence: best.confidence,
+        title: format!(
+            "{} stretches of hidden memory (up to {}) go with collective communication on {} ranks",
+            intervals.len(),
+            format_bytes(most),
+            ranks.len()
+        ),
+        message: None,
+        metrics: metrics([("intervals", intervals.len().into()), ("peak_gap_bytes", most.into())]),
+        evidence: vec![Evidence {
+            kind: "telemetry".to_owned(),
+            session_id: session(best.rank).map(|rank| rank.session_id.to_owned()),
+            start_ns: Some(best.start_ns),
+            end_ns: Some(best.end_ns),
+            description: Some(format!("rank {}: {}", best.rank, best.classification())),
+            ..Evidence::default()
+        }],
+        advice: advice(["Leave room for the communication library's buffers; NCCL_BUFFSIZE bounds them."]),
+    })
+}
+
+fn first_cause_finding(across: &CrossRank, job: &JobRecord<'_>) -> Option<Finding> {
+    let best = across.best();
+    let suspect = best.suspects.first().filter(|suspect| suspect.confidence != "low")?;
+    let record = job.ranks.iter().find(|rank| rank.record.head.identity.rank == suspect.rank)?;
+    let phase = suspect.phase.as_ref().and_then(PhaseAttribution::label);
+    Some(Finding {
+        id: "ranks.first_cause".to_owned(),
+        kind: "first_cause".to_owned(),
+        severity: Severity::Info,
+        confidence: if suspect.confidence == "high" { 0.9 } else { 0.6 },
+        title: format!(
+            "rank {} was the first to jump, by {}{}",
+            suspect.rank,
+            format_bytes(suspect.peak_delta_bytes),
+            phase.map(|phase| format!(", in phase {phase}")).unwrap_or_default()
+        ),
+        message: Some(format!("clocks were aligned by {}", best.alignment.as_str().replace('_', " "))),
+        metrics: metrics([
+            ("rank", suspect.rank.into()),
+            ("lead_ns", (suspect.lead_ns as f64).into()),
+            ("peak_delta_bytes", suspect.peak_delta_bytes.into()),
+        ]),
+        evidence: vec![Evidence {
+            kind: "telemetry".to_owned(),
+            session_id: Some(record.session_id.to_owned()),
+            start_ns: Some(suspect.first_spike_ns),
+            end_ns: Some(suspect.first_spike_ns),
+            ..Evidence::default()
+        }],
+        advice: Vec::new(),
+    })
+}
+
+/// Sixty-four ranks with one leak are one finding with sixty-four pointers.
+fn said_once(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut by_id: BTreeMap<(String, Severity), Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        by_id.entry((finding.id.clone(), finding.severity)).or_default().push(finding);
+    }
+    let mut said = Vec::new();
+    for mut alike in by_id.into_values() {
+        if alike.len() <= SAID_EACH {
+            said.append(&mut alike);
+            continue;
+        }
+        alike.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        let count = alike.len();
+        let rest: Vec<Evidence> = alike.iter().skip(1).flat_map(|other| other.evidence.clone()).collect();
+        if let Some(mut first) = alike.into_iter().next() {
+            first.title = format!("{}; and {} more streams like it", first.title, count - 1);
+            first.metrics.insert("stream_count".to_owned(), count.into());
+            first.evidence.extend(rest);
+            said.push(first);
+        }
+    }
+    said
+}
+
+fn facts(session: &SessionRecord, phases: &[PhaseIndex]) -> SessionFacts {
+    let streams = || session.ranks.iter().flat_map(|rank| &rank.streams);
+    let peak = |of: fn(&Stream) -> &Envelope| streams().filter_map(|stream| of(stream).peak()).max();
+    let steepest = |of: fn(&Stream) -> &Envelope| {
+        streams()
+            .filter_map(|stream| growth_of(of(stream)))
+            .filter(|found| found.shape.goes_on() && found.confidence >= 0.5)
+            .map(|found| found.bytes_per_second)
+            .reduce(f64::max)
+    };
+    SessionFacts {
+        session_id: session.session_id.clone(),
+        span_ns: session.span_ns,
+        event_count: session.event_count,
+        ranks: session.ranks.iter().map(|rank| rank.head.identity.rank).collect(),
+        peaks: [peak(|s| &s.allocated), peak(|s| &s.reserved), peak(|s| &s.used)],
+        growth: [steepest(|s| &s.allocated), steepest(|s| &s.used)],
+        phase_peaks: phase_peaks(session, phases),
+    }
+}
+
+fn phase_peaks(session: &SessionRecord, phases: &[PhaseIndex]) -> BTreeMap<String, u64> {
+    let mut peaks = BTreeMap::new();
+    for (rank, phases) in session.ranks.iter().zip(phases).filter(|(_, phases)| !phases.is_empty()) {
+        for sample in rank.streams.iter().flat_map(|stream| &stream.samples) {
+            let Some(used) = sample.used().or(sample.reserved()) else { continue };
+            for path in phases.resolve(sample.at_ns).into_iter().flat_map(|found| found.paths) {
+                let peak = peaks.entry(path).or_insert(0);
+                *peak = used.max(*peak);
+            }
+        }
+    }
+    peaks
+}
+
+fn unavailable(recording: &Recording) -> Vec<Unavailable> {
+    const NO_ALLOCATOR: &str = "Allocator-native analysis is unavailable because this telemetry session does not expose allocator counters.";
+    const DISABLED: &str = "Collector capabilities disable fragmentation analysis.";
+    let streams =
+        || recording.sessions.iter().flat_map(|session| &session.ranks).flat_map(|rank| &rank.streams);
+    if streams().all(|stream| stream.allocator_samples == 0) {
+        let all = ["gap_analysis", "collective_attribution", "fragmentation_analysis"];
+        return all.map(|what| Unavailable { what, reason: NO_ALLOCATOR }).into();
+    }
+    if streams().all(|stream| stream.fragmentation_samples == 0) {
+        return vec![Unavailable { what: "fragmentation_analysis", reason: DISABLED }];
+    }
+    Vec::new()
+}
+
+/// The numbers of an analysis for the envelope: flat, finite.
+pub fn summary_metrics(analysis: &Analysis) -> Record {
+    let count = |severity| analysis.findings.iter().filter(|finding| finding.severity == severity).count();
+    metrics([
+        ("event_count", analysis.event_count.into()),
+        ("session_count", analysis.sessions.len().into()),
+        ("critical_count", count(Severity::Critical).into()),
+        ("warning_count", count(Severity::Warning).into()),
+        ("info_count", count(Severity::Info).into()),
+        ("peak_allocated_bytes", analysis.peak(0).into()),
+        ("peak_reserved_bytes", analysis.peak(1).into()),
+        ("peak_device_used_bytes", analysis.peak(2).into()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{finish, gpu, on_rank, sample};
+
+    const SECOND: u64 = 1_000_000_000;
+    const MI: u64 = 1 << 20;
+
+    fn of(events: impl IntoIterator<Item = stormlog_event::Event>) -> Analysis {
+        analyze(finish(events), Vec::new(), &AnalysisOptions::default())
+    }
+
+    #[test]
+    fn a_healthy_recording_has_no_trouble_and_a_leak_has() {
+        let healthy = of((0..300).map(|i| sample(i * SECOND, (1000 + (i % 20) * 50) * MI)));
+        assert!(!healthy.has_trouble(), "{:#?}", healthy.findings);
+        let leak = of((0..300).map(|i| sample(i * SECOND, (1000 + 50 * i) * MI)));
+        assert_eq!(leak.worst(), Some(Severity::Critical));
+        assert_eq!(leak.findings[0].kind, "leak");
+    }
+
+    #[test]
+    fn sixty_four_leaking_ranks_are_one_finding_and_the_odd_one_is_named() {
+        let events = (0..64).flat_map(|rank| {
+            (0..50).map(move |i| {
+                let used = if rank == 17 { 60_000 } else { 49_000 } * MI + i * 20 * MI;
+                on_rank(gpu(i * SECOND, used, used, used, 80_000 * MI), rank, 64)
+            })
+        });
+        let found = of(events);
+        let leaks: Vec<&Finding> = found.findings.iter().filter(|finding| finding.kind == "leak").collect();
+        assert_eq!(leaks.len(), 1);
+        assert_eq!(leaks[0].metrics["stream_count"], 64);
+        let odd = found.findings.iter().find(|finding| finding.kind == "rank_outlier").unwrap();
+        assert_eq!(odd.metrics["rank"], 17);
+        assert_eq!(found.jobs[0].participating.len(), 64);
+    }
+
+    #[test]
+    fn nothing_at_all_is_no_trouble() {
+        let nothing = of([]);
+        assert!(nothing.findings.is_empty() && nothing.event_count == 0);
+        assert_eq!(nothing.peak(0), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Two runs side by side: what each took, where, and what was set differently.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use serde_json::Value;
+use stormlog_event::{Record, format_bytes};
+
+use crate::measure::Measures;
+use crate::text::rate;
+
+/// Settings that differ are shown up to this many.
+const SHOWN: usize = 40;
+
+/// One run.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    /// Its numbers.
+    pub measures: Measures,
+    /// The highest use of each phase.
+    pub phases: BTreeMap<String, u64>,
+    /// Kinds of findings, with how many.
+    pub findings: BTreeMap<String, usize>,
+    /// Settings and versions, flat: `environment.torch` → `2.11.0`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What differs.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Before.
+    pub a: Side,
+    /// After.
+    pub b: Side,
+}
+
+impl Comparison {
+    /// The settings that differ: name, before, after.
+    pub fn changed_settings(&self) -> Vec<(&str, Option<&str>, Option<&str>)> {
+        let keys: BTreeSet<&String> = self.a.settings.keys().chain(self.b.settings.keys()).collect();
+        let of = |side: &'_ Side, key: &str| side.settings.get(key).cloned();
+        keys.into_iter()
+            .filter(|key| of(&self.a, key) != of(&self.b, key))
+            .map(|key| {
+                (
+                    key.as_str(),
+                    self.a.settings.get(key).map(String::as_str),
+                    self.b.settings.get(key).map(String::as_str),
+                )
+            })
+            .collect()
+    }
+
+    fn peaks(&self) -> [(&'static str, Option<u64>, Option<u64>); 3] {
+        let (a, b) = (&self.a.measures, &self.b.measures);
+        [
+            ("peak_allocated_bytes", a.peak_allocated, b.peak_allocated),
+            ("peak_reserved_bytes", a.peak_reserved, b.peak_reserved),
+            ("peak_device_used_bytes", a.peak_used, b.peak_used),
+        ]
+    }
+
+    fn phases(&self) -> Vec<(&str, Option<u64>, Option<u64>)> {
+        let keys: BTreeSet<&String> = self.a.phases.keys().chain(self.b.phases.keys()).collect();
+        keys.into_iter()
+            .map(|key| (key.as_str(), self.a.phases.get(key).copied(), self.b.phases.get(key).copied()))
+            .collect()
+    }
+
+    /// The object form.
+    pub fn to_record(&self) -> Record {
+        let pair = |a: Value, b: Value| {
+            let delta = a.as_f64().zip(b.as_f64()).map(|(a, b)| b - a);
+            let mut record = Record::new();
+            record.insert("a".to_owned(), a);
+            record.insert("b".to_owned(), b);
+            if let Some(delta) = delta {
+                let whole = delta as i64;
+                let delta = if delta.fract() == 0.0 { Value::from(whole) } else { Value::from(delta) };
+                record.insert("delta".to_owned(), delta);
+            }
+            Value::Object(record)
+        };
+        let mut record = Record::new();
+        for (name, a, b) in self.peaks() {
+            record.insert(name.to_owned(), pair(a.into(), b.into()));
+        }
+        let (a, b) = (self.a.measures.growth, self.b.measures.growth);
+        record.insert("growth_bytes_per_second".to_owned(), pair(a.into(), b.into()));
+        let phases =
+            self.phases().into_iter().map(|(name, a, b)| (name.to_owned(), pair(a.into(), b.into())));
+        record.insert("phases".to_owned(), Value::Object(phases.collect()));
+        let count = |side: &Side| -> Value {
+            Value::Object(side.findings.iter().map(|(kind, count)| (kind.clone(), (*count).into())).collect())
+        };
+        record.insert("findings".to_owned(), pair(count(&self.a), count(&self.b)));
+        let settings = self.changed_settings().into_iter();
+        let settings = settings.map(|(name, a, b)| (name.to_owned(), pair(a.into(), b.into())));
+        record.insert("settings".to_owned(), Value::Object(settings.collect()));
+        record
+    }
+
+    /// The page.
+    pub fn text(&self) -> String {
+        let mut page = String::new();
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_bytes);
+        // Writing to a string cannot fail.
+        for (name, a, b) in self.peaks() {
+            if a.is_some() || b.is_some() {
+                let _ = writeln!(page, "{name:<24} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
+            }
+        }
+        let (a, b) = (self.a.measures.growth, self.b.measures.growth);
+        let _ = writeln!(page, "{:<24} {:>12} → {:>12}", "growth", rate(a), rate(b));
+        let mut phases = self.phases();
+        phases.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.unwrap_or(0).abs_diff(b.unwrap_or(0))));
+        for (name, a, b) in phases.into_iter().take(SHOWN) {
+            let _ = writeln!(page, "phase {name:<18} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
+        }
+        let kinds: BTreeSet<&String> = self.a.findings.keys().chain(self.b.findings.keys()).collect();
+        for kind in kinds {
+            let of = |side: &Side| side.findings.get(kind).copied().unwrap_or(0);
+            let _ =
+                writeln!(page, "{:<24} {:>12} → {:>12}", format!("finding {kind}"), of(&self.a), of(&self.b));
+        }
+        let settings = self.changed_settings();
+        for (name, a, b) in settings.iter().take(SHOWN) {
+            let _ = writeln!(page, "{name}: {} → {}", a.unwrap_or("-"), b.unwrap_or("-"));
+        }
+        if settings.len() > SHOWN {
+            let _ = writeln!(page, "… and {} more settings", settings.len() - SHOWN);
+        }
+        page
+    }
+}
+
+fn change(a: Option<u64>, b: Option<u64>) -> String {
+    match (a, b) {
+        (Some(a), Some(b)) if b >= a => format!("+{}", format_bytes(b - a)),
+        (Some(a), Some(b)) => format!("−{}", format_bytes(a - b)),
+        (None, Some(_)) => "new".to_owned(),
+        (Some(_), None) => "gone".to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
+/// The leaves of a JSON object by their dotted names: what settings are compared by.
+pub fn flatten(prefix: &str, value: &Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&name, inner, into);
+            }
+        }
+        Value::String(text) => {
+            into.insert(prefix.to_owned(), text.clone());
+        }
+        other => {
+            into.insert(prefix.to_owned(), other.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_differs_is_shown_and_what_does_not_is_not() {
+        let mut before = Side::default();
+        before.measures.peak_allocated = Some(3 << 30);
+        before.phases.insert("load".into(), 1 << 30);
+        flatten("", &json!({"torch": "2.10", "env": {"A": "1"}}), &mut before.settings);
+        let mut after = before.clone();
+        after.measures.peak_allocated = Some(4 << 30);
+        after.settings.insert("torch".into(), "2.11".into());
+        after.phases.clear();
+        let comparison = Comparison { a: before, b: after };
+        assert_eq!(comparison.changed_settings(), [("torch", Some("2.10"), Some("2.11"))]);
+        let page = comparison.text();
+        assert!(page.contains("3.00 GiB →     4.00 GiB  +1.00 GiB"), "{page}");
+        assert!(page.contains("gone") && !page.contains("env.A"));
+        assert_eq!(comparison.to_record()["peak_allocated_bytes"]["delta"], 1 << 30);
+    }
+}

@@ -1,0 +1,317 @@
+//! Everything the rules need of some recordings, taken from their events in one pass.
+//!
+//! Events come in any mix of sessions, ranks, devices and processes and are sorted into streams here. What is kept of a long
+//! stream is bounded, except the samples (four words each) that gap and rank rules look at twice. Must never judge: that is the
+//! rules' part.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use stormlog_event::{Capabilities, Counter, DerivedFields, DerivedInputs, Event, Head, Metadata, Support};
+
+use crate::phases::PhaseRecord;
+use crate::rules::collective::MarkerSearch;
+use crate::rules::gap::{FragmentationSeen, is_usable};
+use crate::rules::{collector, fragmentation, limit, oom, pressure, retries};
+use crate::sample::Sample;
+use crate::series::Envelope;
+
+/// Some recordings.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// In the order they were met.
+    pub sessions: Vec<SessionRecord>,
+    /// All events.
+    pub event_count: u64,
+    /// Events left out because another source had told that stretch of their stream already (a bundle beside its log).
+    pub overlapping: u64,
+    /// Events older than the one before them in the same source.
+    pub disordered: u64,
+    source: u32,
+    by_id: FxHashMap<String, usize>,
+    ranks: FxHashMap<(usize, u64), usize>,
+    streams: FxHashMap<(usize, usize, StreamKey), usize>,
+    last: Option<Place>,
+    markers: MarkerSearch,
+    marked: Option<(Arc<Metadata>, bool)>,
+}
+
+/// Device, process and machine.
+type StreamKey = (i64, i64, String);
+
+/// Where the events of a head go: found once, used until the head changes.
+#[derive(Debug, Clone)]
+struct Place {
+    head: Arc<Head>,
+    session: usize,
+    rank: usize,
+    stream: usize,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct SessionRecord {
+    /// Its id.
+    pub session_id: String,
+    /// Its first and last event.
+    pub span_ns: (u64, u64),
+    /// All its events.
+    pub event_count: u64,
+    /// Those that are samples.
+    pub sample_count: u64,
+    /// By rank, in the order they were met.
+    pub ranks: Vec<RankRecord>,
+}
+
+/// One rank of a session.
+#[derive(Debug)]
+pub struct RankRecord {
+    /// Who it is.
+    pub head: Arc<Head>,
+    /// Its phases.
+    pub phases: PhaseRecord,
+    /// The moments that name a collective.
+    pub markers: Vec<u64>,
+    /// One a device and process.
+    pub streams: Vec<Stream>,
+}
+
+/// One device (or the host) as one process saw it.
+#[derive(Debug)]
+pub struct Stream {
+    /// The head of its first event.
+    pub head: Arc<Head>,
+    /// All its events.
+    pub event_count: u64,
+    source: u32,
+    last_ns: u64,
+    /// Allocator bytes handed out.
+    pub allocated: Envelope,
+    /// Allocator bytes held.
+    pub reserved: Envelope,
+    /// Bytes used on the device; RSS on the host.
+    pub used: Envelope,
+    /// Allocated and used were never different: one counter under two names.
+    pub is_one_counter: bool,
+    /// Every `sample` event.
+    pub samples: Vec<Sample>,
+    /// Samples that have allocated, reserved and used.
+    pub allocator_samples: u64,
+    /// Those of them whose collector can judge fragmentation.
+    pub fragmentation_samples: u64,
+    /// Fragmentation of the samples with a gap.
+    pub gap_fragmentation: FragmentationSeen,
+    /// What the small rules saw.
+    pub watch: Watches,
+}
+
+/// The state of the rules that look at every event.
+#[derive(Debug, Default)]
+pub struct Watches {
+    /// Out-of-memory marks.
+    pub oom: oom::Watch,
+    /// Allocator retries.
+    pub retries: retries::Watch,
+    /// Collector health.
+    pub collector: collector::Watch,
+    /// Swap and pressure.
+    pub pressure: pressure::Watch,
+    /// Nearness to the limit.
+    pub limit: limit::Watch,
+    /// Fragmentation at the peak.
+    pub fragmentation: fragmentation::Watch,
+}
+
+impl Recording {
+    /// Says that what follows comes from another artifact. Hand in the fuller ones first.
+    pub fn next_source(&mut self) {
+        self.source += 1;
+        self.last = None;
+    }
+
+    /// Takes one event.
+    pub fn observe(&mut self, event: &Event) {
+        let place = match &self.last {
+            Some(place) if Arc::ptr_eq(&place.head, &event.head) => place.clone(),
+            _ => self.find(&event.head, event.timestamp_ns),
+        };
+        let stream = &mut self.sessions[place.session].ranks[place.rank].streams[place.stream];
+        let is_old = stream.event_count > 0 && event.timestamp_ns <= stream.last_ns;
+        if is_old && stream.source != self.source {
+            // The bundle of a death knows that it was one; the log beside it may not.
+            stream.watch.oom.observe(event);
+            self.overlapping += 1;
+            self.last = Some(place);
+            return;
+        }
+        self.disordered += u64::from(is_old && event.timestamp_ns < stream.last_ns);
+        self.event_count += 1;
+        stream.source = self.source;
+        stream.last_ns = stream.last_ns.max(event.timestamp_ns);
+        let is_marker = self.names_a_collective(event);
+        let session = &mut self.sessions[place.session];
+        session.span_ns.0 = session.span_ns.0.min(event.timestamp_ns);
+        session.span_ns.1 = session.span_ns.1.max(event.timestamp_ns);
+        session.event_count += 1;
+        let rank = &mut session.ranks[place.rank];
+        rank.phases.observe(event);
+        if is_marker {
+            rank.markers.push(event.timestamp_ns);
+        }
+        session.sample_count += u64::from(rank.streams[place.stream].observe(event));
+        self.last = Some(place);
+    }
+
+    fn find(&mut self, head: &Arc<Head>, at_ns: u64) -> Place {
+        let session = match self.by_id.get(&head.session_id) {
+            Some(index) => *index,
+            None => {
+                self.by_id.insert(head.session_id.clone(), self.sessions.len());
+                self.sessions.push(SessionRecord {
+                    session_id: head.session_id.clone(),
+                    span_ns: (at_ns, at_ns),
+                    event_count: 0,
+                    sample_count: 0,
+                    ranks: Vec::new(),
+                });
+                self.sessions.len() - 1
+            }
+        };
+        let ranks = &mut self.sessions[session].ranks;
+        let rank = *self.ranks.entry((session, head.identity.rank)).or_insert_with(|| {
+            ranks.push(RankRecord {
+                head: Arc::clone(head),
+                phases: PhaseRecord::default(),
+                markers: Vec::new(),
+                streams: Vec::new(),
+            });
+            ranks.len() - 1
+        });
+        let streams = &mut ranks[rank].streams;
+        let key = (head.device_id, head.pid, head.host.clone());
+        let stream = *self.streams.entry((session, rank, key)).or_insert_with(|| {
+            streams.push(Stream::new(Arc::clone(head)));
+            streams.len() - 1
+        });
+        Place { head: Arc::clone(head), session, rank, stream }
+    }
+
+    fn names_a_collective(&mut self, event: &Event) -> bool {
+        let in_metadata = match &self.marked {
+            Some((metadata, found)) if Arc::ptr_eq(metadata, &event.metadata) => *found,
+            _ => {
+                let found = event.metadata.map.values().any(|value| self.markers.value(value));
+                self.marked = Some((Arc::clone(&event.metadata), found));
+                found
+            }
+        };
+        in_metadata
+            || self.markers.text(&event.head.event_type)
+            || event.context.as_deref().is_some_and(|context| self.markers.text(context))
+    }
+}
+
+impl Stream {
+    fn new(head: Arc<Head>) -> Self {
+        Stream {
+            head,
+            event_count: 0,
+            source: 0,
+            last_ns: 0,
+            allocated: Envelope::default(),
+            reserved: Envelope::default(),
+            used: Envelope::default(),
+            is_one_counter: true,
+            samples: Vec::new(),
+            allocator_samples: 0,
+            fragmentation_samples: 0,
+            gap_fragmentation: FragmentationSeen::default(),
+            watch: Watches::default(),
+        }
+    }
+
+    /// Takes one event; true when it is a sample.
+    fn observe(&mut self, event: &Event) -> bool {
+        self.event_count += 1;
+        let sample = Sample::of(event);
+        let at_ns = event.timestamp_ns;
+        let counter = |counter| event.counter(counter);
+        let (allocated, used) = (counter(Counter::Allocated), counter(Counter::Used));
+        for (envelope, value) in [
+            (&mut self.allocated, allocated),
+            (&mut self.reserved, counter(Counter::Reserved)),
+            (&mut self.used, used),
+        ] {
+            // Marks made outside a sample (start, phases) carry zeros for what was not read.
+            if let Some(value) = value.filter(|value| sample.is_some() || *value > 0) {
+                envelope.observe(at_ns, value);
+            }
+        }
+        self.is_one_counter &= allocated.is_none() || used.is_none() || allocated == used;
+        let derived = derived(event);
+        if let Some(sample) = sample {
+            self.samples.push(sample);
+            let has_allocator = allocated.is_some() && sample.gap().is_some();
+            self.allocator_samples += u64::from(has_allocator);
+            let can_judge = event.metadata.capabilities.supports(Support::FragmentationAnalysis);
+            self.fragmentation_samples += u64::from(has_allocator && can_judge);
+            if let Some(ratio) = derived.fragmentation_ratio.filter(|_| is_usable(&sample)) {
+                self.gap_fragmentation.observe(at_ns, ratio);
+            }
+        }
+        let watch = &mut self.watch;
+        watch.oom.observe(event);
+        watch.retries.observe(event);
+        watch.collector.observe(event);
+        watch.pressure.observe(event);
+        watch.limit.observe(event);
+        watch.fragmentation.observe(event, &derived);
+        sample.is_some()
+    }
+
+    /// Whether this is host memory.
+    pub fn is_host(&self) -> bool {
+        self.head.device_id < 0
+    }
+}
+
+fn derived(event: &Event) -> DerivedFields {
+    let capabilities: Capabilities = event.metadata.capabilities;
+    let wide = |counter| event.counter(counter).map(i128::from);
+    let allocated = wide(Counter::Allocated);
+    DerivedFields::of(&DerivedInputs {
+        allocated,
+        reserved: wide(Counter::Reserved),
+        inactive: wide(Counter::Inactive).filter(|_| capabilities.supports(Support::AllocatorInactive)),
+        in_use: allocated.or_else(|| wide(Counter::Used)),
+        total: wide(Counter::Total),
+        fragmentation_enabled: capabilities.supports(Support::FragmentationAnalysis),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{finish, sample, with};
+
+    #[test]
+    fn a_bundle_beside_its_log_adds_its_mark_and_nothing_twice() {
+        let mut recording = finish((0..100).map(|at| sample(at, 1000 + at)));
+        recording.next_source();
+        (80..100).for_each(|at| recording.observe(&sample(at, 1000 + at)));
+        recording.observe(&with(sample(99, 1099), "error", "OOM detected (x)"));
+        recording.observe(&sample(120, 1120));
+        let stream = &recording.sessions[0].ranks[0].streams[0];
+        assert_eq!((recording.event_count, recording.overlapping, recording.disordered), (101, 21, 0));
+        assert_eq!((stream.samples.len(), stream.watch.oom.count), (101, 1));
+    }
+
+    #[test]
+    fn streams_are_told_apart_by_device_and_process() {
+        let other =
+            |event: Event, pid| Event { head: Arc::new(Head { pid, ..(*event.head).clone() }), ..event };
+        let recording = finish([sample(0, 1), other(sample(1, 1), 9), sample(2, 1)]);
+        let streams = &recording.sessions[0].ranks[0].streams;
+        assert_eq!(streams.iter().map(|stream| stream.event_count).collect::<Vec<_>>(), [2, 1]);
+    }
+}

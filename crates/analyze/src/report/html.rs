@@ -1,0 +1,89 @@
+//! A report as one HTML file: no script, nothing fetched, nothing from a recording unescaped.
+
+use std::fmt::Write;
+
+use stormlog_event::format_bytes;
+
+use super::{evidence_line, score, verdict_sentence};
+use crate::Analysis;
+use crate::text::duration;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}\
+table{border-collapse:collapse}td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de}\
+.critical{color:#b42318}.warning{color:#93610a}.info{color:#57606a}section{margin:1.5rem 0}h2{font-size:1.05rem}\
+code{font-size:.9em}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
+td,th{border-color:#30363d}.critical{color:#ff7b72}.warning{color:#d29922}.info{color:#8b949e}}";
+
+/// The page.
+pub fn html(analysis: &Analysis) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Memory analysis</title>\
+         <style>{STYLE}</style></head><body>\n<h1>Memory analysis</h1>\n<p><strong>{}</strong></p>\n",
+        escaped(&verdict_sentence(analysis))
+    );
+    for finding in &analysis.findings {
+        let _ = write!(
+            page,
+            "<section><h2 class=\"{severity}\">{severity} · {} · confidence {:.2}</h2>\n<p>{}</p>\n",
+            escaped(&finding.kind),
+            finding.confidence,
+            escaped(&finding.title),
+            severity = finding.severity.as_str(),
+        );
+        if let Some(message) = &finding.message {
+            let _ = writeln!(page, "<p>{}</p>", escaped(message));
+        }
+        list(&mut page, "ul", finding.evidence.iter().take(20).map(evidence_line));
+        list(&mut page, "ol", finding.advice.iter().cloned());
+        page.push_str("</section>\n");
+    }
+    page.push_str("<table><tr><th>session</th><th>events</th><th>span</th><th>peak used</th></tr>\n");
+    for session in &analysis.sessions {
+        let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
+        let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
+        let _ = writeln!(
+            page,
+            "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{peak}</td></tr>",
+            escaped(&session.session_id),
+            session.event_count,
+            duration(span)
+        );
+    }
+    let score = score(&analysis.findings);
+    let _ = write!(
+        page,
+        "</table>\n<p>Score {} ({}): {}</p>\n</body></html>\n",
+        score.score, score.grade, score.description
+    );
+    page
+}
+
+fn list(page: &mut String, tag: &str, items: impl Iterator<Item = String>) {
+    let items: Vec<String> = items.map(|item| format!("<li>{}</li>", escaped(&item))).collect();
+    if !items.is_empty() {
+        let _ = writeln!(page, "<{tag}>{}</{tag}>", items.concat());
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{finish, sample, with};
+    use crate::{AnalysisOptions, analyze};
+
+    #[test]
+    fn nothing_from_a_recording_becomes_markup() {
+        let oom = with(sample(5, 10), "error", "OOM <script>alert(1)</script> out of memory");
+        let page = html(&analyze(finish([oom]), Vec::new(), &AnalysisOptions::default()));
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(!page.contains("http"), "nothing is fetched");
+    }
+}

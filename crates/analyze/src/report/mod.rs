@@ -1,0 +1,49 @@
+//! An analysis as others read it: the envelope for scripts, 0.4.3's report, text for a terminal, Markdown and HTML for an incident.
+
+mod envelope;
+mod html;
+mod markdown;
+mod optimization;
+mod text;
+
+pub use envelope::{Artifact, Envelope, Verdict, verdict_sentence};
+pub use html::html;
+pub use markdown::markdown;
+pub use optimization::{Score, optimization_report, score};
+pub use text::text;
+
+use stormlog_event::{Evidence, Finding};
+
+/// `session s-1, 2026-11-15 06:11:32Z to 06:40:02Z: why`.
+fn evidence_line(evidence: &Evidence) -> String {
+    let mut parts = Vec::new();
+    parts.extend(evidence.path.clone());
+    parts.extend(evidence.session_id.as_ref().map(|session| format!("session {session}")));
+    match (evidence.start_ns, evidence.end_ns) {
+        (Some(start), Some(end)) if start != end => {
+            parts.push(format!("{} to {}", moment(start), moment(end)));
+        }
+        (Some(at), _) | (None, Some(at)) => parts.push(moment(at)),
+        (None, None) => {}
+    }
+    parts.extend(evidence.description.clone());
+    parts.join(", ")
+}
+
+fn moment(ns: u64) -> String {
+    match jiff::Timestamp::from_nanosecond(ns.into()) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+        Err(_) => format!("{ns} ns"),
+    }
+}
+
+/// Advice of all findings, each sentence once, the worst finding's first.
+fn recommendations(findings: &[Finding]) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for sentence in findings.iter().flat_map(|finding| &finding.advice) {
+        if !sentences.contains(sentence) {
+            sentences.push(sentence.clone());
+        }
+    }
+    sentences
+}

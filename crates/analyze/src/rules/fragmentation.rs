@@ -1,0 +1,168 @@
+//! Memory the allocator holds and cannot use, judged when it matters: at the peak of what it held, and at an out-of-memory error.
+//!
+//! Two ratios go by the name of fragmentation: the current one, inactive splits over reserved (`fragmentation_ratio`), and the
+//! older one, reserved but not allocated over reserved (`fragmentation_ratio_legacy`), which counts plain cache. At the end of a
+//! run the second is always high, so neither is asked there. Page: `docs/rules/fragmentation.md`.
+
+use serde_json::Value;
+use stormlog_event::{Counter, DerivedFields, Event, Finding, Severity, format_bytes};
+
+use super::{about, advice, metrics};
+use crate::recording::Stream;
+
+const HIGH: f64 = 0.3;
+const SEVERE: f64 = 0.5;
+/// Slack below this is no reason to look.
+const LEAST_SLACK: u64 = 256 << 20;
+
+/// The state at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// When.
+    pub at_ns: u64,
+    /// Held.
+    pub reserved: u64,
+    /// Handed out.
+    pub allocated: u64,
+    /// Inactive splits over reserved.
+    pub ratio: Option<f64>,
+}
+
+impl Moment {
+    /// The older formula: reserved and not allocated, over reserved.
+    pub fn legacy_ratio(&self) -> f64 {
+        if self.reserved == 0 { 0.0 } else { self.slack() as f64 / self.reserved as f64 }
+    }
+
+    fn slack(&self) -> u64 {
+        self.reserved.saturating_sub(self.allocated)
+    }
+}
+
+/// The moments that count.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Watch {
+    /// Where reserved was highest; of equals, where most was handed out.
+    pub at_peak: Option<Moment>,
+    /// The last sample before the first out-of-memory error.
+    pub at_oom: Option<Moment>,
+    last: Option<Moment>,
+}
+
+impl Watch {
+    pub(crate) fn observe(&mut self, event: &Event, derived: &DerivedFields) {
+        let counters = event.counter(Counter::Reserved).zip(event.counter(Counter::Allocated));
+        if let Some((reserved, allocated)) = counters.filter(|(reserved, _)| *reserved > 0) {
+            let ratio = derived.fragmentation_ratio;
+            let moment = Moment { at_ns: event.timestamp_ns, reserved, allocated, ratio };
+            self.last = Some(moment);
+            if self.at_peak.is_none_or(|peak| (reserved, allocated) > (peak.reserved, peak.allocated)) {
+                self.at_peak = Some(moment);
+            }
+        }
+        if self.at_oom.is_none()
+            && event.head.event_type == "error"
+            && event.metadata.map.contains_key("oom_reason")
+        {
+            self.at_oom = self.last;
+        }
+    }
+}
+
+/// The finding, if the allocator held much that it could not use.
+pub fn finding(stream: &Stream) -> Option<Finding> {
+    if stream.is_host() {
+        return None;
+    }
+    let watch = &stream.watch.fragmentation;
+    at_oom(stream, watch).or_else(|| at_peak(stream, watch.at_peak?))
+}
+
+fn at_oom(stream: &Stream, watch: &Watch) -> Option<Finding> {
+    let moment = watch.at_oom?;
+    let asked = stream.watch.oom.first.as_ref()?.requested_bytes?;
+    if moment.slack() < asked {
+        return None;
+    }
+    let title = format!(
+        "out of memory by fragmentation: {} was asked for and {} lay free in the allocator",
+        format_bytes(asked),
+        format_bytes(moment.slack())
+    );
+    let finding = about(stream, "fragmentation.oom", "fragmentation", Severity::Critical, 0.85, title);
+    let mut finding = described(finding, &moment);
+    finding.metrics.insert("requested_bytes".to_owned(), asked.into());
+    Some(finding)
+}
+
+fn at_peak(stream: &Stream, moment: Moment) -> Option<Finding> {
+    let ratio = moment.ratio?;
+    if ratio < HIGH || moment.slack() < LEAST_SLACK {
+        return None;
+    }
+    let severity = if ratio > SEVERE { Severity::Critical } else { Severity::Warning };
+    let title = format!(
+        "{:.0} % of the allocator's {} lay in split blocks at the peak",
+        ratio * 100.0,
+        format_bytes(moment.reserved)
+    );
+    let confidence = (ratio / 0.6).min(1.0);
+    Some(described(
+        about(stream, "fragmentation.peak", "fragmentation", severity, confidence, title),
+        &moment,
+    ))
+}
+
+fn described(mut finding: Finding, moment: &Moment) -> Finding {
+    finding.metrics.extend(metrics([
+        ("fragmentation_ratio", moment.ratio.map_or(Value::Null, Value::from)),
+        ("fragmentation_ratio_legacy", moment.legacy_ratio().into()),
+        ("reserved_bytes", moment.reserved.into()),
+        ("allocated_bytes", moment.allocated.into()),
+    ]));
+    if let Some(pointer) = finding.evidence.first_mut() {
+        (pointer.start_ns, pointer.end_ns) = (Some(moment.at_ns), Some(moment.at_ns));
+    }
+    finding.advice = advice([
+        "Set PYTORCH_ALLOC_CONF=expandable_segments:True, so that segments grow in place instead of being split.",
+        "Allocate what lives long (weights, optimizer state, buffers) before the loop.",
+        "Pad or bucket shapes into a few sizes; largest batch first.",
+    ]);
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{finish, gpu, inactive, metadata, with};
+
+    const GIB: u64 = 1 << 30;
+
+    fn of(events: Vec<Event>) -> Option<Finding> {
+        finding(&finish(events).sessions[0].ranks[0].streams[0])
+    }
+
+    #[test]
+    fn it_is_judged_at_the_peak_and_not_at_the_end() {
+        let at_peak = inactive(gpu(1, 19 * GIB, 20 * GIB, 20 * GIB, 80 * GIB), GIB);
+        let at_end = inactive(gpu(2, GIB, 20 * GIB, 20 * GIB, 80 * GIB), 15 * GIB);
+        assert_eq!(of(vec![at_peak, at_end]), None);
+        let split = inactive(gpu(1, 8 * GIB, 20 * GIB, 20 * GIB, 80 * GIB), 9 * GIB);
+        let found = of(vec![split]).unwrap();
+        assert_eq!(found.severity, Severity::Warning);
+        assert_eq!(found.metrics["fragmentation_ratio"], 0.45);
+        assert_eq!(found.metrics["fragmentation_ratio_legacy"], 0.6);
+    }
+
+    #[test]
+    fn an_error_with_enough_free_in_the_allocator_is_fragmentation() {
+        let before = gpu(1, 10 * GIB, 16 * GIB, 16 * GIB, 80 * GIB);
+        let message = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0";
+        let error = metadata(
+            with(gpu(2, 10 * GIB, 16 * GIB, 16 * GIB, 80 * GIB), "error", message),
+            &[("oom_reason", "x".into())],
+        );
+        let found = of(vec![before, error]).unwrap();
+        assert_eq!((found.id.as_str(), found.severity), ("fragmentation.oom", Severity::Critical));
+    }
+}

@@ -1,0 +1,316 @@
+//! Memory that grows and is not given back, told from telemetry alone: host, allocator and driver each on its own.
+//!
+//! What the floor does is asked of [`crate::series::growth`]; here it is decided which counter to blame, how bad it is and what
+//! to say. A floor that keeps rising is a `leak`; one that rose and stopped is `growth`, for information. Page:
+//! `docs/rules/growth.md`.
+
+use stormlog_event::{Finding, Severity, format_bytes};
+
+use super::{about, advice, metrics};
+use crate::Sample;
+use crate::phases::PhaseIndex;
+use crate::recording::Stream;
+use crate::series::{Envelope, Growth, Window, growth};
+use crate::text::{duration, rate};
+
+const GIB: f64 = 1_073_741_824.0;
+const MIB: f64 = 1_048_576.0;
+/// Below this a leak is only suspected.
+const SURE: f64 = 0.5;
+/// A phase that ran this often is a step or an epoch.
+const LEAST_RUNS: usize = 8;
+/// What one counter grew by explains another's growth when it is this share of it.
+const EXPLAINS: f64 = 0.7;
+
+/// Which counter grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counter {
+    Host,
+    Allocator,
+    Reserved,
+    Driver,
+}
+
+impl Counter {
+    fn id(self) -> &'static str {
+        match self {
+            Counter::Host => "growth.host",
+            Counter::Allocator => "growth.allocator",
+            Counter::Reserved => "growth.reserved",
+            Counter::Driver => "growth.driver",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Counter::Host => "host memory",
+            Counter::Allocator => "memory handed out by the allocator",
+            Counter::Reserved => "memory held by the allocator (not what it hands out)",
+            Counter::Driver => "device memory outside the allocator",
+        }
+    }
+
+    fn advice(self) -> Vec<String> {
+        match self {
+            Counter::Host => advice([
+                "Find who holds it: record again with `stormlog run` and compare what is alive at the start and at the end.",
+                "Usual suspects: lists that log per step, caches without a bound, graphs kept through a loss that was not detached.",
+                "Data-loader workers: objects touched in each worker are copied page by page; use arrays, not lists of objects.",
+            ]),
+            Counter::Allocator => advice([
+                "Keep numbers, not tensors: `total += loss.item()`, `.detach()` before storing an output.",
+                "Take an allocator snapshot late in the run and sort live blocks by age: the oldest of the growing size is the leak.",
+                "Look for reference cycles through hooks and closures; `gc.collect()` that lowers memory proves one.",
+            ]),
+            Counter::Reserved => advice([
+                "The program does not hold it, the allocator does: shapes that keep changing split its blocks. Pad or bucket them.",
+                "Set PYTORCH_ALLOC_CONF=expandable_segments:True (and no max_split_size_mb with it).",
+            ]),
+            Counter::Driver => advice([
+                "Something beside the framework's allocator allocates: a library, a custom kernel, another process on the device.",
+                "Compare the processes on the device (`nvidia-smi`) at the start and at the end.",
+            ]),
+        }
+    }
+}
+
+/// What grows in a stream, by its whole time and by the phase that comes again and again.
+pub fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
+    let limit = stream.watch.limit.total();
+    let say = |counter, envelope: &Envelope| {
+        let by_time = growth(envelope);
+        let by_phase = by_phase(stream, counter, envelope, phases);
+        let goes_on = by_time.is_some_and(|found| found.shape.goes_on());
+        match (by_time, by_phase) {
+            (Some(found), phase) if goes_on || phase.is_none() => {
+                let phase = phase.map(|(path, _)| path);
+                Some(finding(stream, counter, &found, envelope, limit, phase))
+            }
+            (_, Some((path, found))) => Some(finding(stream, counter, &found, envelope, limit, Some(path))),
+            (Some(_), None) | (None, None) => None,
+        }
+    };
+    if stream.is_host() {
+        let envelope = if stream.used.count() > 0 { &stream.used } else { &stream.allocated };
+        return say(Counter::Host, envelope).into_iter().collect();
+    }
+    let grown = |envelope: &Envelope| {
+        growth(envelope).filter(|found| found.shape.goes_on()).map_or(0.0, |found| found.bytes)
+    };
+    let mut findings: Vec<Finding> = say(Counter::Allocator, &stream.allocated).into_iter().collect();
+    let allocated = grown(&stream.allocated);
+    if stream.is_one_counter && stream.allocated.count() > 0 {
+        return findings;
+    }
+    let reserved = grown(&stream.reserved);
+    if reserved > 0.0 && allocated < EXPLAINS * reserved {
+        findings.extend(say(Counter::Reserved, &stream.reserved));
+    }
+    let used = grown(&stream.used);
+    if used > 0.0 && allocated.max(reserved) < EXPLAINS * used {
+        findings.extend(say(Counter::Driver, &stream.used));
+    }
+    findings
+}
+
+/// The growth of the least memory of each run of a repeated phase, when that goes on: batches in between do not matter then.
+fn by_phase<'a>(
+    stream: &Stream,
+    counter: Counter,
+    envelope: &Envelope,
+    phases: &'a PhaseIndex,
+) -> Option<(&'a str, Growth)> {
+    let value: fn(&Sample) -> Option<u64> = match counter {
+        Counter::Host | Counter::Driver => Sample::used,
+        Counter::Allocator => Sample::allocated,
+        Counter::Reserved => Sample::reserved,
+    };
+    let (path, runs) = phases.repeated(LEAST_RUNS)?;
+    let mut floors = Envelope::default();
+    for (from, to) in runs {
+        let first = stream.samples.partition_point(|sample| sample.at_ns < from);
+        let inside = stream.samples[first..].iter().take_while(|sample| sample.at_ns <= to);
+        if let Some(floor) = inside.filter_map(value).min() {
+            floors.observe(from, floor);
+        }
+    }
+    let found = growth(&floors)?;
+    (found.shape.goes_on() && found.confidence >= SURE && is_kept(envelope, &found)).then_some((path, found))
+}
+
+/// Whether the program as a whole keeps what a phase gains: a step that needs more and gives it back is no leak.
+fn is_kept(envelope: &Envelope, growth: &Growth) -> bool {
+    let windows = envelope.windows();
+    let third = windows.len() / 3;
+    let least = |windows: &[Window]| windows.iter().map(|window| window.floor).min().unwrap_or(0) as f64;
+    least(&windows[windows.len() - third..]) - least(&windows[..third]) >= 0.5 * growth.bytes
+}
+
+fn finding(
+    stream: &Stream,
+    counter: Counter,
+    growth: &Growth,
+    envelope: &Envelope,
+    limit: Option<u64>,
+    phase: Option<&str>,
+) -> Finding {
+    let seconds_left = limit.map(|limit| (limit as f64 - growth.to_bytes) / growth.bytes_per_second);
+    let seconds_left = seconds_left.filter(|left| growth.shape.goes_on() && left.is_finite() && *left > 0.0);
+    let is_leak = growth.shape.goes_on() && growth.confidence >= SURE && is_long_enough(growth);
+    let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
+    let verb = if growth.shape.goes_on() { "grows" } else { "grew and levelled off" };
+    let title = format!(
+        "{} {verb}: {} in {}, from {} to {}",
+        counter.name(),
+        format_bytes(growth.bytes as u64),
+        duration(growth.seconds),
+        format_bytes(growth.from_bytes.max(0.0) as u64),
+        format_bytes(growth.to_bytes.max(0.0) as u64),
+    );
+    let kind = if is_leak { "leak" } else { "growth" };
+    let mut finding = about(stream, counter.id(), kind, severity, growth.confidence, title);
+    let phase = phase.map(|phase| format!("; the floor of each run of phase {phase} rises"));
+    finding.message = Some(message(growth, seconds_left) + &phase.unwrap_or_default());
+    finding.metrics.extend(metrics([
+        ("growth_bytes", growth.bytes.round().into()),
+        ("start_bytes", growth.from_bytes.round().into()),
+        ("end_bytes", growth.to_bytes.round().into()),
+        ("bytes_per_second", growth.bytes_per_second.into()),
+        ("seconds", growth.seconds.into()),
+        ("releases", growth.releases.into()),
+        ("rank_agreement", growth.agreement.into()),
+        ("signal_to_noise", growth.signal_to_noise.into()),
+        ("samples", envelope.count().into()),
+        ("peak_bytes", envelope.peak().into()),
+        ("seconds_to_limit", seconds_left.into()),
+    ]));
+    if let (Some(pointer), Some((first, last))) = (finding.evidence.first_mut(), envelope.span_ns()) {
+        (pointer.start_ns, pointer.end_ns) = (Some(first), Some(last));
+        pointer.description = Some(format!("{} growth of the floor", growth.shape.as_str()));
+    }
+    if is_leak {
+        finding.advice = counter.advice();
+    }
+    finding
+}
+
+/// Every program grows while it starts: what grew little in a moment has not leaked yet.
+fn is_long_enough(growth: &Growth) -> bool {
+    let least_bytes = match growth.seconds {
+        minutes if minutes >= 60.0 => 4.0 * MIB,
+        seconds if seconds >= 2.0 => 16.0 * MIB,
+        _ => 256.0 * MIB,
+    };
+    growth.bytes >= least_bytes
+}
+
+/// A leak is critical when it is large, when it has doubled the program, or when the limit is near.
+fn severity(growth: &Growth, seconds_left: Option<f64>) -> Severity {
+    let is_large = growth.bytes >= GIB;
+    let has_doubled = growth.bytes >= 256.0 * MIB && growth.to_bytes >= 2.0 * growth.from_bytes;
+    let is_near = seconds_left.is_some_and(|left| left < growth.seconds);
+    if is_large || has_doubled || is_near { Severity::Critical } else { Severity::Warning }
+}
+
+fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
+    let shape = growth.shape.as_str();
+    let how = match (growth.by_cycle, growth.releases) {
+        (true, releases) => format!("the floor after each of {releases} releases rises"),
+        (false, 0) => "nothing was given back".to_owned(),
+        (false, releases) => format!("{releases} releases gave back only part of it"),
+    };
+    let pace = rate(growth.bytes_per_second);
+    let limit = seconds_left.map(|left| format!("; at this pace the limit is {} away", duration(left)));
+    if growth.shape.goes_on() {
+        format!("{shape}, {pace}: {how}{}", limit.unwrap_or_default())
+    } else {
+        format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{finish, gpu, metadata, sample, with};
+
+    const SECOND: u64 = 1_000_000_000;
+    const MI: u64 = 1 << 20;
+
+    fn of(events: impl IntoIterator<Item = stormlog_event::Event>) -> Vec<Finding> {
+        findings(&finish(events).sessions[0].ranks[0].streams[0], &PhaseIndex::default())
+    }
+
+    /// Forty steps whose own least memory rises by 8 MiB each, with `between` in the pauses.
+    fn steps(between: impl Fn(u64, u64) -> u64) -> Vec<Finding> {
+        let scope = |action: &str, step: u64| {
+            serde_json::json!({
+                "action": action, "name": "step", "path": ["step"], "depth": 1, "scope_id": format!("s:{step}"),
+                "parent_scope_id": null, "thread_id": 1, "thread_name": "main", "sequence": step,
+            })
+        };
+        let mut events = Vec::new();
+        for step in 0..40_u64 {
+            let at = step * 10 * SECOND;
+            let base = (1000 + 8 * step) * MI;
+            let mark = |at, action: &str| {
+                let event = with(sample(at, base), &format!("phase_{action}"), "");
+                metadata(event, &[("phase_scope", scope(action, step))])
+            };
+            events.push(mark(at, "enter"));
+            events.extend((0..3).map(|i| sample(at + i * SECOND + 1, base + i * MI)));
+            events.push(mark(at + 3 * SECOND, "exit"));
+            events.extend((4..10).map(|i| sample(at + i * SECOND, between(base, step * i))));
+        }
+        let mut recording = finish(events);
+        let phases = std::mem::take(&mut recording.sessions[0].ranks[0].phases).index();
+        findings(&recording.sessions[0].ranks[0].streams[0], &phases)
+    }
+
+    #[test]
+    fn the_floor_of_each_step_is_said_and_what_is_given_back_is_no_leak() {
+        let kept = steps(|base, noise| base + (noise * 7919 % 500) * MI);
+        assert_eq!(kept[0].kind, "leak");
+        assert!(kept[0].message.as_ref().unwrap().contains("each run of phase step rises"), "{kept:?}");
+        let given_back = steps(|_, _| 500 * MI);
+        assert!(given_back.iter().all(|finding| finding.severity == Severity::Info), "{given_back:?}");
+    }
+
+    #[test]
+    fn one_to_twenty_gibibytes_in_a_line_is_critical_and_a_saw_of_that_peak_is_not() {
+        let leak = of((0..200).map(|i| sample(i * SECOND, 1024 * MI + i * 100 * MI)));
+        assert_eq!((leak[0].kind.as_str(), leak[0].severity), ("leak", Severity::Critical));
+        assert!(leak[0].confidence > 0.9 && leak[0].id == "growth.host");
+        let saw = of((0..200).map(|i| sample(i * SECOND, 1024 * MI + (i % 20) * 1000 * MI)));
+        assert!(saw.iter().all(|finding| finding.severity == Severity::Info), "{saw:?}");
+    }
+
+    #[test]
+    fn the_counter_that_grows_is_the_one_named() {
+        let ids = |found: Vec<Finding>| found.into_iter().map(|finding| finding.id).collect::<Vec<_>>();
+        let total = 80_000 * MI;
+        let in_allocator = (0..200).map(|i| {
+            gpu(i * SECOND, (1000 + 50 * i) * MI, (1100 + 50 * i) * MI, (1500 + 50 * i) * MI, total)
+        });
+        assert_eq!(ids(of(in_allocator)), ["growth.allocator"]);
+        let in_cache =
+            (0..200).map(|i| gpu(i * SECOND, 1000 * MI, (1100 + 50 * i) * MI, (1500 + 50 * i) * MI, total));
+        assert_eq!(ids(of(in_cache)), ["growth.reserved"]);
+        let in_driver = (0..200).map(|i| gpu(i * SECOND, 1000 * MI, 1100 * MI, (1500 + 50 * i) * MI, total));
+        assert_eq!(ids(of(in_driver)), ["growth.driver"]);
+    }
+
+    #[test]
+    fn a_start_is_not_a_leak() {
+        let start = of((0..20).map(|i| sample(i * 10_000_000, (20 + i) * MI)));
+        assert!(start.iter().all(|finding| finding.severity == Severity::Info && finding.kind == "growth"));
+    }
+
+    #[test]
+    fn a_warm_up_is_for_information_only() {
+        let short = of((0..200).map(|i| sample(i * SECOND, 1024 * MI + i.min(40) * 100 * MI)));
+        assert!(short.iter().all(|finding| finding.severity == Severity::Info));
+        let long = of((0..200).map(|i| sample(i * SECOND, 1024 * MI + i.min(110) * 100 * MI)));
+        assert_eq!((long[0].kind.as_str(), long[0].severity), ("growth", Severity::Info));
+        assert!(long[0].advice.is_empty());
+    }
+}

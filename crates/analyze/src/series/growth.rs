@@ -1,0 +1,251 @@
+//! Does the floor rise, how, and how sure is that?
+//!
+//! The slope is Theil–Sen's, the certainty Mann–Kendall's rank agreement together with growth over scatter. A floor that
+//! stopped rising, that rose once, or whose rise is lost in noise is not a leak. Pure; the same windows give the same answer.
+
+use super::points::{Point, floor_of};
+use super::{Envelope, mad, median};
+
+const MIB: f64 = 1_048_576.0;
+/// Fewer points than this prove nothing.
+const MIN_POINTS: usize = 6;
+/// Growth below this is the allocator's own breathing.
+const LEAST_GROWTH: f64 = 4.0 * MIB;
+/// What scattered series must grow by.
+const LEAST_NOISY_GROWTH: f64 = 16.0 * MIB;
+/// Agreement of ranks below this is no direction.
+const LEAST_AGREEMENT: f64 = 0.5;
+
+/// How a floor rises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// All the time, at about the same pace.
+    Steady,
+    /// All the time, faster and faster.
+    Accelerating,
+    /// By jumps that keep coming.
+    Stepwise,
+    /// Once or twice, and then no more.
+    Step,
+    /// It rose, and slows down or has stopped.
+    Saturating,
+}
+
+impl Shape {
+    /// The word in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Shape::Steady => "steady",
+            Shape::Accelerating => "accelerating",
+            Shape::Stepwise => "stepwise",
+            Shape::Step => "step",
+            Shape::Saturating => "saturating",
+        }
+    }
+
+    /// Whether it would go on like this.
+    pub fn goes_on(self) -> bool {
+        matches!(self, Shape::Steady | Shape::Accelerating | Shape::Stepwise)
+    }
+}
+
+/// A floor that rises.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Growth {
+    /// How.
+    pub shape: Shape,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// Bytes the floor rose by.
+    pub bytes: f64,
+    /// The floor at the start.
+    pub from_bytes: f64,
+    /// The floor at the end.
+    pub to_bytes: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Seconds it was looked at.
+    pub seconds: f64,
+    /// Releases seen meanwhile.
+    pub releases: usize,
+    /// Whether the floor was taken from valleys between releases.
+    pub by_cycle: bool,
+    /// Kendall's tau of the floor.
+    pub agreement: f64,
+    /// Growth over scatter.
+    pub signal_to_noise: f64,
+}
+
+/// The growth of a series' floor; `None` when it does not rise.
+pub fn growth(envelope: &Envelope) -> Option<Growth> {
+    let floor = floor_of(envelope.windows());
+    let points = &floor.points;
+    if points.len() < MIN_POINTS {
+        return None;
+    }
+    let seconds = points.last()?.0 - points.first()?.0;
+    let edge = (points.len() / 8).clamp(1, 4);
+    let from = median_of(&points[..edge]);
+    let to = median_of(&points[points.len() - edge..]);
+    let bytes = to - from;
+    if seconds <= 0.0 || bytes < LEAST_GROWTH.max(0.01 * from) {
+        return None;
+    }
+    let slope = theil_sen(points);
+    let agreement = kendall(points);
+    let line: Vec<f64> = points.iter().map(|(at, value)| value - slope * at).collect();
+    let centre = median(&mut line.clone());
+    let scatter = 1.4826 * mad(&line, centre);
+    let signal_to_noise = (bytes / scatter.max(bytes / 1000.0)).min(1000.0);
+    let shape = match stepping(points, bytes) {
+        Some(shape) => shape,
+        None => {
+            let noisy = signal_to_noise < 12.0 && agreement < 0.9;
+            let least = if noisy { LEAST_NOISY_GROWTH.max(0.05 * from) } else { 0.0 };
+            if agreement < LEAST_AGREEMENT || signal_to_noise < 3.0 || slope <= 0.0 || bytes < least {
+                return None;
+            }
+            pace(points, bytes)
+        }
+    };
+    let enough = (points.len() as f64 / 12.0).min(1.0);
+    let by_scatter = 1.0 - (-signal_to_noise / 5.0).exp();
+    let confidence = match shape {
+        Shape::Stepwise => 0.9 * agreement.max(0.0).sqrt(),
+        Shape::Step => 0.6,
+        _ => agreement.max(0.0).sqrt() * by_scatter,
+    } * (0.6 + 0.4 * enough);
+    Some(Growth {
+        shape,
+        confidence: confidence.clamp(0.0, 0.99),
+        bytes,
+        from_bytes: from,
+        to_bytes: to,
+        bytes_per_second: if shape == Shape::Stepwise { bytes / seconds } else { slope },
+        seconds,
+        releases: floor.releases,
+        by_cycle: floor.by_cycle,
+        agreement,
+        signal_to_noise,
+    })
+}
+
+fn median_of(points: &[Point]) -> f64 {
+    let mut values: Vec<f64> = points.iter().map(|point| point.1).collect();
+    median(&mut values)
+}
+
+/// The median of the slopes of all pairs: a quarter of the points may be anywhere.
+fn theil_sen(points: &[Point]) -> f64 {
+    let mut slopes = Vec::with_capacity(points.len() * points.len() / 2);
+    for (index, a) in points.iter().enumerate() {
+        slopes.extend(points[index + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)));
+    }
+    median(&mut slopes)
+}
+
+/// Kendall's tau: 1 when every later point is higher.
+fn kendall(points: &[Point]) -> f64 {
+    let (mut agreement, mut pairs) = (0.0, 0.0);
+    for (index, a) in points.iter().enumerate() {
+        for b in &points[index + 1..] {
+            let difference = b.1 - a.1;
+            agreement += if difference == 0.0 { 0.0 } else { difference.signum() };
+            pairs += 1.0;
+        }
+    }
+    if pairs > 0.0 { agreement / pairs } else { 0.0 }
+}
+
+/// Whether the growth is in a few jumps, and whether they still come.
+fn stepping(points: &[Point], bytes: f64) -> Option<Shape> {
+    let rises: Vec<f64> = points.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    let usual = median(&mut rises.clone());
+    let noise = 1.4826 * mad(&rises, usual);
+    let is_jump = |rise: f64| rise > (6.0 * noise).max(0.04 * bytes);
+    let jumping: Vec<usize> = (0..rises.len()).filter(|index| is_jump(rises[*index])).collect();
+    let explained: f64 = jumping.iter().map(|index| rises[*index]).sum();
+    if jumping.is_empty() || jumping.len() * 3 > rises.len() || explained < 0.75 * bytes {
+        return None;
+    }
+    let mut times: Vec<f64> = Vec::new();
+    for run in jumping.chunk_by(|a, b| b - a == 1) {
+        // A jump may take two slices of time; a longer rise is a slope.
+        if run.len() > 2 {
+            return None;
+        }
+        times.extend(run.first().map(|index| points[index + 1].0));
+    }
+    if times.len() < 3 {
+        return Some(Shape::Step);
+    }
+    let mut pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let pause = median(&mut pauses);
+    let (begin, end) = (points.first()?.0, points.last()?.0);
+    let idle = end - times.last()?;
+    Some(if idle > 2.5 * pause && idle > 0.25 * (end - begin) { Shape::Saturating } else { Shape::Stepwise })
+}
+
+/// Whether smooth growth goes on, quickens, or ends.
+fn pace(points: &[Point], bytes: f64) -> Shape {
+    let at = |share: f64| {
+        let centre = (share * (points.len() - 1) as f64).round() as usize;
+        let reach = (points.len() / 16).max(1);
+        let from = centre.saturating_sub(reach);
+        median_of(&points[from..=(centre + reach).min(points.len() - 1)])
+    };
+    let quarters = [at(0.0), at(0.25), at(0.5), at(0.75), at(1.0)];
+    let (early, late) = (quarters[2] - quarters[0], quarters[4] - quarters[2]);
+    let (third, fourth) = (quarters[3] - quarters[2], quarters[4] - quarters[3]);
+    let tail = at(1.0) - at(0.8);
+    let slows = late < 0.25 * early
+        || (late < 0.45 * early && fourth < 0.7 * third)
+        // It rose most of the time and then stopped.
+        || (tail < 0.04 * bytes && fourth < 0.35 * third);
+    if slows {
+        Shape::Saturating
+    } else if late > 1.8 * early {
+        Shape::Accelerating
+    } else {
+        Shape::Steady
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: impl IntoIterator<Item = f64>) -> Option<Growth> {
+        let mut envelope = Envelope::default();
+        for (index, value) in values.into_iter().enumerate() {
+            envelope.observe(index as u64 * 1_000_000_000, (value * MIB) as u64);
+        }
+        growth(&envelope)
+    }
+
+    #[test]
+    fn shapes_are_told_apart() {
+        let shape = |found: Option<Growth>| found.map(|growth| growth.shape);
+        assert_eq!(shape(of((0..200).map(|i| 1000.0 + 10.0 * f64::from(i)))), Some(Shape::Steady));
+        assert_eq!(shape(of((0..200).map(|i| 1000.0 + 0.05 * f64::from(i * i)))), Some(Shape::Accelerating));
+        assert_eq!(shape(of((0..200).map(|i| 1000.0 + 200.0 * f64::from(i / 25)))), Some(Shape::Stepwise));
+        assert_eq!(shape(of((0..200).map(|i| if i < 80 { 1000.0 } else { 1500.0 }))), Some(Shape::Step));
+        let warm = (0..200).map(|i| 1000.0 + 900.0 * (1.0 - (-f64::from(i) / 30.0).exp()));
+        assert_eq!(shape(of(warm)), Some(Shape::Saturating));
+        assert_eq!(shape(of((0..200).map(|_| 1000.0))), None);
+        assert_eq!(shape(of((0..200).map(|i| 3000.0 - f64::from(i)))), None);
+    }
+
+    #[test]
+    fn the_pace_is_right_under_teeth() {
+        let leak = of((0..400).map(|i| 1000.0 + 2.0 * f64::from(i) + 60.0 * f64::from(i % 10))).unwrap();
+        assert!((leak.bytes_per_second / MIB - 2.0).abs() < 0.1, "{leak:?}");
+        assert!(leak.confidence > 0.9);
+    }
+
+    #[test]
+    fn too_few_samples_prove_nothing() {
+        assert_eq!(of((0..5).map(|i| 100.0 * f64::from(i))), None);
+        assert_eq!(of([]), None);
+    }
+}

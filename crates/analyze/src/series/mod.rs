@@ -1,0 +1,12 @@
+//! One counter over time, kept in bounded memory, and what its lower edge says.
+
+mod envelope;
+mod growth;
+mod points;
+mod statistics;
+
+pub use envelope::{Envelope, Window};
+pub use growth::{Growth, Shape, growth};
+pub(crate) use statistics::{
+    mad, mean, median, round_to, sample_deviation, slope_of_line, student_t_two_sided,
+};
