@@ -21,7 +21,7 @@ OTHER_CRATES := fuzz bench/programs
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks fuzz-smoke bless bench clean
+.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks browser fuzz-smoke bless bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -87,9 +87,15 @@ test-loom: ## every interleaving of the ring's protocols
 	@echo "test-loom: the model checker on crates/ring"
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --quiet --locked --release -p stormlog-ring --test loom
 
-test-python: setup peer ## the Python tests, against the real stormlog 0.4.3 where it matters
+test-python: setup peer browser ## the Python tests, against the real stormlog 0.4.3 where it matters
 	@echo "test-python: tests/python"
 	STORMLOG_PEER_PYTHON="$(abspath $(PEER))" $(BIN)/python -m pytest tests/python
+
+browser: ## Debian's chromium for the tests of the pages, where it can be installed
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "browser: installing chromium"; \
+	  { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
+	  || echo "browser: chromium could not be installed; the tests of the pages are left out"; fi
 
 test-install: ## `pip install .` and `cargo install` on a machine without our tools
 	@scripts/test-install "$(PYTHON)"
@@ -98,7 +104,7 @@ test-readme: setup ## the commands in README.md
 	@echo "test-readme: README.md"
 	@$(BIN)/python tests/readme/check.py README.md
 
-test-frameworks: ## tests that need PyTorch or TensorFlow
+test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
 	else echo "test-frameworks: there are no such tests yet"; fi
 

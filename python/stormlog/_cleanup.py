@@ -1,4 +1,4 @@
-"""The emergency ladder: what can be freed, safest first, each rung measured.
+"""The rungs that free memory, safest first, each measured.
 
 There is no forced reset of a device from inside a program, and none is pretended. A rung that fails is
 noted and the next one tried; nothing here may raise because there was nothing to win.
@@ -10,46 +10,62 @@ import ctypes
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+Step = tuple[str, Callable[[], object]]
 
 
 class Rung(NamedTuple):
-    """One step: its name, the bytes it won (None when they cannot be known), what went wrong."""
+    """One step: its name, the bytes it won, what went wrong; None where it cannot be known.
+
+    `bytes_won` is what the device or the system got back. An allocator keeps what is freed inside it for
+    itself: that is `allocator_bytes_won`, and becomes the device's with `empty_cache`.
+    """
 
     name: str
     bytes_won: int | None
     error: str | None = None
+    allocator_bytes_won: int | None = None
 
 
-def ladder(
-    backend: str,
-    aggressive: bool,
-    callbacks: Sequence[Callable[[], object]],
-    used: Callable[[], int | None],
-) -> list[Rung]:
-    """Climbs the ladder; `used` says how many bytes are in use now."""
+class InUse(NamedTuple):
+    """Bytes in use now: as the driver or the system sees it, and inside the allocator."""
+
+    used: int | None
+    allocated: int | None
+
+
+def climb(steps: Iterable[Step], in_use: Callable[[], InUse]) -> list[Rung]:
+    """Takes the steps in their order; `in_use` is asked between them."""
     rungs: list[Rung] = []
-    before = used()
-    for name, step in _steps(backend, aggressive, callbacks):
+    before = in_use()
+    for name, step in steps:
         problem = None
         try:
             step()
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        after = used()
-        won = None if before is None or after is None else max(before - after, 0)
-        rungs.append(Rung(name, won, problem))
+        after = in_use()
+        rungs.append(
+            Rung(name, _won(before.used, after.used), problem, _won(before.allocated, after.allocated))
+        )
         before = after
     return rungs
 
 
-def _steps(
-    backend: str, aggressive: bool, callbacks: Sequence[Callable[[], object]]
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def freeing_steps(
+    backend: str,
+    aggressive: bool,
+    callbacks: Sequence[Callable[[], object]],
+    graphs: Sequence[Any] = (),
+    exception: BaseException | None = None,
+) -> Iterator[Step]:
+    """What can be freed here without the program's help, and with what it offered."""
+    if aggressive or exception is not None:
+        # The traceback of an error keeps every tensor of its frames alive.
+        yield "drop_exception_frames", lambda: _drop_frames(exception)
     if aggressive:
-        # The traceback of the last error keeps every tensor of its frames alive.
-        yield "drop_exception_frames", _drop_frames
         yield "gc_collect", gc.collect
     for number, callback in enumerate(callbacks):
         yield f"callback_{getattr(callback, '__name__', number)}", callback
@@ -60,20 +76,41 @@ def _steps(
         yield "empty_cache", torch.cuda.empty_cache
         clear = getattr(getattr(torch, "_C", None), "_cuda_clearCublasWorkspaces", None)
         if aggressive and clear is not None:
-            yield "clear_cublas_workspaces", clear
-            yield "empty_cache_again", torch.cuda.empty_cache
+            yield "clear_cublas_workspaces", _then(torch.cuda.empty_cache, clear)
+        if aggressive and graphs:
+            resets = [graph.reset for graph in graphs]
+            yield "release_graph_pools", _then(torch.cuda.empty_cache, *resets)
     elif backend == "mps" and torch is not None:
         yield "empty_cache", torch.mps.empty_cache
     yield "malloc_trim", _trim
 
 
-def _drop_frames() -> None:
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+def _won(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(before - after, 0)
+
+
+def _then(last: Callable[[], object], *first: Callable[[], object]) -> Callable[[], None]:
+    """What was freed inside the allocator is won only when it is given back."""
+
+    def run() -> None:
+        try:
+            for step in first:
+                step()
+        finally:
+            last()
+
+    return run
+
+
+def _drop_frames(exception: BaseException | None) -> None:
+    last = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     seen: set[int] = set()
-    while isinstance(error, BaseException) and id(error) not in seen:
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+    for start in (exception, last):
+        error = start
+        while isinstance(error, BaseException) and id(error) not in seen:
+            seen.add(id(error))
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
 
 
 def _trim() -> None:

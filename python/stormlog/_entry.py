@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 def stormlog() -> NoReturn:
     """`stormlog`."""
+    if sys.argv[1:2] == ["sql"]:  # needs DuckDB, which only Python has
+        from stormlog._sql import main
+
+        sys.exit(main(sys.argv[2:]))
     _run("stormlog")
 
 

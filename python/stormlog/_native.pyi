@@ -7,25 +7,40 @@ from typing import Any, Literal, Self, TypeAlias, final
 
 __all__ = [
     "EventBuffer",
+    "Gpu",
+    "HeapError",
     "Phases",
     "ProcessProbe",
     "Recorder",
     "Sink",
+    "TorchSnapshot",
     "Tracker",
     "__version__",
     "check_rollups",
     "check_sink_settings",
     "classify_exception",
+    "collective_intervals",
     "derive_event",
     "derive_session",
     "event_from_record",
+    "heap_flamegraph",
+    "heap_recording",
+    "heap_stacks",
+    "heap_start",
+    "heap_stats",
+    "heap_stop",
     "host_memory",
+    "judge_calls",
     "legacy_session_id",
     "load_sessions",
+    "load_torch_snapshot",
     "memory_feature_enabled",
+    "memory_gaps",
     "new_session_id",
     "normalize_session_status",
+    "parse_size",
     "prune_bundles",
+    "rank_timeline",
     "read_rollups",
     "read_sink_manifest",
     "release_interrupts",
@@ -187,6 +202,15 @@ class ProcessProbe:
     def end_peak(self, window: _Window) -> tuple[int, int | None]: ...
 
 def host_memory() -> tuple[int | None, int | None]: ...
+
+@final
+class Gpu:
+    @staticmethod
+    def find(uuid: str) -> Gpu | None: ...
+    # Used, free, total, kept by the driver.
+    def memory(self) -> tuple[int | None, int | None, int | None, int | None] | None: ...
+    def processes(self) -> list[tuple[int, int | None]] | None: ...
+
 def classify_exception(
     facts: tuple[str, str, Sequence[str], str, int | None],
 ) -> tuple[bool, str | None, str | None]: ...
@@ -229,3 +253,63 @@ class Tracker:
     def take_warnings(self) -> list[str]: ...
     def export(self, path: str | os.PathLike[str], format: str) -> bool: ...
     def dump(self, given: Mapping[str, Any]) -> Path | None: ...
+
+@final
+class TorchSnapshot:
+    def device_count(self) -> int: ...
+    def event_count(self, device: int) -> int: ...
+    # Each answer is a JSON text; a size is bytes or a text such as "24GiB".
+    def report(self, top: int, device_total: int | str | None, advise: bool) -> str: ...
+    def replay(self, settings: Sequence[str], limit: int | str | None, search: bool, device: int) -> str: ...
+    def diff(self, after: TorchSnapshot, at_end: bool, events: int | None, device: int) -> str: ...
+
+def load_torch_snapshot(path: str | os.PathLike[str]) -> TorchSnapshot: ...
+
+# Ratio, spike z-score, drift R², fragmentation. Each gap: classification, severity, confidence, evidence as
+# JSON, description, advice, and the position of the event that shows it.
+def memory_gaps(
+    events: Iterable[Any], thresholds: tuple[float, float, float, float]
+) -> list[tuple[str, str, float, str, str, list[str], int]]: ...
+
+# The knobs of a CollectiveAttributionConfig in their order, without the preset's name. Each interval: the
+# record as JSON, and when its spikes were, with their session.
+def collective_intervals(
+    events: Iterable[Any], settings: tuple[Any, ...]
+) -> list[tuple[str, list[tuple[int, str | None]]]]: ...
+
+# The record as JSON, how many of its notes belong to the merge, and the samples in aligned order: position
+# and aligned time.
+def rank_timeline(
+    events: Iterable[Any],
+    job_id: str | None,
+    declared_world_size: int,
+    stated_ns: int,
+    notes: Sequence[str],
+) -> tuple[str, int, list[tuple[int, int]]]: ...
+
+# Calls: function, seconds, start, allocated, change, peak, before, after, inactive, reserved. Two JSON lists:
+# patterns and insights.
+def judge_calls(
+    calls: Sequence[tuple[str, float, float, int, int, int, int, int, int, int]],
+    thresholds: tuple[float, float, float, float, float, float],
+) -> tuple[str, str]: ...
+
+class HeapError(RuntimeError): ...
+
+# Mean bytes between samples (0: everything), keep an aggregate only, bytes above which the oldest records are folded.
+def heap_start(
+    path: str | os.PathLike[str],
+    native: bool,
+    python_allocators: bool,
+    sample_bytes: int,
+    aggregate: bool,
+    max_size: int | None,
+) -> None: ...
+def heap_stop() -> Path: ...
+def heap_recording() -> bool: ...
+
+# JSON texts; mode is `peak`, `leaks` or `temporary`.
+def heap_stats(path: str | os.PathLike[str]) -> str: ...
+def heap_stacks(path: str | os.PathLike[str], mode: str) -> str: ...
+def heap_flamegraph(path: str | os.PathLike[str], mode: str, inverted: bool) -> str: ...
+def parse_size(text: str) -> int | None: ...

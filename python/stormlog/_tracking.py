@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -47,6 +48,9 @@ HEALTH_KEYS = (
     "collector_consecutive_failures",
     "collector_next_retry_epoch_s",
 )
+
+# A timeline of more points is a mistake in the unit of its interval.
+_MAX_INTERVALS = 1_000_000
 
 _LOGGER = logging.getLogger("stormlog.tracker")
 
@@ -121,6 +125,7 @@ class BaseTracker:
         self.max_events = max_events
         self.enable_alerts = enable_alerts
         self.alert_callbacks: list[Callable[[TrackingEvent], None]] = []
+        self.prediction_callbacks: list[Callable[[TrackingEvent], None]] = []
         self.last_oom_dump_path: str | None = None
         job_id, rank, local_rank, world_size = identity
         self.distributed_identity = resolve_distributed_identity(
@@ -225,6 +230,18 @@ class BaseTracker:
         if callback in self.alert_callbacks:
             self.alert_callbacks.remove(callback)
 
+    def add_prediction_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
+        """Call this when memory heads for its limit, before it is there: minutes (warning), then seconds.
+
+        The event's metadata has `seconds_to_limit`, `confidence`, `bytes_per_second` and `limit_bytes`.
+        """
+        self.prediction_callbacks.append(callback)
+
+    def remove_prediction_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
+        """Stop calling this."""
+        if callback in self.prediction_callbacks:
+            self.prediction_callbacks.remove(callback)
+
     # Phases
 
     def enter_phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> PhaseHandle:
@@ -303,6 +320,8 @@ class BaseTracker:
         except Exception as error:
             _LOGGER.warning("The OOM bundle could not be written: %s", error)
             return None
+        if path is not None:
+            self._add_evidence(Path(path))
         self.last_oom_dump_path = None if path is None else os.fspath(path)
         return self.last_oom_dump_path
 
@@ -326,6 +345,9 @@ class BaseTracker:
     def _read(self) -> Callable[[], object] | None:
         """What asks a collector written in Python; None where the host is sampled natively."""
         return None
+
+    def _add_evidence(self, bundle: Path) -> None:
+        """What else belongs into a bundle that was just written."""
 
     def _capabilities(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -397,12 +419,36 @@ class BaseTracker:
             found = found[-last_n:]
         return [TrackingEvent(*fields) for fields in found]
 
+    def _timeline(self, interval: float) -> tuple[list[float], list[list[int | None]]]:
+        """Times and five columns: what held at the end of each interval, also of one without an event."""
+        if interval <= 0:
+            raise ValueError("interval must be > 0")
+        if self._tracker is None:
+            return [], [[] for _ in range(5)]
+        times, columns = self._tracker.timeline(interval)
+        count = round((times[-1] - times[0]) / interval) + 1 if times else 0
+        if count == len(times):
+            return times, columns
+        if count > _MAX_INTERVALS:
+            raise ValueError(
+                f"interval {interval} would give {count} points of {times[-1] - times[0]:.0f} seconds: "
+                f"take {(times[-1] - times[0]) / _MAX_INTERVALS:g} or more"
+            )
+        taken = [0] * count
+        for position, at in enumerate(times):
+            taken[round((at - times[0]) / interval)] = position
+        held = list(accumulate(taken, max))
+        whole = [times[0] + number * interval for number in range(count)]
+        return whole, [[column[position] for position in held] for column in columns]
+
     def _leave_phase(self, token: PhaseToken) -> None:
         boundary = self._phase_state.exit(token)
         self._add_event(boundary.event_type, 0, boundary.context, boundary.metadata)
 
     def _deliver(self, event: TrackingEvent) -> None:
-        for callback in list(self.alert_callbacks):
+        kind = str((event.metadata or {}).get("alert"))
+        is_forecast = kind.startswith("forecast_") and event.event_type in ALERT_TYPES
+        for callback in [*self.alert_callbacks, *(self.prediction_callbacks if is_forecast else ())]:
             try:
                 callback(event)
             except Exception as error:

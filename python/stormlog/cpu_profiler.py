@@ -265,12 +265,8 @@ class CPUMemoryTracker(BaseTracker):
         }
 
     def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[float]]:
-        """Memory over time: the last event of each interval that has one."""
-        if interval <= 0:
-            raise ValueError("interval must be > 0")
-        if self._tracker is None:
-            return {"timestamps": [], "allocated": [], "reserved": []}
-        times, columns = self._tracker.timeline(interval)
+        """Memory over time: what held at the end of each interval, none left out."""
+        times, columns = self._timeline(interval)
         allocated, reserved = ([float(value or 0) for value in column] for column in columns[:2])
         return {"timestamps": times, "allocated": allocated, "reserved": reserved}
 

@@ -246,31 +246,31 @@ class CudaDeviceCollector(DeviceMemoryCollector):
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
         """One reading, with what is missing from it."""
         try:
-            cuda = _torch().cuda
+            torch = _torch()
+            cuda = torch.cuda
             index = self.device.index if self.device.index is not None else cuda.current_device()
-            allocated = int(cuda.memory_allocated(self.device))
-            reserved = int(cuda.memory_reserved(self.device))
+            allocated, reserved, active, inactive = _cuda_counters(torch, index)
         except Exception as error:
             return _nothing(error)
         errors: dict[str, str] = {}
-        used = free = total = active = inactive = None
+        used = free = total = None
         try:
-            left, size = cuda.mem_get_info(self.device)
-            total, free = int(size), int(left)
-            used = max(total - free, 0)
+            used, free, total = self._driver(torch)
         except Exception as error:
             for field in ("device_used_bytes", "device_total_bytes", "device_free_bytes"):
                 errors[field] = str(error)
-        try:
-            stats = cuda.memory_stats(self.device)
-            active = int(stats["active_bytes.all.current"])
-            inactive = int(stats["inactive_split_bytes.all.current"])
-        except Exception as error:
+        if active is None or inactive is None:
             active = inactive = None
             for field in ("allocator_active_bytes", "allocator_inactive_bytes"):
-                errors[field] = str(error)
+                errors[field] = "not told by the allocator"
         sample = DeviceMemorySample(allocated, reserved, used, free, total, active, inactive, index)
         return DeviceMemorySampleResult(sample, tuple(errors), errors)
+
+    def _driver(self, torch: Any) -> tuple[int, int, int]:
+        """Used, free and total of the whole device."""
+        left, size = torch.cuda.mem_get_info(self.device)
+        total, free = int(size), int(left)
+        return max(total - free, 0), free, total
 
     def capabilities(self) -> DeviceMemoryCapabilities:
         """Everything there is."""
@@ -406,6 +406,38 @@ class CPUDeviceCollector(DeviceMemoryCollector):
             supports_device_total=True,
             supports_allocator_attribution=True,
         )
+
+
+def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | None]:
+    """Allocated, reserved, active and inactive bytes; the last two None where they are not told.
+
+    The allocator gives all its counters in one call. Each of PyTorch's public functions makes that call
+    again and sorts its hundred numbers by name: they are asked only where the call is missing.
+    """
+    ask = getattr(getattr(torch, "_C", None), "_cuda_memoryStats", None)
+    if ask is not None:
+        if not torch.cuda.is_initialized():
+            return 0, 0, 0, 0
+        stats = ask(index)
+        names = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
+        try:
+            allocated, reserved, active, inactive = (int(stats[name]["all"]["current"]) for name in names)
+        except (KeyError, TypeError):
+            pass  # another allocator behind the same call
+        else:
+            return allocated, reserved, active, inactive
+    cuda = torch.cuda
+    allocated, reserved = int(cuda.memory_allocated(index)), int(cuda.memory_reserved(index))
+    try:
+        flat = cuda.memory_stats(index)
+        return (
+            allocated,
+            reserved,
+            int(flat["active_bytes.all.current"]),
+            int(flat["inactive_split_bytes.all.current"]),
+        )
+    except Exception:
+        return allocated, reserved, None, None
 
 
 def detect_torch_runtime_backend() -> str:

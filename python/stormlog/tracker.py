@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from stormlog._cleanup import Rung, ladder
+from stormlog import _native
 from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker, TrackingEvent
+from stormlog._watchdog import MemoryWatchdog
 from stormlog.device_collectors import (
     CPUDeviceCollector,
     DeviceMemoryCapabilities,
@@ -24,6 +27,9 @@ from stormlog.device_collectors import (
 )
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
 from stormlog.telemetry_sink import TelemetrySinkConfig
+
+if TYPE_CHECKING:
+    from stormlog._native_history import NativeHistory
 
 __all__ = ["MemoryTracker", "MemoryWatchdog", "TrackingEvent"]
 
@@ -86,10 +92,42 @@ class MemoryTracker(BaseTracker):
         self._collector_name = self.collector_capabilities.telemetry_collector
         if enable_native_cuda_history and not self.collector_capabilities.supports_native_allocator_history:
             raise ValueError(f"native allocator history is unavailable for backend {self.backend!r}")
+        self._history: NativeHistory | None = None
         if enable_native_cuda_history:
-            _LOGGER.warning("The allocator's own history is not recorded yet: OOM bundles come without it")
+            # Here, for a tracker without it need not pay for the import.
+            from stormlog._native_history import NativeHistory
+
+            self._history = NativeHistory(self.device, native_history_max_entries)
         self.gpu_info = _gpu_info(self.device)
         self._initial_total = self._first_total()
+
+    def start_tracking(self) -> None:
+        """Start a new session: the first sample is taken before this returns."""
+        super().start_tracking()
+        if self._history is not None:
+            self._history.start()
+
+    def stop_tracking(self) -> None:
+        """Stop sampling and end the session."""
+        try:
+            super().stop_tracking()
+        finally:
+            if self._history is not None:
+                self._history.stop()
+
+    @contextmanager
+    def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
+        """Write a bundle if the block ends for want of memory; the exception goes on."""
+        # Without a session the history of the block is better than none.
+        history = None if self._history is None or self._history.is_on else self._history
+        if history is not None:
+            history.start()
+        try:
+            with super().capture_oom(context, metadata):
+                yield
+        finally:
+            if history is not None:
+                history.stop()
 
     @property
     def total_memory(self) -> int:
@@ -102,10 +140,8 @@ class MemoryTracker(BaseTracker):
         return self._counted(None if self._tracker is None else self._tracker.statistics())
 
     def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[Any]]:
-        """Memory over time: the last event of each interval that has one."""
-        if interval <= 0:
-            raise ValueError("interval must be > 0")
-        times, columns = ([], [[]] * 5) if self._tracker is None else self._tracker.timeline(interval)
+        """Memory over time: what held at the end of each interval, none left out."""
+        times, columns = self._timeline(interval)
         names = ("allocated", "reserved", "device_used", "device_free", "device_total")
         return {
             "timestamps": times,
@@ -188,6 +224,12 @@ class MemoryTracker(BaseTracker):
     def _known_total(self) -> int | None:
         return None if self._read() is None else self._initial_total
 
+    def _add_evidence(self, bundle: Path) -> None:
+        if self._history is not None and self._history.is_on:
+            self._history.add_to(bundle)
+            config = self._recorder_config
+            _native.prune_bundles(config.dump_dir, bundle, config.max_dumps, config.max_total_mb)
+
     def _capabilities(self) -> dict[str, Any]:
         return self.collector_capabilities.to_metadata()
 
@@ -248,74 +290,3 @@ def _gpu_info(device: Any) -> dict[str, Any]:
     from stormlog.utils import get_gpu_info
 
     return get_gpu_info(device)
-
-
-class MemoryWatchdog:
-    """Frees memory when a tracker warns, safest step first; each step says how many bytes it won."""
-
-    def __init__(
-        self,
-        tracker: BaseTracker,
-        auto_cleanup: bool = True,
-        cleanup_threshold: float = 0.9,
-        aggressive_cleanup_threshold: float = 0.95,
-    ) -> None:
-        self.tracker = tracker
-        self.auto_cleanup = auto_cleanup
-        self.cleanup_threshold = cleanup_threshold
-        self.aggressive_cleanup_threshold = aggressive_cleanup_threshold
-        self.cleanup_count = 0
-        self.last_cleanup_time = 0.0
-        self.min_cleanup_interval = 30.0
-        self.last_cleanup: list[Rung] = []
-        self._callbacks: list[Callable[[], object]] = []
-        tracker.add_alert_callback(self._handle_alert)
-
-    def add_cleanup_callback(self, callback: Callable[[], object]) -> None:
-        """Call this when memory is short: drop a cache, shrink a pool."""
-        self._callbacks.append(callback)
-
-    def force_cleanup(self, aggressive: bool = False) -> list[Rung]:
-        """Free memory now; what each step won."""
-        return self._clean(aggressive)
-
-    def get_cleanup_stats(self) -> dict[str, Any]:
-        """What was done so far, and what the last cleanup won."""
-        won = [rung.bytes_won for rung in self.last_cleanup if rung.bytes_won is not None]
-        return {
-            "cleanup_count": self.cleanup_count,
-            "last_cleanup_time": self.last_cleanup_time,
-            "auto_cleanup_enabled": self.auto_cleanup,
-            "cleanup_threshold": self.cleanup_threshold,
-            "aggressive_cleanup_threshold": self.aggressive_cleanup_threshold,
-            "last_cleanup_bytes_won": sum(won) if won else None,
-        }
-
-    def _handle_alert(self, event: TrackingEvent) -> None:
-        now = time.time()
-        if not self.auto_cleanup or now - self.last_cleanup_time < self.min_cleanup_interval:
-            return
-        usage = (event.metadata or {}).get("usage_percent") or 0.0
-        is_critical = event.event_type == "critical"
-        if is_critical or (event.event_type == "warning" and usage >= self.cleanup_threshold * 100):
-            self.last_cleanup_time = now
-            self._clean(is_critical or usage >= self.aggressive_cleanup_threshold * 100)
-
-    def _clean(self, aggressive: bool) -> list[Rung]:
-        self.cleanup_count += 1
-        tracker = self.tracker
-
-        def used() -> int | None:
-            sample, _, _ = tracker._ensure().sample_now()
-            return None if sample is None else sample[2]
-
-        try:
-            rungs = ladder(tracker.backend, aggressive, self._callbacks, used)
-        except Exception as error:
-            tracker._add_event("error", 0, f"Cleanup failed: {error}")
-            return []
-        self.last_cleanup = rungs
-        kind = "aggressive" if aggressive else "standard"
-        details = {"cleanup": [rung._asdict() for rung in rungs]}
-        tracker._add_event("cleanup", 0, f"Performed {kind} memory cleanup", details)
-        return rungs

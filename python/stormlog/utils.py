@@ -244,30 +244,21 @@ class MemoryContext:
         self.peak_memory: int | None = None
 
     def __enter__(self) -> Self:
-        torch = _torch_or_none()
-        self._cuda: Any = torch.cuda if torch is not None and torch.cuda.is_available() else None
-        if self._cuda is not None:
-            self._cuda.reset_peak_memory_stats(self.device)
-            self.start_memory = self._cuda.memory_allocated(self.device)
-        else:
-            from stormlog._peak import PeakOfCall
+        from stormlog._meter import HostMeter, Meter, meter_for
 
-            self._probe = _native.ProcessProbe()
-            self.start_memory = self._probe.memory()[0]
-            self._peak = PeakOfCall(self._probe)
+        torch = _torch_or_none()
+        is_cuda = torch is not None and torch.cuda.is_available()
+        self._meter: Meter = meter_for(self.device) if is_cuda else HostMeter()
+        self._stretch = self._meter.begin()
+        self.start_memory = self._meter.read().allocated
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._cuda is not None:
-            self._cuda.synchronize(self.device)
-            self.end_memory = self._cuda.memory_allocated(self.device)
-            self.peak_memory = self._cuda.max_memory_allocated(self.device)
-        else:
-            peak = self._peak.end()
-            self.end_memory = self._probe.memory()[0]
-            self.peak_memory = max(peak or 0, self.start_memory or 0, self.end_memory)
+        self._meter.synchronize()
+        self.peak_memory = self._stretch.end().allocated
+        self.end_memory = self._meter.read().allocated
 
     def get_summary(self) -> dict[str, Any]:
         """The numbers, and how people read them."""

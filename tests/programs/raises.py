@@ -1,6 +1,7 @@
-"""Dies of an ordinary exception in the main thread."""
+"""Dies of an ordinary exception in the main thread, after the seconds given."""
 
+import sys
 import time
 
-time.sleep(0.3)
+time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.3)
 raise RuntimeError("the loss is nan")

@@ -1,22 +1,39 @@
-"""A worker is killed while its parent lives on and ends well."""
+"""A worker dies while its parent lives on and ends well. Arguments: start method, and how it dies."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import time
 
 
-def work():
+def work(how):
     held = bytearray(20 << 20)
     held[::4096] = b"x" * len(held[::4096])
+    time.sleep(0.4)
+    if how == "exit":
+        os._exit(5)
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "raise":
+        raise RuntimeError("bad batch")
+    if how == "grow":
+        more = []
+        while len(more) < 400:
+            more.append(b"x" * (1 << 20))
+            time.sleep(0.005)
     time.sleep(60)
 
 
 if __name__ == "__main__":
-    worker = multiprocessing.Process(target=work)
+    method, how = sys.argv[1:3] if len(sys.argv) > 2 else ("fork", "kill")
+    context = multiprocessing.get_context(method)
+    worker = context.Process(target=work, args=(how,))
     worker.start()
     print(worker.pid, flush=True)
-    time.sleep(0.6)
-    os.kill(worker.pid, signal.SIGKILL)
+    time.sleep(0.8)
+    if how == "kill":
+        os.kill(worker.pid, signal.SIGKILL)
     worker.join()
-    time.sleep(0.3)
+    time.sleep(0.2)

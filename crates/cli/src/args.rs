@@ -6,7 +6,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::cmd::{convert, limited, oom, run, sessions, validate};
+use crate::analyze_args;
+use crate::attach_args;
+use crate::cmd::{convert, limited, oom, run, sessions, stats, summary, validate};
+use crate::heap_args;
+use crate::live_args;
+use crate::snapshot_args;
+use crate::view_args;
+use crate::watch_args;
 
 /// Memory profiler and flight recorder for machine-learning programs.
 #[derive(Debug, Parser)]
@@ -20,14 +27,60 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program and keep the evidence of how it ends
     Run(Run),
+    /// Record the heap of a process that runs already
+    Attach(attach_args::Attach),
+    /// End a recording that `attach` began
+    Detach(attach_args::Detach),
     /// List, show and export the bundles programs left when they died
     Oom(Oom),
+    /// Say what is wrong with a recording, how sure, why, and what to do
+    Analyze(Box<analyze_args::Analyze>),
+    /// Put what is needed to look into memory trouble into one directory to send along
+    Diagnose(Box<analyze_args::Diagnose>),
+    /// Rows out of recordings: runs, sessions, events, bundles, issues, numbers
+    Query(Box<analyze_args::Query>),
+    /// Compare what two runs took
+    Compare(analyze_args::Compare),
+    /// Hold a run against its memory budget: a gate for CI
+    Check(Box<analyze_args::Check>),
     /// Convert telemetry of any age and format
     Convert(Convert),
     /// Check telemetry and report every problem with file, line and field
     Validate(Validate),
     /// List the sessions at a path: state, identity, span, events
     Sessions(Sessions),
+    /// A PyTorch allocator snapshot on one page: peak, who held it, why it failed, what to change
+    Snapshot(snapshot_args::Snapshot),
+    /// What a snapshot's requests would have taken under other allocator settings
+    Replay(snapshot_args::Replay),
+    /// The whole trace of a snapshot as one interactive page
+    Timeline(snapshot_args::Timeline),
+    /// The figures of a heap capture: totals, peak, largest allocators, sizes, threads
+    Stats(Stats),
+    /// Who held the memory of a heap capture at its peak, by function
+    Summary(Summary),
+    /// Watch a program while it runs: heap and resident memory, and which lines hold it
+    Live(live_args::Live),
+    /// A heap capture as a flame graph: one interactive page, or a file for another tool
+    Flamegraph(Box<view_args::Flamegraph>),
+    /// A heap capture as a tree of stacks, the biggest first
+    Tree(Box<view_args::Tree>),
+    /// A heap capture line by line: own, total, allocations
+    Table(Box<view_args::Table>),
+    /// What stayed in a heap capture, those that keep growing first
+    Leaks(view_args::Leaks),
+    /// What two heap captures held, compared
+    Diff(view_args::Diff),
+    /// A heap capture as a file of another tool: gprof2dot, csv, parquet, speedscope...
+    Transform(Box<view_args::Transform>),
+    /// Every record of a heap capture as a line of text
+    Parse(view_args::Parse),
+    /// Show the host, its limits and pressure, and every GPU
+    Info(watch_args::Info),
+    /// Watch memory live, for a while
+    Monitor(watch_args::Monitor),
+    /// Track memory with alerts, and keep what was seen
+    Track(Box<watch_args::Track>),
     /// Run a program under a limit of its address space (used by `run --limit`)
     #[command(hide = true)]
     Limited(Limited),
@@ -55,6 +108,11 @@ pub(crate) struct Run {
     /// Do not ask Python programs for the exception they die of
     #[arg(long)]
     no_exceptions: bool,
+    /// Do not record the GPU memory of programs that import torch
+    #[arg(long)]
+    no_torch: bool,
+    #[command(flatten)]
+    heap: heap_args::Record,
     /// The program and its arguments; a .py file is run with Python
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -70,6 +128,9 @@ impl From<Run> for run::Options {
             limit: typed.limit,
             json: typed.json,
             report_exceptions: !typed.no_exceptions,
+            heap_output: typed.heap.output.clone(),
+            heap: typed.heap.into(),
+            record_torch: !typed.no_torch,
         }
     }
 }
@@ -122,17 +183,20 @@ impl From<Oom> for oom::Options {
 pub(crate) struct Limited {
     #[arg(value_parser = size)]
     bytes: u64,
+    /// A variable for the program alone
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
 impl From<Limited> for limited::Options {
     fn from(typed: Limited) -> Self {
-        limited::Options { bytes: typed.bytes, command: typed.command }
+        limited::Options { bytes: typed.bytes, env: typed.env, command: typed.command }
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     match stormlog_event::parse_bytes(text) {
         Some(bytes) if bytes > 0 => Ok(bytes),
         _ => Err("expected a size such as 512MiB or 16GiB".to_owned()),
@@ -217,5 +281,46 @@ pub(crate) struct Sessions {
 impl From<Sessions> for sessions::Options {
     fn from(typed: Sessions) -> Self {
         sessions::Options { path: typed.path, json: typed.json }
+    }
+}
+
+/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written.
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// How many places to list
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    top: usize,
+}
+
+impl From<Stats> for stats::Options {
+    fn from(typed: Stats) -> Self {
+        stats::Options { capture: typed.capture, json: typed.json, top: typed.top }
+    }
+}
+
+/// Own is what a function allocated itself, total what it and all it called allocated.
+#[derive(Debug, Args)]
+pub(crate) struct Summary {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// What was left at the end instead of what lived at the peak
+    #[arg(long)]
+    leaks: bool,
+    /// How many functions to list
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    top: usize,
+}
+
+impl From<Summary> for summary::Options {
+    fn from(typed: Summary) -> Self {
+        summary::Options { capture: typed.capture, json: typed.json, top: typed.top, leaks: typed.leaks }
     }
 }

@@ -54,6 +54,18 @@ impl std::fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
+/// Something named on the command line is not there.
+#[derive(Debug)]
+pub(crate) struct NotThere(pub(crate) String);
+
+impl std::fmt::Display for NotThere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotThere {}
+
 /// Set by Ctrl-C, so that a long job can end cleanly: temporary files removed, exit 130.
 pub(crate) struct CtrlC(Arc<AtomicBool>);
 

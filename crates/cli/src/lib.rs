@@ -4,12 +4,21 @@
 //! error; the exit code says which it was.
 #![forbid(unsafe_code)]
 
+mod analyze_args;
 mod args;
+mod attach_args;
 mod chart;
 mod cmd;
 mod exit;
+pub mod heap;
+mod heap_args;
+mod live_args;
 mod progress;
+mod snapshot_args;
 mod table;
+mod tf_args;
+mod view_args;
+mod watch_args;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,12 +27,16 @@ use std::path::Path;
 #[cfg(test)]
 use clap::Parser;
 use clap::error::ErrorKind;
+use stormlog_heap::HeapError;
 use stormlog_store::StoreError;
 use stormlog_supervise::RunError;
+use stormlog_view::ViewError;
 
 pub use exit::Exit;
 
+use analyze_args::Asked;
 use args::{Cli, Command};
+use tf_args::TfCommand;
 
 /// The name the command was called by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,27 +70,73 @@ impl Program {
 
 /// Runs a command line and gives its exit code. `arguments` do not include the program's name.
 pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
-    let command = <Cli as clap::CommandFactory>::command().name(program.name()).bin_name(program.name());
-    let all = std::iter::once(OsString::from(program.name())).chain(arguments);
-    let parsed = command
-        .try_get_matches_from(all)
-        .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
-    match parsed {
-        Ok(cli) => dispatch(cli.command),
-        Err(error) => usage(&error).code(),
+    let mut command = <Cli as clap::CommandFactory>::command().name(program.name()).bin_name(program.name());
+    if program == Program::Tfmemprof {
+        command = tf_args::adapt(command);
     }
+    let all = std::iter::once(OsString::from(program.name())).chain(arguments);
+    let matches = match command.try_get_matches_from(all) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error).code(),
+    };
+    let typed = (program == Program::Tfmemprof).then(|| tf_args::read(&matches)).flatten();
+    let ran = match typed {
+        Some(typed) => typed.map(dispatch_tf),
+        None => <Cli as clap::FromArgMatches>::from_arg_matches(&matches)
+            .map(|cli| dispatch(program, cli.command)),
+    };
+    ran.unwrap_or_else(|error| usage(&error).code())
 }
 
-fn dispatch(command: Command) -> u8 {
+fn dispatch_tf(command: TfCommand) -> u8 {
+    let result = match command {
+        TfCommand::Info(options) => cmd::info::run(&options).map(Exit::code),
+        TfCommand::Watch(options) => cmd::tensorflow::run(&options),
+    };
+    result.unwrap_or_else(|error| report(&error).code())
+}
+
+fn dispatch(program: Program, command: Command) -> u8 {
     let result = match command {
         Command::Run(arguments) => {
             return cmd::run::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
         }
+        Command::Info(arguments) => cmd::info::run(&arguments.into()),
+        Command::Monitor(arguments) => {
+            return cmd::monitor::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+        }
+        Command::Track(arguments) => {
+            return cmd::track::run(&(*arguments).into()).unwrap_or_else(|error| report(&error).code());
+        }
+        Command::Attach(arguments) if !arguments.wants_heap() => return run(program, arguments.as_track()),
+        Command::Attach(arguments) => cmd::attach::run(&arguments.into()),
+        Command::Detach(arguments) => cmd::attach::detach(arguments.pid, arguments.door()),
         Command::Oom(arguments) => cmd::oom::run(&arguments.into()),
         Command::Limited(arguments) => cmd::limited::run(&arguments.into()),
+        Command::Analyze(arguments) => match arguments.asked(program) {
+            Asked::General(options) => cmd::analyze::run(&options),
+            Asked::Tensorflow(options) => cmd::tf_analyze::run(&options),
+        },
+        Command::Diagnose(arguments) => cmd::diagnose::run(&arguments.options(program)),
+        Command::Query(arguments) => cmd::query::run(&(*arguments).into()),
+        Command::Compare(arguments) => cmd::compare::run(&arguments.into()),
+        Command::Check(arguments) => cmd::check::run(&(*arguments).into()),
         Command::Convert(arguments) => cmd::convert::run(&arguments.into()),
         Command::Validate(arguments) => cmd::validate::run(&arguments.into()),
         Command::Sessions(arguments) => cmd::sessions::run(&arguments.into()),
+        Command::Snapshot(arguments) => cmd::snapshot::run(&arguments.into()),
+        Command::Replay(arguments) => cmd::replay::run(&arguments.into()),
+        Command::Timeline(arguments) => cmd::timeline::run(&arguments.into()),
+        Command::Stats(arguments) => cmd::stats::run(&arguments.into()),
+        Command::Summary(arguments) => cmd::summary::run(&arguments.into()),
+        Command::Live(arguments) => cmd::live::run(&arguments.into()),
+        Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),
+        Command::Tree(arguments) => cmd::heap::tree::run(&(*arguments).into()),
+        Command::Table(arguments) => cmd::heap::table::run(&(*arguments).into()),
+        Command::Leaks(arguments) => cmd::heap::leaks::run(&arguments.into()),
+        Command::Diff(arguments) => cmd::heap::diff::run(&arguments.into()),
+        Command::Transform(arguments) => cmd::heap::transform::run(&(*arguments).into()),
+        Command::Parse(arguments) => cmd::heap::parse::run(&arguments.into()),
     };
     result.unwrap_or_else(|error| report(&error)).code()
 }
@@ -102,7 +161,10 @@ fn report(error: &anyhow::Error) -> Exit {
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return Exit::Error;
     }
-    let (exit, says_all) = if error.downcast_ref::<StoreError>().is_some() {
+    let is_missing = error.downcast_ref::<exit::NotThere>().is_some();
+    let is_capture =
+        error.downcast_ref::<HeapError>().is_some() || error.downcast_ref::<ViewError>().is_some();
+    let (exit, says_all) = if is_missing || is_capture || error.downcast_ref::<StoreError>().is_some() {
         (Exit::InvalidInput, true)
     } else if error.downcast_ref::<exit::Wrong>().is_some() {
         (Exit::Usage, true)

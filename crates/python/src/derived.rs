@@ -50,7 +50,7 @@ fn memory_feature_enabled(event: &Bound<'_, PyAny>, feature: &str) -> PyResult<b
     Ok(!present(&capabilities, feature)?.is_some_and(denied))
 }
 
-fn derive(event: &Bound<'_, PyAny>) -> PyResult<DerivedFields> {
+pub(crate) fn derive(event: &Bound<'_, PyAny>) -> PyResult<DerivedFields> {
     let allocated = integer(event, "allocator_allocated_bytes")?;
     let mut inputs = DerivedInputs {
         allocated,
@@ -70,7 +70,7 @@ fn derive(event: &Bound<'_, PyAny>) -> PyResult<DerivedFields> {
 }
 
 /// What an event has under a name; `None` also where it has Python's None.
-fn present<'py>(event: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(crate) fn present<'py>(event: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let value = if event.cast::<PyMapping>().is_ok() {
         event.call_method1("get", (name,))?
     } else {
@@ -83,7 +83,7 @@ fn present<'py>(event: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<
 }
 
 /// A counter as `int()` reads it.
-fn integer(event: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i128>> {
+pub(crate) fn integer(event: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<i128>> {
     let Some(value) = present(event, name)? else { return Ok(None) };
     let number = value.py().get_type::<PyInt>().call1((value,))?;
     let number = number.extract().map_err(|_| PyOverflowError::new_err(format!("{name} is out of range")))?;

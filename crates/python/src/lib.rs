@@ -7,10 +7,13 @@
 
 use pyo3::prelude::*;
 
+mod analysis;
 mod cli;
 mod derived;
 mod error;
 mod events;
+mod gpus;
+mod heap;
 mod oom;
 mod phases;
 mod process;
@@ -19,6 +22,7 @@ mod recording;
 mod session;
 mod sink;
 mod telemetry;
+mod torch_snapshot;
 mod tracker;
 mod tracker_settings;
 mod tracking_event;
@@ -28,13 +32,17 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     telemetry::register(module)?;
     events::register(module)?;
+    heap::register(module)?;
     session::register(module)?;
     derived::register(module)?;
+    analysis::register(module)?;
     sink::register(module)?;
     recording::register(module)?;
     phases::register(module)?;
     process::register(module)?;
+    gpus::register(module)?;
     oom::register(module)?;
+    torch_snapshot::register(module)?;
     tracker::register(module)?;
     cli::register(module)
 }

@@ -2,8 +2,7 @@
 //! for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -55,15 +54,7 @@ impl Program {
             // The thread only forwards signals; there is nothing to learn from how it ended.
             let _ = thread.join();
         }
-        status.map_or(Ended::Unknown, ended)
-    }
-}
-
-fn ended(status: ExitStatus) -> Ended {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(code),
-        (None, Some(signal)) => Ended::Signal(signal),
-        (None, None) => Ended::Unknown,
+        status.map_or(Ended::Unknown, Ended::from)
     }
 }
 

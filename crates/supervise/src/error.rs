@@ -28,6 +28,12 @@ pub enum RunError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The recording library could not be put on disk.
+    #[error(transparent)]
+    Hook(#[from] stormlog_hook_image::Error),
+    /// A path the recording library cannot take.
+    #[error("{}: a heap capture's path may not hold ';' or '%'; choose another --dir", .0.display())]
+    HeapPath(PathBuf),
     /// A file of the run could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

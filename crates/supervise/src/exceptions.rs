@@ -5,7 +5,11 @@
 use std::path::Path;
 
 use serde_json::Value;
+use stormlog_record::classify::{Classification, ExceptionFacts, classify};
+use stormlog_record::verdict::{Ending, ReportedException};
 use stormlog_store::json::read_value;
+
+use crate::facts::full_name;
 
 /// An exception a process died of, or a thread of it.
 #[derive(Debug, Clone)]
@@ -20,8 +24,39 @@ pub(crate) struct Reported {
     pub(crate) frames: Vec<(String, u64, String)>,
 }
 
-/// The last exception that `pid` reported.
-pub(crate) fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
+impl Reported {
+    /// One in another thread does not end the program.
+    pub(crate) fn is_in_main_thread(&self) -> bool {
+        self.thread.as_deref() == Some("MainThread")
+    }
+}
+
+/// The last exception that `pid` reported, and what it means.
+pub(crate) fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classification)> {
+    let reported = last_of(directory, pid)?;
+    let bases: Vec<&str> = reported.bases.iter().map(String::as_str).collect();
+    let meaning = classify(&ExceptionFacts {
+        type_name: &reported.type_name,
+        module: &reported.module,
+        bases: &bases,
+        message: &reported.message,
+        errno: reported.errno,
+    });
+    Some((reported, meaning))
+}
+
+/// As a fact for a verdict.
+pub(crate) fn fact((reported, meaning): &(Reported, Classification), ending: Ending) -> ReportedException {
+    ReportedException {
+        type_name: full_name(reported),
+        message: reported.message.clone(),
+        cause: meaning.cause(),
+        // One that ended only a thread explains nothing that comes later.
+        is_fatal: reported.is_in_main_thread() && ending != Ending::Exited(0),
+    }
+}
+
+fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
     let prefix = format!("{pid}-");
     let mut best: Option<(u64, std::path::PathBuf)> = None;
     for entry in std::fs::read_dir(directory).ok()?.flatten() {

@@ -8,16 +8,17 @@ use stormlog_record::verdict::kernel::{KernelKill, Scope};
 use stormlog_record::verdict::{CgroupFacts, Change, HostFacts};
 
 use crate::exceptions::Reported;
-use crate::watch::Watched;
+use crate::watched::Watched;
 
-/// Who held what at the end, when there was more than one process to hold it.
-pub(crate) fn held_by(alive: &[Watched]) -> Vec<HeldBy> {
+/// What one process held when last seen.
+pub(crate) fn holder(watched: &Watched) -> Option<HeldBy> {
+    let place = format!("{} (pid {}, rank {})", watched.comm, watched.pid, watched.summary.rank);
+    Some(HeldBy { place, bytes: watched.last_rss?, note: None })
+}
+
+/// Who held what, largest first, when there was more than one process to hold it.
+pub(crate) fn held_by(mut rows: Vec<HeldBy>) -> Vec<HeldBy> {
     const MOST: usize = 10;
-    let row = |watched: &Watched| {
-        let place = format!("{} (pid {}, rank {})", watched.comm, watched.pid, watched.summary.rank);
-        Some(HeldBy { place, bytes: watched.last_rss?, note: None })
-    };
-    let mut rows: Vec<HeldBy> = alive.iter().filter_map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     rows.truncate(if rows.len() > 1 { MOST } else { 0 });
     rows
@@ -70,4 +71,46 @@ pub(crate) fn kernel_kill(kill: &OomKill) -> KernelKill {
 pub(crate) fn host() -> HostFacts {
     let memory = HostReader::open().and_then(|mut reader| reader.memory()).unwrap_or_default();
     HostFacts { total_bytes: memory.total, available_bytes: memory.available, ..HostFacts::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stormlog_collect::kernel_log::kills_in;
+    use stormlog_record::Cause;
+    use stormlog_record::verdict::{DeathFacts, Ending, Verdict, judge};
+
+    /// The victim in every stand-in.
+    const VICTIM: u64 = 4242;
+
+    fn verdict(log: &str, pid: u64) -> Verdict {
+        let mut facts = DeathFacts::of("train.py", pid, Ending::Signaled(9));
+        facts.kernel = Some(kills_in(log).iter().map(kernel_kill).collect());
+        judge(&facts)
+    }
+
+    #[test]
+    fn a_machine_that_ran_out_is_named_by_stand_ins_of_kernel_logs() {
+        for (name, log) in [
+            ("3.10", include_str!("../tests/stand_ins/linux-3.10-global.txt")),
+            ("4.15", include_str!("../tests/stand_ins/linux-4.15-global.txt")),
+            ("5.4", include_str!("../tests/stand_ins/linux-5.4-global-rate-limited.txt")),
+            ("5.15", include_str!("../tests/stand_ins/linux-5.15-global.txt")),
+            ("6.8", include_str!("../tests/stand_ins/linux-6.8-cpuset.txt")),
+            ("6.16", include_str!("../tests/stand_ins/linux-6.16-global.txt")),
+        ] {
+            let found = verdict(log, VICTIM);
+            assert_eq!((found.cause, found.confidence), (Cause::GlobalOomKill, 1.0), "{name}");
+            assert!(found.sentence.contains("the machine ran out"), "{name}: {}", found.sentence);
+            let other = verdict(log, 77);
+            assert_eq!(other.cause, Cause::SigKill, "{name}: the kill of another process is not ours");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_that_ran_out_is_told_apart_by_a_stand_in_of_a_kernel_log() {
+        let log = include_str!("../tests/stand_ins/linux-6.16-cgroup.txt");
+        assert_eq!(verdict(log, VICTIM).cause, Cause::CgroupOomKill);
+        assert_eq!(kills_in(log)[0].limit, Some(1 << 30));
+    }
 }

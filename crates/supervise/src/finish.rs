@@ -10,23 +10,32 @@ use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{MemoryCgroup, OomWatch};
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
-use stormlog_event::{Record, SessionStatus};
+use stormlog_event::{Counter, Counters, Record, SessionStatus};
 use stormlog_record::bundle::{
-    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
+    BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
+    Retention,
 };
-use stormlog_record::classify::{Classification, ExceptionFacts, classify};
-use stormlog_record::verdict::{DeathFacts, Ending, ReportedException, Verdict, judge};
+use stormlog_record::classify::Classification;
+use stormlog_record::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
 use crate::exceptions::{self, Reported};
-use crate::facts::{cgroups, full_name, held_by, host, kernel_kill, spelt};
+use crate::facts::{cgroups, host, kernel_kill, spelt};
+use crate::gpus::GpuSample;
+use crate::heap::{Captures, HeapDigest};
+use crate::maps;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::run_dir::RunDirectory;
-use crate::watch::{Watched, Watching, now_ns};
+use crate::watch::Watching;
+use crate::watched::{COLLECTOR, Seen, Watched, now_ns};
 
-/// Sessions of children that ended without evidence are kept up to this many, the newest; a program that forks all day
-/// must not fill the disk.
+/// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
+/// killed. A program that forks all day must not fill the disk.
 const KEPT_CHILDREN: usize = 256;
+/// A child that exits with an error sooner than this many samples is a tool saying no, as `grep` does: told, not bundled.
+const SAMPLES_OF_A_WORKER: u64 = 2;
+/// Warnings told at the end, the last ones.
+const MAX_WARNINGS: usize = 64;
 /// Rows of children in the outcome.
 const MAX_ROWS: usize = 4096;
 
@@ -35,10 +44,14 @@ pub(crate) struct Scene {
     pub(crate) run: RunDirectory,
     pub(crate) record: Record,
     pub(crate) program: String,
+    /// The name of the program's own process when last looked at.
+    pub(crate) main_comm: Option<String>,
     pub(crate) limit_as: Option<u64>,
     pub(crate) started: Instant,
     pub(crate) oom_watch: Option<OomWatch>,
     pub(crate) kernel_log: Option<KernelLog>,
+    /// Heap captures, where they are wanted.
+    pub(crate) captures: Option<Captures>,
     writer: BundleWriter,
     /// Kills the kernel reported so far.
     kills: Vec<OomKill>,
@@ -46,9 +59,15 @@ pub(crate) struct Scene {
     elsewhere: u64,
     children: Vec<ProcessOutcome>,
     plain: VecDeque<PathBuf>,
+    killed: VecDeque<PathBuf>,
     dropped_sessions: u64,
     /// The processes by what they had resident when last seen, largest first.
-    held_by: Vec<HeldBy>,
+    pub(crate) held_by: Vec<HeldBy>,
+    /// How memory grew when last looked at.
+    pub(crate) growth: Option<Growth>,
+    /// The last sample of every GPU.
+    pub(crate) gpus: Vec<GpuSample>,
+    warnings: VecDeque<String>,
 }
 
 impl Scene {
@@ -57,33 +76,47 @@ impl Scene {
             run,
             record,
             program,
+            main_comm: None,
             limit_as,
             started: Instant::now(),
             // The program starts in our own cgroup; counting begins before it exists.
             oom_watch: MemoryCgroup::of(std::process::id()).ok().map(OomWatch::start),
             kernel_log: KernelLog::from_now().ok(),
+            captures: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
             elsewhere: 0,
             children: Vec::new(),
             plain: VecDeque::new(),
+            killed: VecDeque::new(),
             dropped_sessions: 0,
             held_by: Vec::new(),
+            growth: None,
+            gpus: Vec::new(),
+            warnings: VecDeque::new(),
         }
     }
 
-    /// A process that ended before the program did. Nobody waited for it, so only evidence makes more of it than gone.
-    pub(crate) fn child_ended(&mut self, watched: Watched) {
-        let death = self.judge(&watched, Ending::Vanished);
-        let is_proven = death.verdict.cause.is_memory();
-        let status = if is_proven { SessionStatus::Interrupted } else { SessionStatus::Incomplete };
-        self.elsewhere += u64::from(is_proven);
-        let outcome = self.close(watched, status, is_proven.then_some(death), now_ns());
-        if !is_proven {
-            self.plain.push_back(outcome.directory.clone());
-        }
-        if self.plain.len() > KEPT_CHILDREN
-            && let Some(oldest) = self.plain.pop_front()
+    /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
+    pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended) {
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
+        let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
+        let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
+        self.elsewhere += u64::from(is_memory);
+        let status = match ended {
+            Ended::Code(0) => SessionStatus::Completed,
+            Ended::Unknown if !is_memory => SessionStatus::Incomplete,
+            _ => SessionStatus::Interrupted,
+        };
+        let death = death.filter(|_| status == SessionStatus::Interrupted);
+        let is_worth_a_bundle = is_kill
+            || watched.samples >= SAMPLES_OF_A_WORKER
+            || death.as_ref().is_some_and(|death| death.exception.is_some());
+        let outcome = self.close(watched, status, ended, death, is_worth_a_bundle, now_ns());
+        let queue = if is_kill { &mut self.killed } else { &mut self.plain };
+        queue.push_back(outcome.directory.clone());
+        if queue.len() > KEPT_CHILDREN
+            && let Some(oldest) = queue.pop_front()
         {
             self.dropped_sessions += 1;
             self.children.retain(|child| child.directory != oldest);
@@ -95,51 +128,40 @@ impl Scene {
         }
     }
 
+    /// A forecast became a warning, or is none any more.
+    pub(crate) fn warned(&mut self, sentence: String) {
+        if self.warnings.len() == MAX_WARNINGS {
+            self.warnings.pop_front();
+        }
+        self.warnings.push_back(sentence);
+    }
+
     /// The program itself: its exit status is known.
     fn main_ended(&mut self, watched: Watched, ended: Ended, ended_ns: u64) -> ProcessOutcome {
-        let ending = match ended {
-            Ended::Code(code) => Ending::Exited(code),
-            Ended::Signal(signal) => Ending::Signaled(signal),
-            Ended::Unknown => Ending::Vanished,
-        };
-        let clean = ended == Ended::Code(0);
-        let death = (!clean).then(|| self.judge(&watched, ending));
-        let status = if clean { SessionStatus::Completed } else { SessionStatus::Interrupted };
-        self.close(watched, status, death, ended_ns)
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
+        let status = if ended.is_clean() { SessionStatus::Completed } else { SessionStatus::Interrupted };
+        self.close(watched, status, ended, death, true, ended_ns)
     }
 
     fn judge(&mut self, watched: &Watched, ending: Ending) -> Death {
         if let Some(report) = self.kernel_log.as_mut().and_then(|log| log.read(DEFAULT_RECORDS).ok()) {
             self.kills.extend(report.kills);
         }
-        let reported = exceptions::last_of(&self.run.exceptions(), watched.pid);
-        let exception = reported.map(|reported| {
-            let bases: Vec<&str> = reported.bases.iter().map(String::as_str).collect();
-            let meaning = classify(&ExceptionFacts {
-                type_name: &reported.type_name,
-                module: &reported.module,
-                bases: &bases,
-                message: &reported.message,
-                errno: reported.errno,
-            });
-            (reported, meaning)
-        });
-        let mut facts = DeathFacts::of(&self.program, watched.pid.into(), ending);
-        facts.ran_seconds = Some(self.started.elapsed().as_secs_f64());
-        facts.exception = exception.as_ref().map(|(reported, meaning)| ReportedException {
-            type_name: full_name(reported),
-            message: reported.message.clone(),
-            cause: meaning.cause(),
-            // One that ended only a thread explains nothing that comes later.
-            is_fatal: reported.thread.as_deref() == Some("MainThread") && ending != Ending::Exited(0),
-        });
+        let exception = exceptions::understood(&self.run.exceptions(), watched.pid);
+        let mut facts = DeathFacts::of(&self.name_of(watched), watched.pid.into(), ending);
+        facts.ran_seconds = Some(watched.since.elapsed().as_secs_f64());
+        facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
         let report = self.oom_watch.as_ref().map(OomWatch::look);
         facts.cgroups = report.iter().flat_map(|report| cgroups(report, self.elsewhere)).collect();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         facts.host = host();
         facts.rlimit_as_bytes = self.limit_as;
         facts.last_rss_bytes = watched.last_rss;
+        facts.last_vms_bytes = watched.last_vms;
         facts.peak_rss_bytes = watched.peak_rss;
+        facts.growth = self.growth;
+        facts.uses_gpu =
+            (!self.gpus.is_empty()).then(|| self.gpus.iter().any(|gpu| gpu.held_by(watched.pid).is_some()));
         facts.held_by = self.held_by.clone();
         let limits = report.as_ref().and_then(|report| serde_json::to_value(&report.levels).ok());
         let pressure = host_memory_pressure(&Roots::default()).ok().flatten();
@@ -155,18 +177,26 @@ impl Scene {
         }
     }
 
+    /// What the user would call the process: the program, or for another one its own name.
+    fn name_of(&self, watched: &Watched) -> String {
+        let main = self.main_comm.as_deref().unwrap_or(&watched.comm);
+        if watched.comm == main { self.program.clone() } else { watched.comm.clone() }
+    }
+
     /// Ends a session and keeps the evidence of a death.
     fn close(
         &mut self,
         mut watched: Watched,
         status: SessionStatus,
+        ended: Ended,
         death: Option<Death>,
+        is_worth_a_bundle: bool,
         ended_ns: u64,
     ) -> ProcessOutcome {
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         match (&sentence, status) {
-            (Some(sentence), _) => watched.record("error", None, None, None, Some(sentence)),
-            (None, SessionStatus::Completed) => watched.record("stop", None, None, None, None),
+            (Some(sentence), _) => watched.record("error", Seen::default(), Some(sentence)),
+            (None, SessionStatus::Completed) => watched.record("stop", Seen::default(), None),
             (None, _) => 0,
         };
         let last_event_ns = watched.last_event_ns;
@@ -178,7 +208,15 @@ impl Scene {
         }
         watched.summary.status = status;
         watched.summary.ended_at_ns = Some(ended_at);
-        let bundle = death.as_ref().and_then(|death| self.bundle(&watched, death, last_event_ns, ended_ns));
+        let cause = ended.to_json(death.as_ref().map(|death| death.verdict.cause));
+        let heap = self
+            .captures
+            .as_ref()
+            .and_then(|captures| captures.settle(watched.pid, &cause, &watched.directory));
+        let bundled = death.as_ref().filter(|_| is_worth_a_bundle);
+        let bundle =
+            bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
+        maps::discard(&watched.directory);
         if bundle.is_none() && has_log {
             // The history has all that the ring has; without a death the ring only takes room.
             let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
@@ -189,6 +227,7 @@ impl Scene {
             directory: watched.directory,
             peak_rss: watched.peak_rss,
             last_rss: watched.last_rss,
+            heap,
             cause: death.as_ref().map(|death| death.verdict.cause),
             bundle,
             verdict: sentence,
@@ -204,6 +243,7 @@ impl Scene {
         &mut self,
         watched: &Watched,
         death: &Death,
+        heap: Option<&HeapDigest>,
         last_event_ns: u64,
         ended_ns: u64,
     ) -> Option<PathBuf> {
@@ -221,7 +261,9 @@ impl Scene {
         evidence.last_event_timestamp_ns = Some(last_event_ns);
         evidence.limits = death.limits.clone();
         evidence.pressure = death.pressure.clone();
-        evidence.held_by = self.held_by.clone();
+        evidence.memory_map = watched.mapped.rows.clone();
+        evidence.held_by = self.holders(watched, heap);
+        evidence.devices = self.devices(watched);
         let exception = death.exception.as_ref().map(|(reported, _)| ExceptionText {
             type_name: &reported.type_name,
             module: &reported.module,
@@ -230,6 +272,9 @@ impl Scene {
         let reason = death.exception.as_ref().and_then(|(_, meaning)| meaning.reason.as_deref());
         let mut metadata = Record::new();
         metadata.insert("run_directory".into(), self.run.path().display().to_string().into());
+        if let Some(heap) = heap {
+            metadata.insert("heap".into(), heap.to_json());
+        }
         metadata.insert("command".into(), self.record.get("command").cloned().unwrap_or_default());
         if let Some((reported, _)) = &death.exception {
             let frame = |(file, line, function): &(String, u64, String)| serde_json::json!({"file": file, "line": line, "function": function});
@@ -254,6 +299,36 @@ impl Scene {
         self.writer.write(&watched.directory, &content, events).ok().map(|written| written.path)
     }
 
+    /// Who held what: the processes, or the kinds of memory of the only one; and those on the GPUs.
+    fn holders(&self, watched: &Watched, heap: Option<&HeapDigest>) -> Vec<HeldBy> {
+        let by_line =
+            |(bytes, place): &(u64, String)| HeldBy { place: place.clone(), bytes: *bytes, note: None };
+        if let Some(heap) = heap.filter(|heap| !heap.held.is_empty()) {
+            return heap.held.iter().map(by_line).collect();
+        }
+        let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
+        let of_kind = |row: &MapRow| {
+            Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
+        };
+        let mut holders =
+            if self.held_by.is_empty() { kinds.filter_map(of_kind).collect() } else { self.held_by.clone() };
+        let pids = [watched.pid];
+        holders.extend(self.gpus.iter().flat_map(|gpu| gpu.holders(&pids)));
+        holders
+    }
+
+    /// The last sample of every device, the host's first. Without a GPU the events themselves say it.
+    fn devices(&self, watched: &Watched) -> Vec<DeviceSample> {
+        if self.gpus.is_empty() {
+            return Vec::new();
+        }
+        let mut counters = Counters::UNKNOWN;
+        counters.set(Counter::Used, watched.last_rss);
+        let collector = COLLECTOR.to_owned();
+        let host = DeviceSample { device_id: -1, collector, timestamp_ns: watched.last_event_ns, counters };
+        std::iter::once(host).chain(self.gpus.iter().map(GpuSample::evidence)).collect()
+    }
+
     fn write_record(&mut self, ended: Ended, ended_ns: u64, processes: &[ProcessOutcome]) {
         let (exit_code, signal) = match ended {
             Ended::Code(code) => (Some(code), None),
@@ -262,6 +337,7 @@ impl Scene {
         };
         let main = processes.first();
         let dropped = self.dropped_sessions;
+        let warnings: Vec<String> = self.warnings.iter().cloned().collect();
         let clean = ended == Ended::Code(0);
         let rows: Vec<serde_json::Value> = processes
             .iter()
@@ -281,6 +357,7 @@ impl Scene {
         put("verdict", main.and_then(|main| main.verdict.clone()).into());
         put("processes", rows.into());
         put("sessions_dropped", dropped.into());
+        put("warnings", warnings.into());
         // A run directory that can no longer be written keeps what it had.
         let _ = self.run.write(&self.record);
     }
@@ -290,7 +367,6 @@ impl Scene {
 pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) -> RunOutcome {
     let Watching { mut scene, alive, peak_total_rss, lost_records, limit_bytes } = watching;
     let duration_ns = u64::try_from(scene.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    scene.held_by = held_by(&alive);
     let mut processes = Vec::new();
     let mut left_behind = Vec::new();
     for watched in alive {
@@ -298,11 +374,21 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
             processes.push(scene.main_ended(watched, ended, ended_ns));
         } else {
             // It outlived the program; recording it ends here.
-            left_behind.push(scene.close(watched, SessionStatus::Incomplete, None, ended_ns));
+            left_behind.push(scene.close(
+                watched,
+                SessionStatus::Incomplete,
+                Ended::Unknown,
+                None,
+                false,
+                ended_ns,
+            ));
         }
     }
     processes.append(&mut scene.children);
     processes.append(&mut left_behind);
+    if let Some(captures) = scene.captures.take() {
+        captures.end();
+    }
     scene.write_record(ended, ended_ns, &processes);
     let limit_bytes = [limit_bytes, scene.limit_as].into_iter().flatten().min();
     RunOutcome {
@@ -313,6 +399,7 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
         peak_total_rss,
         limit_bytes,
         lost_records,
+        warnings: scene.warnings.into(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! How a Python program's last exception gets out of it: a `sitecustomize` that Python itself imports at start.
+//! How a Python program's last exception gets out of it, and how its use of torch is noticed: a `sitecustomize` that
+//! Python itself imports at start.
 //!
 //! It is plain standard-library Python, written into the run directory, so it works in whatever environment the program
 //! uses. It must not change what the program sees: hooks are chained, the user's own `sitecustomize` still runs, nothing
@@ -11,11 +12,28 @@ use crate::error::RunError;
 
 const SCRIPT: &str = include_str!("sitecustomize.py");
 const DIRECTORY: &str = ".inject";
-/// Tells the script where to report.
-const REPORT_TO: &str = "STORMLOG_RUN_DIR";
+/// Tells the script where to report, and us which processes are of this run.
+pub(crate) const RUN_DIR: &str = "STORMLOG_RUN_DIR";
+const TORCH: &str = "STORMLOG_TORCH";
+const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
+
+/// The variable that every process of the run inherits.
+pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
+    (RUN_DIR.into(), run.as_os_str().to_owned())
+}
+
+/// What the script does in each Python process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) exceptions: bool,
+    pub(crate) torch: bool,
+}
 
 /// Writes the script and gives the variables a child needs to find it.
-pub(crate) fn prepare(run: &Path) -> Result<Vec<(OsString, OsString)>, RunError> {
+pub(crate) fn prepare(run: &Path, wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunError> {
+    if !wanted.exceptions && !wanted.torch {
+        return Ok(vec![(TORCH.into(), "0".into())]);
+    }
     let directory = run.join(DIRECTORY);
     let script = directory.join("sitecustomize.py");
     std::fs::create_dir(&directory)
@@ -26,7 +44,11 @@ pub(crate) fn prepare(run: &Path) -> Result<Vec<(OsString, OsString)>, RunError>
         search.push(":");
         search.push(before);
     }
-    Ok(vec![("PYTHONPATH".into(), search), (REPORT_TO.into(), run.as_os_str().to_owned())])
+    let mut variables = vec![("PYTHONPATH".into(), search)];
+    // Not said where it is wanted: the user's own variable counts then.
+    variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
+    variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
+    Ok(variables)
 }
 
 /// Takes the script away again; what it reported stays.

@@ -6,21 +6,33 @@
 //! recorded lies in crash-safe files, so if the supervisor is killed too, [`resume`] finishes the work later.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod child;
+mod enter;
 mod error;
 mod exceptions;
+mod exits;
 mod facts;
 mod finish;
+mod forecast;
+mod gpus;
+mod heap;
 mod inject;
+mod maps;
+mod orphans;
 mod outcome;
 mod resume;
 mod run_dir;
-mod scrub;
+pub mod scrub;
 mod supervise;
 mod watch;
+mod watched;
 
+pub use attach::{Attached, Departure};
 pub use child::PYTHON;
+pub use enter::{Door, EnterError, enter};
 pub use error::RunError;
+pub use heap::{HeapDigest, HeapKeeper, HeapOptions, recording_library};
 pub use outcome::{Ended, ProcessOutcome, RunOutcome};
 pub use resume::{is_alive, resume};
 pub use run_dir::{RUN_FILE, RunDirectory};

@@ -1,8 +1,13 @@
 //! What became of a run, as plain values for whoever prints it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use stormlog_record::Cause;
+use stormlog_record::verdict::Ending;
+
+use crate::heap::HeapDigest;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +29,38 @@ impl Ended {
             Ended::Unknown => 1,
         }
     }
+
+    /// As a capture keeps it.
+    pub(crate) fn to_json(self, cause: Option<Cause>) -> serde_json::Value {
+        let (exit_code, signal) = match self {
+            Ended::Code(code) => (Some(code), None),
+            Ended::Signal(signal) => (None, Some(signal)),
+            Ended::Unknown => (None, None),
+        };
+        serde_json::json!({"exit_code": exit_code, "signal": signal, "cause": cause.map(|cause| cause.as_str())})
+    }
+
+    pub(crate) fn is_clean(self) -> bool {
+        self == Ended::Code(0)
+    }
+
+    pub(crate) fn ending(self) -> Ending {
+        match self {
+            Ended::Code(code) => Ending::Exited(code),
+            Ended::Signal(signal) => Ending::Signaled(signal),
+            Ended::Unknown => Ending::Vanished,
+        }
+    }
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ended::Code(code),
+            (None, Some(signal)) => Ended::Signal(signal),
+            (None, None) => Ended::Unknown,
+        }
+    }
 }
 
 /// One process of a run.
@@ -39,6 +76,8 @@ pub struct ProcessOutcome {
     pub peak_rss: Option<u64>,
     /// Resident bytes when last seen.
     pub last_rss: Option<u64>,
+    /// What its heap capture says, where there is one.
+    pub heap: Option<HeapDigest>,
     /// What ended it; `None` for a clean end, or a child's end nobody saw.
     pub cause: Option<Cause>,
     /// The bundle that was written for it.
@@ -68,6 +107,8 @@ pub struct RunOutcome {
     pub limit_bytes: Option<u64>,
     /// What could not be recorded.
     pub lost_records: u64,
+    /// Forecasts that became warnings, and their ends, in order; the last of them when there were many.
+    pub warnings: Vec<String>,
 }
 
 impl RunOutcome {
@@ -81,6 +122,7 @@ impl RunOutcome {
             peak_total_rss: 0,
             limit_bytes: None,
             lost_records: 0,
+            warnings: Vec::new(),
         }
     }
 }

@@ -2,15 +2,20 @@
 
 use std::path::Path;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::host::HostFacts;
+use stormlog_collect::kernel_log::{KernelLog, OomKill};
 use stormlog_collect::process::ProcessReader;
 use stormlog_event::{SessionStatus, SessionSummary};
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, Retention};
-use stormlog_record::verdict::{DeathFacts, Ending, judge};
+use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention};
+use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents, read_session, write_session};
 
+use crate::facts::kernel_kill;
 use crate::run_dir::RunDirectory;
+use crate::watched::now_ns;
+use crate::{exceptions, maps};
 
 /// How deep run directories may lie below a path that is looked at.
 const MAX_DEPTH: usize = 3;
@@ -46,9 +51,10 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
     }
     let program = record.get("command").and_then(Value::as_array).and_then(|words| words.last()?.as_str());
     let program = program.unwrap_or("the program").to_owned();
+    let kills = kills_during(&record);
     let mut last_ns = 0;
     for directory in sessions_of(run.path()) {
-        if let Some(ended_ns) = finish_session(run, &directory, &program) {
+        if let Some(ended_ns) = finish_session(run, &directory, &program, kills.as_deref()) {
             last_ns = last_ns.max(ended_ns);
         }
     }
@@ -60,6 +66,22 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
         "the supervisor was killed too; finished afterwards from its recording".into(),
     );
     run.write(&record).is_ok()
+}
+
+/// The kills the kernel still remembers since the run began; `None` when it cannot say: after a restart, on another
+/// machine, or where its log may not be read.
+fn kills_during(record: &stormlog_event::Record) -> Option<Vec<OomKill>> {
+    /// The log's clock and the others are not quite the same.
+    const MARGIN_US: u64 = 2_000_000;
+    let boot = record.get("supervisor").and_then(|supervisor| supervisor.get("boot_id")?.as_str());
+    if boot.is_none() || boot != HostFacts::read().boot_id.as_deref() {
+        return None;
+    }
+    let started_ns = record.get("started_at_ns").and_then(Value::as_u64)?;
+    let age_us = now_ns().saturating_sub(started_ns) / 1000;
+    let up = clock_gettime(ClockId::Monotonic);
+    let up_us = u64::try_from(up.tv_sec).ok()?.saturating_mul(1_000_000) + up.tv_nsec as u64 / 1000;
+    KernelLog::kills_since(up_us.saturating_sub(age_us + MARGIN_US)).ok().map(|report| report.kills)
 }
 
 /// Whether the supervisor still lives. On another machine or after a restart it does not.
@@ -94,7 +116,12 @@ fn sessions_of(run: &Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Ends a session that is still open, with a bundle of its last events; the moment of the last one.
-fn finish_session(run: &RunDirectory, directory: &Path, program: &str) -> Option<u64> {
+fn finish_session(
+    run: &RunDirectory,
+    directory: &Path,
+    program: &str,
+    kills: Option<&[OomKill]>,
+) -> Option<u64> {
     let summary = read_session(directory).ok()?;
     if summary.status != SessionStatus::Running {
         return None;
@@ -108,15 +135,34 @@ fn finish_session(run: &RunDirectory, directory: &Path, program: &str) -> Option
     let summary =
         SessionSummary { status, ended_at_ns: Some(i64::try_from(last_ns).unwrap_or(i64::MAX)), ..summary };
     if !lives_on {
-        let mut facts = DeathFacts::of(program, pid.into(), Ending::Vanished);
+        let exception = exceptions::understood(&run.exceptions(), pid);
+        let is_in_log = kills.is_some_and(|kills| kills.iter().any(|kill| kill.pid == pid));
+        let exits = exception.as_ref().filter(|(reported, _)| reported.is_in_main_thread() && !is_in_log);
+        // Python ends with 1 after an exception that nobody caught.
+        let ending = exits.map_or(Ending::Vanished, |_| Ending::Exited(1));
+        let mut facts = DeathFacts::of(program, pid.into(), ending);
         facts.last_rss_bytes = events.last().and_then(|event| event.counter(stormlog_event::Counter::Used));
+        facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
+        facts.kernel = kills.map(|kills| kills.iter().map(kernel_kill).collect());
+        facts.cgroups =
+            kills.unwrap_or_default().iter().filter(|kill| kill.pid == pid).map(met_limit).collect();
         let verdict = judge(&facts);
         let mut evidence = Evidence::of(verdict.cause);
         evidence.signal = verdict.signal;
+        evidence.exit_code = verdict.exit_code;
         evidence.verdict = Some(verdict.sentence.clone());
         evidence.tries = verdict.tries.clone();
         evidence.notes = verdict.notes.clone();
+        evidence.limit_bytes = verdict.limit_bytes;
+        evidence.limit_source = verdict.limit_source.clone();
+        evidence.usage_bytes = verdict.usage_bytes;
+        evidence.memory_map = maps::kept(directory);
         evidence.last_event_timestamp_ns = Some(last_ns);
+        let text = exception.as_ref().map(|(reported, _)| ExceptionText {
+            type_name: &reported.type_name,
+            module: &reported.module,
+            message: &reported.message,
+        });
         let nothing = stormlog_event::Record::new();
         let mut metadata = stormlog_event::Record::new();
         metadata.insert("run_directory".into(), run.path().display().to_string().into());
@@ -125,7 +171,7 @@ fn finish_session(run: &RunDirectory, directory: &Path, program: &str) -> Option
             pid: pid.into(),
             backend: "cpu",
             reason: verdict.cause.as_str(),
-            exception: None,
+            exception: text,
             context: Some(&verdict.sentence),
             session: Some(&summary),
             custom_metadata: &metadata,
@@ -137,4 +183,14 @@ fn finish_session(run: &RunDirectory, directory: &Path, program: &str) -> Option
     }
     write_session(directory, &summary).ok()?;
     Some(last_ns)
+}
+
+/// The cgroup as the kernel's own message tells it: of the counters there is nobody left who saw them before.
+fn met_limit(kill: &OomKill) -> CgroupFacts {
+    CgroupFacts {
+        path: kill.cgroup.clone().unwrap_or_default(),
+        limit_bytes: kill.limit,
+        usage_bytes: kill.usage,
+        ..CgroupFacts::default()
+    }
 }

@@ -1,7 +1,7 @@
 //! Keeping secrets out of what is written down: a run's environment and command line end up in bug reports.
 
 /// What stands in place of a secret.
-pub(crate) const REDACTED: &str = "<redacted>";
+pub const REDACTED: &str = "<redacted>";
 
 /// Words in a variable's name that make its value a secret.
 const SECRET_WORDS: [&str; 11] = [
@@ -19,7 +19,7 @@ const SECRET_WORDS: [&str; 11] = [
 ];
 
 /// The value as it may be written down.
-pub(crate) fn value(name: &str, value: &str) -> String {
+pub fn value(name: &str, value: &str) -> String {
     let upper = name.to_uppercase();
     let is_key = upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT");
     if !value.is_empty() && (is_key || SECRET_WORDS.iter().any(|word| upper.contains(word))) {
@@ -29,7 +29,7 @@ pub(crate) fn value(name: &str, value: &str) -> String {
 }
 
 /// An argument as it may be written down: `--token=x` keeps its name, and `--token x` is told by `before`.
-pub(crate) fn argument(before: Option<&str>, argument: &str) -> String {
+pub fn argument(before: Option<&str>, argument: &str) -> String {
     if let Some((name, text)) = argument.split_once('=')
         && name.starts_with('-')
     {

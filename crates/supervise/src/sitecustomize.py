@@ -1,4 +1,5 @@
-"""Reports the exception a Python program dies of to the supervisor that started it (stormlog run).
+"""Reports the exception a Python program dies of to the supervisor that started it (stormlog run), and has
+torch recorded once the program imports it, where the stormlog package is installed.
 
 Python imports this at start. It must be invisible: the standard library only, every hook chained, nothing
 printed, no name left behind, and whatever goes wrong in here is nobody's trouble.
@@ -80,7 +81,50 @@ def _install():
             quietly(arguments.exc_type, arguments.exc_value, arguments.exc_traceback, name)
         previous_thread(arguments)
 
-    if run:
+    class AfterTorch:
+        def find_spec(self, name, path=None, target=None):
+            if name != "torch":
+                return None
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None) if finder is not self else None
+                spec = find(name, path, target) if find is not None else None
+                if spec is not None:
+                    try:
+                        tell_when_loaded(spec.loader, self)
+                    except BaseException:
+                        pass
+                    return spec
+            return None
+
+    def tell_when_loaded(loader, finder):
+        load = loader.exec_module
+
+        def load_and_record(module):
+            # Only now: to be asked for a spec is not to be imported.
+            if finder in sys.meta_path:
+                sys.meta_path.remove(finder)
+            del loader.exec_module
+            load(module)
+            try:
+                record_torch()
+            except BaseException:
+                pass
+
+        loader.exec_module = load_and_record
+
+    def record_torch():
+        import importlib.util
+
+        # Looked for, not imported: an older stormlog would import half the world.
+        spec = importlib.util.find_spec("stormlog")
+        for place in (spec.submodule_search_locations if spec is not None else None) or ():
+            if os.path.isfile(os.path.join(place, "auto.py")):
+                importlib.import_module("stormlog.auto")
+                return
+
+    if run and os.environ.get("STORMLOG_TORCH") != "0":
+        sys.meta_path.insert(0, AfterTorch())
+    if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":
         previous, previous_thread = sys.excepthook, threading.excepthook
         sys.excepthook, threading.excepthook = on_exception, on_thread_exception
     run_the_users_own()

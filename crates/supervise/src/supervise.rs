@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
@@ -13,17 +13,21 @@ use stormlog_collect::process::ProcessReader;
 use crate::child::Program;
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
+use crate::heap::{Captures, HeapOptions};
 use crate::inject;
+use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::run_dir::{RunDirectory, first_record};
-use crate::watch::{Watcher, now_ns};
+use crate::watch::Watcher;
+use crate::watched::now_ns;
 
 /// How a program is to be run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Put before the command when it is started, and not shown as part of it: the launcher that sets a limit.
+    /// Put before the command when it is started, and not shown as part of it: the launcher that sets a limit, with `--` as its last
+    /// word.
     pub launcher: Vec<OsString>,
     /// Where run directories are made.
     pub root: PathBuf,
@@ -33,6 +37,12 @@ pub struct RunOptions {
     pub limit_as: Option<u64>,
     /// Whether Python programs report the exception they die of.
     pub report_exceptions: bool,
+    /// Whether Python programs that import torch record it, where the package is installed.
+    pub record_torch: bool,
+    /// Record the heap of every process.
+    pub heap: Option<HeapOptions>,
+    /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
+    pub warn: Option<fn(&str)>,
 }
 
 /// Runs the program to its end.
@@ -51,12 +61,24 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
     record.insert("supervisor".into(), supervisor);
     run.write(&record)?;
 
-    let mut env = Vec::new();
-    if options.report_exceptions {
-        env = inject::prepare(run.path())?;
-    }
+    let mut env = vec![inject::mark(run.path())];
+    let (exceptions, torch) = (options.report_exceptions, options.record_torch);
+    let wanted = inject::Wanted { exceptions, torch };
+    env.extend(inject::prepare(run.path(), wanted)?);
+    let mut preload = Vec::new();
+    let captures = match &options.heap {
+        Some(heap) => {
+            let (captures, variables) = Captures::begin(run.path(), heap)?;
+            preload = variables;
+            Some(captures)
+        }
+        None => None,
+    };
+    let command = with_launcher(options, &mut env, preload);
+    let orphans = Orphans::marked(inject::RUN_DIR, run.path());
+    let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let mut scene = Scene::new(run.clone(), record, program_word(&options.command), options.limit_as);
-    let command: Vec<OsString> = options.launcher.iter().chain(&options.command).cloned().collect();
+    scene.captures = captures;
     let mut program = match Program::start(&command, &env) {
         Ok(program) => program,
         Err(error) => {
@@ -69,23 +91,47 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
     scene.record.insert("pid".into(), pid.into());
     run.write(&scene.record)?;
 
-    let (stop, stopped) = mpsc::channel::<()>();
-    let watcher = Watcher::new(scene, host, options.interval, pid);
-    let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || match watcher {
-        Ok(watcher) => watcher.run(&stopped),
-        Err(nothing) => *nothing,
-    });
+    allow_many_descriptors();
+    // Nobody but us reaps the program, so there is something of it to see however soon it ended.
+    let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
+    let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
     let ended = program.wait();
     let ended_ns = now_ns();
     drop(stop);
-    if options.report_exceptions {
-        inject::remove(run.path());
-    }
+    inject::remove(run.path());
     match watching.map(thread::JoinHandle::join) {
         Ok(Ok(watching)) => Ok(finish(watching, pid, ended, ended_ns)),
         // Without a thread to watch with there is still an exit status.
         _ => Ok(RunOutcome::unwatched(run.path().to_owned(), ended, ended_ns.saturating_sub(started_ns))),
     }
+}
+
+/// The command behind its launcher. What is preloaded is for the program alone, so a launcher is told to set it.
+fn with_launcher(
+    options: &RunOptions,
+    env: &mut Vec<(OsString, OsString)>,
+    preload: Vec<(OsString, OsString)>,
+) -> Vec<OsString> {
+    let Some((end, launcher)) = options.launcher.split_last() else {
+        env.extend(preload);
+        return options.command.clone();
+    };
+    let mut command = launcher.to_vec();
+    for (mut word, value) in preload {
+        word.push("=");
+        word.push(value);
+        command.extend(["--env".into(), word]);
+    }
+    command.push(end.clone());
+    command.extend(options.command.iter().cloned());
+    command
+}
+
+/// Each watched process takes a few. The program has its own limit by now, which this does not change.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, fewer processes are recorded, and the losses counted.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// What the user would call the program.

@@ -1,27 +1,28 @@
-//! The watcher: at steady intervals, one event for every process of the program's tree, into files of its own.
+//! The watcher: at steady intervals, one event for every process of the program's tree, into files of its own; and at the
+//! end of each process, at once, how it ended.
 //!
 //! Reads `/proc` from outside, so it works for any program and needs nothing of it. Must keep its pace whatever the
 //! processes do, and count what it cannot record instead of failing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime};
+use std::io::PipeReader;
+use std::time::{Duration, Instant};
 
-use stormlog_collect::cgroup::{MemoryCgroup, UsageReader};
-use stormlog_collect::host::HostReader;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
-use stormlog_event::{
-    Counter, Counters, Env, Event, Head, Identity, IdentityInputs, Metadata, Record, SessionStatus,
-    SessionSummary, new_session_id, resolve_identity,
-};
+use stormlog_event::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_record::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 
+use crate::facts::{held_by, holder};
 use crate::finish::Scene;
+use crate::forecast::Forecasts;
+use crate::gpus::Gpus;
+use crate::maps::{MapLooks, Subject};
+use crate::orphans::Orphans;
+use crate::watched::{Seen, Watched, identity_of, now_ns};
 
-const COLLECTOR: &str = "stormlog.process_tracker";
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
 const RING_SLOTS: u64 = 4096;
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -29,25 +30,12 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 const MAX_RECORDED: usize = 512;
 /// Looking for new children more often than this costs more than it tells.
 const TREE_INTERVAL: Duration = Duration::from_millis(20);
-
 /// The kernel's own high-water mark is a longer read; once in a while is enough, since it only rises.
 const PEAK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// A process that is or was watched.
-pub(crate) struct Watched {
-    pub(crate) pid: u32,
-    /// The name of the process when it was first seen.
-    pub(crate) comm: String,
-    pub(crate) summary: SessionSummary,
-    pub(crate) directory: PathBuf,
-    pub(crate) peak_rss: Option<u64>,
-    pub(crate) last_rss: Option<u64>,
-    pub(crate) last_event_ns: u64,
-    pub(crate) recorder: Option<Recorder>,
-    reader: ProcessReader,
-    metadata: Arc<Metadata>,
-    heads: BTreeMap<&'static str, Arc<Head>>,
-}
+/// Children often end with the program: so long their end is waited for.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Deaths so close together are one event.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What the watcher hands over when it stops.
 pub(crate) struct Watching {
@@ -65,10 +53,18 @@ pub(crate) struct Watcher {
     scene: Scene,
     host: String,
     interval: Duration,
-    tree: ProcessTree,
+    root: u32,
+    tree: Option<ProcessTree>,
+    orphans: Orphans,
     processes: BTreeMap<u32, Watched>,
-    cgroup_usage: Option<UsageReader>,
-    limit: Option<u64>,
+    forecasts: Forecasts,
+    map_looks: Option<MapLooks>,
+    gpus: Option<Gpus>,
+    warn: Option<fn(&str)>,
+    /// What processes held that were killed a moment ago.
+    just_dead: Vec<(Instant, HeldBy)>,
+    /// Who held what when the program ended, those that ended with it included.
+    last_holders: Option<Vec<HeldBy>>,
     peak_total_rss: u64,
     lost_records: u64,
     next_tree_look: Instant,
@@ -76,117 +72,247 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher of `pid` and its descendants. The scene comes back when the process is gone already.
+    /// A watcher of `root` and its descendants. `root` has a session from here on, even if it has ended already.
     pub(crate) fn new(
         scene: Scene,
         host: String,
         interval: Duration,
-        pid: u32,
-    ) -> Result<Self, Box<Watching>> {
-        let Ok(tree) = ProcessTree::of(pid) else {
-            let nothing =
-                Watching { scene, alive: Vec::new(), peak_total_rss: 0, lost_records: 0, limit_bytes: None };
-            return Err(Box::new(nothing));
-        };
-        let cgroup = MemoryCgroup::of(pid).ok();
-        let host_total = HostReader::open().ok().and_then(|mut host| host.memory().ok()?.total);
-        let cgroup_limit =
-            cgroup.as_ref().and_then(|cgroup| cgroup.read().effective_limit.map(|limit| limit.bytes));
-        let limit = [host_total, cgroup_limit].into_iter().flatten().min();
-        let cgroup_usage = cgroup.and_then(|cgroup| cgroup.usage_reader().ok());
+        root: u32,
+        orphans: Orphans,
+        warn: Option<fn(&str)>,
+    ) -> Self {
+        let tree = ProcessTree::of(root).ok();
+        let forecasts = Forecasts::of(root, scene.limit_as, interval);
+        let first = root_member(root, &scene.program);
+        let others: Vec<TreeMember> = tree.iter().flat_map(ProcessTree::members).cloned().collect();
         let mut watcher = Watcher {
             scene,
             host,
             interval,
+            root,
             tree,
+            orphans,
             processes: BTreeMap::new(),
-            cgroup_usage,
-            limit,
+            forecasts,
+            map_looks: MapLooks::start(),
+            gpus: Gpus::start(interval),
+            warn,
+            just_dead: Vec::new(),
+            last_holders: None,
             peak_total_rss: 0,
             lost_records: 0,
             next_tree_look: Instant::now(),
             next_peak_look: Instant::now(),
         };
-        let members: Vec<TreeMember> = watcher.tree.members().cloned().collect();
-        for member in members {
+        watcher.scene.main_comm = Some(first.comm.clone());
+        watcher.add(&first);
+        for member in others.iter().filter(|member| member.pid != root) {
             watcher.add(member);
         }
-        Ok(watcher)
+        watcher
     }
 
-    /// Samples at once and then at each interval, until `stop` speaks or is gone.
-    pub(crate) fn run(mut self, stop: &Receiver<()>) -> Watching {
+    /// Samples at once and then at each interval, until the other end of `stop` is closed.
+    pub(crate) fn run(mut self, stop: &PipeReader) -> Watching {
         let mut next = Instant::now();
-        loop {
+        let mut is_stopped = false;
+        while !is_stopped {
             self.tick();
-            next += self.interval;
-            let now = Instant::now();
             // After a stall there is nothing to catch up with: the past cannot be sampled.
-            next = next.max(now);
-            match stop.recv_timeout(next - now) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            next = (next + self.interval).max(Instant::now());
+            while !is_stopped && Instant::now() < next {
+                is_stopped = self.wait(Some(stop), next);
             }
         }
+        self.describe_the_scene();
+        let holders = self.last_holders.take().unwrap_or_else(|| self.scene.held_by.clone());
+        let settled = Instant::now() + SETTLE;
+        while self.processes.len() > 1 && Instant::now() < settled {
+            self.wait(None, settled);
+        }
+        self.scene.held_by = holders;
         Watching {
             scene: self.scene,
             alive: self.processes.into_values().collect(),
             peak_total_rss: self.peak_total_rss,
             lost_records: self.lost_records,
-            limit_bytes: self.limit,
+            limit_bytes: self.forecasts.memory.0,
         }
+    }
+
+    /// Waits for the moment, or until a process ends; true when told to stop or when the program itself ended.
+    fn wait(&mut self, stop: Option<&PipeReader>, until: Instant) -> bool {
+        let mut descriptors = Vec::with_capacity(self.processes.len() + 1);
+        let mut pids = Vec::with_capacity(self.processes.len());
+        for watched in self.processes.values() {
+            if let Some(descriptor) = watched.exit.descriptor() {
+                descriptors.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+                pids.push(watched.pid);
+            }
+        }
+        descriptors.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        if poll(&mut descriptors, Some(&timeout)).is_err() {
+            // A signal for the program came by; the loop looks at the clock again.
+            return false;
+        }
+        let is_stopped = stop.is_some() && descriptors.last().is_some_and(|last| !last.revents().is_empty());
+        let is_ready = |(_, descriptor): &(&u32, &PollFd<'_>)| !descriptor.revents().is_empty();
+        let ended: Vec<u32> = pids.iter().zip(&descriptors).filter(is_ready).map(|(pid, _)| *pid).collect();
+        let is_over = ended.contains(&self.root);
+        if is_over {
+            self.last_holders = Some(self.holders());
+        }
+        for pid in ended {
+            self.has_ended(pid);
+            if let Some(watched) = self.processes.get_mut(&pid) {
+                // The program itself is our child and waited for elsewhere; a descriptor stays readable for ever.
+                watched.exit.forget();
+            }
+        }
+        is_stopped || is_over
+    }
+
+    /// A process is said to have ended.
+    fn has_ended(&mut self, pid: u32) {
+        let Some(watched) = self.processes.get_mut(&pid).filter(|watched| watched.pid != self.root) else {
+            return;
+        };
+        let Some(ended) = watched.exit.look(watched.reader.as_mut()) else { return };
+        let dead = holder(watched).filter(|_| !ended.is_clean());
+        if !ended.is_clean() {
+            self.describe_the_scene();
+        }
+        self.just_dead.extend(dead.map(|row| (Instant::now(), row)));
+        self.scene.main_comm = self.processes.get(&self.root).map(|root| root.comm.clone());
+        if let Some(watched) = self.processes.remove(&pid) {
+            self.scene.child_ended(watched, ended);
+        }
+    }
+
+    /// Who holds what, and who did until a moment ago: a group is killed in any order.
+    fn holders(&mut self) -> Vec<HeldBy> {
+        self.just_dead.retain(|(at, _)| at.elapsed() < MOMENT);
+        let dead = self.just_dead.iter().map(|(_, row)| row.clone());
+        held_by(self.processes.values().filter_map(holder).chain(dead).collect())
+    }
+
+    /// What a verdict wants to know of the moment: who held what, how it grew, the last of every device.
+    fn describe_the_scene(&mut self) {
+        self.hear_maps();
+        self.scene.held_by = self.holders();
+        self.scene.growth = self.forecasts.growth();
+        self.scene.gpus = self.gpus.as_ref().map(|gpus| gpus.latest.clone()).unwrap_or_default();
     }
 
     fn tick(&mut self) {
         if Instant::now() >= self.next_tree_look {
             self.look_for_children();
         }
-        let free = self.cgroup_usage.as_mut().and_then(|reader| reader.usage().ok());
-        let free = self.limit.zip(free).map(|(limit, usage)| limit.saturating_sub(usage));
+        let vms = self.processes.get(&self.root).and_then(|root| root.last_vms);
+        let held = self.processes.values().filter_map(|watched| watched.last_rss).sum();
+        let alerts = self.forecasts.look(now_ns(), held, vms);
+        let (limit, used) = self.forecasts.memory;
+        let free = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
         let mut total = 0;
         let refresh_peaks = Instant::now() >= self.next_peak_look;
         if refresh_peaks {
             self.next_peak_look = Instant::now() + PEAK_INTERVAL;
         }
         for watched in self.processes.values_mut() {
-            // One that has just ended is told by the tree, not by a failed reading.
-            let Ok(memory) = watched.reader.memory() else { continue };
-            if memory.rss == 0 {
-                continue; // a zombie, or one that is going
-            }
-            total += memory.rss;
+            // One that has just ended is told by its descriptor, not by a failed reading.
+            let Some(rss) = watched.read_memory() else { continue };
+            total += rss;
             if refresh_peaks {
-                watched.refresh_peak();
+                watched.refresh_slow();
             }
-            self.lost_records += watched.record("sample", Some(memory.rss), self.limit, free, None);
+            self.lost_records += watched.record("sample", Seen { rss: Some(rss), limit, free }, None);
         }
         self.peak_total_rss = self.peak_total_rss.max(total);
+        self.hear_maps();
+        self.ask_for_a_map();
+        self.record_gpus();
+        for alert in alerts {
+            if let Some(root) = self.processes.get_mut(&self.root) {
+                self.lost_records += root.record_alert(&alert);
+            }
+            if let Some(warn) = self.warn {
+                warn(&alert.context);
+            }
+            self.scene.warned(alert.context);
+        }
+    }
+
+    /// Looks into the process that has changed most since its last look, if it is time for one.
+    fn ask_for_a_map(&mut self) {
+        let Some(looks) = self.map_looks.as_mut().filter(|looks| looks.is_free()) else { return };
+        let is_pressed = self.forecasts.is_pressed();
+        let worth = |watched: &&Watched| watched.mapped.worth(watched.last_rss?, is_pressed);
+        let most = self.processes.values().filter(|watched| worth(watched).is_some()).max_by_key(worth);
+        if let Some(watched) = most {
+            let Watched { pid, start_time, .. } = *watched;
+            looks.ask(Subject { pid, start_time, rss: watched.last_rss.unwrap_or(0) });
+        }
+    }
+
+    fn hear_maps(&mut self) {
+        let Some((subject, mapped)) = self.map_looks.as_mut().and_then(MapLooks::hear) else { return };
+        if let Some(watched) = self.processes.get_mut(&subject.pid)
+            && watched.start_time == subject.start_time
+            && !mapped.rows.is_empty()
+        {
+            if watched.recorder.is_some() {
+                mapped.keep(&watched.directory);
+            }
+            watched.mapped = mapped;
+        }
+    }
+
+    /// Every device goes into the program's own recording, and into those of the processes that hold something there.
+    fn record_gpus(&mut self) {
+        let Some(gpus) = &mut self.gpus else { return };
+        if !gpus.hear() {
+            return;
+        }
+        for sample in &gpus.latest {
+            for watched in self.processes.values_mut() {
+                if watched.pid == self.root || sample.held_by(watched.pid).is_some() {
+                    self.lost_records += watched.record_gpu(sample);
+                }
+            }
+        }
     }
 
     fn look_for_children(&mut self) {
         self.next_tree_look = Instant::now() + TREE_INTERVAL;
-        let change = self.tree.refresh();
+        // Ends are told by descriptors; without them, or with births, the tree must be looked at.
+        let is_told = |watched: &Watched| watched.exit.descriptor().is_some();
+        if !self.orphans.are_possible() && self.processes.values().all(is_told) {
+            return;
+        }
+        let Some(tree) = &mut self.tree else { return };
+        let mut change = tree.refresh();
+        for pid in self.orphans.look(|pid| pid == self.root || self.processes.contains_key(&pid)) {
+            change.added.extend(tree.take_in(pid));
+        }
         for member in change.gone {
-            // The program itself is waited for; how it ended is known better elsewhere.
-            if member.pid != self.tree.root()
-                && let Some(watched) = self.processes.remove(&member.pid)
-            {
-                self.scene.child_ended(watched);
-            }
+            self.has_ended(member.pid);
         }
         for member in change.added {
-            self.add(member);
+            self.add(&member);
         }
     }
 
-    fn add(&mut self, member: TreeMember) {
-        let Ok(reader) = ProcessReader::open(member.pid) else { return };
+    fn add(&mut self, member: &TreeMember) {
+        if self.processes.contains_key(&member.pid) {
+            return;
+        }
         let identity = identity_of(member.pid);
-        let now = now_ns();
         let summary = SessionSummary {
             session_id: new_session_id(),
             status: SessionStatus::Running,
-            started_at_ns: i64::try_from(now).unwrap_or(i64::MAX),
+            started_at_ns: i64::try_from(now_ns()).unwrap_or(i64::MAX),
             ended_at_ns: None,
             host: self.host.clone(),
             pid: member.pid.into(),
@@ -207,127 +333,22 @@ impl Watcher {
         } else {
             None
         };
-        let mut watched = Watched {
-            pid: member.pid,
-            comm: member.comm.clone(),
-            directory,
-            peak_rss: None,
-            last_rss: None,
-            last_event_ns: now,
-            recorder,
-            reader,
-            metadata: Arc::new(metadata(&member)),
-            heads: heads(&summary, &identity, self.interval),
-            summary,
-        };
-        let rss = watched.reader.memory().ok().map(|memory| memory.rss);
-        self.lost_records += watched.record("start", rss, self.limit, None, None);
+        let mut watched = Watched::new(member, summary, &identity, self.interval, directory, recorder);
+        let seen = Seen { rss: watched.read_memory(), limit: self.forecasts.memory.0, free: None };
+        self.lost_records += watched.record("start", seen, None);
         self.processes.insert(watched.pid, watched);
     }
 }
 
-impl Watched {
-    /// Records an event; the number of records lost, 0 or 1.
-    pub(crate) fn record(
-        &mut self,
-        event_type: &'static str,
-        rss: Option<u64>,
-        limit: Option<u64>,
-        free: Option<u64>,
-        context: Option<&str>,
-    ) -> u64 {
-        let mut counters = Counters::UNKNOWN;
-        // A process can have more resident than its limit says for a moment; the limit is then not what bounds it.
-        let total = limit.filter(|limit| rss.is_none_or(|rss| rss <= *limit));
-        counters.set(Counter::Used, rss);
-        counters.set(Counter::Total, total);
-        counters.set(Counter::Free, free.filter(|free| total.is_some_and(|total| *free <= total)));
-        self.last_event_ns = now_ns();
-        if rss.is_some() {
-            self.last_rss = rss;
-            self.peak_rss = self.peak_rss.max(rss);
-        }
-        let Some(head) = self.heads.get(event_type) else { return 1 };
-        let event = Event {
-            timestamp_ns: self.last_event_ns,
-            counters,
-            context: context.map(Into::into),
-            head: Arc::clone(head),
-            metadata: Arc::clone(&self.metadata),
-        };
-        match &mut self.recorder {
-            Some(recorder) => u64::from(!recorder.append(&event)),
-            None => 1,
-        }
+/// The program itself, whatever can still be read of it.
+fn root_member(pid: u32, program: &str) -> TreeMember {
+    let stat = ProcessReader::open(pid).and_then(|mut reader| reader.stat()).ok();
+    TreeMember {
+        pid,
+        ppid: std::process::id(),
+        start_time: stat.as_ref().map_or(0, |stat| stat.start_time),
+        comm: stat.map_or_else(|| program.to_owned(), |stat| stat.comm),
+        depth: 0,
+        is_orphan: false,
     }
-
-    /// The process's own record of its highest resident memory, which no interval misses.
-    pub(crate) fn refresh_peak(&mut self) {
-        if let Ok(status) = self.reader.status() {
-            self.peak_rss = self.peak_rss.max(status.peak_rss);
-        }
-    }
-}
-
-fn heads(
-    summary: &SessionSummary,
-    identity: &Identity,
-    interval: Duration,
-) -> BTreeMap<&'static str, Arc<Head>> {
-    let head = |event_type: &'static str| {
-        let head = Head {
-            session_id: summary.session_id.clone(),
-            event_type: event_type.to_owned(),
-            collector: COLLECTOR.to_owned(),
-            sampling_interval_ms: u64::try_from(interval.as_millis()).unwrap_or(0),
-            pid: summary.pid,
-            host: summary.host.clone(),
-            identity: identity.clone(),
-            device_id: -1,
-        };
-        (event_type, Arc::new(head))
-    };
-    ["start", "sample", "stop", "error", "warning"].into_iter().map(head).collect()
-}
-
-fn metadata(member: &TreeMember) -> Metadata {
-    let capabilities = serde_json::json!({
-        "backend": "cpu", "telemetry_collector": COLLECTOR, "sampling_source": "/proc/PID/statm",
-        "supports_allocator_allocated": false, "supports_allocator_reserved": false,
-        "supports_allocator_active": false, "supports_allocator_inactive": false, "supports_device_used": true,
-        "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": false,
-        "supports_fragmentation_analysis": false, "supports_allocator_attribution": false,
-        "supports_bounded_profiling": false,
-    });
-    let map: Record = [
-        ("comm".to_owned(), member.comm.as_str().into()),
-        ("ppid".to_owned(), member.ppid.into()),
-        ("memory_capabilities".to_owned(), capabilities),
-    ]
-    .into_iter()
-    .collect();
-    // The literal above is complete; were it not, the capabilities would only be empty.
-    Metadata::read(map, COLLECTOR, &Counters::UNKNOWN).unwrap_or(Metadata {
-        map: Record::new(),
-        capabilities: Default::default(),
-        inferred: true,
-    })
-}
-
-/// Rank and job from the process's own environment, as its launcher set it.
-fn identity_of(pid: u32) -> Identity {
-    const MOST: usize = 1 << 20;
-    let text = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let text = &text[..text.len().min(MOST)];
-    let lookup: &Env<'_> = &|name: &str| {
-        let entries = text.split(|byte| *byte == 0);
-        let mut found = entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-        found.next().map(|value| String::from_utf8_lossy(value).into_owned())
-    };
-    resolve_identity(&IdentityInputs { env: Some(lookup), ..Default::default() }).unwrap_or_default()
-}
-
-pub(crate) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! The launcher of `run --limit`: sets the limit on itself and becomes the program.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -11,6 +12,8 @@ use crate::exit::Exit;
 
 pub(crate) struct Options {
     pub(crate) bytes: u64,
+    /// `NAME=VALUE`, set for the program and not for this launcher: a preloaded library would record the launcher too.
+    pub(crate) env: Vec<OsString>,
     pub(crate) command: Vec<OsString>,
 }
 
@@ -19,6 +22,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let limit = Rlimit { current: Some(options.bytes), maximum: Some(options.bytes) };
     setrlimit(Resource::As, limit).context("the limit was refused")?;
     // Returns only when it failed.
-    let error = Command::new(program).args(arguments).env_remove(stormlog_supervise::PYTHON).exec();
+    let mut becoming = Command::new(program);
+    becoming.args(arguments).env_remove(stormlog_supervise::PYTHON);
+    for word in &options.env {
+        let equals =
+            word.as_bytes().iter().position(|byte| *byte == b'=').context("--env takes NAME=VALUE")?;
+        let (name, value) = word.as_bytes().split_at(equals);
+        becoming.env(OsStr::from_bytes(name), OsStr::from_bytes(&value[1..]));
+    }
+    let error = becoming.exec();
     Err(error).with_context(|| program.to_string_lossy().into_owned())
 }

@@ -1,8 +1,34 @@
 //! One file a command: options in, text out.
 
+pub(crate) mod analyze;
+pub(crate) mod attach;
+mod captures;
+pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod convert;
+pub(crate) mod diagnose;
+pub(crate) mod heap;
+pub(crate) mod info;
 pub(crate) mod limited;
+pub(crate) mod live;
+pub(crate) mod monitor;
+pub(crate) mod older_analyze;
 pub(crate) mod oom;
+mod oom_cuda;
+pub(crate) mod query;
+mod recordings;
+pub(crate) mod replay;
 pub(crate) mod run;
+mod run_heap;
 pub(crate) mod sessions;
+pub(crate) mod snapshot;
+pub(crate) mod snapshot_diff;
+pub(crate) mod stats;
+pub(crate) mod summary;
+pub(crate) mod tensorflow;
+pub(crate) mod tf_analyze;
+pub(crate) mod timeline;
+pub(crate) mod track;
 pub(crate) mod validate;
+pub(crate) mod watch;
+mod whole_file;

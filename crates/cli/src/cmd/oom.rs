@@ -9,6 +9,7 @@ use stormlog_record::bundle::{Bundle, Listing, list};
 use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 
+use super::oom_cuda::CudaOom;
 use crate::chart::sparkline;
 use crate::exit::{Exit, Wrong};
 use crate::table::{Table, moment, span};
@@ -31,7 +32,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             let bundle = Bundle::read(&newest(bundle)?)?;
             let mut out = io::stdout().lock();
             if *json {
-                writeln!(out, "{:#}", Value::Object(bundle.to_record()))?;
+                let mut record = bundle.to_record();
+                record.extend(CudaOom::of(&bundle).map(|found| ("cuda".to_owned(), found.to_value())));
+                writeln!(out, "{:#}", Value::Object(record))?;
             } else {
                 show(&mut out, &bundle)?;
             }
@@ -115,12 +118,14 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     if let Some(frame) = innermost(&bundle.metadata) {
         line(out, "at", &frame)?;
     }
+    let cuda = CudaOom::of(bundle);
+    cuda.iter().try_for_each(|found| found.write(out))?;
     let mut sizes = Vec::new();
     sizes.extend(bundle.peak_rss_bytes.map(|peak| format!("peak {}", format_bytes(peak))));
     sizes.extend(bundle.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));
     sizes.extend(evidence("limit_source").and_then(Value::as_str).map(|source| format!("({source})")));
     if !sizes.is_empty() {
-        line(out, "memory", &sizes.join(" "))?;
+        line(out, if cuda.is_some() { "host" } else { "memory" }, &sizes.join(" "))?;
     }
     let events = events_of(bundle);
     chart(out, &events)?;
@@ -128,6 +133,12 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
         let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
         let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
         line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+    }
+    for row in evidence("memory_map").and_then(Value::as_array).into_iter().flatten().take(6) {
+        let name = row.get("name").and_then(Value::as_str).unwrap_or("unknown");
+        if let Some(bytes) = row.get("rss_bytes").and_then(Value::as_u64).filter(|bytes| *bytes > 0) {
+            line(out, "mapped", &format!("{:>10}  {name}", format_bytes(bytes)))?;
+        }
     }
     for advice in evidence("try").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         line(out, "try", advice)?;

@@ -1,7 +1,7 @@
 //! `stormlog run`: the program's own output and exit status, and afterwards a few lines about its memory.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +9,15 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 use stormlog_event::format_bytes;
-use stormlog_supervise::{Ended, PYTHON, RunError, RunOptions, RunOutcome};
+use stormlog_supervise::{Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome};
+
+use super::run_heap;
 
 use crate::exit::Wrong;
 use crate::table::span;
+
+/// Children named in the summary.
+const MOST_CHILDREN: usize = 8;
 
 pub(crate) struct Options {
     pub(crate) command: Vec<OsString>,
@@ -22,6 +27,9 @@ pub(crate) struct Options {
     pub(crate) limit: Option<u64>,
     pub(crate) json: bool,
     pub(crate) report_exceptions: bool,
+    pub(crate) record_torch: bool,
+    pub(crate) heap: Option<HeapOptions>,
+    pub(crate) heap_output: Option<PathBuf>,
 }
 
 /// The exit code is the program's.
@@ -36,13 +44,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         root: options.root.clone(),
         interval: options.interval,
         report_exceptions: options.report_exceptions,
+        record_torch: options.record_torch,
         limit_as: options.limit,
+        heap: options.heap.clone(),
+        warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         command,
     };
-    let outcome = stormlog_supervise::run(&run).map_err(|error| match error {
+    if let Some(output) = &options.heap_output {
+        run_heap::check_output(output)?;
+    }
+    let mut outcome = stormlog_supervise::run(&run).map_err(|error| match error {
         RunError::Start { .. } | RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
         other => other.into(),
     })?;
+    let kept =
+        options.heap_output.as_deref().map(|output| run_heap::hand_over(&mut outcome, output)).transpose();
     let name = options.command.first().map(Path::new).and_then(Path::file_name);
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if options.json {
@@ -50,7 +66,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     } else if !options.quiet {
         summarise(&mut io::stderr().lock(), &name, &outcome)?;
     }
+    if let Err(error) = kept {
+        // The exit status is the program's, whatever became of the file.
+        writeln!(io::stderr(), "stormlog: {error:#}")?;
+    }
     Ok(outcome.ended.shell_code())
+}
+
+/// Somebody reads the terminal while the program runs; a log file is read at its end, and has the summary.
+fn is_watched_by_somebody(options: &Options) -> bool {
+    !options.quiet && !options.json && io::stderr().is_terminal()
+}
+
+fn say(warning: &str) {
+    // A terminal that is gone can no longer be warned.
+    let _ = writeln!(io::stderr(), "stormlog: {warning}");
 }
 
 /// A Python file that the system could not start by itself.
@@ -106,9 +136,18 @@ fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Resu
     if !memory.is_empty() {
         writeln!(out, "  memory    {}", memory.join(" · "))?;
     }
-    for child in outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some()) {
+    if let Some(main) = main {
+        run_heap::say(out, main)?;
+    }
+    let children = outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some());
+    for child in children.take(MOST_CHILDREN) {
         let sentence = child.verdict.as_deref().unwrap_or("ended");
-        writeln!(out, "  child     pid {} {sentence}", child.pid)?;
+        writeln!(out, "  child     {sentence}")?;
+    }
+    if let Some(warning) = outcome.warnings.first() {
+        let more = outcome.warnings.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        writeln!(out, "  warned    {warning}{more}")?;
     }
     for advice in main.map(|process| process.advice.as_slice()).unwrap_or_default() {
         writeln!(out, "  try       {advice}")?;
@@ -117,9 +156,10 @@ fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Resu
         writeln!(out, "  lost      {} records could not be kept", outcome.lost_records)?;
     }
     match main.and_then(|process| process.bundle.as_ref()) {
-        Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display()),
-        None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display()),
+        Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display())?,
+        None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display())?,
     }
+    run_heap::say_more(out, outcome)
 }
 
 fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
@@ -137,6 +177,7 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
                 "path": process.directory.display().to_string(), "peak_rss_bytes": process.peak_rss,
                 "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
                 "verdict": process.verdict, "advice": process.advice,
+                "heap": process.heap.as_ref().map(HeapDigest::to_json),
                 "exception": process.exception.as_ref().map(|(text, _)| text),
                 "raised_at": process.exception.as_ref().and_then(|(_, place)| place.as_ref()),
                 "bundle": process.bundle.as_ref().map(|path| path.display().to_string()),
@@ -146,6 +187,7 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
     json!({
         "path": outcome.directory.display().to_string(), "exit_code": exit_code, "signal": signal,
         "duration_ns": outcome.duration_ns, "peak_total_rss_bytes": outcome.peak_total_rss,
-        "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "processes": processes,
+        "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "warnings": outcome.warnings,
+        "processes": processes,
     })
 }

@@ -1,4 +1,4 @@
-"""Phases: named, nested stretches of a program, one stack a thread.
+"""Phases as a program goes through them: one stack a thread.
 
 The rules are native. A phase is left in the thread that entered it and after everything inside it; anything
 else is a `PhaseProtocolError` and changes nothing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -146,7 +146,7 @@ class PhaseRecorder:
             raise PhaseProtocolError(str(error)) from None
 
 
-def format_phase_path(path: tuple[str, ...]) -> str:
+def format_phase_path(path: Sequence[str]) -> str:
     """The path as people read it: `train / forward`."""
     return " / ".join(part for part in path if part)
 

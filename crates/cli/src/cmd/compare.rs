@@ -1,0 +1,76 @@
+//! `stormlog compare A B`: what two runs took, where, and what was set differently.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stormlog_analyze::Measures;
+use stormlog_analyze::compare::{Comparison, Side, flatten};
+use stormlog_store::json;
+
+use super::analyze::{indented, judge};
+use super::recordings;
+use crate::exit::{CtrlC, Exit};
+
+pub(crate) struct Options {
+    pub(crate) a: PathBuf,
+    pub(crate) b: PathBuf,
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let ctrl_c = CtrlC::watch();
+    let (a, a_is_whole) = side(&options.a, &ctrl_c)?;
+    let (b, b_is_whole) = side(&options.b, &ctrl_c)?;
+    let comparison = Comparison { a, b };
+    let mut out = io::stdout().lock();
+    if options.json {
+        out.write_all(indented(&Value::Object(comparison.to_record())).as_bytes())?;
+    } else {
+        out.write_all(comparison.text().as_bytes())?;
+    }
+    Ok(if a_is_whole && b_is_whole { Exit::Ok } else { Exit::InvalidInput })
+}
+
+/// One side, and whether all of it could be read.
+fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
+    let loaded = recordings::load(&[path.to_owned()], ctrl_c)?;
+    for problem in loaded.problems() {
+        writeln!(io::stderr(), "Error: {problem}")?;
+    }
+    let mut settings = settings_of(path);
+    for session in &loaded.recording.sessions {
+        let Some(rank) = session.ranks.first() else { continue };
+        let head = &rank.head;
+        settings.insert("collector".to_owned(), head.collector.clone());
+        settings.insert("world_size".to_owned(), head.identity.world_size.to_string());
+        settings.insert("sampling_interval_ms".to_owned(), head.sampling_interval_ms.to_string());
+    }
+    let analysis = judge(loaded);
+    let mut found = Side { measures: Measures::of(&analysis), settings, ..Side::default() };
+    for finding in &analysis.findings {
+        *found.findings.entry(finding.kind.clone()).or_insert(0) += 1;
+    }
+    for (phase, peak) in analysis.sessions.iter().flat_map(|session| &session.phase_peaks) {
+        let known = found.phases.entry(phase.clone()).or_insert(0);
+        *known = (*known).max(*peak);
+    }
+    Ok((found, !analysis.is_damaged() && analysis.event_count > 0))
+}
+
+/// What a run wrote down about itself: its command, environment and versions.
+fn settings_of(path: &Path) -> BTreeMap<String, String> {
+    const FILES: [&str; 2] = [stormlog_supervise::RUN_FILE, "environment.json"];
+    const PARTS: [&str; 7] = ["command", "environment", "env", "versions", "system", "interval", "limit"];
+    let mut settings = BTreeMap::new();
+    for file in FILES {
+        let Ok(Value::Object(record)) = json::read_value(&path.join(file)) else { continue };
+        for part in PARTS {
+            if let Some(value) = record.get(part) {
+                flatten(part, value, &mut settings);
+            }
+        }
+    }
+    settings
+}

@@ -1,0 +1,148 @@
+//! `stormlog diff A B`: what two captures held, compared. What a path is, is looked up first: more kinds of files can be compared
+//! by adding them to [`Kind`].
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use stormlog_event::format_bytes;
+use stormlog_render::flamegraph::{self, FlameGraph};
+use stormlog_view::diff::{DiffRow, diff};
+use stormlog_view::rows::By;
+use stormlog_view::{Question, Reading};
+
+use super::table::named;
+use super::{Output, Waiting, choose, export};
+use crate::cmd::snapshot_diff;
+use crate::exit::{Exit, Wrong};
+use crate::table::Table;
+
+/// Functions of a stack that are named.
+const CALLERS: usize = 4;
+
+pub(crate) struct Options {
+    pub(crate) a: PathBuf,
+    pub(crate) b: PathBuf,
+    pub(crate) by: By,
+    pub(crate) question: Question,
+    pub(crate) json: bool,
+    pub(crate) html: bool,
+    pub(crate) output: Output,
+    pub(crate) top: usize,
+}
+
+/// What can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Heap,
+    Snapshot,
+}
+
+/// What lies at a path. A directory is asked for its heap capture.
+fn kind(path: &Path) -> Kind {
+    if stormlog_torch::is_snapshot(path) { Kind::Snapshot } else { Kind::Heap }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    match (kind(&options.a), kind(&options.b)) {
+        (Kind::Heap, Kind::Heap) => heaps(options),
+        (Kind::Snapshot, Kind::Snapshot) if options.html => {
+            Err(Wrong("the difference of two snapshots has no page yet: leave --html out".to_owned()).into())
+        }
+        (Kind::Snapshot, Kind::Snapshot) => {
+            let at_end = options.question != Question::Peak;
+            snapshot_diff::run(&options.a, &options.b, at_end, options.top, options.json)
+        }
+        (a, _) => {
+            let (heap, snapshot) =
+                if a == Kind::Heap { (&options.a, &options.b) } else { (&options.b, &options.a) };
+            Err(Wrong(format!(
+                "{} is an allocator snapshot and {} is not: compare two of a kind",
+                snapshot.display(),
+                heap.display()
+            ))
+            .into())
+        }
+    }
+}
+
+fn heaps(options: &Options) -> anyhow::Result<Exit> {
+    let read = |path: &Path| -> anyhow::Result<Reading> {
+        let chosen = choose(path, None)?;
+        let _waiting = Waiting::for_file(&chosen.path);
+        Ok(Reading::of(&chosen.path, None, options.question)?)
+    };
+    let (a, b) = (read(&options.a)?, read(&options.b)?);
+    let (held_a, held_b) = (a.holdings(), b.holdings());
+    let found = diff(&held_a, &held_b);
+    if options.html {
+        let (before, after) = (held_a.whole().bytes, held_b.whole().bytes);
+        let graph = FlameGraph {
+            title: format!("{}: memory {}, before and after", b.program(), options.question.words()),
+            subtitle: format!("{} → {}", a.chosen.path.display(), b.chosen.path.display()),
+            facts: [
+                ("before", format_bytes(before)),
+                ("after", format_bytes(after)),
+                ("difference", signed(after as i64 - before as i64)),
+                ("colours", "red more, blue less".to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            empty: "Neither capture holds anything here.".to_owned(),
+            held: found.held,
+            before: Some(found.before),
+            ..FlameGraph::default()
+        };
+        options.output.write(&b.chosen.path, "diff.html", flamegraph::page(&graph).as_bytes())?;
+        return Ok(Exit::Ok);
+    }
+    let rows = found.rows(options.by);
+    let mut out = io::stdout().lock();
+    if options.json {
+        out.write_all(&export::json(&rows)?)?;
+        return Ok(Exit::Ok);
+    }
+    let (before, after) = (held_a.whole(), held_b.whole());
+    let name = if options.question == Question::Peak { "peak" } else { "end" };
+    writeln!(
+        out,
+        "{name} {} → {}  ({}), {} → {} allocations",
+        format_bytes(before.bytes),
+        format_bytes(after.bytes),
+        signed(after.bytes as i64 - before.bytes as i64),
+        before.count,
+        after.count
+    )?;
+    if rows.is_empty() {
+        writeln!(out, "No difference.")?;
+    }
+    let mut table = Table::new(&[], &[0, 1]);
+    for row in rows.iter().take(options.top) {
+        let (nobody, place) = named(row.stack.first());
+        // The callers tell stacks apart that end in the same line.
+        let shown = row.stack.iter().take(CALLERS).map(|place| named(Some(place)).0);
+        let function = shown.collect::<Vec<_>>().join(" ← ");
+        let function = if row.stack.is_empty() { nobody } else { function };
+        let count = format!("{:+}", row.delta_count);
+        table.row([signed(row.delta_bytes), count, place, function, state(row).to_owned()]);
+    }
+    for line in table.lines().into_iter().skip(1) {
+        writeln!(out, "  {line}")?;
+    }
+    if rows.len() > options.top {
+        writeln!(out, "  … {} smaller differences; -n {} prints all", rows.len() - options.top, rows.len())?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn state(row: &DiffRow) -> &'static str {
+    match (row.before_bytes, row.own_bytes) {
+        (0, _) => "new",
+        (_, 0) => "gone",
+        _ => "",
+    }
+}
+
+fn signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "+" };
+    format!("{sign}{}", format_bytes(bytes.unsigned_abs()))
+}

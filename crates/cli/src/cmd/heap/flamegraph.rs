@@ -1,0 +1,56 @@
+//! `stormlog flamegraph`.
+
+use stormlog_view::{PageOptions, Question, Reading, flamegraph, is_quick};
+
+use super::export::Format;
+use super::{Asked, Output, Waiting, answer, choose};
+use crate::exit::Exit;
+
+pub(crate) struct Options {
+    pub(crate) asked: Asked,
+    pub(crate) output: Output,
+    /// `None`: the page.
+    pub(crate) format: Option<Format>,
+    pub(crate) inverted: bool,
+    pub(crate) split_threads: bool,
+    /// `None`: where it is quick.
+    pub(crate) temporal: Option<bool>,
+    pub(crate) points: usize,
+    pub(crate) source: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let chosen = choose(&options.asked.capture, options.asked.pid)?;
+    let ending = options.format.map_or("html", Format::ending);
+    let name = match options.asked.question {
+        Question::Peak => format!("flamegraph.{ending}"),
+        Question::Leaks => format!("flamegraph-leaks.{ending}"),
+        Question::Temporary(_) => format!("flamegraph-temporary.{ending}"),
+        Question::At(_) | Question::Span(..) => format!("flamegraph-at.{ending}"),
+        Question::AtDeath => format!("flamegraph-at-death.{ending}"),
+    };
+    options.output.check(&chosen.path, &name)?;
+    let waiting = Waiting::for_file(&chosen.path);
+    let path = chosen.path.clone();
+    let is_page = options.format.is_none();
+    let reading = Reading::with(chosen, options.asked.question, options.points, |heap| {
+        is_page && options.temporal.unwrap_or_else(|| is_quick(heap))
+    })?;
+    let mut answer = answer(&reading, options.asked.python_only);
+    if options.split_threads {
+        answer = answer.split_threads();
+    }
+    let bytes = match options.format {
+        Some(format) => {
+            let answer = if options.inverted { answer.inverted() } else { answer };
+            format.write(&reading, &answer.held)?
+        }
+        None => {
+            let page = PageOptions { inverted: options.inverted, source: options.source };
+            flamegraph(&reading, answer, page).into_bytes()
+        }
+    };
+    drop(waiting);
+    options.output.write(&path, &name, &bytes)?;
+    Ok(Exit::Ok)
+}

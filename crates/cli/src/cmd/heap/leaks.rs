@@ -1,0 +1,95 @@
+//! `stormlog leaks`: what stayed, and what keeps growing.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use stormlog_event::format_bytes;
+use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
+use stormlog_view::{MOMENTS, Question, Reading, when};
+
+use super::table::named;
+use super::{Waiting, choose, export};
+use crate::exit::{Exit, Wrong};
+use crate::table::Table;
+
+pub(crate) struct Options {
+    pub(crate) capture: PathBuf,
+    pub(crate) pid: Option<u32>,
+    pub(crate) from: u64,
+    /// `None`: before the program took itself down, or the end.
+    pub(crate) to: Option<u64>,
+    pub(crate) json: bool,
+    pub(crate) top: usize,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    if options.to.is_some_and(|to| to <= options.from) {
+        return Err(Wrong("the span ends before it begins: --to must be later than --from".to_owned()).into());
+    }
+    let chosen = choose(&options.capture, options.pid)?;
+    let waiting = Waiting::for_file(&chosen.path);
+    let reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+    let answer = reading.answer();
+    let end = settled(&answer.moments, reading.stats.complete).max(options.from);
+    let to = options.to.unwrap_or(end);
+    let found = leaks(&answer, options.from, to);
+    drop(waiting);
+    let mut out = io::stdout().lock();
+    if options.json {
+        out.write_all(&export::json(&found)?)?;
+        return Ok(Exit::Ok);
+    }
+    print(&mut out, &reading, &found, to, options.top)?;
+    Ok(Exit::Ok)
+}
+
+fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: usize) -> anyhow::Result<()> {
+    let bytes: u64 = found.iter().map(|leak| leak.own_bytes).sum();
+    let count: u64 = found.iter().map(|leak| leak.count).sum();
+    let steady: Vec<&Leak> = found.iter().filter(|leak| leak.pattern == Pattern::Steady).collect();
+    writeln!(
+        out,
+        "{}: {} in {count} allocations stayed until {} after the start; {} of {} places keep growing",
+        reading.program(),
+        format_bytes(bytes),
+        when(to.min(reading.heap.duration_us())),
+        steady.len(),
+        found.len()
+    )?;
+    for note in reading.notes() {
+        writeln!(out, "  {note}")?;
+    }
+    if found.is_empty() {
+        writeln!(out, "Nothing stayed.")?;
+        return Ok(());
+    }
+    let mut table = Table::new(
+        &["GROWTH", "STAYED", "COUNT", "SINCE", "PLACE", "FUNCTION", "CALLED FROM"],
+        &[0, 1, 2, 3],
+    );
+    for leak in found.iter().take(top) {
+        let growth = match leak.pattern {
+            Pattern::Steady => format!("{}/s", format_bytes(leak.growth_bytes_per_second as u64)),
+            Pattern::Once => "once".to_owned(),
+        };
+        let (function, place) = named(Some(&leak.place));
+        let caller = leak.caller.as_ref().map_or_else(String::new, |caller| named(Some(caller)).1);
+        let since = format!("{:.1} s", leak.first_seconds);
+        table.row([
+            growth,
+            format_bytes(leak.own_bytes),
+            leak.count.to_string(),
+            since,
+            place,
+            function,
+            caller,
+        ]);
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    if found.len() > top {
+        writeln!(out, "… {} more places; -n {} prints all", found.len() - top, found.len())?;
+    }
+    Ok(())
+}

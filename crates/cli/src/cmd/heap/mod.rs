@@ -1,0 +1,77 @@
+//! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-view`.
+
+pub(crate) mod diff;
+pub(crate) mod export;
+pub(crate) mod flamegraph;
+pub(crate) mod leaks;
+mod output;
+pub(crate) mod parse;
+pub(crate) mod table;
+pub(crate) mod transform;
+pub(crate) mod tree;
+mod waiting;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use stormlog_event::stacks::Holdings;
+use stormlog_view::{Answer, Chosen, Question, Reading, find};
+
+pub(crate) use output::Output;
+pub(super) use waiting::Waiting;
+
+/// Which memory of which capture.
+pub(crate) struct Asked {
+    pub(crate) capture: PathBuf,
+    pub(crate) pid: Option<u32>,
+    pub(crate) question: Question,
+    pub(crate) python_only: bool,
+}
+
+/// The capture at a path; says which, where there are several.
+pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
+    let chosen = find(path, pid)?;
+    if chosen.others > 0 && pid.is_none() {
+        writeln!(
+            io::stderr(),
+            "Note: {} holds {} captures; this is the largest, {}. Choose another with --pid or by its path.",
+            path.display(),
+            chosen.others + 1,
+            chosen.path.display()
+        )?;
+    }
+    Ok(chosen)
+}
+
+pub(super) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
+    let chosen = choose(&asked.capture, asked.pid)?;
+    let _waiting = Waiting::for_file(&chosen.path);
+    let reading = Reading::of(&chosen.path, None, asked.question)?;
+    let held = answer(&reading, asked.python_only).held;
+    Ok((reading, held))
+}
+
+fn answer(reading: &Reading, python_only: bool) -> Answer {
+    let answer = reading.answer();
+    if python_only { answer.python_only() } else { answer }
+}
+
+/// What was asked, in words, with its size: the first line of a view in a terminal; the sentences that must be seen follow.
+pub(super) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> io::Result<()> {
+    let whole = held.whole();
+    writeln!(
+        out,
+        "{}: {} in {} allocations {}",
+        reading.program(),
+        stormlog_event::format_bytes(whole.bytes),
+        whole.count,
+        reading.question.words()
+    )?;
+    for note in reading.notes() {
+        writeln!(out, "  {note}")?;
+    }
+    if whole == Default::default() {
+        writeln!(out, "{}", reading.empty())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `stormlog parse`: every record of a capture as a line of text.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use super::choose;
+use crate::exit::{CtrlC, Exit};
+use crate::progress::Progress;
+
+pub(crate) struct Options {
+    pub(crate) capture: PathBuf,
+    pub(crate) pid: Option<u32>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let chosen = choose(&options.capture, options.pid)?;
+    let ctrl_c = CtrlC::watch();
+    let mut progress = Progress::new("records");
+    let mut out = BufWriter::new(io::stdout().lock());
+    stormlog_view::parse::<anyhow::Error>(&chosen.path, &mut out, |count| {
+        (0..count).for_each(|_| progress.step());
+        Ok(ctrl_c.check()?)
+    })?;
+    out.flush()?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,89 @@
+//! `stormlog table`: one row a line of code.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use stormlog_event::format_bytes;
+use stormlog_view::rows::{By, Place, Row, grouped};
+use stormlog_view::{plain, table_page};
+
+use super::{Asked, Output, export, head, read};
+use crate::exit::Exit;
+use crate::table::Table;
+
+pub(crate) struct Options {
+    pub(crate) asked: Asked,
+    pub(crate) output: Output,
+    pub(crate) html: bool,
+    pub(crate) json: bool,
+    pub(crate) by: By,
+    pub(crate) sort: Sort,
+    pub(crate) filter: Option<String>,
+    pub(crate) top: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Own,
+    Total,
+    Count,
+    Function,
+    File,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let (reading, held) = read(&options.asked)?;
+    let mut rows = grouped(&held, options.by);
+    if let Some(wanted) = &options.filter {
+        let wanted = wanted.to_lowercase();
+        let matches = |place: &Place| {
+            place.function.to_lowercase().contains(&wanted) || place.file.to_lowercase().contains(&wanted)
+        };
+        rows.retain(|row| row.stack.iter().any(matches));
+    }
+    sort(&mut rows, options.sort);
+    if options.html {
+        let page = table_page(&reading, &rows);
+        options.output.write(&reading.chosen.path, "table.html", page.as_bytes())?;
+        return Ok(Exit::Ok);
+    }
+    let mut out = io::stdout().lock();
+    if options.json {
+        out.write_all(&export::json(&rows)?)?;
+        return Ok(Exit::Ok);
+    }
+    head(&mut out, &reading, &held)?;
+    let mut table = Table::new(&["OWN", "TOTAL", "COUNT", "FUNCTION", "PLACE"], &[0, 1, 2]);
+    for row in rows.iter().take(options.top) {
+        let (function, place) = named(row.stack.first());
+        let sizes = [format_bytes(row.own_bytes), format_bytes(row.total_bytes), row.count.to_string()];
+        table.row(sizes.into_iter().chain([function, place]));
+    }
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    if rows.len() > options.top {
+        writeln!(out, "… {} more rows; -n 0 prints all, --filter finds some", rows.len() - options.top)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn sort(rows: &mut [Row], by: Sort) {
+    let name = |row: &Row| row.stack.first().cloned();
+    match by {
+        Sort::Own => rows.sort_by_key(|row| Reverse(row.own_bytes)),
+        Sort::Total => rows.sort_by_key(|row| Reverse(row.total_bytes)),
+        Sort::Count => rows.sort_by_key(|row| Reverse(row.count)),
+        Sort::Function => rows.sort_by_cached_key(|row| name(row).map(|place| place.function)),
+        Sort::File => rows.sort_by_cached_key(|row| name(row).map(|place| (place.file, place.line))),
+    }
+}
+
+/// Function and `file:line` for a terminal.
+pub(super) fn named(place: Option<&Place>) -> (String, String) {
+    match place {
+        None => ("(no stack)".to_owned(), String::new()),
+        Some(place) if place.line == 0 => (plain(&place.function), plain(&place.file)),
+        Some(place) => (plain(&place.function), format!("{}:{}", plain(&place.file), place.line)),
+    }
+}

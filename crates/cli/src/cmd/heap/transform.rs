@@ -1,0 +1,18 @@
+//! `stormlog transform`: what a capture holds as a file of another tool.
+
+use super::export::Format;
+use super::{Asked, Output, read};
+use crate::exit::Exit;
+
+pub(crate) struct Options {
+    pub(crate) asked: Asked,
+    pub(crate) output: Output,
+    pub(crate) format: Format,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let (reading, held) = read(&options.asked)?;
+    let bytes = options.format.write(&reading, &held)?;
+    options.output.write(&reading.chosen.path, &format!("stacks.{}", options.format.ending()), &bytes)?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,44 @@
+//! `stormlog tree`: the biggest stacks, callers above what they call; on a terminal a tree to walk through.
+
+use std::io::{self, IsTerminal, Write};
+
+use stormlog_event::stacks::Holdings;
+use stormlog_view::{Reading, rows, tree};
+
+use super::{Asked, export, head, read};
+use crate::cmd::live;
+use crate::exit::Exit;
+
+pub(crate) struct Options {
+    pub(crate) asked: Asked,
+    pub(crate) biggest: usize,
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let (reading, held) = read(&options.asked)?;
+    let is_screen = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if is_screen && !options.json && !held.rows.is_empty() {
+        let mut title = Vec::new();
+        head(&mut title, &reading, &held)?;
+        let title = String::from_utf8_lossy(&title).trim_end().replace("\n  ", " · ");
+        return live::left(stormlog_tui::tree(held, &title)?);
+    }
+    let mut out = io::stdout().lock();
+    if options.json {
+        out.write_all(&export::json(&rows::stacks(&held))?)?;
+        return Ok(Exit::Ok);
+    }
+    print(&mut out, &reading, &held, options.biggest)?;
+    Ok(Exit::Ok)
+}
+
+fn print(out: &mut impl Write, reading: &Reading, held: &Holdings, biggest: usize) -> io::Result<()> {
+    head(out, reading, held)?;
+    if !held.rows.is_empty() {
+        for line in tree::lines(held, biggest) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! `stormlog live`: a program while it runs, on a screen or as one look in text or JSON.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use stormlog_tui::state::reading::Wish;
+use stormlog_tui::{Left, LiveTarget, TuiError, Watcher};
+
+use crate::exit::{Exit, NotThere};
+
+/// A program may record faster than it can be read; then what was read by now is shown, and says so.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where nobody says how wide a line may be.
+const COLUMNS: u16 = 100;
+/// Lines of one look that is printed.
+const LINES: u16 = 40;
+
+pub(crate) struct Options {
+    pub(crate) target: LiveTarget,
+    pub(crate) once: bool,
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    if options.once || options.json || !io::stdout().is_terminal() {
+        let mut watcher = Watcher::open(&options.target).map_err(wrong)?;
+        let mut reading = watcher.look(Wish::default());
+        let began = Instant::now();
+        while reading.is_behind() && began.elapsed() < PATIENCE {
+            reading = watcher.look(Wish::default());
+        }
+        let mut out = io::stdout().lock();
+        if options.json {
+            writeln!(out, "{:#}", stormlog_tui::to_json(&reading))?;
+        } else {
+            write!(out, "{}", stormlog_tui::frame(reading, columns(), LINES)?)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    left(stormlog_tui::live(&options.target).map_err(wrong)?)
+}
+
+/// What a screen that was left means for the command.
+pub(crate) fn left(left: Left) -> anyhow::Result<Exit> {
+    match left {
+        Left::Quit => Ok(Exit::Ok),
+        Left::Interrupted => Ok(Exit::Interrupted),
+        Left::Signal(signal) => {
+            // The terminal is back as it was; whoever sent the signal sees that it was obeyed.
+            signal_hook::low_level::emulate_default_handler(signal)?;
+            Ok(Exit::Error)
+        }
+    }
+}
+
+fn wrong(error: TuiError) -> anyhow::Error {
+    match error {
+        TuiError::NotARecording(_) | TuiError::NoProcess(_) | TuiError::Heap(_) => {
+            NotThere(error.to_string()).into()
+        }
+        other => other.into(),
+    }
+}
+
+fn columns() -> u16 {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let of_terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col);
+    of_terminal.or(told).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}

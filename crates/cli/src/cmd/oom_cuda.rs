@@ -1,0 +1,283 @@
+//! The GPU's half of `stormlog oom show`: what a program left when PyTorch ran out, judged from the allocator's snapshot.
+//!
+//! The files come from the program that died: nothing in them is trusted beyond its shape, and what is missing or
+//! damaged costs its line, not the page.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stormlog_event::{Record, format_bytes};
+use stormlog_record::bundle::{Bundle, list};
+use stormlog_store::json::read_value;
+use stormlog_torch::{Decomposition, ReportOptions, SnapshotReport};
+
+const FACTS: &str = "cuda_oom.json";
+const CATEGORIES: &str = "cuda_memory_categories.json";
+const SNAPSHOT: &str = "cuda_allocator_snapshot.pickle";
+/// Characters of the bar.
+const BAR: usize = 40;
+/// Rows of holders, and parts on a line.
+const MOST: usize = 5;
+
+/// What is known of a failed request on a GPU.
+pub(crate) struct CudaOom {
+    /// The bundle that holds it; another one where the supervisor wrote its own.
+    bundle: PathBuf,
+    is_beside: bool,
+    facts: Record,
+    report: Option<SnapshotReport>,
+    problem: Option<String>,
+}
+
+impl CudaOom {
+    /// Of this bundle, or of the last one that its process left in the run; `None` when there is none.
+    pub(crate) fn of(bundle: &Bundle) -> Option<Self> {
+        if has_facts(&bundle.path) {
+            return Some(CudaOom::read(&bundle.path, false));
+        }
+        beside(bundle).map(|path| CudaOom::read(&path, true))
+    }
+
+    fn read(path: &Path, is_beside: bool) -> Self {
+        let mut facts =
+            object(&path.join(FACTS)).or_else(|| object(&path.join(CATEGORIES))).unwrap_or_default();
+        let total = facts.get("device_total_bytes").and_then(Value::as_u64);
+        let snapshot = path.join(SNAPSHOT);
+        let (report, problem) = match snapshot.is_file().then(|| stormlog_torch::load(&snapshot)) {
+            None => (None, None),
+            Some(Ok(loaded)) => {
+                let options = ReportOptions { device_total: total, ..ReportOptions::default() };
+                (Some(stormlog_torch::report(&loaded, &options)), None)
+            }
+            Some(Err(error)) => (None, Some(format!("{SNAPSHOT}: {error}"))),
+        };
+        if let Some(Value::Array(problems)) = facts.get_mut("problems") {
+            problems.truncate(MOST);
+        }
+        CudaOom { bundle: path.to_owned(), is_beside, facts, report, problem }
+    }
+
+    /// As `oom show --json` has it.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut record = self.facts.clone();
+        record.insert("bundle".into(), self.bundle.display().to_string().into());
+        let analysis = self.report.as_ref().and_then(|report| serde_json::to_value(report).ok());
+        record.insert("analysis".into(), analysis.unwrap_or_default());
+        Value::Object(record)
+    }
+
+    /// The lines between the cause and the last events.
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let line = |out: &mut dyn Write, label: &str, text: &str| writeln!(out, "  {label:<9} {text}");
+        if let Some(device) = self.device() {
+            line(out, "gpu", &device)?;
+        }
+        if let Some(asked) = self.asked() {
+            line(out, "asked", &asked)?;
+        }
+        if let Some(verdict) = self.verdict() {
+            line(out, "verdict", verdict)?;
+        }
+        if let Some(memory) = self.memory() {
+            line(out, "memory", &memory)?;
+        }
+        if let Some(parts) = self.categories() {
+            line(out, "is", &parts)?;
+        }
+        if let Some(hidden) = self.hidden() {
+            line(out, "hidden", &hidden)?;
+        }
+        if self.is_beside {
+            for row in self.rows("held_by").take(MOST) {
+                let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
+                let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
+                line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+            }
+        }
+        if let Some(report) = &self.report {
+            for grown in report.growth.iter().take(2) {
+                let site = grown.site.as_deref().unwrap_or("unknown");
+                let what = if grown.never_freed { ", none given back" } else { "" };
+                line(
+                    out,
+                    "grew",
+                    &format!("{} in {} blocks{what}: {site}", format_bytes(grown.bytes), grown.count),
+                )?;
+            }
+            if let (Some(advice), Some(matched)) = (report.advice.first(), report.self_match) {
+                let matched = format!("(model matched {} of {} placements)", matched.matched, matched.total);
+                line(out, "replay", &format!("{}  {matched}", advice.sentence))?;
+                if !advice.settings.is_empty() {
+                    line(out, "try", &format!("export PYTORCH_CUDA_ALLOC_CONF={}", advice.settings))?;
+                }
+            }
+            let settings = if report.settings.is_empty() { "defaults" } else { &report.settings };
+            line(out, "settings", &format!("{settings} (as the allocator has them)"))?;
+        }
+        for problem in self.rows("problems").filter_map(Value::as_str).chain(self.problem.as_deref()) {
+            line(out, "note", problem)?;
+        }
+        if self.is_beside {
+            line(out, "see", &self.bundle.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Option<String> {
+        let index = self.number("device_index")?;
+        let name = self.facts.get("device_name").and_then(Value::as_str);
+        let total = self.number("device_total_bytes").map(format_bytes);
+        let about: Vec<String> = name.map(str::to_owned).into_iter().chain(total).collect();
+        let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
+        Some(format!("GPU {index}{about}"))
+    }
+
+    fn asked(&self) -> Option<String> {
+        let oom = self.report.as_ref().and_then(|report| report.oom.as_ref());
+        let bytes = self.number("requested_bytes").or(oom.map(|oom| oom.request_bytes))?;
+        let site = oom.and_then(|oom| oom.site.clone()).or_else(|| self.own_frame());
+        Some(format!("{}{}", format_bytes(bytes), site.map(|site| format!(" by {site}")).unwrap_or_default()))
+    }
+
+    /// The innermost line that is the program's own.
+    fn own_frame(&self) -> Option<String> {
+        let is_own =
+            |line: &&str| !["/torch/", "/site-packages/", "<frozen "].iter().any(|part| line.contains(part));
+        let mut stack = self.rows("stack").filter_map(Value::as_str);
+        stack.find(is_own).map(str::to_owned)
+    }
+
+    fn verdict(&self) -> Option<&str> {
+        let judged =
+            self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.sentence.as_str());
+        judged.or_else(|| self.facts.get("verdict").and_then(Value::as_str).filter(|_| self.is_beside))
+    }
+
+    /// The bar and its parts, which sum to the device where all of them are known.
+    fn memory(&self) -> Option<String> {
+        let parts =
+            self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.decomposition)?;
+        let Decomposition { rounding_bytes, split_slack_bytes, pending_free_bytes, .. } = parts;
+        let cached =
+            parts.stranded_bytes + parts.releasable_bytes + parts.walled_off_bytes + parts.other_stream_bytes;
+        let allocated = parts.reserved_bytes.saturating_sub(cached);
+        let outside = self.outside().or(parts.outside_bytes).unwrap_or(0);
+        let free = parts.device_free_bytes.unwrap_or(0);
+        let shares = [('█', allocated), ('▒', cached), ('▓', outside), ('░', free)];
+        let named = [
+            ("allocated", allocated),
+            ("of it rounding", rounding_bytes + split_slack_bytes),
+            ("pending", pending_free_bytes),
+            ("stranded", parts.stranded_bytes),
+            ("releasable", parts.releasable_bytes),
+            ("walled off", parts.walled_off_bytes),
+            ("other streams", parts.other_stream_bytes),
+            ("outside torch", outside),
+            ("free", free),
+        ];
+        let shown = named.into_iter().filter(|(_, bytes)| *bytes >= 1 << 20);
+        let words: Vec<String> =
+            shown.map(|(name, bytes)| format!("{name} {}", format_bytes(bytes))).collect();
+        Some(format!("{}  {}", bar(&shares), words.join(" · ")))
+    }
+
+    /// Hidden memory of this process and all memory of the others.
+    fn outside(&self) -> Option<u64> {
+        let hidden = self.facts.get("hidden_memory")?;
+        let own = hidden.get("hidden_bytes")?.as_u64()?;
+        Some(own + hidden.get("other_processes_bytes").and_then(Value::as_u64).unwrap_or(0))
+    }
+
+    fn categories(&self) -> Option<String> {
+        let found = self.facts.get("categories")?.as_object()?;
+        let part =
+            |(name, value): (&String, &Value)| Some((name.replace('_', " "), value.get("bytes")?.as_u64()?));
+        summed(found.iter().filter_map(part).collect())
+    }
+
+    fn hidden(&self) -> Option<String> {
+        let hidden = self.facts.get("hidden_memory")?;
+        let parts = hidden.get("parts")?.as_object()?;
+        let part = |(name, value): (&String, &Value)| Some((name.replace('_', " "), value.as_u64()?));
+        let mut found: Vec<(String, u64)> = parts.iter().filter_map(part).collect();
+        found.extend(
+            hidden
+                .get("other_processes_bytes")
+                .and_then(Value::as_u64)
+                .map(|bytes| ("other processes".into(), bytes)),
+        );
+        summed(found)
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.facts.get(key).and_then(Value::as_u64)
+    }
+
+    fn rows(&self, key: &str) -> impl Iterator<Item = &Value> {
+        self.facts.get(key).and_then(Value::as_array).into_iter().flatten()
+    }
+}
+
+/// The largest parts with their sizes.
+fn summed(mut parts: Vec<(String, u64)>) -> Option<String> {
+    parts.retain(|(_, bytes)| *bytes > 0);
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let words: Vec<String> =
+        parts.iter().take(MOST + 2).map(|(name, bytes)| format!("{name} {}", format_bytes(*bytes))).collect();
+    (!words.is_empty()).then(|| words.join(" · "))
+}
+
+/// Shares as characters; what is there has at least one.
+fn bar(shares: &[(char, u64)]) -> String {
+    let total: u64 = shares.iter().map(|(_, bytes)| *bytes).sum();
+    let mut text = String::new();
+    for (letter, bytes) in shares.iter().filter(|(_, bytes)| *bytes > 0) {
+        let width = (*bytes as f64 / total.max(1) as f64 * BAR as f64).round() as usize;
+        text.extend(std::iter::repeat_n(*letter, width.max(1)));
+    }
+    text
+}
+
+fn has_facts(path: &Path) -> bool {
+    [FACTS, SNAPSHOT].iter().any(|file| path.join(file).is_file())
+}
+
+/// The last bundle that the same process wrote itself, where the supervisor's is looked at.
+fn beside(bundle: &Bundle) -> Option<PathBuf> {
+    let run = bundle.metadata.get("custom_metadata")?.get("run_directory")?.as_str()?;
+    // The run may have been moved since; its bundles lie in it all the same.
+    let run = Some(PathBuf::from(run)).filter(|run| run.is_dir());
+    let run = run.or_else(|| Some(bundle.path.parent()?.parent()?.to_owned()))?;
+    let pid = bundle.environment.get("pid").and_then(Value::as_u64)?;
+    let mark = format!("-pid{pid}-cuda");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(run).ok()?.flatten() {
+        if entry.file_name().to_string_lossy().contains(&mark)
+            && let Ok(listing) = list(&entry.path())
+        {
+            found.extend(listing.bundles.into_iter().map(|row| (row.created_at_utc, row.path)));
+        }
+    }
+    found.sort();
+    found.pop().map(|(_, path)| path).filter(|path| has_facts(path))
+}
+
+fn object(path: &Path) -> Option<Record> {
+    match read_value(path) {
+        Ok(Value::Object(record)) => Some(record),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_every_share() {
+        assert_eq!(bar(&[('█', 3 << 30), ('░', 1 << 30)]), format!("{}{}", "█".repeat(30), "░".repeat(10)));
+        assert!(bar(&[('█', 1 << 40), ('▓', 1)]).ends_with('▓'));
+        assert_eq!(bar(&[('█', 0)]), "");
+    }
+}

@@ -1,0 +1,137 @@
+//! `stormlog stats`: the figures of a heap capture.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use stormlog_event::format_bytes;
+use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch};
+use stormlog_view::{Names, plain};
+
+use super::heap::{Waiting, choose};
+use crate::exit::Exit;
+use crate::table::{self, Table};
+
+/// Width of the longest bar of the histogram.
+const BAR: u64 = 40;
+
+pub(crate) struct Options {
+    pub(crate) capture: PathBuf,
+    pub(crate) json: bool,
+    pub(crate) top: usize,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let chosen = choose(&options.capture, None)?;
+    let waiting = Waiting::for_file(&chosen.path);
+    let heap = Capture::open(&chosen.path)?.read(Watch::default())?;
+    let stats = heap.stats(options.top, Some(&mut Names::default()));
+    drop(waiting);
+    let mut out = io::stdout().lock();
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&stats)?)?;
+    } else {
+        print(&mut out, &stats)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn print(out: &mut impl Write, stats: &Stats) -> io::Result<()> {
+    let about = if stats.sample_bytes.is_some() { "about " } else { "" };
+    writeln!(
+        out,
+        "allocated   {about}{} in {} allocations",
+        format_bytes(stats.total_allocated_bytes),
+        stats.total_allocations
+    )?;
+    if let (Some(error), Some(mean)) = (stats.standard_error_bytes, stats.sample_bytes) {
+        writeln!(out, "sampled     every {} on average, ± {}", format_bytes(mean), format_bytes(error))?;
+    }
+    let at = table::span(stats.peak_time_ns);
+    writeln!(
+        out,
+        "peak        {} in {} blocks, after {at}",
+        format_bytes(stats.peak_bytes),
+        stats.peak_blocks
+    )?;
+    let end = if stats.complete { "at the end" } else { "at death" };
+    writeln!(
+        out,
+        "{end:<11} {} in {} blocks",
+        format_bytes(stats.live_at_end_bytes),
+        stats.live_at_end_blocks
+    )?;
+    writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
+    if let Some(rss) = stats.peak_rss_bytes {
+        writeln!(out, "resident    at most {}", format_bytes(rss))?;
+    }
+    if !stats.complete {
+        writeln!(out, "complete    no: the process was killed, or still runs")?;
+    }
+    if stats.lost_events > 0 {
+        writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
+    }
+    for failed in &stats.failed_requests {
+        print_failed(out, failed)?;
+    }
+    writeln!(out)?;
+    print_places(out, "LARGEST BY SIZE", &stats.top_by_size)?;
+    print_places(out, "LARGEST BY COUNT", &stats.top_by_count)?;
+    let most = stats.size_histogram.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
+    let mut sizes = Table::new(&["SIZE UP TO", "COUNT", "BYTES", ""], &[0, 1, 2]);
+    for bucket in &stats.size_histogram {
+        let bar = "█".repeat((bucket.count.saturating_mul(BAR) / most) as usize);
+        sizes.row([format_bytes(bucket.max), bucket.count.to_string(), format_bytes(bucket.bytes), bar]);
+    }
+    print_table(out, &sizes)?;
+    let mut threads = Table::new(&["THREAD", "NAME", "COUNT", "BYTES", "AT PEAK", "LEFT"], &[0, 2, 3, 4, 5]);
+    for thread in &stats.by_thread {
+        threads.row([
+            thread.thread.to_string(),
+            thread.name.as_deref().map_or_else(|| "-".to_owned(), plain),
+            thread.count.to_string(),
+            format_bytes(thread.bytes),
+            format_bytes(thread.peak_bytes),
+            format_bytes(thread.live_bytes),
+        ]);
+    }
+    print_table(out, &threads)?;
+    let mut allocators = Table::new(&["ALLOCATOR", "COUNT", "BYTES", "LEFT"], &[1, 2, 3]);
+    for allocator in &stats.by_allocator {
+        let (bytes, left) = (format_bytes(allocator.bytes), format_bytes(allocator.live_bytes));
+        allocators.row([allocator.allocator.clone(), allocator.count.to_string(), bytes, left]);
+    }
+    print_table(out, &allocators)
+}
+
+fn print_failed(out: &mut impl Write, failed: &FailedRequest) -> io::Result<()> {
+    let mut place = failed.stack.iter().find(|frame| frame.is_user_code()).or(failed.stack.first());
+    let place = place.take().map_or_else(String::new, |frame| {
+        plain(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
+    });
+    let limit =
+        failed.limit_bytes.map_or_else(String::new, |limit| format!(", limit {}", format_bytes(limit)));
+    let bytes = format_bytes(failed.bytes);
+    writeln!(
+        out,
+        "failed      {} of {bytes} after {}{limit}{place}",
+        failed.allocator,
+        table::span(failed.time_ns)
+    )
+}
+
+fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> io::Result<()> {
+    let mut rows = Table::new(&["BYTES", "COUNT", title], &[0, 1]);
+    for place in places {
+        let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };
+        let name = plain(&format!("{} ({}{line})", place.function, place.file));
+        rows.row([format_bytes(place.bytes), place.count.to_string(), name]);
+    }
+    print_table(out, &rows)
+}
+
+fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)
+}

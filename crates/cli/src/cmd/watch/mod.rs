@@ -1,0 +1,335 @@
+//! What `monitor` and `track` share: whose memory is watched, and the loop that waits for the end of it.
+//!
+//! Without `--pid` every GPU is watched, or this command itself where there is none, as 0.4.3 does. With `--pid` it is
+//! that process and its children, and the GPUs beside them.
+
+pub(crate) mod keep;
+mod part;
+mod screen;
+mod stop;
+
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use stormlog_collect::CollectError;
+use stormlog_event::{
+    Event, Identity, IdentityInputs, SessionStatus, SessionSummary, new_session_id, resolve_identity,
+};
+use stormlog_record::Cause;
+use stormlog_record::alerts::Thresholds;
+use stormlog_supervise::{Attached, Departure};
+use stormlog_track::{
+    Config, Group, HOST_DEVICE, HostSource, Listener, Outlets, Source, TreePids, TreeSource, Wording, gpus,
+    host_metadata,
+};
+
+use crate::exit::NotThere;
+
+pub(crate) use part::{Part, gigabytes};
+pub(crate) use screen::Screen;
+pub(crate) use stop::Stop;
+
+/// Events kept in memory, as 0.4.3's trackers keep.
+pub(crate) const MAX_EVENTS: usize = 10_000;
+/// How long a thread may take to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// The longest the loop sleeps: Ctrl-C is answered within it.
+const BEAT: Duration = Duration::from_millis(100);
+const HOST_COLLECTOR: &str = "stormlog.cpu_tracker";
+
+/// Whose memory, and how.
+pub(crate) struct Wanted {
+    pub(crate) pid: Option<u32>,
+    /// A GPU's number, or -1 for the host alone.
+    pub(crate) device: Option<i64>,
+    pub(crate) interval: f64,
+    pub(crate) alerts: bool,
+    pub(crate) thresholds: Thresholds,
+    /// Job, rank, local rank and world size as given.
+    pub(crate) identity: [Value; 4],
+    /// Events kept for a bundle.
+    pub(crate) flight_events: usize,
+    pub(crate) source: &'static str,
+}
+
+/// Why watching ended.
+pub(crate) enum Reason {
+    /// The time was over.
+    Elapsed,
+    /// A signal asked for it.
+    Signal(i32),
+    /// The process ended.
+    Departed(Departure),
+    /// Nobody reads what is printed.
+    ReaderGone,
+}
+
+impl Reason {
+    /// The state the session ends in.
+    pub(crate) fn status(&self) -> SessionStatus {
+        match self {
+            Reason::Elapsed => SessionStatus::Completed,
+            Reason::Signal(_) | Reason::ReaderGone => SessionStatus::Interrupted,
+            Reason::Departed(departure) => match &departure.verdict {
+                // Nothing proves how it ended.
+                None => SessionStatus::Incomplete,
+                Some(verdict) if verdict.cause == Cause::Exit && verdict.exit_code == Some(0) => {
+                    SessionStatus::Completed
+                }
+                Some(_) => SessionStatus::Interrupted,
+            },
+        }
+    }
+
+    /// The word under `stopped_by`.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Reason::Elapsed => "duration",
+            Reason::Signal(_) => "signal",
+            Reason::Departed(_) => "process_ended",
+            Reason::ReaderGone => "closed_output",
+        }
+    }
+}
+
+/// Trackers that run, and whom they watch.
+pub(crate) struct Watch {
+    pub(crate) group: Group,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) target: Option<Attached>,
+    pub(crate) tree: Option<TreePids>,
+    heard: Receiver<Event>,
+    started: Instant,
+}
+
+/// What is to be watched, found but not begun.
+pub(crate) struct Found {
+    wanted: Wanted,
+    pub(crate) session: SessionSummary,
+    identity: Identity,
+    pub(crate) target: Option<Attached>,
+    tree: Option<TreePids>,
+    sources: Vec<(Part, Sampling)>,
+}
+
+/// What differs between the trackers of a group.
+struct Sampling {
+    collector: String,
+    metadata: stormlog_event::Record,
+    source: Box<dyn Source>,
+}
+
+/// Finds what is asked for; nothing is written yet.
+pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
+    // 0.4.3's sentence and code: scripts that pass a computed interval match it.
+    if !(wanted.interval > 0.0 && wanted.interval.is_finite()) {
+        anyhow::bail!("sampling_interval must be > 0");
+    }
+    let mut sources = Vec::new();
+    let (target, tree) = match wanted.pid {
+        None => (None, None),
+        Some(pid) => {
+            let target = Attached::open(pid).map_err(|error| not_there(pid, &error))?;
+            let source = TreeSource::open(pid).map_err(|error| not_there(pid, &error))?;
+            let tree = source.pids();
+            sources.push((Part::process(target.name(), pid), host(Box::new(source))));
+            (Some(target), Some(tree))
+        }
+    };
+    let explicit = wanted.identity.each_ref().map(|value| (!value.is_null()).then_some(value));
+    let identity = match &target {
+        Some(target) => target.identity(explicit),
+        None => {
+            let env = |name: &str| std::env::var(name).ok();
+            resolve_identity(&IdentityInputs { explicit, env: Some(&env), ..IdentityInputs::default() })
+        }
+    };
+    let identity = identity.map_err(|problem| anyhow::anyhow!(problem.message))?;
+    if wanted.device != Some(HOST_DEVICE) {
+        let found = gpus();
+        let numbers: Vec<String> = found.iter().map(|gpu| gpu.identity.device_id.to_string()).collect();
+        let before = sources.len();
+        for gpu in found {
+            if wanted.device.is_none_or(|device| device == gpu.identity.device_id) {
+                let rest = Sampling { collector: gpu.collector, metadata: gpu.metadata, source: gpu.source };
+                sources.push((Part::gpu(&gpu.identity), rest));
+            }
+        }
+        // Without any GPU the number is ignored, as 0.4.3 does.
+        if !numbers.is_empty() && sources.len() == before {
+            let device = wanted.device.unwrap_or_default();
+            anyhow::bail!("Invalid device ID {device}: the GPUs here are {}", numbers.join(", "));
+        }
+    }
+    if sources.is_empty() {
+        sources.push((Part::this(), host(Box::new(HostSource::open()?))));
+    }
+    let session = session(&wanted, &identity);
+    Ok(Found { wanted, session, identity, target, tree, sources })
+}
+
+fn host(source: Box<dyn Source>) -> Sampling {
+    Sampling { collector: HOST_COLLECTOR.to_owned(), metadata: host_metadata(HOST_COLLECTOR), source }
+}
+
+fn not_there(pid: u32, error: &CollectError) -> anyhow::Error {
+    let sentence = match error {
+        CollectError::ProcessGone { .. } => {
+            format!("there is no process {pid}: it ended or never was (`ps -e` lists those that run)")
+        }
+        other => format!("cannot watch process {pid}: {other}"),
+    };
+    anyhow::Error::new(NotThere(sentence))
+}
+
+fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
+    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    SessionSummary {
+        session_id: new_session_id(),
+        status: SessionStatus::Running,
+        started_at_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        ended_at_ns: None,
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        pid: wanted.pid.unwrap_or_else(std::process::id).into(),
+        job_id: identity.job_id.clone(),
+        rank: signed(identity.rank),
+        local_rank: signed(identity.local_rank),
+        world_size: signed(identity.world_size),
+        source: wanted.source.to_owned(),
+    }
+}
+
+impl Found {
+    /// Whether any GPU is among what is watched.
+    pub(crate) fn has_gpu(&self) -> bool {
+        self.sources.iter().any(|(part, _)| part.is_gpu())
+    }
+
+    /// The GPUs' backend, or `cpu`.
+    pub(crate) fn backend(&self) -> &str {
+        let gpu = self.sources.iter().find(|(part, _)| part.is_gpu());
+        gpu.map_or("cpu", |(part, _)| part.backend.as_str())
+    }
+
+    /// How many things are watched.
+    pub(crate) fn count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Takes the first samples and starts.
+    pub(crate) fn start(self, outlets: Outlets) -> anyhow::Result<Watch> {
+        let Found { wanted, session, identity, target, tree, sources } = self;
+        let (tell, heard) = mpsc::channel();
+        let mut parts = Vec::new();
+        let mut configs = Vec::new();
+        for (part, rest) in sources {
+            let is_gpu = part.is_gpu();
+            let config = Config {
+                session: session.clone(),
+                identity: identity.clone(),
+                collector: rest.collector,
+                interval: Duration::try_from_secs_f64(wanted.interval).unwrap_or(Duration::MAX),
+                max_events: MAX_EVENTS,
+                flight_events: wanted.flight_events,
+                metadata: rest.metadata,
+                wording: if is_gpu { Wording::Device } else { Wording::Cpu },
+                says_health: is_gpu,
+                alerts: wanted.alerts,
+                thresholds: wanted.thresholds,
+                total_bytes: None,
+            };
+            configs.push((config, rest.source));
+            parts.push(part);
+        }
+        let group = Group::new(configs, outlets, Some(Arc::new(Teller(Mutex::new(tell)))))
+            .map_err(|problem| anyhow::anyhow!(problem.message))?;
+        group.start()?;
+        for (part, tracker) in parts.iter_mut().zip(group.trackers()) {
+            part.baseline = part.bytes(&tracker.statistics());
+        }
+        Ok(Watch { group, parts, target, tree, heard, started: Instant::now() })
+    }
+}
+
+impl Watch {
+    /// Seconds since it began.
+    pub(crate) fn elapsed(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Calls `each` several times a second with the alerts since the last call, until the end.
+    pub(crate) fn run(
+        &mut self,
+        duration: Option<f64>,
+        stop: &Stop,
+        mut each: impl FnMut(&Watch, &[Event]) -> bool,
+    ) -> Reason {
+        loop {
+            let alerts: Vec<Event> = self.heard.try_iter().collect();
+            if !each(self, &alerts) {
+                return Reason::ReaderGone;
+            }
+            if let Some(signal) = stop.signal() {
+                return Reason::Signal(signal);
+            }
+            let left = duration.map(|duration| duration - self.elapsed());
+            if left.is_some_and(|left| left <= 0.0) {
+                return Reason::Elapsed;
+            }
+            let left = left.and_then(|left| Duration::try_from_secs_f64(left).ok());
+            let wait = left.map_or(BEAT, |left| left.min(BEAT));
+            if let Some(departure) = self.wait(wait) {
+                return Reason::Departed(departure);
+            }
+        }
+    }
+
+    fn wait(&mut self, wait: Duration) -> Option<Departure> {
+        match &mut self.target {
+            Some(target) => target.wait(wait),
+            None => {
+                std::thread::sleep(wait);
+                None
+            }
+        }
+    }
+
+    /// Ends the session, and tells what came in since the last look.
+    pub(crate) fn finish(&self, reason: &Reason) -> Vec<Event> {
+        if let (Reason::Departed(departure), Some(tracker)) = (reason, self.group.trackers().first()) {
+            tracker.add(part::departed(departure));
+        }
+        self.group.stop(reason.status(), STOP_WITHIN);
+        self.heard.try_iter().collect()
+    }
+}
+
+/// Hands alerts to the loop, which alone prints.
+struct Teller(Mutex<mpsc::Sender<Event>>);
+
+impl Listener for Teller {
+    fn alert(&self, event: &Event) {
+        // The loop is gone once the command ends; nobody is left to tell.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event.clone());
+    }
+}
+
+/// What `--json` says of the process watched; null without one.
+pub(crate) fn process_json(watch: &Watch, reason: &Reason) -> Value {
+    let Some(target) = &watch.target else { return Value::Null };
+    let departure = match reason {
+        Reason::Departed(departure) => Some(departure),
+        _ => None,
+    };
+    let verdict = departure.and_then(|departure| departure.verdict.as_ref());
+    json!({
+        "pid": target.pid(), "name": target.name(), "has_ended": departure.is_some(),
+        "cause": verdict.map(|verdict| verdict.cause.as_str()), "signal": verdict.and_then(|it| it.signal),
+        "exit_code": verdict.and_then(|verdict| verdict.exit_code),
+        "verdict": departure.map(|departure| departure.sentence.as_str()),
+        "advice": verdict.map(|verdict| verdict.tries.clone()),
+    })
+}

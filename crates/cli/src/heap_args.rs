@@ -1,0 +1,64 @@
+//! The flags that say what of a program's heap is recorded, shared by `run` and `attach`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use stormlog_supervise::HeapOptions;
+
+use crate::args::size;
+
+/// Sampling without a number: one allocation in so many bytes on average.
+const DEFAULT_SAMPLE: &str = "512KiB";
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Heap recording")]
+pub(crate) struct Record {
+    /// Record every allocation with the Python stack that made it
+    #[arg(long)]
+    heap: bool,
+    /// With the frames of C, C++ and Rust too
+    #[arg(long)]
+    native: bool,
+    /// Every request to Python's own allocators, not only what reaches the system's
+    #[arg(long)]
+    trace_python_allocators: bool,
+    /// Record one allocation in so many bytes on average; the totals stay unbiased
+    #[arg(long, value_parser = size, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_SAMPLE)]
+    sample: Option<u64>,
+    /// Keep stacks, live blocks and peaks instead of every record
+    #[arg(long)]
+    aggregate: bool,
+    /// Fold the oldest records when a capture grows larger than this
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    max_size: Option<u64>,
+    /// Write the program's capture to FILE
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Children are recorded too; this is the default
+    #[arg(long, hide = true)]
+    follow_fork: bool,
+}
+
+impl Record {
+    /// A flag about the heap asks for the heap.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.heap || self.output.is_some() || self.options() != HeapOptions::default()
+    }
+
+    /// What was asked for, whether or not the recording itself was.
+    pub(crate) fn options(&self) -> HeapOptions {
+        HeapOptions {
+            native: self.native,
+            python_allocators: self.trace_python_allocators,
+            sample_bytes: self.sample.unwrap_or(0),
+            aggregate: self.aggregate,
+            max_size: self.max_size,
+        }
+    }
+}
+
+impl From<Record> for Option<HeapOptions> {
+    fn from(typed: Record) -> Self {
+        typed.is_wanted().then(|| typed.options())
+    }
+}

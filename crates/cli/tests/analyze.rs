@@ -1,0 +1,241 @@
+//! `analyze`, `check`, `compare` and `query` as they are typed: answers, JSON, files, exit codes.
+#![allow(clippy::unwrap_used, reason = "a test stops at what cannot be")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+
+const GIB: f64 = 1_073_741_824.0;
+
+fn stormlog(arguments: &[&str]) -> Output {
+    Command::cargo_bin("stormlog").unwrap().args(arguments).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn parsed(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+/// Host samples a second apart.
+fn write(path: &Path, gibibytes: impl Fn(u32) -> f64) -> String {
+    let record = |index: u32| {
+        let bytes = (gibibytes(index) * GIB) as u64;
+        json!({
+            "timestamp": 1_700_000_000 + index, "event_type": "sample", "memory_allocated": bytes,
+            "memory_reserved": bytes, "memory_change": 0, "device_id": -1, "session_id": "run",
+        })
+    };
+    let records: Vec<Value> = (0..200).map(record).collect();
+    fs::write(path, Value::Array(records).to_string()).unwrap();
+    path.display().to_string()
+}
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    leak: String,
+    saw: String,
+}
+
+fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let leak = write(&folder.path().join("leak_events.json"), |i| 1.0 + 19.5 * f64::from(i) / 199.0);
+    let saw = write(&folder.path().join("saw_events.json"), |i| 1.0 + 19.5 * f64::from(i % 20) / 20.0);
+    Fixture { folder, leak, saw }
+}
+
+impl Fixture {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+#[test]
+fn a_leak_is_critical_and_exits_3_and_a_saw_of_the_same_peak_is_fine() {
+    let fixture = fixture();
+    let leak = stormlog(&["analyze", &fixture.leak, "--json"]);
+    let report = parsed(&leak);
+    assert_eq!(code(&leak), 3);
+    assert_eq!(report["verdict"]["status"], "findings");
+    assert_eq!(report["verdict"]["exit_code"], 3);
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["kind"], &finding["severity"]), (&json!("leak"), &json!("critical")));
+    for key in ["id", "confidence", "title", "evidence", "advice", "metrics"] {
+        assert!(!finding[key].is_null(), "{key}");
+    }
+    assert!(!report["recommendations"].as_array().unwrap().is_empty());
+    assert_ne!(report["payload"]["optimization_score"]["grade"], "A");
+
+    let saw = stormlog(&["analyze", &fixture.saw, "--json"]);
+    assert_eq!(code(&saw), 0);
+    let report = parsed(&saw);
+    assert_eq!(report["verdict"]["status"], "pass");
+    let bad = |finding: &Value| finding["severity"] != "info";
+    assert!(!report["findings"].as_array().unwrap().iter().any(bad), "{report:#}");
+}
+
+#[test]
+fn pages_are_text_markdown_and_html() {
+    let fixture = fixture();
+    let page = text(&stormlog(&["analyze", &fixture.leak]).stdout);
+    assert!(page.contains("CRITICAL  LEAK") && page.contains("try "), "{page}");
+    let markdown = fixture.path("report.md");
+    let output = stormlog(&["analyze", &fixture.leak, "--output", markdown.to_str().unwrap()]);
+    assert_eq!(code(&output), 3);
+    assert!(fs::read_to_string(&markdown).unwrap().starts_with("# Memory analysis"));
+    let html = text(&stormlog(&["analyze", &fixture.leak, "--format", "html"]).stdout);
+    assert!(html.starts_with("<!doctype html>"));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_exits_5() {
+    let fixture = fixture();
+    let broken = fixture.path("broken.json");
+    fs::write(&broken, "{\"events\": [{\"timesta").unwrap();
+    for path in [broken.to_str().unwrap(), "/nowhere/at/all.json"] {
+        let output = stormlog(&["analyze", path, "--json"]);
+        assert_eq!(code(&output), 5, "{path}");
+        assert_eq!(parsed(&output)["verdict"]["status"], "invalid_input");
+        assert!(text(&output.stderr).contains(path), "{}", text(&output.stderr));
+    }
+    let both = stormlog(&["analyze", &fixture.leak, broken.to_str().unwrap(), "--json"]);
+    assert_eq!(code(&both), 5);
+    let kinds: Vec<Value> =
+        parsed(&both)["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].clone()).collect();
+    assert!(kinds.contains(&json!("leak")) && kinds.contains(&json!("damaged_input")), "{kinds:?}");
+    let session = stormlog(&["analyze", &fixture.leak, "--session-id", "nobody"]);
+    assert_eq!(code(&session), 5);
+    assert!(text(&session.stderr).contains("Requested session_id not found: nobody"));
+    assert_eq!(code(&stormlog(&["analyze"])), 2);
+}
+
+#[test]
+fn a_gate_passes_fails_and_writes_what_ci_reads() {
+    let fixture = fixture();
+    let (junit, table) = (fixture.path("junit.xml"), fixture.path("check.md"));
+    let failed = stormlog(&[
+        "check",
+        &fixture.leak,
+        "--max-peak",
+        "4GiB",
+        "--max-growth",
+        "1MiB/min",
+        "--junit",
+        junit.to_str().unwrap(),
+        "--markdown",
+        table.to_str().unwrap(),
+    ]);
+    assert_eq!(code(&failed), 4);
+    assert!(text(&failed.stdout).contains("FAILED"));
+    assert!(fs::read_to_string(&junit).unwrap().contains("failures=\"2\""));
+    assert!(fs::read_to_string(&table).unwrap().contains("**failed**"));
+    let baseline = fixture.path("baseline.json");
+    let baseline = baseline.to_str().unwrap();
+    assert_eq!(code(&stormlog(&["check", &fixture.saw, "--baseline", baseline, "--update-baseline"])), 0);
+    assert_eq!(code(&stormlog(&["check", &fixture.saw, "--baseline", baseline])), 0);
+    let output = stormlog(&["check", &fixture.leak, "--baseline", baseline, "--json"]);
+    assert_eq!(code(&output), 4);
+    assert_eq!(parsed(&output)["verdict"]["status"], "gate_failed");
+    let wide = ["check", &fixture.leak, "--baseline", baseline, "--max-allocated-peak-increase", "10%"];
+    assert_eq!(code(&stormlog(&wide)), 0);
+    assert_eq!(code(&stormlog(&["check", &fixture.saw])), 2);
+    assert_eq!(code(&stormlog(&["check", &fixture.saw, "--baseline", "/nowhere.json"])), 5);
+}
+
+#[test]
+fn a_bundle_alone_says_what_ended_the_program() {
+    let bundles = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/peer-0.4.3/oom");
+    let output = stormlog(&["analyze", bundles, "--json"]);
+    assert_eq!(code(&output), 3);
+    let report = parsed(&output);
+    assert_eq!(
+        (&report["findings"][0]["kind"], &report["findings"][0]["severity"]),
+        (&json!("oom"), &json!("critical"))
+    );
+    assert_eq!(report["findings"].as_array().unwrap().len(), 1, "said once: {report:#}");
+}
+
+#[test]
+fn two_runs_are_compared() {
+    let fixture = fixture();
+    let output = stormlog(&["compare", &fixture.saw, &fixture.leak, "--json"]);
+    assert_eq!(code(&output), 0);
+    let answer = parsed(&output);
+    assert!(answer["peak_allocated_bytes"]["delta"].as_i64().unwrap() > 0);
+    assert_eq!(answer["findings"]["b"]["leak"], 1);
+}
+
+#[test]
+fn queries_give_rows() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/peer-0.4.3");
+    let sink = format!("{golden}/sink");
+    let sessions = parsed(&stormlog(&["query", "sessions", &sink, "--json"]));
+    assert_eq!((&sessions[0]["status"], &sessions[0]["source_count"]), (&json!("completed"), &json!(3)));
+    let events = parsed(&stormlog(&["query", "events", &sink, "--event-type", "stop", "--json"]));
+    assert_eq!(events.as_array().unwrap().len(), 1);
+    let limited = parsed(&stormlog(&["query", "events", &sink, "--limit", "2", "--json"]));
+    assert_eq!(limited.as_array().unwrap().len(), 2);
+    let ooms = parsed(&stormlog(&["query", "ooms", golden, "--json"]));
+    assert_eq!(ooms[0]["backend"], "cuda");
+    let issues = parsed(&stormlog(&["query", "issues", golden, "--kind", "oom", "--json"]));
+    // The fingerprint 0.4.3 gives the same bundle.
+    assert_eq!(issues[0]["fingerprint_id"], "issue:63b1d6557bebb97a5d630e5b");
+    let runs = parsed(&stormlog(&["query", "runs", &sink, "--json"]));
+    assert_eq!(runs[0]["run_id"], "job:job-7");
+    let peak =
+        parsed(&stormlog(&["query", "summary", &sink, "--metric", "peak_device_used_bytes", "--json"]));
+    assert_eq!(peak[0]["value"], 37_261_312);
+    let at = events[0]["timestamp_ns"].to_string();
+    let near = parsed(&stormlog(&["query", "correlate", &sink, "--at-ns", &at, "--limit", "3", "--json"]));
+    let record = near["evidence"][0]["metadata"]["record_id"].as_str().unwrap().to_owned();
+    let again = parsed(&stormlog(&["query", "correlate", &sink, "--record-id", &record, "--json"]));
+    assert_eq!(again["evidence"][0]["confidence"], "high");
+    assert_eq!(code(&stormlog(&["query", "issues", golden, "--csv"])), 2);
+    assert_eq!(code(&stormlog(&["query", "sessions", "/nowhere"])), 5);
+    let nothing = stormlog(&["query", "events", &sink, "--event-type", "nothing"]);
+    assert_eq!(text(&nothing.stdout), "No rows.\n");
+}
+
+#[test]
+fn under_the_older_name_words_file_and_exit_codes_are_those_of_the_older_release() {
+    let fixture = fixture();
+    let older_name = fixture.path("gpumemprof");
+    std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin("stormlog"), &older_name).unwrap();
+    let gpumemprof = |arguments: &[&str]| Command::new(&older_name).args(arguments).output().unwrap();
+    let report = fixture.path("report.json");
+    let output = gpumemprof(&["analyze", &fixture.leak, "--output", report.to_str().unwrap()]);
+    assert_eq!(code(&output), 0);
+    let page = text(&output.stdout);
+    for words in ["Basic Analysis:", "Gap findings: 0", "Telemetry session selected: run (incomplete", "leak"]
+    {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(report["session"]["selected_session_id"], "run");
+    assert_eq!(report["critical_issues"][0]["pattern_type"], "leak");
+    for key in [
+        "summary",
+        "all_patterns",
+        "all_insights",
+        "recommendations",
+        "gap_analysis",
+        "collective_attribution",
+    ] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    assert_eq!(code(&gpumemprof(&["analyze", "/nowhere.json"])), 5);
+    let foreign = fixture.path("foreign.json");
+    fs::write(&foreign, "{\"a\": 1}").unwrap();
+    let output = gpumemprof(&["analyze", foreign.to_str().unwrap()]);
+    assert_eq!(code(&output), 0);
+    assert!(text(&output.stdout).contains("Notes: JSON payload does not contain telemetry events"));
+}

@@ -1,0 +1,113 @@
+//! `oom show` on what a program leaves when PyTorch runs out, with a snapshot recorded on a real GPU.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+
+const GIB: u64 = 1 << 30;
+
+fn show(path: &Path, options: &[&str]) -> String {
+    let mut command = Command::cargo_bin("stormlog").unwrap();
+    let output = command.args(["oom", "show", path.to_str().unwrap()]).args(options).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The four files every bundle has.
+fn bundle(path: &Path, backend: &str, metadata: &Value) -> PathBuf {
+    fs::create_dir_all(path).unwrap();
+    let manifest = json!({
+        "schema_version": 2, "bundle_name": path.file_name().unwrap().to_str(), "reason": "torch.cuda.OutOfMemoryError",
+        "created_at_utc": "2026-11-15T07:13:46Z", "backend": backend, "event_count": 0, "files": [],
+    });
+    let text = json!({"exception_type": "OutOfMemoryError", "custom_metadata": metadata});
+    let evidence = json!({"cause": "oom_exception", "verdict": "train.py ran out of memory"});
+    for (name, value) in [
+        ("manifest.json", manifest),
+        ("metadata.json", text),
+        ("environment.json", json!({"pid": 4711})),
+        ("evidence.json", evidence),
+        ("events.json", json!([])),
+    ] {
+        fs::write(path.join(name), value.to_string()).unwrap();
+    }
+    path.to_owned()
+}
+
+/// What the program itself adds: its facts, and the allocator's snapshot.
+fn with_cuda(path: &Path) {
+    let facts = json!({
+        "device_index": 0, "device_name": "NVIDIA H200", "device_total_bytes": 139 * GIB,
+        "requested_bytes": 49_470_976, "verdict": "as the program saw it",
+        "categories": {"parameters": {"bytes": GIB, "blocks": 4}, "no_python_tensor": {"bytes": GIB / 2, "blocks": 9}},
+        "hidden_memory": {"hidden_bytes": GIB / 2, "parts": {"context": GIB / 2}, "other_processes_bytes": 2 * GIB},
+        "held_by": [{"place": "kv.py:57 append", "bytes": GIB, "note": "4 blocks"}],
+        "stack": ["/x/site-packages/torch/nn/functional.py:5 linear", "/home/me/train.py:12 step"], "problems": [],
+    });
+    fs::write(path.join("cuda_oom.json"), facts.to_string()).unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../torch/tests/data");
+    fs::copy(data.join("kvcache-s11-oomretry.pickle.gz"), path.join("cuda_allocator_snapshot.pickle"))
+        .unwrap();
+}
+
+#[test]
+fn one_page_says_what_was_asked_why_it_failed_and_what_to_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(&folder.path().join("oom_dump_20261115T071346Z_4711_cuda_1"), "cuda", &json!({}));
+    with_cuda(&path);
+    let page = show(folder.path(), &[]);
+    for expected in [
+        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB)",
+        "asked     47.18 MiB by alloc_workload.py",
+        "verdict   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
+        "is        parameters 1.00 GiB · no python tensor 512.00 MiB",
+        "hidden    other processes 2.00 GiB · context 512.00 MiB",
+        "outside torch 2.50 GiB",
+        "replay    expandable_segments:True would have served the request",
+        "try       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    ] {
+        assert!(page.contains(expected), "no {expected:?} in\n{page}");
+    }
+    let whole: Value = serde_json::from_str(&show(&path, &["--json"])).unwrap();
+    assert_eq!(whole["cuda"]["analysis"]["oom"]["cause"], "fragmentation");
+    assert_eq!(whole["cuda"]["device_name"], "NVIDIA H200");
+}
+
+#[test]
+fn the_supervisors_bundle_shows_what_the_program_left_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let own =
+        bundle(&run.join("rank0-pid4711-cuda0/oom_dump_20261115T071346Z_4711_cuda_1"), "cuda", &json!({}));
+    with_cuda(&own);
+    let other =
+        bundle(&run.join("rank0-pid99-cuda0/oom_dump_20261115T081346Z_99_cuda_1"), "cuda", &json!({}));
+    fs::write(other.join("cuda_oom.json"), r#"{"device_name": "of another process"}"#).unwrap();
+    let supervisors = run.join("rank0-pid4711/oom_dump_20261115T071347Z_4711_cpu_1");
+    bundle(&supervisors, "cpu", &json!({"run_directory": run.to_str()}));
+    let page = show(&supervisors, &[]);
+    for expected in
+        ["verdict   fragmentation", "held by     1.00 GiB  kv.py:57 append", own.to_str().unwrap()]
+    {
+        assert!(page.contains(expected), "no {expected:?} in\n{page}");
+    }
+    assert!(!page.contains("of another process"), "{page}");
+}
+
+#[test]
+fn damaged_files_cost_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = bundle(&folder.path().join("oom_dump_20261115T071346Z_4711_cuda_1"), "cuda", &json!({}));
+    with_cuda(&path);
+    fs::write(path.join("cuda_allocator_snapshot.pickle"), b"\x80\x04cos\nsystem\n.").unwrap();
+    let page = show(&path, &[]);
+    assert!(page.contains("asked     47.18 MiB by /home/me/train.py:12 step"), "{page}");
+    assert!(page.contains("note      cuda_allocator_snapshot.pickle: "), "{page}");
+    for hostile in ["[]", "{", "{\"categories\": 5, \"hidden_memory\": [], \"stack\": {}, \"problems\": 7}"] {
+        fs::write(path.join("cuda_oom.json"), hostile).unwrap();
+        assert!(show(&path, &[]).contains("oom_exception"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The analysis rules for events and calls in any shape Python has them.
+//!
+//! Events cross as objects or mappings, one by one; results cross as JSON text where they are records. Phases are Python's own
+//! objects: what is returned says which moment to ask them about.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyMapping, PyString};
+use serde_json::Value;
+use stormlog_analyze::Sample;
+use stormlog_analyze::calls::{self, Call, CallThresholds};
+use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
+use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
+use stormlog_analyze::rules::ranks::{Job, cross_rank};
+
+use crate::derived::{derive, integer, present};
+
+/// Classification, severity, confidence, evidence as JSON, description, advice, and the position of the event that shows it.
+type Gap = (&'static str, &'static str, f64, String, String, Vec<&'static str>, usize);
+/// The record as JSON, and the spikes in it: when, and of which session.
+type Interval = (String, Vec<(u64, Option<String>)>);
+/// The record as JSON, how many of its notes are the merge's, and the merged samples: position, aligned time.
+type Ranks = (String, usize, Vec<(usize, i128)>);
+
+/// The classes of hidden memory in samples.
+#[pyfunction]
+fn memory_gaps(events: &Bound<'_, PyAny>, thresholds: (f64, f64, f64, f64)) -> PyResult<Vec<Gap>> {
+    let (ratio, spike_zscore, drift_r_squared, fragmentation) = thresholds;
+    let thresholds = GapThresholds { ratio, spike_zscore, drift_r_squared, fragmentation };
+    let (mut samples, mut places) = (Vec::new(), Vec::new());
+    let mut seen = FragmentationSeen::default();
+    for (place, event) in events.try_iter()?.enumerate() {
+        let event = event?;
+        let Some(sample) = sample_of(&event)? else { continue };
+        if sample.total().is_none() || sample.gap().is_none() {
+            continue;
+        }
+        if let Some(ratio) = derive(&event)?.fragmentation_ratio {
+            seen.observe(sample.at_ns, ratio);
+        }
+        samples.push(sample);
+        places.push(place);
+    }
+    let found = hidden_gaps(&samples, &seen, &thresholds).into_iter().map(|gap| {
+        let shown = samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
+        let evidence = Value::Object(gap.evidence).to_string();
+        let (class, severity) = (gap.class.as_str(), gap.severity.as_str());
+        let advice = gap.class.remediation().to_vec();
+        (class, severity, gap.confidence, evidence, gap.description, advice, places[shown])
+    });
+    Ok(found.collect())
+}
+
+/// One rank's part of a list of events.
+#[derive(Default)]
+struct RankEvents {
+    samples: Vec<Sample>,
+    markers: Vec<u64>,
+    sessions: BTreeMap<u64, String>,
+}
+
+/// The stretches of hidden memory that go with collectives. `settings` are the fields of the configuration, in their order.
+#[pyfunction]
+#[pyo3(signature = (events, settings))]
+fn collective_intervals(
+    events: &Bound<'_, PyAny>,
+    settings: (usize, u64, f64, f64, u64, u64, u64, f64, f64),
+) -> PyResult<Vec<Interval>> {
+    let config = CollectiveConfig {
+        preset: "custom",
+        min_samples_per_rank: settings.0,
+        min_gap_bytes: settings.1,
+        min_gap_ratio: settings.2,
+        robust_zscore_threshold: settings.3,
+        marker_window_ns: settings.4,
+        interval_padding_ns: settings.5,
+        synchrony_window_ns: settings.6,
+        min_synchrony_ratio: settings.7,
+        min_confidence: settings.8,
+    };
+    let mut ranks: BTreeMap<u64, RankEvents> = BTreeMap::new();
+    let mut search = MarkerSearch::default();
+    let (mut world_size, mut first_ns) = (0, u64::MAX);
+    for event in events.try_iter()? {
+        let event = event?;
+        let at_ns = time_of(&event)?;
+        first_ns = first_ns.min(at_ns);
+        world_size = world_size.max(natural(&event, "world_size")?.unwrap_or(0));
+        let rank = ranks.entry(natural(&event, "rank")?.unwrap_or(0)).or_default();
+        if names_a_collective(&event, &mut search)? {
+            rank.markers.push(at_ns);
+        }
+        if let Some(sample) = sample_of(&event)?.filter(|sample| sample.gap().is_some()) {
+            rank.samples.push(sample);
+            if let Some(session) = present(&event, "session_id")? {
+                rank.sessions.insert(at_ns, session.str()?.to_string());
+            }
+        }
+    }
+    for rank in ranks.values_mut() {
+        rank.samples.sort_by_key(|sample| sample.at_ns);
+        rank.markers.sort_unstable();
+    }
+    let world_size = if world_size == 0 { ranks.len().max(1) as u64 } else { world_size };
+    let views: Vec<RankView<'_>> = ranks
+        .iter()
+        .filter(|(_, rank)| !rank.samples.is_empty())
+        .map(|(number, rank)| RankView {
+            rank: *number,
+            samples: &rank.samples,
+            markers: &rank.markers,
+            phases: None,
+        })
+        .collect();
+    let found = attribute(&views, world_size, first_ns, &config).into_iter().map(|interval| {
+        let sessions = ranks.get(&interval.rank).map(|rank| &rank.sessions);
+        let session = |at: &u64| sessions.and_then(|sessions| sessions.get(at).cloned());
+        let spikes = interval.spikes_ns.iter().map(|at| (*at, session(at))).collect();
+        (Value::Object(interval.to_record()).to_string(), spikes)
+    });
+    Ok(found.collect())
+}
+
+/// The ranks of one job: samples with known device use, in the order they came. `stated_ns` is the sampling interval they claim.
+#[pyfunction]
+fn rank_timeline(
+    events: &Bound<'_, PyAny>,
+    job_id: Option<String>,
+    declared_world_size: u64,
+    stated_ns: u64,
+    notes: Vec<String>,
+) -> PyResult<Ranks> {
+    let mut ranks: BTreeMap<u64, Vec<(Sample, usize)>> = BTreeMap::new();
+    for (place, event) in events.try_iter()?.enumerate() {
+        let event = event?;
+        let Some(sample) = sample_of(&event)? else { continue };
+        ranks.entry(natural(&event, "rank")?.unwrap_or(0)).or_default().push((sample, place));
+    }
+    for samples in ranks.values_mut() {
+        samples.sort_by_key(|(sample, _)| sample.at_ns);
+    }
+    let owned: Vec<(u64, Vec<Sample>)> = ranks
+        .iter()
+        .map(|(rank, samples)| (*rank, samples.iter().map(|(sample, _)| *sample).collect()))
+        .collect();
+    let job = Job {
+        job_id,
+        declared_world_size,
+        ranks: owned
+            .iter()
+            .map(|(rank, samples)| RankView { rank: *rank, samples, markers: &[], phases: None })
+            .collect(),
+        stated_interval_ns: stated_ns,
+        notes,
+    };
+    let found = cross_rank(&job, false);
+    let of_merge = found.notes.len().saturating_sub(found.first_cause.notes.len());
+    let mut merged: Vec<(i128, u64, u64, usize)> = Vec::new();
+    for (rank, samples) in &ranks {
+        let offset = found.first_cause.offsets_ns.get(rank).copied().unwrap_or(0);
+        merged.extend(
+            samples
+                .iter()
+                .map(|(sample, place)| (i128::from(sample.at_ns) - offset, *rank, sample.at_ns, *place)),
+        );
+    }
+    merged.sort_unstable();
+    let mut record = found.to_record();
+    record.insert("first_cause_notes".to_owned(), found.first_cause.notes.clone().into());
+    let merged = merged.into_iter().map(|(aligned, _, _, place)| (place, aligned)).collect();
+    Ok((Value::Object(record).to_string(), of_merge, merged))
+}
+
+/// A call as Python's `ProfileResult` has it: function, seconds, start, allocated, change, peak, before, after, inactive, reserved.
+type CallFields = (String, f64, f64, i64, i64, i64, i64, i64, i64, i64);
+
+/// The patterns and the insights of profiled calls, as a JSON list each.
+#[pyfunction]
+fn judge_calls(
+    calls: Vec<CallFields>,
+    thresholds: (f64, f64, f64, f64, f64, f64),
+) -> PyResult<(String, String)> {
+    let (leak, fragmentation, inefficient, slow, intensive, least_calls) = thresholds;
+    let thresholds = CallThresholds { leak, fragmentation, inefficient, slow, intensive, least_calls };
+    let calls: Vec<Call> = calls
+        .into_iter()
+        .map(|(function, seconds, started, allocated, change, peak, before, after, inactive, reserved)| {
+            Call { function, seconds, started, allocated, change, peak, before, after, inactive, reserved }
+        })
+        .collect();
+    let text = |found: Vec<Value>| Value::Array(found).to_string();
+    Ok((text(calls::patterns(&calls, &thresholds)), text(calls::insights(&calls, &thresholds))))
+}
+
+/// The counters of a `sample` event; `None` for other events.
+fn sample_of(event: &Bound<'_, PyAny>) -> PyResult<Option<Sample>> {
+    let Some(kind) = present(event, "event_type")? else { return Ok(None) };
+    if !kind.str()?.to_str()?.trim().eq_ignore_ascii_case("sample") {
+        return Ok(None);
+    }
+    let used = natural(event, "device_used_bytes")?;
+    let reserved = natural(event, "allocator_reserved_bytes")?;
+    let total = integer(event, "device_total_bytes")?.and_then(|total| u64::try_from(total).ok());
+    Ok(Some(Sample::new(time_of(event)?, used, reserved, total)))
+}
+
+fn time_of(event: &Bound<'_, PyAny>) -> PyResult<u64> {
+    Ok(natural(event, "timestamp_ns")?.unwrap_or(0))
+}
+
+fn natural(event: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<u64>> {
+    let out_of_range = |value: i128| {
+        pyo3::exceptions::PyValueError::new_err(format!("{name} must be between 0 and 2^64, not {value}"))
+    };
+    integer(event, name)?.map(|value| u64::try_from(value).map_err(|_| out_of_range(value))).transpose()
+}
+
+/// Whether the type, the context or any text in the metadata of an event does.
+fn names_a_collective(event: &Bound<'_, PyAny>, search: &mut MarkerSearch) -> PyResult<bool> {
+    for name in ["event_type", "context", "metadata"] {
+        if let Some(value) = present(event, name)?
+            && text_does(&value, search, 0)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn text_does(value: &Bound<'_, PyAny>, search: &mut MarkerSearch, depth: usize) -> PyResult<bool> {
+    /// Deeper metadata is a loop or hostile.
+    const DEEPEST: usize = 64;
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(search.text(&text.to_string_lossy()));
+    }
+    if depth >= DEEPEST {
+        return Ok(false);
+    }
+    let items = if let Ok(map) = value.cast::<PyMapping>() {
+        map.values()?.into_any()
+    } else if value.is_instance_of::<pyo3::types::PyList>()
+        || value.is_instance_of::<pyo3::types::PyTuple>()
+        || value.is_instance_of::<pyo3::types::PySet>()
+    {
+        value.clone()
+    } else {
+        return Ok(false);
+    };
+    for item in items.try_iter()? {
+        if text_does(&item?, search, depth + 1)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(memory_gaps, module)?)?;
+    module.add_function(wrap_pyfunction!(collective_intervals, module)?)?;
+    module.add_function(wrap_pyfunction!(rank_timeline, module)?)?;
+    module.add_function(wrap_pyfunction!(judge_calls, module)?)
+}

@@ -1,0 +1,242 @@
+//! Heap recordings begun and ended from Python: loads the hook library into this process and keeps its capture compact.
+//!
+//! The library does the recording; here is only a thread that moves what it wrote into the finished file. That thread is left out of the
+//! recording, and a forked child has none: its own capture stays as it was written, which every reader takes.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use serde_json::json;
+use stormlog_cli::heap;
+use stormlog_supervise::{HeapKeeper, HeapOptions};
+
+create_exception!(
+    _native,
+    HeapError,
+    PyRuntimeError,
+    "A heap recording that could not be begun, ended or read."
+);
+
+/// The functions of the hook library this knows how to call.
+const VERSION: u32 = 1;
+const STEP: Duration = Duration::from_millis(50);
+
+/// The hook library, loaded once and never unloaded: threads may be inside it at any time.
+struct Hook {
+    start: unsafe extern "C" fn(u32, *const c_char) -> c_int,
+    stop: unsafe extern "C" fn() -> c_int,
+    status: unsafe extern "C" fn() -> c_int,
+    ignore_thread: unsafe extern "C" fn(c_int),
+}
+
+struct Active {
+    path: PathBuf,
+    over: Arc<AtomicBool>,
+    keeper: JoinHandle<()>,
+    /// The process that began it; a forked child has the value but not the thread.
+    pid: u32,
+}
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+static ACTIVE: Mutex<Option<Active>> = Mutex::new(None);
+
+fn active() -> MutexGuard<'static, Option<Active>> {
+    // What a panicking holder left is a plain value.
+    ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn problem(text: impl Into<String>) -> PyErr {
+    HeapError::new_err(text.into())
+}
+
+fn hook() -> PyResult<&'static Hook> {
+    if let Some(hook) = HOOK.get() {
+        return Ok(hook);
+    }
+    let loaded = load()?;
+    Ok(HOOK.get_or_init(|| loaded))
+}
+
+fn load() -> PyResult<Hook> {
+    // `stormlog run --heap` has preloaded it; a second copy would record everything twice.
+    if let Some(hook) = resolve(libc::RTLD_DEFAULT) {
+        return Ok(hook);
+    }
+    let path = stormlog_hook_image::install().map_err(|error| problem(error.to_string()))?;
+    let name = CString::new(path.into_os_string().into_vec()).map_err(|error| problem(error.to_string()))?;
+    // SAFETY: our own library: its constructor does nothing unless it is preloaded.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(problem(format!(
+            "the recording library {} cannot be loaded: {}",
+            name.to_string_lossy(),
+            last_error()
+        )));
+    }
+    resolve(handle).ok_or_else(|| problem("the recording library lacks its functions; reinstall stormlog"))
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror gives null or a text that is valid until the next call of this thread.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            String::new()
+        } else {
+            std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    }
+}
+
+fn resolve(handle: *mut c_void) -> Option<Hook> {
+    // SAFETY: the names are C strings, and the handle is one dlsym knows.
+    let find = |name: &std::ffi::CStr| unsafe { libc::dlsym(handle, name.as_ptr()) };
+    let (start, stop) = (find(c"stormlog_heap_start"), find(c"stormlog_heap_stop"));
+    let (status, ignore) = (find(c"stormlog_heap_status"), find(c"stormlog_heap_ignore_thread"));
+    if [start, stop, status, ignore].iter().any(|found| found.is_null()) {
+        return None;
+    }
+    // SAFETY: functions of these names in our library have these types; `start` checks the version again.
+    unsafe {
+        Some(Hook {
+            start: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, *const c_char) -> c_int>(
+                start,
+            ),
+            stop: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(stop),
+            status: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(status),
+            ignore_thread: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(ignore),
+        })
+    }
+}
+
+/// Begins a recording into `path`.
+#[pyfunction]
+fn heap_start(
+    path: PathBuf,
+    native: bool,
+    python_allocators: bool,
+    sample_bytes: u64,
+    aggregate: bool,
+    max_size: Option<u64>,
+) -> PyResult<()> {
+    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b';' | b'%' | 0)) {
+        return Err(problem(format!("a capture's path may not hold ';' or '%': {}", path.display())));
+    }
+    let options = HeapOptions { native, python_allocators, sample_bytes, aggregate, max_size };
+    let hook = hook()?;
+    let mut slot = active();
+    if slot.as_ref().is_some_and(|active| active.pid == std::process::id()) {
+        return Err(problem("this process is being recorded already: stop() that recording first"));
+    }
+    let order = CString::new(options.order(&path).into_vec()).map_err(|error| problem(error.to_string()))?;
+    // SAFETY: the order is a C string, and this thread holds the GIL, so the Python allocators may be hooked.
+    match unsafe { (hook.start)(VERSION, order.as_ptr()) } {
+        0 => {}
+        libc::EBUSY => {
+            return Err(problem("this process is being recorded already, by stormlog run --heap or attach"));
+        }
+        libc::EPROTO => return Err(problem("the recording library has another version; reinstall stormlog")),
+        number => {
+            let error = std::io::Error::from_raw_os_error(number);
+            return Err(problem(format!("cannot record into {}: {error}", path.display())));
+        }
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let keeper = keep(path.clone(), options, Arc::clone(&over), hook)?;
+    *slot = Some(Active { path, over, keeper, pid: std::process::id() });
+    Ok(())
+}
+
+fn keep(
+    path: PathBuf,
+    options: HeapOptions,
+    over: Arc<AtomicBool>,
+    hook: &'static Hook,
+) -> PyResult<JoinHandle<()>> {
+    let started = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
+        // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
+        unsafe { (hook.ignore_thread)(1) };
+        let mut keeper = HeapKeeper::for_capture(&path, options);
+        while !over.load(Ordering::Acquire) {
+            keeper.step();
+            thread::park_timeout(STEP);
+        }
+        keeper.finish(std::process::id(), &json!({"cause": "stopped"}));
+    });
+    started.map_err(|error| {
+        // SAFETY: ends what was just begun.
+        unsafe { (hook.stop)() };
+        problem(format!("no thread could be started: {error}"))
+    })
+}
+
+/// Ends the recording and gives its path.
+#[pyfunction]
+fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
+    let hook = hook()?;
+    let taken = active().take_if(|active| active.pid == std::process::id());
+    let Some(Active { path, over, keeper, .. }) = taken else {
+        return Err(problem("nothing is being recorded: start() a recording first"));
+    };
+    // SAFETY: this thread is not inside an allocation. `ESRCH` (ended already) and `EAGAIN` (one slot not quite full) lose nothing.
+    unsafe { (hook.stop)() };
+    over.store(true, Ordering::Release);
+    keeper.thread().unpark();
+    let joined = py.detach(|| keeper.join());
+    joined.map_err(|_| {
+        problem(format!("{}: the capture could not be finished; it can be read as it is", path.display()))
+    })?;
+    Ok(path)
+}
+
+/// Whether this process is being recorded, by whatever way.
+#[pyfunction]
+fn heap_recording() -> bool {
+    let hook =
+        HOOK.get().map(|hook| hook.status).or_else(|| resolve(libc::RTLD_DEFAULT).map(|hook| hook.status));
+    // SAFETY: takes nothing and only reads.
+    hook.is_some_and(|status| unsafe { status() } != 0)
+}
+
+/// The statistics of a capture, as JSON.
+#[pyfunction]
+fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| heap::stats_json(&path)).map_err(problem)
+}
+
+/// What each stack holds (`peak`, `leaks` or `temporary`), as JSON.
+#[pyfunction]
+fn heap_stacks(py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<String> {
+    py.detach(|| heap::stacks_json(&path, mode)).map_err(problem)
+}
+
+/// The flame graph of a capture, as one page.
+#[pyfunction]
+fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) -> PyResult<String> {
+    py.detach(|| heap::flamegraph_page(&path, mode, inverted)).map_err(problem)
+}
+
+/// `"24 MB"` as bytes; `None` when it is no size.
+#[pyfunction]
+fn parse_size(text: &str) -> Option<u64> {
+    stormlog_event::parse_bytes(text)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("HeapError", module.py().get_type::<HeapError>())?;
+    module.add_function(wrap_pyfunction!(heap_start, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_stop, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_recording, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_stats, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_stacks, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_flamegraph, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_size, module)?)
+}

@@ -1,0 +1,122 @@
+//! Allocator snapshots for Python: the reports of `stormlog-torch`, as JSON texts.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use serde::Serialize;
+use stormlog_torch::{AllocatorSettings, Moment, Recording, ReportOptions, Snapshot, SnapshotError};
+
+/// A snapshot, read once and asked often. It never changes, so threads may share it.
+#[pyclass(frozen)]
+struct TorchSnapshot {
+    snapshot: Snapshot,
+}
+
+/// Reads a snapshot; nothing in the file is executed.
+#[pyfunction]
+fn load_torch_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<TorchSnapshot> {
+    match py.detach(|| stormlog_torch::load(&path)) {
+        Ok(snapshot) => Ok(TorchSnapshot { snapshot }),
+        Err(SnapshotError::Open { path, source }) => match source.raw_os_error() {
+            // Called with a number, `OSError` picks the subclass by itself.
+            Some(number) => Err(PyOSError::new_err((number, source.to_string(), path.into_os_string()))),
+            None => Err(PyOSError::new_err(format!("{}: {source}", path.display()))),
+        },
+        Err(error) => Err(PyValueError::new_err(format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Bytes, or a text such as "24GiB".
+#[derive(FromPyObject)]
+enum Size {
+    Bytes(u64),
+    Text(String),
+}
+
+fn bytes(size: Option<Size>) -> PyResult<Option<u64>> {
+    match size {
+        None => Ok(None),
+        Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(Size::Text(text)) => match stormlog_event::parse_bytes(&text) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => {
+                Err(PyValueError::new_err(format!("expected a size such as 512MiB or 24GiB, got {text:?}")))
+            }
+        },
+    }
+}
+
+fn text(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+#[pymethods]
+impl TorchSnapshot {
+    fn device_count(&self) -> usize {
+        self.snapshot.device_count()
+    }
+
+    fn event_count(&self, device: usize) -> usize {
+        self.snapshot.event_count(device)
+    }
+
+    /// `stormlog snapshot --json`.
+    fn report(
+        &self,
+        py: Python<'_>,
+        top: usize,
+        device_total: Option<Size>,
+        advise: bool,
+    ) -> PyResult<String> {
+        let options = ReportOptions { top, device_total: bytes(device_total)?, advise };
+        text(&py.detach(|| stormlog_torch::report(&self.snapshot, &options)))
+    }
+
+    /// `stormlog replay --json`; each text is one set of settings.
+    fn replay(
+        &self,
+        py: Python<'_>,
+        settings: Vec<String>,
+        limit: Option<Size>,
+        search: bool,
+        device: usize,
+    ) -> PyResult<String> {
+        let limit = bytes(limit)?;
+        let settings: Result<Vec<_>, _> =
+            settings.iter().map(|text| AllocatorSettings::default().with(text)).collect();
+        let settings = settings.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if self.snapshot.event_count(device) == 0 {
+            let problem = format!(
+                "no events of device {device} to replay; record with torch.cuda.memory._record_memory_history()"
+            );
+            return Err(PyValueError::new_err(problem));
+        }
+        text(&py.detach(|| stormlog_torch::replay_report(&self.snapshot, device, &settings, limit, search)))
+    }
+
+    /// `stormlog diff --json`: from this one to `after`, at the peak, at the end, or after so many events.
+    fn diff(
+        &self,
+        py: Python<'_>,
+        after: &TorchSnapshot,
+        at_end: bool,
+        events: Option<usize>,
+        device: usize,
+    ) -> PyResult<String> {
+        let at = match events {
+            Some(events) => Moment::After(events),
+            None if at_end => Moment::End,
+            None => Moment::Peak,
+        };
+        text(&py.detach(|| {
+            let before = Recording::new(&self.snapshot, device);
+            stormlog_torch::diff(&before, &Recording::new(&after.snapshot, device), at)
+        }))
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<TorchSnapshot>()?;
+    module.add_function(wrap_pyfunction!(load_torch_snapshot, module)?)
+}

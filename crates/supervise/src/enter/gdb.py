@@ -1,0 +1,71 @@
+# Run inside gdb, which has stopped the process: calls one function of the recording library there, then lets go.
+# It must never call from a thread that is inside the allocator, the loader or a signal handler: there a call could
+# wait for itself for ever. Other threads run on during the call, so only the calling thread's own stack matters.
+import gdb
+import os
+
+UNSAFE = (
+    "malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc", "_int_", "sysmalloc", "systrim",
+    "tcache", "arena_get", "dl", "_dl_", "__libc_fork", "fork", "vfork", "__run_fork", "exit", "__run_exit", "<signal handler",
+    "je_", "mi_", "tc_",
+)  # fmt: skip
+
+
+def is_unsafe(frame):
+    name = frame.name() or ""
+    if frame.type() == gdb.SIGTRAMP_FRAME:
+        return True
+    plain = name.removeprefix("__libc_").removeprefix("__GI_").removeprefix("__")
+    return any(plain.startswith(word) or name.startswith(word) for word in UNSAFE)
+
+
+def outermost_unsafe():
+    """The caller side of the last unsafe frame of the selected thread; None when the thread is safe as it stands."""
+    frame, found, depth = gdb.newest_frame(), None, 0
+    while frame is not None and depth < 64:
+        if is_unsafe(frame):
+            found = frame
+        frame, depth = frame.older(), depth + 1
+    return found
+
+
+def choose():
+    for thread in gdb.selected_inferior().threads():
+        thread.switch()
+        if outermost_unsafe() is None:
+            return
+    # Every thread is inside: let the first one out.
+    gdb.selected_inferior().threads()[0].switch()
+    outermost_unsafe().select()
+    gdb.execute("finish", to_string=True)
+
+
+def call(expression):
+    return int(gdb.parse_and_eval(expression))
+
+
+def text(words):
+    return '"' + words.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def main():
+    gdb.execute("set pagination off")
+    gdb.execute("set confirm off")
+    gdb.execute("set unwindonsignal on")
+    choose()
+    library, order = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_ORDER")
+    if order is None:
+        return call("((int(*)(void))stormlog_heap_stop)()")
+    try:
+        loaded = call(f"((long(*)(const char*,int))dlopen)({text(library)}, 2)")
+    except gdb.error:
+        loaded = call(f"((long(*)(const char*,int))__libc_dlopen_mode)({text(library)}, 2)")
+    if loaded == 0:
+        return -1
+    return call(f"((int(*)(unsigned,const char*))stormlog_heap_start)(1, {text(order)})")
+
+
+try:
+    print(f"stormlog: {main()}", flush=True)
+except gdb.error as error:
+    print(f"stormlog-error: {error}", flush=True)

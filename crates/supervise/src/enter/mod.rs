@@ -1,0 +1,241 @@
+//! Ways into a process that runs already: Python's own door where it has one (`sys.remote_exec`, from 3.14), a debugger
+//! elsewhere. Both load the recording library there and call one of its functions.
+//!
+//! Must never leave the process stopped, and never wait without an end.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+const GDB_SCRIPT: &str = include_str!("gdb.py");
+const REMOTE_SCRIPT: &str = include_str!("remote.py");
+/// A process that is stopped or never runs Python does not answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which way to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// `sys.remote_exec` where the process has it, a debugger otherwise.
+    Auto,
+    /// `sys.remote_exec`.
+    RemoteExec,
+    /// gdb.
+    Debugger,
+}
+
+/// Why a process could not be entered.
+#[derive(Debug, Error)]
+pub enum EnterError {
+    /// No such process.
+    #[error("there is no process {0}; `ps` shows the ones that run")]
+    NoProcess(u32),
+    /// Not ours.
+    #[error("process {0} belongs to another user; run this as that user or as root")]
+    NotAllowed(u32),
+    /// No way in.
+    #[error(
+        "gdb is needed to enter a process that is not Python 3.14 or later; install gdb, or start the program with `stormlog run --heap`"
+    )]
+    NoDebugger,
+    /// The door itself failed.
+    #[error("process {pid} could not be entered: {text}")]
+    Refused {
+        /// The process.
+        pid: u32,
+        /// What was said.
+        text: String,
+    },
+    /// Nothing came back.
+    #[error("process {0} did not answer within 30 seconds; it may be stopped, or never runs Python code")]
+    Silent(u32),
+    /// The recording library said no.
+    #[error("process {pid}: {}", explain(*.number))]
+    Hook {
+        /// The process.
+        pid: u32,
+        /// Its error number.
+        number: i32,
+    },
+    /// A file of ours.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn explain(number: i32) -> String {
+    const EBUSY: i32 = 16;
+    const ESRCH: i32 = 3;
+    match number {
+        EBUSY => "is being recorded already; `stormlog detach` ends that".to_owned(),
+        ESRCH => "is not being recorded".to_owned(),
+        -1 => "could not load the recording library; is its directory readable for that process?".to_owned(),
+        number => std::io::Error::from_raw_os_error(number).to_string(),
+    }
+}
+
+/// Loads `library` into the process and begins the recording of `order`; without an order, ends the recording.
+pub fn enter(
+    pid: u32,
+    library: &Path,
+    order: Option<&OsString>,
+    door: Door,
+    scratch: &Path,
+) -> Result<(), EnterError> {
+    check(pid)?;
+    let remote = door != Door::Debugger && has_remote_exec(pid);
+    let answer = match door {
+        Door::RemoteExec => by_remote_exec(pid, library, order, scratch)?,
+        Door::Auto if remote => by_remote_exec(pid, library, order, scratch)?,
+        Door::Auto | Door::Debugger => by_debugger(pid, library, order, scratch)?,
+    };
+    match answer {
+        0 => Ok(()),
+        number => Err(EnterError::Hook { pid, number }),
+    }
+}
+
+fn check(pid: u32) -> Result<(), EnterError> {
+    match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(EnterError::NoProcess(pid)),
+        Err(_) => Err(EnterError::NotAllowed(pid)),
+    }
+}
+
+/// Asks the process's own interpreter, so that both are of one version.
+fn has_remote_exec(pid: u32) -> bool {
+    let Ok(exe) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    let is_python = exe.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"));
+    is_python
+        && Command::new(exe)
+            .args(["-I", "-S", "-c", "import sys; sys.exit(0 if hasattr(sys, 'remote_exec') else 1)"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+fn by_remote_exec(
+    pid: u32,
+    library: &Path,
+    order: Option<&OsString>,
+    scratch: &Path,
+) -> Result<i32, EnterError> {
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(|_| EnterError::NotAllowed(pid))?;
+    let (script, answer) = (scratch.join("enter.py"), scratch.join("answer"));
+    let text = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let order = order.map_or("None".to_owned(), |order| text(Path::new(order)));
+    let arguments = format!("({}, {order}, {})", text(library), text(&answer));
+    write(&script, &REMOTE_SCRIPT.replace("__ARGUMENTS__", &arguments))?;
+    let call = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])";
+    let output = Command::new(exe)
+        .args(["-I", "-S", "-c", call, &pid.to_string()])
+        .arg(&script)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| EnterError::Io { path: script.clone(), source })?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
+        return Err(EnterError::Refused { pid, text });
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Ok(said) = std::fs::read_to_string(&answer)
+            && !said.is_empty()
+        {
+            return understand(pid, &said);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(EnterError::Silent(pid))
+}
+
+fn by_debugger(
+    pid: u32,
+    library: &Path,
+    order: Option<&OsString>,
+    scratch: &Path,
+) -> Result<i32, EnterError> {
+    let script = scratch.join("enter.gdb.py");
+    write(&script, GDB_SCRIPT)?;
+    let mut command = Command::new("gdb");
+    command.args(["-nx", "-q", "-batch", "-p", &pid.to_string(), "-x"]).arg(&script);
+    command.env("STORMLOG_LIBRARY", library).env_remove("STORMLOG_ORDER").env("DEBUGINFOD_URLS", "");
+    if let Some(order) = order {
+        command.env("STORMLOG_ORDER", order);
+    }
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut gdb = started.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => EnterError::NoDebugger,
+        _ => EnterError::Io { path: "gdb".into(), source: error },
+    })?;
+    let begun = Instant::now();
+    let status = loop {
+        match gdb.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
+            _ => {
+                // gdb lets go of the process when it ends, however it ends.
+                let _ = gdb.kill();
+                let _ = gdb.wait();
+                return Err(EnterError::Silent(pid));
+            }
+        }
+    };
+    let (mut said, mut complaints) = (String::new(), String::new());
+    let _ = gdb.stdout.take().map(|mut out| out.read_to_string(&mut said));
+    let _ = gdb.stderr.take().map(|mut err| err.read_to_string(&mut complaints));
+    match understand(pid, &said) {
+        Err(EnterError::Refused { text, .. }) if text.is_empty() => {
+            let line = complaints.lines().find(|line| !line.starts_with("warning")).unwrap_or_default();
+            Err(EnterError::Refused { pid, text: format!("gdb ended with {status}. {line}") })
+        }
+        other => other,
+    }
+}
+
+fn understand(pid: u32, said: &str) -> Result<i32, EnterError> {
+    for line in said.lines() {
+        if let Some(number) = line.strip_prefix("stormlog: ").and_then(|number| number.trim().parse().ok()) {
+            return Ok(number);
+        }
+        if let Some(text) = line.strip_prefix("stormlog-error: ") {
+            return Err(EnterError::Refused { pid, text: text.to_owned() });
+        }
+    }
+    Err(EnterError::Refused { pid, text: String::new() })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), EnterError> {
+    std::fs::write(path, text).map_err(|source| EnterError::Io { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_understood() {
+        assert!(matches!(understand(1, "gdb says hello\nstormlog: 16\n"), Ok(16)));
+        let refused = understand(1, "stormlog-error: Cannot access memory\n").unwrap_err();
+        assert_eq!(refused.to_string(), "process 1 could not be entered: Cannot access memory");
+        let busy = EnterError::Hook { pid: 7, number: 16 };
+        assert_eq!(busy.to_string(), "process 7: is being recorded already; `stormlog detach` ends that");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there() {
+        let error = enter(4_194_305, Path::new("/x"), None, Door::Auto, Path::new("/tmp")).unwrap_err();
+        assert!(matches!(error, EnterError::NoProcess(4_194_305)), "{error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! The captures of one run while it goes on: a thread keeps them compact, and each goes to its process's directory when that has ended.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::digest::HeapDigest;
+use super::keeper::{HeapKeeper, HeapOptions};
+use crate::error::RunError;
+
+/// Where processes write, in the run directory; a process does not know its session directory.
+const DIRECTORY: &str = "heap";
+/// The name in a session directory, which every reader looks for.
+const FILE: &str = stormlog_heap::FILE_NAME;
+const STEP: Duration = Duration::from_millis(25);
+
+/// All captures of a run.
+pub(crate) struct Captures {
+    directory: PathBuf,
+    keeper: Arc<Mutex<HeapKeeper>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Captures {
+    /// Begins to look after the captures of a run; and the variables its program needs to write them.
+    pub(crate) fn begin(
+        run: &Path,
+        options: &HeapOptions,
+    ) -> Result<(Self, Vec<(OsString, OsString)>), RunError> {
+        let directory = run.join(DIRECTORY);
+        std::fs::create_dir(&directory).map_err(|error| RunError::directory(&directory, error))?;
+        let absolute =
+            std::path::absolute(&directory).map_err(|error| RunError::directory(&directory, error))?;
+        if absolute.to_string_lossy().contains([';', '%']) {
+            return Err(RunError::HeapPath(absolute));
+        }
+        let library = stormlog_hook_image::install_or(run)?;
+        let mut preload = library.into_os_string();
+        if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
+            preload.push(":");
+            preload.push(before);
+        }
+        let order = options.order(&absolute.join("%p.bin"));
+        let keeper = Arc::new(Mutex::new(HeapKeeper::new(&directory, options.clone())));
+        let (stop, stopped) = channel();
+        let kept = Arc::clone(&keeper);
+        let thread = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(STEP) {
+                lock(&kept).step();
+            }
+        });
+        let thread = thread.map_err(|error| RunError::directory(&directory, error))?;
+        let env = vec![("LD_PRELOAD".into(), preload), ("STORMLOG_HEAP".into(), order)];
+        Ok((Captures { directory, keeper, stop: Some(stop), thread: Some(thread) }, env))
+    }
+
+    /// Finishes the captures of a process that has ended and moves them to its directory; what they say.
+    pub(crate) fn settle(&self, pid: u32, cause: &Value, to: &Path) -> Option<HeapDigest> {
+        let mut finished = lock(&self.keeper).finish(pid, cause);
+        // A process that became another program by exec wrote one each; the one that recorded most is what is asked for.
+        finished.sort_by_key(|path| std::cmp::Reverse(std::fs::metadata(path).map_or(0, |file| file.len())));
+        let mut first = None;
+        for (index, path) in finished.iter().enumerate() {
+            let name = if index == 0 { FILE.to_owned() } else { format!("heap-{}.bin", index + 1) };
+            let target = to.join(name);
+            let moved = if std::fs::rename(path, &target).is_ok() { target } else { path.clone() };
+            first.get_or_insert(moved);
+        }
+        HeapDigest::read(&first?)
+    }
+
+    /// Ends the looking after. What still runs goes on writing into its live file.
+    pub(crate) fn end(mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It only moves records; what it did not move stays where it is.
+            let _ = thread.join();
+        }
+        // Only when nothing is left in it.
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+fn lock(keeper: &Mutex<HeapKeeper>) -> MutexGuard<'_, HeapKeeper> {
+    keeper.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,231 @@
+//! One watched process: its session, its recording, and what was last seen of it.
+//!
+//! Every event goes straight into crash-safe files. Must never fail for what it cannot record; that is counted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use stormlog_collect::TreeMember;
+use stormlog_collect::process::ProcessReader;
+use stormlog_event::{
+    Counter, Counters, Env, Event, Head, Identity, IdentityInputs, Metadata, Record, SessionSummary,
+    resolve_identity,
+};
+use stormlog_record::alerts::{AlertEvent, RECOVERED};
+use stormlog_store::recording::Recorder;
+
+use crate::exits::Exit;
+use crate::gpus::GpuSample;
+use crate::maps::Mapped;
+
+pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
+/// The host among the devices.
+const HOST: i64 = -1;
+
+/// A process that is or was watched.
+pub(crate) struct Watched {
+    pub(crate) pid: u32,
+    /// The name of the process when last looked at.
+    pub(crate) comm: String,
+    pub(crate) start_time: u64,
+    pub(crate) summary: SessionSummary,
+    pub(crate) directory: PathBuf,
+    pub(crate) since: Instant,
+    pub(crate) peak_rss: Option<u64>,
+    pub(crate) last_rss: Option<u64>,
+    pub(crate) last_vms: Option<u64>,
+    pub(crate) samples: u64,
+    pub(crate) last_event_ns: u64,
+    pub(crate) recorder: Option<Recorder>,
+    /// `None` when it had ended before anything of it could be read.
+    pub(crate) reader: Option<ProcessReader>,
+    pub(crate) exit: Exit,
+    pub(crate) mapped: Mapped,
+    metadata: Arc<Metadata>,
+    heads: BTreeMap<&'static str, Arc<Head>>,
+}
+
+/// What one look saw.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    pub(crate) rss: Option<u64>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) free: Option<u64>,
+}
+
+impl Watched {
+    pub(crate) fn new(
+        member: &TreeMember,
+        summary: SessionSummary,
+        identity: &Identity,
+        interval: Duration,
+        directory: PathBuf,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        let mut reader = ProcessReader::open(member.pid).ok();
+        Watched {
+            pid: member.pid,
+            comm: member.comm.clone(),
+            start_time: member.start_time,
+            directory,
+            since: Instant::now(),
+            peak_rss: None,
+            last_rss: None,
+            last_vms: None,
+            samples: 0,
+            last_event_ns: now_ns(),
+            recorder,
+            exit: Exit::of(member.pid, reader.as_mut()),
+            reader,
+            mapped: Mapped::default(),
+            metadata: Arc::new(metadata(member)),
+            heads: heads(&summary, identity, interval),
+            summary,
+        }
+    }
+
+    /// Resident bytes now; `None` when it has none any more.
+    pub(crate) fn read_memory(&mut self) -> Option<u64> {
+        let memory = self.reader.as_mut()?.memory().ok().filter(|memory| memory.rss > 0)?;
+        self.last_vms = Some(memory.vms);
+        Some(memory.rss)
+    }
+
+    /// Records an event; the number of records lost, 0 or 1.
+    pub(crate) fn record(&mut self, event_type: &'static str, seen: Seen, context: Option<&str>) -> u64 {
+        let Seen { rss, limit, free } = seen;
+        let mut counters = Counters::UNKNOWN;
+        // A process can have more resident than its limit says for a moment; the limit is then not what bounds it.
+        let total = limit.filter(|limit| rss.is_none_or(|rss| rss <= *limit));
+        counters.set(Counter::Used, rss);
+        counters.set(Counter::Total, total);
+        counters.set(Counter::Free, free.filter(|free| total.is_some_and(|total| *free <= total)));
+        if rss.is_some() {
+            self.last_rss = rss;
+            self.peak_rss = self.peak_rss.max(rss);
+            self.samples += 1;
+        }
+        let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
+        let metadata = Arc::clone(&self.metadata);
+        self.append(counters, context, head, metadata)
+    }
+
+    /// Records the beginning or the end of a warning.
+    pub(crate) fn record_alert(&mut self, alert: &AlertEvent) -> u64 {
+        let Some(head) = self.heads.get(alert.event_type).map(Arc::clone) else { return 1 };
+        let mut metadata = (*self.metadata).clone();
+        metadata.map.extend(alert.metadata.clone());
+        let mut counters = Counters::UNKNOWN;
+        counters.set(Counter::Used, self.last_rss);
+        self.append(counters, Some(&alert.context), head, Arc::new(metadata))
+    }
+
+    /// Records a sample of a GPU.
+    pub(crate) fn record_gpu(&mut self, sample: &GpuSample) -> u64 {
+        let Some(metadata) = sample.metadata(self.pid) else { return 1 };
+        let Some(plain) = self.heads.get("sample") else { return 1 };
+        let head = Head {
+            device_id: sample.identity.device_id,
+            collector: sample.collector.clone(),
+            ..(**plain).clone()
+        };
+        self.append(sample.counters, None, Arc::new(head), Arc::new(metadata))
+    }
+
+    fn append(
+        &mut self,
+        counters: Counters,
+        context: Option<&str>,
+        head: Arc<Head>,
+        metadata: Arc<Metadata>,
+    ) -> u64 {
+        self.last_event_ns = now_ns();
+        let context = context.map(Into::into);
+        let event = Event { timestamp_ns: self.last_event_ns, counters, context, head, metadata };
+        match &mut self.recorder {
+            Some(recorder) => u64::from(!recorder.append(&event)),
+            None => 1,
+        }
+    }
+
+    /// The process's own record of its highest resident memory, which no interval misses; and its name, which an exec
+    /// changes.
+    pub(crate) fn refresh_slow(&mut self) {
+        let Some(reader) = &mut self.reader else { return };
+        if let Ok(status) = reader.status() {
+            self.peak_rss = self.peak_rss.max(status.peak_rss);
+        }
+        if let Ok(stat) = reader.stat() {
+            self.comm = stat.comm;
+        }
+    }
+}
+
+fn heads(
+    summary: &SessionSummary,
+    identity: &Identity,
+    interval: Duration,
+) -> BTreeMap<&'static str, Arc<Head>> {
+    let head = |event_type: &'static str| {
+        let head = Head {
+            session_id: summary.session_id.clone(),
+            event_type: event_type.to_owned(),
+            collector: COLLECTOR.to_owned(),
+            sampling_interval_ms: u64::try_from(interval.as_millis()).unwrap_or(0),
+            pid: summary.pid,
+            host: summary.host.clone(),
+            identity: identity.clone(),
+            device_id: HOST,
+        };
+        (event_type, Arc::new(head))
+    };
+    ["start", "sample", "stop", "error", "warning", "critical", RECOVERED].into_iter().map(head).collect()
+}
+
+fn metadata(member: &TreeMember) -> Metadata {
+    let capabilities = serde_json::json!({
+        "backend": "cpu", "telemetry_collector": COLLECTOR, "sampling_source": "/proc/PID/statm",
+        "supports_allocator_allocated": false, "supports_allocator_reserved": false,
+        "supports_allocator_active": false, "supports_allocator_inactive": false, "supports_device_used": true,
+        "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": false,
+        "supports_fragmentation_analysis": false, "supports_allocator_attribution": false,
+        "supports_bounded_profiling": false,
+    });
+    let map: Record = [
+        ("comm".to_owned(), member.comm.as_str().into()),
+        ("ppid".to_owned(), member.ppid.into()),
+        ("memory_capabilities".to_owned(), capabilities),
+    ]
+    .into_iter()
+    .collect();
+    // The literal above is complete; were it not, the capabilities would only be empty.
+    Metadata::read(map, COLLECTOR, &Counters::UNKNOWN).unwrap_or(Metadata {
+        map: Record::new(),
+        capabilities: Default::default(),
+        inferred: true,
+    })
+}
+
+/// Rank and job from the process's own environment, as its launcher set it; from ours, which it started with, when it
+/// ended before it could be read.
+pub(crate) fn identity_of(pid: u32) -> Identity {
+    const MOST: usize = 1 << 20;
+    let text = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let text = &text[..text.len().min(MOST)];
+    let lookup: &Env<'_> = &|name: &str| {
+        if text.is_empty() {
+            return std::env::var(name).ok();
+        }
+        let entries = text.split(|byte| *byte == 0);
+        let mut found = entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        found.next().map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    resolve_identity(&IdentityInputs { env: Some(lookup), ..Default::default() }).unwrap_or_default()
+}
+
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

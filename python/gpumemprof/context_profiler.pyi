@@ -1,0 +1,1 @@
+from stormlog.context_profiler import *

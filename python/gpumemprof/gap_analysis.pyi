@@ -1,0 +1,1 @@
+from stormlog.gap_analysis import *

@@ -1,0 +1,1 @@
+from stormlog.module_memory import *

@@ -1,0 +1,1 @@
+from stormlog.timeline_markers import *

@@ -1,0 +1,227 @@
+"""The bundle of a CUDA out-of-memory error: the allocator's whole state, and what it means.
+
+Private. Written while the error is on its way to the user, in the thread that ran out. Keeps nothing: no
+frame, no tensor, no snapshot. What cannot be had is left out; the bundle is written all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stormlog import _native, cuda_native_debug, hidden_memory
+from stormlog._auto_verdict import binary_size, usable_blocks, verdict
+from stormlog._cuda_categories import workspace_bytes
+from stormlog.tracker import MemoryTracker
+
+_LOGGER = logging.getLogger("stormlog.auto")
+OOM_FILENAME = "cuda_oom.json"
+_MAX_FRAMES = 64
+_HOLDERS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What is known of an error before anything is looked at; None is unknown."""
+
+    device: int
+    reason: str
+    exception: tuple[str, str, str]
+    segment_bytes: int | None
+    allowed_bytes: int | None
+    free_bytes: int | None
+    stack: tuple[str, ...]
+    thread: str
+    is_recorded: bool
+
+    @classmethod
+    def of_allocator(cls, device: int, wanted: int, allowed: int, free: int, is_recorded: bool) -> Failure:
+        """As PyTorch's observer tells it."""
+        text = f"CUDA out of memory. Tried to allocate {binary_size(wanted)} on device {device}."
+        names = ("OutOfMemoryError", "torch", text)
+        reason = "torch.cuda.OutOfMemoryError"
+        return cls(device, reason, names, wanted, allowed, free, tuple(_stack()), _thread(), is_recorded)
+
+    @classmethod
+    def of_exception(
+        cls, device: int, reason: str, exception: tuple[str, str, str], is_recorded: bool
+    ) -> Failure:
+        """As an exception tells it that nobody caught."""
+        return cls(device, reason, exception, None, None, None, (), _thread(), is_recorded)
+
+
+def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) -> bool:
+    """Write the bundle: the events first, which is quick, then the allocator's state into it."""
+    began = time.monotonic()
+    native = tracker._ensure()
+    sample, _, _ = native.sample_now()
+    tracker._add_event("error", 0, failure.exception[2], {"oom_reason": failure.reason}, sample)
+    facts = {
+        **tracker.distributed_identity,
+        "device_index": failure.device,
+        "thread": failure.thread,
+        "earlier_errors_without_bundle": skipped,
+        "traceback": [_frame(line) for line in reversed(failure.stack)],
+    }
+    path = native.dump(
+        {
+            "root": str(folder),
+            "backend": tracker.backend,
+            "reason": failure.reason,
+            "cause": "oom_exception",
+            "exception": failure.exception,
+            "context": None,
+            "custom_metadata": json.dumps(facts, default=str),
+            "system": json.dumps(_system(), default=str),
+        }
+    )
+    if path is None:
+        return False
+    problems: list[str] = []
+    page = _page(Path(path), failure, problems)
+    _state_in(Path(path), page)
+    took = round(time.monotonic() - began, 3)
+    _replace(Path(path) / OOM_FILENAME, {**page, "problems": problems, "seconds_to_write": took})
+    return True
+
+
+def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]:
+    """Everything for `oom show`, the large files on the way."""
+    torch: Any = sys.modules["torch"]
+    snapshot: dict[str, Any] = {"segments": [], "device_traces": []}
+    categories: dict[str, Any] = {}
+    try:
+        snapshot = cuda_native_debug._whole(torch.cuda.memory._snapshot())
+        with (bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME).open("wb") as file:
+            pickle.dump(snapshot, file, protocol=4)
+    except Exception as error:
+        problems.append(f"snapshot: {error}")
+    try:
+        index = cuda_native_debug.build_cuda_tensor_attribution_index(failure.device, skip_gc=True)
+        workspace = _quietly(lambda: workspace_bytes(torch, failure.device))
+        categories = cuda_native_debug.memory_categories(snapshot, index, workspace)
+        _replace(bundle / cuda_native_debug.MEMORY_CATEGORIES_FILENAME, categories)
+    except Exception as error:
+        problems.append(f"categories: {error}")
+    usable = usable_blocks(snapshot, failure.device, failure.segment_bytes)
+    hidden = _hidden(failure.device, problems)
+    sentence, tries = verdict(failure, usable, categories, hidden)
+    return {
+        "format": "stormlog.cuda_oom",
+        "schema_version": 1,
+        "device_index": failure.device,
+        "device_name": _quietly(lambda: torch.cuda.get_device_name(failure.device)),
+        "requested_bytes": usable.request,
+        "segment_bytes": failure.segment_bytes,
+        "largest_usable_block_bytes": usable.largest,
+        "usable_free_bytes": usable.free,
+        "allowed_bytes": failure.allowed_bytes,
+        "device_free_bytes": failure.free_bytes,
+        "device_total_bytes": hidden.get("device_total_bytes"),
+        "allocated_bytes": categories.get("allocated_bytes"),
+        "reserved_bytes": categories.get("reserved_bytes"),
+        "categories": categories.get("categories"),
+        "allocator_backend": _quietly(torch._C._cuda_getAllocatorBackend),
+        "allocator_settings": snapshot.get("allocator_settings"),
+        "hidden_memory": hidden,
+        "verdict": sentence,
+        "try": tries,
+        "held_by": list(_holders(categories)),
+        "stack": list(failure.stack),
+        "thread": failure.thread,
+        "history_recorded": failure.is_recorded or bool(cuda_native_debug.cuda_memory_history_is_on()),
+    }
+
+
+def _hidden(device: int, problems: list[str]) -> dict[str, Any]:
+    try:
+        return hidden_memory.report(device)
+    except Exception as error:
+        problems.append(f"hidden memory: {error}")
+        return {}
+
+
+def _holders(categories: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The places that hold most: of each stack the user's own frame."""
+    sums: dict[str, list[int]] = {}
+    for row in categories.get("top_stacks", []):
+        frames = row.get("frames") or []
+        place = next((frame for frame in frames if is_users(frame)), frames[0] if frames else None)
+        total = sums.setdefault(place or "before the history began", [0, 0])
+        total[0] += int(row["bytes"])
+        total[1] += int(row["blocks"])
+    for place, (size, blocks) in sorted(sums.items(), key=lambda item: item[1][0], reverse=True)[:_HOLDERS]:
+        yield {"place": place, "bytes": size, "note": f"{blocks} block{'' if blocks == 1 else 's'}"}
+
+
+def is_users(frame: str) -> bool:
+    """Whether a frame is neither PyTorch's nor generated nor ours."""
+    return not any(part in frame for part in ("/torch/", "/stormlog/", "<frozen ", "??", "<eval_with_key>"))
+
+
+def _state_in(bundle: Path, page: dict[str, Any]) -> None:
+    """The bundle's own files say what the others hold."""
+    large = (cuda_native_debug.SNAPSHOT_PICKLE_FILENAME, cuda_native_debug.MEMORY_CATEGORIES_FILENAME)
+    there = [OOM_FILENAME, *(name for name in large if (bundle / name).exists())]
+    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"] = list(dict.fromkeys([*manifest.get("files", []), *there]))
+    evidence = json.loads((bundle / "evidence.json").read_text(encoding="utf-8"))
+    evidence["verdict"], evidence["try"] = page["verdict"], page["try"]
+    evidence["held_by"] = page["held_by"]
+    _replace(bundle / "evidence.json", evidence)
+    _replace(bundle / "manifest.json", manifest)
+
+
+def _stack() -> Iterator[str]:
+    """The Python stack of this thread, innermost first, as text: a frame kept would keep its tensors."""
+    frame = sys._getframe(1)
+    count = 0
+    walk: Any = frame
+    while walk is not None and count < _MAX_FRAMES:
+        line = f"{walk.f_code.co_filename}:{walk.f_lineno} {walk.f_code.co_name}"
+        if "/stormlog/_auto" not in line:
+            count += 1
+            yield line
+        walk = walk.f_back
+
+
+def _frame(line: str) -> dict[str, Any]:
+    place, _, function = line.rpartition(" ")
+    file, _, number = place.rpartition(":")
+    return {"file": file, "line": int(number), "function": function}
+
+
+def _thread() -> str:
+    return threading.current_thread().name
+
+
+def _system() -> dict[str, Any]:
+    torch: Any = sys.modules["torch"]
+    return {
+        "python_version": sys.version,
+        "torch_version": str(getattr(torch, "__version__", "unknown")),
+        "cuda_version": getattr(getattr(torch, "version", None), "cuda", None),
+        "memory_total": _native.host_memory()[0],
+    }
+
+
+def _quietly(ask: Any) -> Any:
+    try:
+        return ask()
+    except Exception:
+        return None
+
+
+def _replace(path: Path, payload: dict[str, Any]) -> None:
+    """Whole or not at all: the process may be killed while it writes this."""
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(payload, indent=2, default=str), encoding="utf-8")
+    unfinished.replace(path)

@@ -1,0 +1,74 @@
+"""What the environment says about recording by itself, and where the recordings go."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+DEFAULT_INTERVAL = 0.1
+DEFAULT_HISTORY = 100_000
+_NO = frozenset({"0", "off", "false", "no"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to record. A variable nobody can read as a number is as good as not set."""
+
+    run_directory: Path | None
+    root: Path
+    interval: float
+    is_on: bool
+    history_entries: int
+    writes_bundles: bool
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Settings:
+        """As the environment has it."""
+        run = env.get("STORMLOG_RUN_DIR")
+        interval = _number(env.get("STORMLOG_INTERVAL"), _interval_of(run))
+        return cls(
+            run_directory=Path(run) if run else None,
+            root=Path(env.get("STORMLOG_DIR") or "stormlog-runs"),
+            interval=interval if interval > 0 else DEFAULT_INTERVAL,
+            is_on=env.get("STORMLOG_TORCH", "").lower() not in _NO,
+            history_entries=max(int(_number(env.get("STORMLOG_TORCH_HISTORY"), DEFAULT_HISTORY)), 0),
+            writes_bundles=env.get("STORMLOG_TORCH_OOM", "").lower() not in _NO,
+        )
+
+    def directory(self) -> Path:
+        """The run's, or a new one named after the time and the program."""
+        if self.run_directory is not None:
+            return self.run_directory
+        stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+        script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "python"
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(script).stem)[:40] or "python"
+        return (self.root / f"{stamp}-{name}-{secrets.token_hex(2)}").absolute()
+
+
+def session_directory(run: Path, rank: int, device: int) -> Path:
+    """Of one device in this process, beside what the supervisor records of it from outside."""
+    return run / f"rank{rank}-pid{os.getpid()}-{'host' if device < 0 else f'cuda{device}'}"
+
+
+def _interval_of(run: str | None) -> float:
+    """As `stormlog run` was told."""
+    try:
+        record = json.loads(Path(run or "", "run.json").read_text(encoding="utf-8"))
+        return int(record["interval_ms"]) / 1000
+    except (OSError, ValueError, KeyError, TypeError):
+        return DEFAULT_INTERVAL
+
+
+def _number(text: str | None, otherwise: float) -> float:
+    try:
+        value = float(text) if text else otherwise
+    except ValueError:
+        return otherwise
+    return value if abs(value) < float("inf") else otherwise

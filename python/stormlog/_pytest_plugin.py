@@ -1,0 +1,157 @@
+"""Memory limits for tests.
+
+    @pytest.mark.limit_memory("24 MB")
+    def test_small(): ...
+
+    @pytest.mark.limit_leaks("1 MB")
+    def test_keeps_nothing(): ...
+
+``--stormlog-heap`` records every test and prints the ones that allocated most. Without a mark and without the option this
+plugin does nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_OWN_MARKS = ("limit_memory", "limit_leaks")
+_RESULTS = pytest.StashKey[list[tuple[str, dict[str, Any]]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("stormlog")
+    group.addoption(
+        "--stormlog-heap", action="store_true", help="record the heap of every test and print the largest"
+    )
+    group.addoption("--stormlog-heap-dir", metavar="DIR", help="keep the captures in DIR")
+    group.addoption("--stormlog-heap-native", action="store_true", help="with the frames of C, C++ and Rust")
+    group.addoption(
+        "--stormlog-heap-top", type=int, default=5, metavar="N", help="tests and lines to print (default 5)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RESULTS] = []
+    config.addinivalue_line(
+        "markers", "limit_memory(limit): fail the test when its heap peaks above limit, such as '24 MB'"
+    )
+    config.addinivalue_line(
+        "markers",
+        "limit_leaks(limit, *, filter_fn=None): fail the test when one call stack leaves more than limit behind",
+    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    marks = [mark for name in _OWN_MARKS for mark in item.iter_markers(name)]
+    wanted = bool(item.config.getoption("--stormlog-heap"))
+    # Another plugin has marks of these names; where it is at work, they are its own.
+    if item.config.pluginmanager.hasplugin("memray_manager") and not wanted:
+        marks = []
+    if not marks and not wanted:
+        yield
+        return
+    from stormlog import heap
+
+    leaks = any(mark.name == "limit_leaks" for mark in marks)
+    keep = item.config.getoption("--stormlog-heap-dir")
+    with tempfile.TemporaryDirectory(prefix="stormlog-heap-") as scratch:
+        folder = Path(keep) if keep else Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        capture = folder / (_file_name(item.nodeid) + ".bin")
+        native = bool(item.config.getoption("--stormlog-heap-native"))
+        heap.start(capture, native=native, trace_python_allocators=leaks, overwrite=True)
+        try:
+            outcome = yield
+        finally:
+            heap.stop()
+        figures = heap.stats(capture)
+        item.config.stash[_RESULTS].append((item.nodeid, figures))
+        if outcome.excinfo is None:
+            problem = "\n".join(text for text in (_broken(mark, figures, capture) for mark in marks) if text)
+            if problem:
+                item.add_report_section("call", "stormlog", problem)
+                outcome.force_exception(pytest.fail.Exception(problem, pytrace=False))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    results = config.stash[_RESULTS]
+    if not results or not config.getoption("--stormlog-heap"):
+        return
+    top = int(config.getoption("--stormlog-heap-top"))
+    terminalreporter.section("stormlog: heap by test")
+    for name, figures in sorted(results, key=lambda result: -result[1]["peak_bytes"])[:top]:
+        terminalreporter.write_line(
+            f"{_say(figures['peak_bytes']):>12} peak  {figures['total_allocations']:>9} allocations  {name}"
+        )
+        for row in figures["top_by_size"][:top]:
+            terminalreporter.write_line(
+                f"    {_say(row['bytes']):>12}  {row['function']}  {row['file']}:{row['line']}"
+            )
+
+
+def _broken(mark: pytest.Mark, figures: dict[str, Any], capture: Path) -> str | None:
+    if not mark.args:
+        raise pytest.UsageError(f"@pytest.mark.{mark.name} needs a limit, such as '24 MB'")
+    limit = parse_size(mark.args[0])
+    if mark.name == "limit_memory":
+        return _over_memory(limit, mark.args[0], figures)
+    return _over_leaks(limit, mark.args[0], mark.kwargs.get("filter_fn"), capture)
+
+
+def _over_memory(limit: int, text: object, figures: dict[str, Any]) -> str | None:
+    if figures["peak_bytes"] <= limit:
+        return None
+    lines = [f"The test's heap peaked at {_say(figures['peak_bytes'])}, its limit is {text}. At the peak:"]
+    lines += [
+        f"  {_say(row['bytes']):>12}  {row['function']}  {row['file']}:{row['line']}"
+        for row in _at_peak(figures)
+    ]
+    return "\n".join(lines)
+
+
+def _at_peak(figures: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    rows: list[dict[str, Any]] = figures.get("peak_by_size") or figures["top_by_size"]
+    return rows[:5]
+
+
+def _over_leaks(
+    limit: int, text: object, keep: Callable[[tuple[tuple[str, str, int], ...]], bool] | None, capture: Path
+) -> str | None:
+    from stormlog import _native
+
+    lines = []
+    for row in json.loads(_native.heap_stacks(str(capture), "leaks")):
+        stack = tuple((frame["function"], frame["file"], frame["line"]) for frame in row["stack"])
+        if row["own_bytes"] > limit and (keep is None or keep(stack)):
+            lines.append(f"  {_say(row['own_bytes']):>12} in {row['count']} allocations")
+            lines += [f"      {function}  {file}:{line}" for function, file, line in stack[:8]]
+    if not lines:
+        return None
+    return "\n".join([f"The test left memory behind, more than {text} from one call stack:", *lines])
+
+
+def parse_size(text: str | int) -> int:
+    """``"24 MB"``, ``"1.5 GiB"`` or a number of bytes."""
+    from stormlog import _native
+
+    size = text if isinstance(text, int) else _native.parse_size(str(text))
+    if size is None:
+        raise pytest.UsageError(f"{text!r} is not a size; write it like '24 MB'")
+    return size
+
+
+def _say(size: int) -> str:
+    from stormlog.utils import format_bytes
+
+    return format_bytes(size)
+
+
+def _file_name(nodeid: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in nodeid)[-180:]

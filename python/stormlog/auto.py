@@ -1,0 +1,55 @@
+"""Records a PyTorch program without a change to it: `import stormlog.auto`, anywhere, before or after torch.
+
+When CUDA is first used, the caching allocator and the driver are sampled, the allocator keeps a bounded
+history with Python stacks, and an out-of-memory error leaves a bundle before the exception is raised.
+`stormlog run` does the same for a program that does not import this, and so does `STORMLOG=1` in the
+environment.
+
+Importing it must never fail, print, import torch, or use the GPU.
+
+    STORMLOG_DIR             where recordings go (stormlog-runs); under `stormlog run`, its directory
+    STORMLOG_INTERVAL        seconds between two samples (0.1, or as `stormlog run` was told)
+    STORMLOG_TORCH=0         record nothing
+    STORMLOG_TORCH_HISTORY   entries of allocator history a device keeps (100000); 0 is none
+    STORMLOG_TORCH_OOM=0     no bundle at an out-of-memory error
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from stormlog._post_import import when_imported
+
+__all__ = ["directory", "is_recording", "start", "stop"]
+
+
+def start() -> None:
+    """Record from now on, or from the moment torch is imported. A second time does nothing."""
+    when_imported("torch", lambda: _recorder().arm())
+
+
+def stop() -> None:
+    """End the sessions and the history; an out-of-memory error leaves nothing any more."""
+    _recorder().stop()
+
+
+def is_recording() -> bool:
+    """Whether a GPU is being recorded."""
+    return any(index >= 0 for index in _recorder().STATE.devices)
+
+
+def directory() -> Path | None:
+    """Where this process records; None before there was anything to record."""
+    found: Path | None = _recorder().STATE.directory
+    return found
+
+
+def _recorder() -> ModuleType:
+    # Only now: a program that never imports torch need not pay for it.
+    from stormlog import _auto
+
+    return _auto
+
+
+start()

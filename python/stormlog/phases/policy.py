@@ -1,0 +1,214 @@
+"""Which phase something happened in, and how that is said.
+
+The phase an event names wins, then the innermost of the thread it came from, then the innermost of each
+thread. Several are `ambiguous`: all of them are told, and the likely one is called likely.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stormlog.phases.runtime import format_phase_path
+
+if TYPE_CHECKING:
+    from stormlog.phases.replay import PhaseReplayIndex, PhaseSpan
+
+__all__ = [
+    "PhaseAttribution",
+    "PhaseSummary",
+    "attribute_active_spans",
+    "format_phase_path",
+    "merge_phase_attributions",
+    "phase_attribution_to_payload",
+    "resolve_phase_for_event",
+    "summarize_phase_attribution",
+    "summarize_phase_resolution",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseSummary:
+    """The one phase to show where several are possible, and where it comes from."""
+
+    phase_path: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseAttribution:
+    """The phase, or the phases, something belongs to."""
+
+    phase_resolution: str
+    phase_source: str | None = None
+    phase_path: str | None = None
+    phase_paths: list[str] = dataclasses.field(default_factory=list)
+    scope_id: str | None = None
+    thread_id: int | None = None
+    thread_name: str | None = None
+    phase_summary: PhaseSummary | None = None
+
+
+def attribute_active_spans(
+    spans: Sequence[PhaseSpan],
+    *,
+    strategy: str = "deepest_per_thread",
+    origin_thread_id: int | None = None,
+    origin_phase_scope_id: str | None = None,
+) -> PhaseAttribution | None:
+    """The attribution among phases that were open at one moment."""
+    if strategy != "deepest_per_thread":
+        raise ValueError(f"Unsupported phase attribution strategy: {strategy}")
+    if not spans:
+        return None
+    named = [span for span in spans if origin_phase_scope_id and span.scope_id == origin_phase_scope_id]
+    if len(named) == 1:
+        return _unique(named[0], "exact")
+    own = [span for span in spans if origin_thread_id is not None and span.thread_id == origin_thread_id]
+    if own:
+        return _unique(_latest(own), "thread_local")
+
+    threads: dict[int, list[PhaseSpan]] = defaultdict(list)
+    for span in spans:
+        threads[span.thread_id].append(span)
+    settled: list[PhaseSpan] = []
+    labels: set[str] = set()
+    for of_thread in threads.values():
+        depth = max(span.depth for span in of_thread)
+        innermost = [span for span in of_thread if span.depth == depth]
+        paths = {format_phase_path(span.path) for span in innermost}
+        labels |= paths
+        if len(paths) == 1:
+            settled.append(_latest(innermost))
+    if len(settled) == len(threads) == 1:
+        return _unique(settled[0], "heuristic")
+    likely = format_phase_path(_latest(spans).path)
+    has_choice = len({label for label in labels if label}) > 1 and bool(likely)
+    return PhaseAttribution(
+        "ambiguous",
+        phase_paths=sorted(labels),
+        phase_summary=PhaseSummary(likely, "heuristic") if has_choice else None,
+    )
+
+
+def resolve_phase_for_event(index: PhaseReplayIndex, event: Any) -> PhaseAttribution | None:
+    """The phase of an event, by its time, session and rank and what it says of its origin."""
+    timestamp_ns, session_id = field_of(event, "timestamp_ns"), field_of(event, "session_id")
+    rank = rank_of(event)
+    if not isinstance(timestamp_ns, int) or not isinstance(session_id, str) or rank is None:
+        return None
+    thread_id = _origin(event, "origin_thread_id", int)
+    scope_id = _origin(event, "origin_phase_scope_id", str)
+    return index.resolve(
+        timestamp_ns=timestamp_ns,
+        session_id=session_id,
+        rank=rank,
+        origin_thread_id=thread_id,
+        origin_phase_scope_id=scope_id,
+    )
+
+
+def merge_phase_attributions(
+    first: PhaseAttribution | None, second: PhaseAttribution | None
+) -> PhaseAttribution | None:
+    """Both together; only the same phase of the same thread stays unique."""
+    if first is None or second is None:
+        return second if first is None else first
+    ours, theirs = _paths(first), _paths(second)
+    if not ours or not theirs:
+        return second if not ours else first
+    paths = sorted({*ours, *theirs})
+    if len(paths) == 1 and _is_same(first, second):
+        return first
+    return PhaseAttribution("ambiguous", phase_paths=paths)
+
+
+def phase_attribution_to_payload(attribution: PhaseAttribution | None) -> dict[str, Any] | None:
+    """The object form; what is not known is left out."""
+    if attribution is None:
+        return None
+    payload: dict[str, Any] = {
+        "phase_resolution": attribution.phase_resolution,
+        "phase_paths": [path for path in attribution.phase_paths if path],
+    }
+    for name in ("phase_source", "phase_path", "scope_id", "thread_id", "thread_name"):
+        value = getattr(attribution, name)
+        if value is not None:
+            payload[name] = value
+    if attribution.phase_summary is not None:
+        payload["phase_summary"] = dataclasses.asdict(attribution.phase_summary)
+    return payload
+
+
+def summarize_phase_attribution(attribution: PhaseAttribution | None) -> str | None:
+    """The attribution as people read it."""
+    if attribution is None:
+        return None
+    shown = attribution.phase_summary
+    if shown is not None:
+        return f"(likely) {shown.phase_path}" if shown.source == "heuristic" else shown.phase_path
+    return summarize_phase_resolution(
+        phase_resolution=attribution.phase_resolution,
+        phase_path=attribution.phase_path,
+        phase_paths=attribution.phase_paths,
+    )
+
+
+def summarize_phase_resolution(
+    *, phase_resolution: str | None, phase_path: str | None = None, phase_paths: Sequence[str] | None = None
+) -> str | None:
+    """A resolution as people read it: the path, or all of them behind `(ambiguous)`."""
+    paths = [path for path in phase_paths or () if path]
+    if phase_resolution == "unique":
+        return phase_path or (paths[0] if len(paths) == 1 else None)
+    if phase_resolution == "ambiguous" and paths:
+        return "(ambiguous) " + " | ".join(paths)
+    return None
+
+
+def field_of(event: Any, name: str, default: Any = None) -> Any:
+    """A field of an event, be it a mapping or an object."""
+    return event.get(name, default) if isinstance(event, Mapping) else getattr(event, name, default)
+
+
+def rank_of(event: Any) -> int | None:
+    """The rank of an event, also when it is written as text; None when it is no number."""
+    value = field_of(event, "rank", 0)
+    if isinstance(value, str):
+        try:
+            return int(value.strip())
+        except ValueError:
+            return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _origin(event: Any, name: str, kind: type) -> Any:
+    metadata = field_of(event, "metadata", {})
+    told = metadata.get(name) if isinstance(metadata, dict) else None
+    for value in (field_of(event, name), told):
+        if isinstance(value, kind) and value != "":
+            return value
+    return None
+
+
+def _unique(span: PhaseSpan, source: str) -> PhaseAttribution:
+    path = format_phase_path(span.path)
+    return PhaseAttribution("unique", source, path, [path], span.scope_id, span.thread_id, span.thread_name)
+
+
+def _latest(spans: Sequence[PhaseSpan]) -> PhaseSpan:
+    return max(spans, key=lambda span: (span.sequence, span.scope_id))
+
+
+def _paths(attribution: PhaseAttribution) -> list[str]:
+    paths = attribution.phase_paths or [attribution.phase_path or ""]
+    return [path for path in paths if path]
+
+
+def _is_same(first: PhaseAttribution, second: PhaseAttribution) -> bool:
+    keys = ("phase_resolution", "phase_path", "scope_id", "thread_id")
+    return first.phase_resolution == "unique" and all(
+        getattr(first, key) == getattr(second, key) for key in keys
+    )

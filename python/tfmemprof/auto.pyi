@@ -1,0 +1,1 @@
+from stormlog.auto import *

@@ -1,0 +1,1 @@
+from stormlog.collective_attribution import *

@@ -1,0 +1,1 @@
+from stormlog.distributed_analysis import *

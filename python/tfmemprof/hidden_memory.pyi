@@ -1,0 +1,1 @@
+from stormlog.hidden_memory import *

@@ -1,0 +1,1 @@
+from stormlog.tensor_tracker import *

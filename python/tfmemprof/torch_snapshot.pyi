@@ -1,0 +1,1 @@
+from stormlog.torch_snapshot import *

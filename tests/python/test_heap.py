@@ -1,0 +1,277 @@
+"""Heap recordings of real programs: by `run --heap`, from Python, attached; and what is left when they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_run import PROGRAMS, STORMLOG, cgroup, in_cgroup, program
+
+from stormlog import heap
+
+GIB = 1 << 30
+
+
+def record(output: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    run = [*STORMLOG, "run", "--heap", "--output", str(output), "--dir", str(output.parent / "runs"), *options]
+    done = subprocess.run([*run, "--", *words], capture_output=True, text=True)
+    assert "panicked" not in done.stderr
+    return done
+
+
+def stats(capture: Path) -> Any:
+    done = subprocess.run([*STORMLOG, "stats", str(capture), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["function"], Path(row["file"]).name) for row in rows]
+
+
+def line_of(name: str, text: str) -> int:
+    lines = (PROGRAMS / name).read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return number
+
+
+@pytest.mark.parametrize(("what", "function", "text"), [("bytes", "leak_python", "os.urandom(size)"), ("numpy", "leak_numpy", "numpy.ones(")])
+def test_the_request_that_failed_is_named_and_fails_where_it_would_have(tmp_path: Path, what: str, function: str, text: str) -> None:
+    if what == "numpy":
+        pytest.importorskip("numpy")
+    words = program("grows_bytes.py", what, str(GIB))
+    bare = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = record(tmp_path / "out.bin", *words)
+    assert (done.returncode, done.stdout) == (0, bare.stdout), "the same step fails with and without us"
+    size = int(bare.stdout.split()[1])
+    figures = stats(tmp_path / "out.bin")
+    assert figures["complete"]
+    failed = figures["failed_requests"][-1]
+    assert size - 8 <= failed["bytes"] <= size + 64
+    assert failed["limit_bytes"] == GIB
+    user = [frame for frame in failed["stack"] if Path(frame["file"]).name == "grows_bytes.py"]
+    assert (user[0]["function"], user[0]["line"]) == (function, line_of("grows_bytes.py", text))
+    assert (function, "grows_bytes.py") == places(figures["top_by_size"])[0]
+    assert figures["peak_bytes"] >= size // 3 * 2
+    assert "failed" in done.stderr and "grows_bytes.py" in done.stderr
+
+
+def test_native_frames_name_the_c_function(tmp_path: Path) -> None:
+    done = record(tmp_path / "out.bin", *program("grows_bytes.py", "bytes", str(GIB)), options=("--native",))
+    assert done.returncode == 0
+    rows = json.loads(
+        subprocess.run([*STORMLOG, "tree", str(tmp_path / "out.bin"), "--json"], capture_output=True, text=True, check=True).stdout
+    )
+    largest = max(rows, key=lambda row: row["own_bytes"])
+    names = [frame["function"] for frame in largest["stack"]]
+    assert "leak_python" in names, names
+    inner = names[: names.index("leak_python")]
+    assert any("urandom" in name or "PyBytes" in name for name in inner), names
+
+
+def test_killed_by_the_cgroup_it_still_says_which_line_held_the_memory(tmp_path: Path) -> None:
+    with cgroup(160 << 20) as group:
+        words = [*STORMLOG, "run", "--heap", "--dir", str(tmp_path / "runs"), "--", *program("keeps_growing.py")]
+        done = subprocess.run(in_cgroup(group, words), capture_output=True, text=True)
+    assert done.returncode == 137, done.stderr
+    line = line_of("keeps_growing.py", "self.kept.append")
+    assert f"keeps_growing.py:{line} Cache.put" in done.stderr, done.stderr
+    figures = stats(tmp_path / "runs")
+    assert not figures["complete"]
+    held = figures["live_at_end_bytes"]
+    assert 64 << 20 < held < 170 << 20
+    assert places(figures["top_by_size"])[0] == ("Cache.put", "keeps_growing.py")
+
+
+@pytest.mark.parametrize("options", [(), ("--aggregate",), ("--max-size", "1MiB")])
+def test_nothing_is_lost_at_kill_9(tmp_path: Path, options: tuple[str, ...]) -> None:
+    words = [*STORMLOG, "run", "--heap", "--dir", str(tmp_path), "--quiet", *options, "--", *program("keeps_growing.py", "40")]
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None and running.stdout.readline() == "40\n"
+    (run,) = tmp_path.iterdir()
+    os.kill(json.loads((run / "run.json").read_text())["pid"], signal.SIGKILL)
+    assert running.wait(timeout=60) == 137
+    figures = stats(tmp_path)
+    assert (figures["complete"], figures["ending"]["signal"]) == (False, 9)
+    held = [row for row in _rows("leaks", tmp_path) if row["stack"][0]["function"] == "Cache.put"]
+    assert sum(row["own_bytes"] for row in held) >= 40 << 20
+    assert sum(row["count"] for row in held) >= 40
+    assert figures["lost_events"] == 0
+
+
+def _rows(mode: str, path: Path) -> Any:
+    flag = {"leaks": "--leaks", "peak": "--peak"}[mode]
+    done = subprocess.run([*STORMLOG, "tree", str(path), flag, "--json"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_killed_with_its_supervisor_the_capture_can_still_be_read(tmp_path: Path) -> None:
+    words = [*STORMLOG, "run", "--heap", "--dir", str(tmp_path), "--", *program("keeps_growing.py", "40")]
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert running.stdout is not None and running.stdout.readline() == "40\n"
+    (run,) = tmp_path.iterdir()
+    child = json.loads((run / "run.json").read_text())["pid"]
+    running.kill()
+    running.wait()
+    os.kill(child, signal.SIGKILL)
+    (live,) = (run / "heap").glob("*.live")
+    figures = stats(live)
+    assert figures["live_at_end_bytes"] >= 40 << 20
+    assert not figures["complete"]
+
+
+def test_children_of_every_kind_are_recorded(tmp_path: Path) -> None:
+    words = [*STORMLOG, "run", "--heap", "--dir", str(tmp_path), "--", *program("children_allocate.py")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seen = set()
+    for capture in tmp_path.glob("*/*/heap*.bin"):
+        seen |= {row["function"] for row in stats(capture)["top_by_size"]}
+    assert {"in_fork", "in_exec", "in_worker"} <= seen
+
+
+def test_sampling_keeps_the_totals(tmp_path: Path) -> None:
+    script = tmp_path / "many.py"
+    script.write_text("kept = [bytearray(20_000) for _ in range(20_000)]\n")
+    done = record(tmp_path / "out.bin", sys.executable, str(script), options=("--sample=64KiB",))
+    assert done.returncode == 0
+    figures = stats(tmp_path / "out.bin")
+    assert figures["sample_bytes"] == 64 << 10
+    assert abs(figures["total_allocated_bytes"] - 400_000_000) < 5 * figures["standard_error_bytes"]
+    assert 0 < figures["standard_error_bytes"] < 0.03 * 400_000_000
+
+
+def test_record_in_a_living_process(tmp_path: Path) -> None:
+    path = tmp_path / "block.bin"
+    kept = []
+    with heap.record(path) as recording:
+        kept.append(_allocate_here(3 << 20))
+        assert heap.is_recording()
+    assert not heap.is_recording()
+    figures = recording.stats()
+    assert figures["complete"]
+    assert ("_allocate_here", "test_heap.py") == places(figures["top_by_size"])[0]
+    assert figures["top_by_size"][0]["bytes"] >= 3 << 20
+    assert figures["live_at_end_bytes"] >= 3 << 20
+    assert not path.with_name("block.bin.live").exists()
+    del kept
+
+
+def _allocate_here(size: int) -> bytearray:
+    return bytearray(size)
+
+
+def test_start_and_stop_many_times_with_threads_running(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            bytearray(100_000)
+
+    threads = [threading.Thread(target=churn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(5):
+            path = heap.start(tmp_path / f"{number}.bin")
+            bytearray(1 << 20)
+            assert heap.stop() == path
+            assert stats(path)["total_allocations"] >= 1
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_decorated_function_makes_a_capture_a_call(tmp_path: Path) -> None:
+    @heap.record(tmp_path / "call-%n.bin")
+    def work(size: int) -> int:
+        return len(bytearray(size))
+
+    assert (work(1 << 20), work(2 << 20)) == (1 << 20, 2 << 20)
+    assert len(list(tmp_path.glob("call-*.bin"))) == 2
+
+
+def test_python_allocators_show_small_objects(tmp_path: Path) -> None:
+    with heap.record(tmp_path / "small.bin", trace_python_allocators=True) as recording:
+        kept = [object() for _ in range(10_000)]
+    kinds = {row["allocator"]: row for row in recording.stats()["by_allocator"]}
+    assert kinds["pymalloc_malloc"]["count"] >= 10_000
+    del kept
+
+
+def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "here.bin"
+    path.write_bytes(b"somebody's")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        heap.start(path)
+    with pytest.raises(heap.HeapError, match="nothing is being recorded"):
+        heap.stop()
+    with pytest.raises(heap.HeapError, match="No such file"):
+        heap.start(tmp_path / "nowhere" / "x.bin")
+    with heap.record(tmp_path / "one.bin"), pytest.raises(heap.HeapError, match="already"):
+        heap.start(tmp_path / "two.bin")
+    with pytest.raises(heap.HeapError):
+        heap.stats(path)
+    code = subprocess.run([*STORMLOG, "stats", str(path)], capture_output=True, text=True)
+    assert code.returncode == 5 and str(path) in code.stderr
+
+
+@pytest.mark.skipif(subprocess.run(["which", "gdb"], capture_output=True).returncode != 0, reason="there is no gdb here")
+def test_attach_and_detach(tmp_path: Path) -> None:
+    script = tmp_path / "runs.py"
+    script.write_text(
+        textwrap.dedent("""
+        import time
+        kept = []
+        def grow_later():
+            kept.append(bytearray(300_000))
+        print("up", flush=True)
+        while True:
+            grow_later()
+            time.sleep(0.01)
+        """)
+    )
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        capture = tmp_path / "out.bin"
+        attached = subprocess.Popen(
+            [*STORMLOG, "attach", str(process.pid), "--heap", "-o", str(capture), "--json"], stdout=subprocess.PIPE, text=True
+        )
+        _wait_for(lambda: capture.exists())
+        time.sleep(0.5)
+        again = subprocess.run([*STORMLOG, "attach", str(process.pid), "--heap", "-o", str(tmp_path / "b.bin")], capture_output=True, text=True)
+        assert again.returncode != 0 and "already" in again.stderr
+        assert subprocess.run([*STORMLOG, "detach", str(process.pid)]).returncode == 0
+        assert attached.wait(timeout=60) == 0
+        figures = stats(capture)
+        assert ("grow_later", "runs.py") == places(figures["top_by_size"])[0]
+        assert process.poll() is None, "the program runs on"
+        time.sleep(0.2)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(condition: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_attach_to_nobody(tmp_path: Path) -> None:
+    done = subprocess.run([*STORMLOG, "attach", "4194305", "--heap", "-o", str(tmp_path / "x.bin")], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "4194305" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,60 @@
+"""What is done after an import: once, not before, and without a trace on the module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from stormlog._post_import import when_imported
+
+NAME = "a_module_for_post_import"
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / f"{NAME}.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
+    heard: list[str] = []
+
+    def hear() -> None:
+        heard.append(f"value is {sys.modules[NAME].value}")
+        raise ValueError("of no interest to who imports it")
+
+    when_imported(NAME, hear)
+    return heard
+
+
+def test_it_is_told_once_and_leaves_nothing(told: list[str]) -> None:
+    finders = len(sys.meta_path)
+    module = importlib.import_module(NAME)
+    assert told == ["value is 5"] and len(sys.meta_path) == finders - 1
+    assert sorted(vars(module.__spec__.loader)) == ["name", "path"]  # type: ignore[union-attr]
+    importlib.reload(module)
+    assert told == ["value is 5"]
+
+
+def test_to_be_looked_for_is_not_to_be_imported(told: list[str]) -> None:
+    assert importlib.util.find_spec(NAME) is not None and importlib.util.find_spec(NAME) is not None
+    assert told == []
+    importlib.import_module(NAME)
+    assert told == ["value is 5"]
+
+
+def test_what_is_there_already_is_told_at_once(told: list[str]) -> None:
+    importlib.import_module(NAME)
+    again: list[int] = []
+    when_imported(NAME, lambda: again.append(1))
+    assert again == [1]
+
+
+def test_a_module_that_is_not_there_stays_so(told: list[str]) -> None:
+    when_imported("no_such_module_at_all", lambda: told.append("no"))
+    assert importlib.util.find_spec("no_such_module_at_all") is None
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("no_such_module_at_all")
+    assert told == []

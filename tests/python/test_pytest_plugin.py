@@ -1,0 +1,109 @@
+"""The pytest plugin, run by a pytest of its own in a directory of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+
+def run(tmp_path: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_it.py").write_text("import pytest\n" + textwrap.dedent(text))
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(tmp_path)]
+    return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+
+
+def test_limit_memory(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        def load(size):
+            return bytearray(size)
+
+        @pytest.mark.limit_memory("8 MB")
+        def test_small():
+            load(1 << 20)
+
+        @pytest.mark.limit_memory("8 MB")
+        def test_large():
+            load(32 << 20)
+        """,
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "its limit is 8 MB" in done.stdout
+    assert "load" in done.stdout and "test_it.py:4" in done.stdout
+
+
+def test_limit_leaks(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        KEPT = []
+
+        @pytest.mark.limit_leaks("1 MB")
+        def test_tidy():
+            bytearray(4 << 20)
+
+        @pytest.mark.limit_leaks("1 MB")
+        def test_leaky():
+            KEPT.append(bytearray(4 << 20))
+
+        @pytest.mark.limit_leaks("1 MB", filter_fn=lambda stack: stack[0][0] != "test_wanted")
+        def test_wanted():
+            KEPT.append(bytearray(4 << 20))
+        """,
+    )
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    assert "left memory behind" in done.stdout and "test_leaky" in done.stdout
+
+
+def test_a_failing_test_fails_for_its_own_reason(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        @pytest.mark.limit_memory("1 KB")
+        def test_wrong():
+            bytearray(1 << 20)
+            assert 1 == 2
+        """,
+    )
+    assert "assert 1 == 2" in done.stdout and "its limit is" not in done.stdout
+
+
+def test_the_summary_and_the_captures(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        def test_one():
+            bytearray(3 << 20)
+        """,
+        "--stormlog-heap",
+        f"--stormlog-heap-dir={tmp_path / 'kept'}",
+    )
+    assert "heap by test" in done.stdout and "test_it.py::test_one" in done.stdout, done.stdout
+    assert len(list((tmp_path / "kept").glob("*.bin"))) == 1
+
+
+def test_without_marks_it_does_nothing(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        def test_plain():
+            from stormlog import heap
+            assert not heap.is_recording()
+        """,
+    )
+    assert "1 passed" in done.stdout and "stormlog" not in done.stdout
+
+
+def test_a_limit_that_is_no_size(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        @pytest.mark.limit_memory("lots")
+        def test_it():
+            pass
+        """,
+    )
+    assert done.returncode != 0 and "'lots' is not a size" in done.stdout
