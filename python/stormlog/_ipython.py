@@ -1,8 +1,9 @@
-"""``%load_ext stormlog`` gives the cell magic ``%%stormlog_heap``: records a cell and shows its flame graph below it."""
+"""``%load_ext stormlog`` gives the cell magic ``%%stormlog_heap``: records a cell, shows its flame graph."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def load_ipython_extension(shell: Any) -> None:
     def stormlog_heap(line: str, cell: str) -> None:
         import html
 
-        from IPython.display import HTML, display
+        # Only there when IPython is, and it calls this.
+        display = importlib.import_module("IPython.display")
 
         def run(source: str) -> None:
             shell.run_cell(source).raise_error()
@@ -54,6 +56,6 @@ def load_ipython_extension(shell: Any) -> None:
         frame = (
             f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'
         )
-        display(HTML(frame))
+        display.display(display.HTML(frame))
 
     shell.register_magic_function(stormlog_heap, magic_kind="cell", magic_name="stormlog_heap")

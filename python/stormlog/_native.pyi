@@ -296,7 +296,7 @@ def judge_calls(
 
 class HeapError(RuntimeError): ...
 
-# Mean bytes between samples (0: everything), keep an aggregate only, bytes above which the oldest records are folded.
+# Mean bytes between samples (0: all), keep an aggregate only, bytes above which old records are folded.
 def heap_start(
     path: str | os.PathLike[str],
     native: bool,

@@ -6,8 +6,8 @@
     @pytest.mark.limit_leaks("1 MB")
     def test_keeps_nothing(): ...
 
-``--stormlog-heap`` records every test and prints the ones that allocated most. Without a mark and without the option this
-plugin does nothing at all.
+``--stormlog-heap`` records every test and prints the ones that allocated most. Without a mark and without the
+option this plugin does nothing at all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "limit_leaks(limit, *, filter_fn=None): fail the test when one call stack leaves more than limit behind",
+        "limit_leaks(limit, *, filter_fn=None): fail the test when a call stack leaves more than limit",
     )
 
 

@@ -8,9 +8,10 @@
     @stormlog.heap.record("step-%n.bin")
     def step(): ...
 
-The capture is read by ``stormlog stats``, ``flamegraph``, ``tree`` and friends, while it is written and afterwards, also
-when the process was killed. A recording must never change what the program does: it starts and stops in a living process,
-adds little memory, and a request that fails, fails as it would have.
+The capture is read by ``stormlog stats``, ``flamegraph``, ``tree`` and friends, while it is written and
+afterwards, also when the process was killed. A recording must never change what the program does: it
+starts and stops in a living process, adds little memory, and a request that fails, fails as it would
+have.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ def start(
 ) -> Path:
     """Begins to record into ``path`` (default: ``stormlog-heap-PID.bin`` here) and returns it.
 
-    ``native`` adds the frames of C, C++ and Rust; ``trace_python_allocators`` records every Python object, not only what
-    reaches the system's allocator; ``sample`` records one allocation in so many bytes, with unbiased totals; ``aggregate``
-    keeps stacks, live blocks and peaks instead of every record; ``max_size`` bounds the file by folding the oldest records.
-    In ``path``, ``%p`` becomes the process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``.
+    ``native`` adds the frames of C, C++ and Rust; ``trace_python_allocators`` records every Python
+    object, not only what reaches the system's allocator; ``sample`` records one allocation in so many
+    bytes, with unbiased totals; ``aggregate`` keeps stacks, live blocks and peaks instead of every
+    record; ``max_size`` bounds the file by folding the oldest records. In ``path``, ``%p`` becomes the
+    process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``.
     """
     target = _path(path)
     if target.exists() and not overwrite:
@@ -102,6 +104,8 @@ class Recording:
         stop()
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Makes a function that is recorded at every call."""
+
         @functools.wraps(function)
         def recorded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             with self:

@@ -1,4 +1,4 @@
-"""Children of every kind, each of which allocates from a line of its own: fork, exec, and the ways of multiprocessing."""
+"""Children by fork, exec and the ways of multiprocessing, each allocating from a line of its own."""
 
 import multiprocessing
 import os
@@ -20,7 +20,9 @@ def main():
         in_fork()
         os._exit(0)
     os.waitpid(child, 0)
-    subprocess.run([sys.executable, "-c", "def in_exec():\n    return bytearray(7 << 20)\nin_exec()"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "def in_exec():\n    return bytearray(7 << 20)\nin_exec()"], check=True
+    )
     for way in ("spawn", "forkserver"):
         context = multiprocessing.get_context(way)
         queue = context.Queue()

@@ -12,6 +12,7 @@ def keep(count):
     held.append([bytearray(1000) for _ in range(count)])
 keep(500)
 big = bytearray(3_000_000)
+import time; time.sleep(0.3)
 del big
 ";
 

