@@ -81,7 +81,7 @@ def test_a_forced_oom_leaves_its_evidence(tmp_path: Path) -> None:
     assert sum(categories.values()) == found["allocated_bytes"]
     assert found["allocator_backend"] == "native"
     assert found["allocator_settings"]["expandable_segments"] is False
-    assert "load_cache" in found["held_by"][0]["place"], found["held_by"]
+    assert "program.py:8 block" in found["held_by"][0]["place"], found["held_by"]
     assert found["device_free_bytes"] is not None and found["device_total_bytes"] > 1 << 30
     with (bundle / "cuda_allocator_snapshot.pickle").open("rb") as file:
         snapshot = pickle.load(file)

@@ -45,7 +45,7 @@ impl Weights {
 
     /// A counter as a number of blocks.
     pub(crate) fn blocks(self, count: u64) -> u64 {
-        if self.mean == 0 { count } else { (count + FINE / 2) / FINE }
+        if self.mean == 0 { count } else { count.saturating_add(FINE / 2) / FINE }
     }
 }
 
