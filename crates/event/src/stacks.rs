@@ -179,8 +179,8 @@ pub struct Weight {
 
 impl std::ops::AddAssign for Weight {
     fn add_assign(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.count = self.count.saturating_add(other.count);
     }
 }
 

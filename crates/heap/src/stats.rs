@@ -168,10 +168,11 @@ impl Heap {
                 let (count, bytes, peak_bytes, live_bytes) = Default::default();
                 ThreadStats { thread: share.thread, name: share.name, count, bytes, peak_bytes, live_bytes }
             });
-            thread.count += weight.count;
-            thread.bytes += weight.bytes;
-            thread.peak_bytes += self.weight(self.amount(Mode::Peak, index)).bytes;
-            thread.live_bytes += live.bytes;
+            thread.count = thread.count.saturating_add(weight.count);
+            thread.bytes = thread.bytes.saturating_add(weight.bytes);
+            thread.peak_bytes =
+                thread.peak_bytes.saturating_add(self.weight(self.amount(Mode::Peak, index)).bytes);
+            thread.live_bytes = thread.live_bytes.saturating_add(live.bytes);
             let allocator = allocators.entry(site.key.kind).or_insert_with(|| {
                 let (count, bytes, live_bytes) = Default::default();
                 AllocatorStats {
@@ -181,9 +182,9 @@ impl Heap {
                     live_bytes,
                 }
             });
-            allocator.count += weight.count;
-            allocator.bytes += weight.bytes;
-            allocator.live_bytes += live.bytes;
+            allocator.count = allocator.count.saturating_add(weight.count);
+            allocator.bytes = allocator.bytes.saturating_add(weight.bytes);
+            allocator.live_bytes = allocator.live_bytes.saturating_add(live.bytes);
         }
         for ((python, native), weight) in by_stack {
             let frame = user_frame(&mut namer, &state.tree, SiteKey { python, native, thread: 0, kind: 0 });
