@@ -21,7 +21,7 @@ OTHER_CRATES := fuzz bench/programs
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks browser fuzz-smoke bless bench clean
+.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -65,7 +65,7 @@ lint: setup ## formats, clippy, ruff, mypy, the stubs
 	cargo fmt --all --check
 	@for crate in $(OTHER_CRATES); do (cd $$crate && cargo fmt --check) || exit; done
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
-	cargo clippy --quiet --manifest-path bench/programs/Cargo.toml -- -D warnings
+	@for crate in $(OTHER_CRATES); do cargo clippy --quiet --manifest-path $$crate/Cargo.toml -- -D warnings || exit; done
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check bans licenses sources; fi
 	@echo "lint: Python"
 	$(BIN)/ruff format --check --quiet $(PYTHON_DIRS)
@@ -108,7 +108,11 @@ test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
 	else echo "test-frameworks: there are no such tests yet"; fi
 
-fuzz-smoke: ## each fuzz target for FUZZ_SECONDS (8)
+test-vm: ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time); not part of `test`
+	cargo build --locked --release -p stormlog-cli
+	$(PYTHON) tests/vm/run.py $(TARGET)/release/stormlog $(TARGET)/vm
+
+fuzz-smoke: ## each fuzz target for a fixed number of inputs; FUZZ_SECONDS=300 explores
 	@echo "fuzz-smoke: building the targets"
 	@fuzz/smoke
 

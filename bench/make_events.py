@@ -101,4 +101,5 @@ def main(shape: str, form: str, count: int, out: Path) -> None:
         file.write(after)
 
 
-main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

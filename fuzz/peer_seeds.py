@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import random
 import socket
 import sys
 from pathlib import Path
@@ -15,63 +16,26 @@ from stormlog.telemetry_sink import AppendOnlyTelemetrySink, TelemetrySinkConfig
 # No seed may name the machine it was made on.
 socket.gethostname = platform.node = lambda: "node-1"
 
-FEATURES = (
-    "allocator_allocated",
-    "allocator_reserved",
-    "allocator_active",
-    "allocator_inactive",
-    "device_used",
-    "device_free",
-    "device_total",
-    "native_allocator_history",
-    "fragmentation_analysis",
-    "allocator_attribution",
-    "bounded_profiling",
-)
+# What an event of a GPU looks like is written down once.
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+import make_events  # noqa: E402
 
 
 def cuda_event(number: int) -> dict[str, Any]:
-    """An event as its tracker records it on a GPU, which this machine need not have."""
-    source = "torch.cuda.memory_allocated/reserved"
-    capabilities: dict[str, Any] = {
-        "backend": "cuda",
-        "telemetry_collector": "stormlog.cuda_tracker",
-        "sampling_source": source,
-        **{f"supports_{feature}": True for feature in FEATURES},
-    }
-    used, total = (10 << 30) + number * (1 << 20), 80 << 30
+    """An event as its tracker records it on the second of two ranks; the numbers are small and regular."""
+    made = make_events.event("cuda", random.Random(number), number)
+    used = (10 << 30) + number * (1 << 20)
+    same = ("allocator_allocated", "allocator_reserved", "allocator_active", "device_used")
+    bytes_of = dict.fromkeys(same, used)
+    bytes_of |= {"allocator_inactive": 0, "allocator_change": -number}
+    bytes_of["device_free"] = made["device_total_bytes"] - used
+    identity = {"rank": 1, "local_rank": 1, "world_size": 2}
+    metadata = {**made["metadata"], "usage_percent": 12.5}
     return {
-        "schema_version": 4,
-        "session_id": "2f1f7f0e-7a40-4f0e-9c2b-111111111111",
-        "timestamp_ns": 1_700_000_000_000_000_000 + number * 100_000_000,
-        "event_type": "sample",
-        "collector": "stormlog.cuda_tracker",
-        "sampling_interval_ms": 100,
-        "pid": 4711,
-        "host": "node-1",
-        "job_id": "job-7",
-        "rank": 1,
-        "local_rank": 1,
-        "world_size": 2,
-        "device_id": 0,
-        "allocator_allocated_bytes": used,
-        "allocator_reserved_bytes": used,
-        "allocator_active_bytes": used,
-        "allocator_inactive_bytes": 0,
-        "allocator_change_bytes": -number,
-        "device_used_bytes": used,
-        "device_free_bytes": total - used,
-        "device_total_bytes": total,
-        "context": "Memory sample",
-        "metadata": {
-            "collector_health_status": "healthy",
-            "telemetry_partial": False,
-            "collector_partial_fields": [],
-            "collector_last_error": None,
-            "usage_percent": 12.5,
-            "sampling_source": source,
-            "memory_capabilities": capabilities,
-        },
+        **made,
+        **identity,
+        **{f"{key}_bytes": value for key, value in bytes_of.items()},
+        "metadata": metadata,
     }
 
 

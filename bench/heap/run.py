@@ -1,37 +1,50 @@
-"""Measures heap recording side by side: the bare program, Stormlog and Memray, in turn; then reading it.
+"""Measures heap recording side by side: the bare program, Stormlog and Memray, in turn.
 
-    python bench/heap/run.py [--only NAME ...] [--modes default native ...] [--who stormlog preload memray]
-                             [--repeat 3] [--scale 1] [--stormlog COMMAND] [--preload LIBRARY]
+    python bench/heap/run.py [--quick] [--only PART ...] [--workloads NAME ...] [--repeat 3] [--minutes 25]
+                             [--stormlog COMMAND] [--preload LIBRARY] [--markdown FILE] [--table]
 
-`stormlog` is `stormlog run --heap`, supervisor and all; `preload` is the hook library alone, with nobody
-to take what it writes: for work on the hooks. A ratio is the least CPU time of the workload over all
-repetitions, divided by the bare program's least; the order turns with each repetition, so that a slow
-minute of the machine hits all alike. `whole` counts the CPU of every process from start to end,
-supervisor included. Writes Markdown to standard output and the raw figures to bench/data/heap.json.
+The parts, each of which can be measured alone and again; figures of earlier parts are kept:
+
+    default    every allocation with its Python stack      threads   four native threads of malloc and free
+    native     C, C++ and Rust frames too                  imports   194 libraries
+    pyalloc    every Python object                         start     time, memory, address space of nothing
+    sample     Poisson sampling at 512 KiB (Memray: none)  disk      bytes on disk during the run and after it
+    aggregate  bounded file                                reading   `stats` of what each recorded
+
+`stormlog` is `stormlog run --heap`, supervisor and all; with `--preload` it is the hook library alone, with
+nobody to take what it writes: for work on the hooks. A ratio is the least CPU time of the workload over all
+repetitions, divided by the bare program's least; the order turns with each repetition, so that a slow minute
+of the machine hits all alike. `--minutes` is shared by the parts: repetitions that do not fit are left out,
+never the first. Figures go to bench/data/heap.json, the table to standard output or into `--markdown FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import math
 import os
 import resource
 import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from report import markdown
+
 HERE = Path(__file__).resolve().parent
-NAMES = [
+DATA = HERE.parent / "data" / "heap.json"
+SINGLE = [
     "deltablue", "raytrace", "go", "mdp", "json_loads", "json_dumps", "async_tree", "pickle_dumps",
-    "unpickle", "docutils", "regex", "sqlite", "numpy_loop", "alloc_py", "mt_native", "imports",
+    "unpickle", "docutils", "regex", "sqlite", "numpy_loop", "alloc_py",
 ]  # fmt: skip
-# Not in the geometric mean: threads fight for the allocator's locks, and imports happen once.
-APART = {"mt_native", "imports"}
+QUICK = ["raytrace", "json_loads", "sqlite", "alloc_py"]
+# Captures that are large enough for the time of reading them to mean something.
+READ = ["alloc_py", "sqlite", "numpy_loop"]
 
 # For each mode: flags of `stormlog run`, options of the library, flags of `memray run`; None: no such mode.
 MODES: dict[str, tuple[list[str], str | None, list[str] | None]] = {
@@ -41,36 +54,65 @@ MODES: dict[str, tuple[list[str], str | None, list[str] | None]] = {
     "sample": (["--sample=524288"], ";sample=524288", None),
     "aggregate": (["--aggregate"], None, ["--aggregate"]),
 }
+# For each part: its modes, and its workloads where it has some of its own.
+PARTS: dict[str, tuple[list[str], list[str] | None]] = {
+    **{mode: ([mode], None) for mode in MODES},
+    "threads": (["default", "native"], ["mt_native"]),
+    "imports": (["default", "native"], ["imports"]),
+    "start": (["default", "native"], ["nothing"]),
+    "disk": (["default"], None),
+    "reading": (["default"], READ),
+}
+# How much of the time each part may take, in the order of their cost.
+SHARE = {"default": 5, "native": 5, "pyalloc": 6, "sample": 3, "aggregate": 5, "threads": 2, "reading": 3}
 
-Command = tuple[list[str], dict[str, str]]
 Cell = dict[str, Any]
 
 
 def command(
     options: argparse.Namespace, who: str, mode: str, work: list[str], capture: Path
-) -> Command | None:
+) -> tuple[list[str], dict[str, str]] | None:
     """The command line and the environment added for it; None where there is no such mode."""
     bare = [options.python, *work]
     if who == "bare":
         return bare, {}
     ours, preload, memray = MODES[mode]
     if who == "memray":
-        if memray is None:
-            return None
-        return [options.python, "-m", "memray", "run", "-q", "-f", *memray, "-o", str(capture), *work], {}
-    if who == "preload":
-        if preload is None:
-            return None
-        return bare, {"LD_PRELOAD": options.preload, "STORMLOG_HEAP": f"path={capture}{preload}"}
+        run = [options.python, "-m", "memray", "run", "-q", "-f", "-o", str(capture)]
+        return None if memray is None else ([*run, *memray, *work], {})
+    if options.preload:
+        setting = {"LD_PRELOAD": options.preload, "STORMLOG_HEAP": f"path={capture}{preload}"}
+        return None if preload is None else (bare, setting)
     run = ["run", "--dir", str(capture.parent / "runs"), "--heap", *ours, "--output", str(capture)]
     return [*shlex.split(options.stormlog), *run, "--", *bare], {}
+
+
+class Watch(threading.Thread):
+    """The most bytes that files of one capture took on disk, looked at a hundred times a second."""
+
+    def __init__(self, capture: Path) -> None:
+        super().__init__(daemon=True)
+        self.capture, self.most, self.over = capture, 0, threading.Event()
+
+    def now(self) -> int:
+        """Bytes at this moment."""
+        total = 0
+        for path in self.capture.parent.glob(self.capture.name + "*"):
+            with contextlib.suppress(OSError):
+                total += path.stat().st_blocks * 512
+        return total
+
+    def run(self) -> None:
+        """Looks until it is over."""
+        while not self.over.wait(0.01):
+            self.most = max(self.most, self.now())
 
 
 def once(argv: list[str], added: dict[str, str]) -> Cell:
     """Runs a command; what it says about itself, and what it cost in all."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    done = subprocess.run(argv, env={**os.environ, **added}, capture_output=True, text=True)
+    start, begun = time.perf_counter(), {"BENCH_BEGUN_NS": str(time.time_ns())}
+    done = subprocess.run(argv, env={**os.environ, **added, **begun}, capture_output=True, text=True)
     wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
@@ -82,88 +124,66 @@ def once(argv: list[str], added: dict[str, str]) -> Cell:
     return result
 
 
-def measure(options: argparse.Namespace, folder: Path) -> list[Cell]:
-    """Every workload under everyone, in turn."""
+def measure(options: argparse.Namespace, part: str, folder: Path, deadline: float) -> list[Cell]:
+    """Every workload of a part under everyone, in turn."""
+    modes, own = PARTS[part]
     cells: dict[tuple[str, str, str], Cell] = {}
-    everyone = [("bare", "-"), *((who, mode) for mode in options.modes for who in options.who)]
-    for turn in range(options.repeat):
-        for name in options.only:
+    everyone = [("bare", "-"), *((who, mode) for mode in modes for who in ("stormlog", "memray"))]
+    repeat = 10 if part == "start" and not options.quick else 1 if part == "disk" else options.repeat
+    for turn in range(repeat):
+        if turn and time.monotonic() > deadline:
+            print(f"{part}: {turn} repetitions fitted", file=sys.stderr)
+            break
+        for name in own or options.workloads:
             work = [str(HERE / "workloads.py"), name, str(options.scale)]
             shift = turn % len(everyone)
             for who, mode in everyone[shift:] + everyone[:shift]:
                 capture = folder / f"{name}-{who}-{mode}.bin"
                 made = command(options, who, mode, work, capture)
-                if made is None:
+                if made is None or (part == "disk" and who == "bare"):
                     continue
                 for old in folder.glob(capture.name + "*"):
                     old.unlink()
+                watch = Watch(capture)
+                if part == "disk":
+                    watch.start()
                 result = once(*made)
+                watch.over.set()
                 cell = cells.setdefault((name, who, mode), {"workload": name, "who": who, "mode": mode})
                 for key, value in result.items():
                     cell[key] = min(value, cell.get(key, value))
                 if who != "bare":
                     cell["file"] = sum(path.stat().st_size for path in folder.glob(capture.name + "*"))
-                cpu = result.get("cpu", 0)
-                print(f"{turn + 1}/{options.repeat} {name} {who} {mode}: {cpu:.2f} s", file=sys.stderr)
+                    cell["disk"] = watch.most
+                print(
+                    f"{part} {turn + 1}/{repeat} {name} {who} {mode}: {result.get('cpu', 0):.2f} s",
+                    file=sys.stderr,
+                )
     return list(cells.values())
 
 
-def read_reports(options: argparse.Namespace, folder: Path) -> list[Cell]:
+def read(options: argparse.Namespace, folder: Path, deadline: float) -> list[Cell]:
     """How long each takes to say what it recorded. Our reader also reads Memray's files."""
+    measure(argparse.Namespace(**{**vars(options), "repeat": 1}), "reading", folder, deadline)
+    ours, theirs = shlex.split(options.stormlog), [options.python, "-m", "memray", "stats"]
     reports = []
-    for who in options.who:
-        for name in options.only:
-            capture = folder / f"{name}-{who}-default.bin"
-            if not list(folder.glob(capture.name + "*")):
-                continue
-            readers = {"stormlog": [*shlex.split(options.stormlog), "stats", "--json", str(capture)]}
-            if who == "memray":
-                readers["memray"] = [options.python, "-m", "memray", "stats", str(capture)]
-            for reader, argv in readers.items():
-                best = min(
-                    (once(argv, {}) for _ in range(options.repeat)), key=lambda run: float(run["whole_wall"])
-                )
-                times = {"wall": best["whole_wall"], "cpu": best["whole_cpu"]}
-                reports.append({"workload": name, "file_of": who, "reader": reader, **times})
-    return reports
-
-
-def table(cells: list[Cell], mode: str, everyone: list[str]) -> list[str]:
-    """One mode's ratios to the bare run, and the sizes of the files."""
-    by = {(cell["workload"], cell["who"], cell["mode"]): cell for cell in cells}
-    here = [who for who in everyone if any((who, mode) == (cell["who"], cell["mode"]) for cell in cells)]
-    columns = [("cpu", "CPU"), ("wall", "wall"), ("whole_cpu", "whole CPU")]
-    heads = [f"{who} {title} ratio" for _, title in columns for who in here] + [f"{who} kB" for who in here]
-    lines = [
-        f"### {mode}",
-        "",
-        "| workload | bare s | " + " | ".join(heads) + " |",
-        "|---" * (len(heads) + 2) + "|",
-    ]
-    logs: dict[tuple[str, str], list[float]] = {}
-    for name in dict.fromkeys(cell["workload"] for cell in cells):
-        bare = by[(name, "bare", "-")]
-        row = [name, f"{bare['cpu']:.2f}"]
-        for key, _ in columns:
-            for who in here:
-                ratio = by[(name, who, mode)][key] / bare[key]
-                row.append(f"{ratio:.2f}")
-                if name not in APART:
-                    logs.setdefault((key, who), []).append(math.log(ratio))
-        row += [f"{by[(name, who, mode)]['file'] / 1000:.0f}" for who in here]
-        lines.append("| " + " | ".join(row) + " |")
-    if logs:
-        means = [math.exp(sum(logs[key, who]) / len(logs[key, who])) for key, _ in columns for who in here]
-        row = ["**geometric mean**", "", *(f"**{mean:.2f}**" for mean in means), *("" for _ in here)]
-        lines.append("| " + " | ".join(row) + " |")
-    if {"stormlog", "memray"} <= set(here):
-        ratios = [
-            f"{name} {by[name, 'stormlog', mode]['file'] / max(cell['file'], 1):.2f}"
-            for (name, who, its), cell in by.items()
-            if (who, its) == ("memray", mode)
+    for name in READ:
+        files = {who: str(folder / f"{name}-{who}-default.bin") for who in ("stormlog", "memray")}
+        readers = [
+            ("stormlog", "stormlog", [*ours, "stats", "--json", files["stormlog"]]),
+            ("memray", "stormlog", [*ours, "stats", "--json", files["memray"]]),
+            ("memray", "memray", [*theirs, files["memray"]]),
         ]
-        lines += ["", "File sizes, Stormlog's by Memray's: " + ", ".join(ratios) + "."]
-    return [*lines, ""]
+        best: dict[tuple[str, str], Cell] = {}
+        for turn in range(options.repeat):
+            for of, reader, argv in readers[turn % 3 :] + readers[: turn % 3]:
+                run = once(argv, {})
+                known = best.setdefault((of, reader), run)
+                best[of, reader] = min(known, run, key=lambda run: float(run["whole_wall"]))
+        for (of, reader), run in best.items():
+            times = {"wall": run["whole_wall"], "cpu": run["whole_cpu"]}
+            reports.append({"workload": name, "file_of": of, "reader": reader, **times})
+    return reports
 
 
 def main() -> None:
@@ -171,40 +191,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", default=NAMES, choices=NAMES)
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--who", nargs="+", choices=["stormlog", "preload", "memray"])
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="PART")
+    parser.add_argument("--workloads", nargs="+", choices=SINGLE, metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="four workloads, once each: some three minutes")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=25, help="for all parts together")
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--stormlog", default="stormlog", help="the command")
-    parser.add_argument("--preload", help="the hook library, for `preload`")
+    parser.add_argument("--preload", help="the hook library, in place of `stormlog run`")
     parser.add_argument(
         "--python", default=sys.executable, help="an interpreter with the packages of README.md"
     )
-    parser.add_argument("--no-reports", action="store_true")
+    parser.add_argument("--markdown", type=Path, help="where the table goes")
+    parser.add_argument("--table", action="store_true", help="only the table of what was measured before")
     options = parser.parse_args()
-    options.who = options.who or (["preload", "memray"] if options.preload else ["stormlog", "memray"])
-    if "preload" in options.who and not options.preload:
-        parser.error("preload needs --preload LIBRARY")
-    with tempfile.TemporaryDirectory(prefix="stormlog-heap-") as scratch:
-        cells = measure(options, Path(scratch))
-        reports = [] if options.no_reports else read_reports(options, Path(scratch))
-    data = HERE.parent / "data"
-    data.mkdir(exist_ok=True)
-    (data / "heap.json").write_text(json.dumps({"cells": cells, "reports": reports}, indent=1))
-    for mode in options.modes:
-        print("\n".join(table(cells, mode, options.who)))
-    if reports:
-        print("| capture of | written by | read by | wall s | CPU s |\n|---|---|---|---|---|")
-        for report in reports:
-            row = [
-                report["workload"],
-                report["file_of"],
-                report["reader"],
-                f"{report['wall']:.2f}",
-                f"{report['cpu']:.2f}",
-            ]
-            print("| " + " | ".join(row) + " |")
+    options.workloads = options.workloads or (QUICK if options.quick else SINGLE)
+    options.repeat = 1 if options.quick else options.repeat
+    known: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    known = known if "parts" in known else {"parts": {}}
+    shares = sum(SHARE.get(part, 1) for part in options.only)
+    for part in [] if options.table else options.only:
+        deadline = time.monotonic() + options.minutes * 60 * SHARE.get(part, 1) / shares
+        with tempfile.TemporaryDirectory(prefix="stormlog-heap-") as scratch:
+            act = read if part == "reading" else lambda o, f, d, part=part: measure(o, part, f, d)
+            known["parts"][part] = act(options, Path(scratch), deadline)
+        DATA.parent.mkdir(exist_ok=True)
+        DATA.write_text(json.dumps(known, indent=1))
+    text = markdown(known["parts"])
+    if options.markdown:
+        options.markdown.write_text(text)
+    else:
+        print(text, end="")
 
 
 if __name__ == "__main__":

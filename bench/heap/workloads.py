@@ -2,9 +2,10 @@
 
     python workloads.py NAME [SCALE]
 
-prints one JSON line: CPU and wall seconds of the workload alone, without start-up. Scale 1 lasts about a
-second; `mt_native` a quarter of one, because its 24 million pairs of malloc and free are enough. Nothing
-here is random from run to run.
+prints one JSON line: CPU and wall seconds of the workload alone, without start-up; memory and address space
+at its end; nanoseconds from BENCH_BEGUN_NS until it began. Scale 1 lasts about a second; `mt_native` a
+quarter of one, because its 24 million pairs of malloc and free are enough. Nothing here is random from run
+to run.
 """
 
 # ruff: noqa: D102, D103 - the name of a workload says what it does
@@ -253,7 +254,7 @@ def mt_native(scale: int) -> None:
         # The compiler must not inherit the profiler.
         clean = {
             key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "STORMLOG_HEAP")
-        }
+        } | {"STORMLOG_HEAP": ""}
         subprocess.run(
             [compiler, "-O1", "-shared", "-fPIC", "-fno-builtin", str(source), "-o", str(library)],
             check=True,
@@ -268,6 +269,10 @@ def mt_native(scale: int) -> None:
         thread.join()
 
 
+def nothing(scale: int) -> None:
+    pass
+
+
 def imports(scale: int) -> None:
     import pandas  # noqa: F401
     import scipy.optimize
@@ -279,19 +284,22 @@ WORKLOADS: dict[str, Callable[[int], None]] = {
     work.__name__: work
     for work in (
         deltablue, raytrace, go, mdp, json_loads, json_dumps, async_tree, pickle_dumps, unpickle, docutils,
-        regex, sqlite, numpy_loop, alloc_py, mt_native, imports,
+        regex, sqlite, numpy_loop, alloc_py, mt_native, imports, nothing,
     )
 }  # fmt: skip
 
 
 def main() -> None:
+    start = time.time_ns() - int(os.environ.get("BENCH_BEGUN_NS", time.time_ns()))
     work = WORKLOADS[sys.argv[1]]
     scale = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     before, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     work(scale)
     after, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter() - wall
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"cpu": cpu, "wall": wall, "rss_kb": after.ru_maxrss}))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    figures = {"cpu": cpu, "wall": wall, "rss_kb": after.ru_maxrss, "vm_kb": pages * 4, "start": start}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,12 @@ the same few hundred values. The pickle of one run is a template; runs differ in
 so a gigabyte takes seconds and hardly any memory.
 
     python make_snapshot.py IN.pickle[.gz] OUT.pickle MEGABYTES
+
+With `--steady EVENTS` in the place of the size, steps of a training loop are repeated that start and end
+with the same memory, so that the whole is what the allocator would have done in a longer run (and a replay
+can be proven on it):
+
+    python make_snapshot.py gpt-train.pickle.gz OUT.pickle --steady 300000
 """
 
 from __future__ import annotations
@@ -36,10 +42,17 @@ def copy_of(trace: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Write the large file."""
-    source, target, megabytes = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    source, target = Path(sys.argv[1]), Path(sys.argv[2])
     opener: Any = gzip.open if source.suffix == ".gz" else open
     with opener(source, "rb") as file:
         snapshot = pickle.load(file)  # our own recording, not a stranger's file
+    if sys.argv[3] == "--steady":
+        count = lengthen(snapshot, int(sys.argv[4]))
+        with target.open("wb") as out:
+            pickle.dump(snapshot, out, 4)
+        print(f"{target}: {target.stat().st_size / 1e6:.0f} MB, {count} events")
+        return
+    megabytes = float(sys.argv[3])
     trace = max(snapshot["device_traces"], key=len)
     del trace[len(trace) // BATCH * BATCH :]
     runs = [trace, copy_of(trace), copy_of(trace)]
@@ -98,6 +111,41 @@ def main() -> None:
         # What follows the trace may refer to the memo, but only to what came before these runs.
         out.write(strip(data, frames, end, len(data)))
     print(f"{target}: {target.stat().st_size / 1e6:.0f} MB, {len(trace) * (3 + round_number)} events")
+
+
+def lengthen(snapshot: dict[str, Any], events: int) -> int:
+    """Repeat the steps between two equal states of memory until there are enough events."""
+    trace = max(snapshot["device_traces"], key=len)
+    marks = [
+        note["time_us"]
+        for note in snapshot["external_annotations"]
+        if note["stage"] == "END" and note["name"].startswith("Optimizer.zero_grad")
+    ]
+    live: dict[int, int] = {}
+    states: dict[frozenset[tuple[int, int]], int] = {}
+    start = end = 0
+    for place, entry in enumerate(trace):
+        if marks and entry["time_us"] > marks[0]:
+            del marks[0]
+            start = states.setdefault(frozenset(live.items()), place)
+            if start < place:
+                end = place
+                break
+        if entry["action"] in ("alloc", "segment_alloc", "segment_map"):
+            live[entry["addr"]] = entry["size"]
+        elif entry["action"] in ("free_completed", "segment_free", "segment_unmap"):
+            live.pop(entry["addr"], None)
+    if end == 0:
+        raise SystemExit("no two steps of this recording start with the same memory")
+    steps = trace[start:end]
+    span = trace[end]["time_us"] - trace[start]["time_us"]
+    rounds = max(0, (events - len(trace)) // len(steps))
+    rest = trace[end:]
+    del trace[end:]
+    for number in range(1, rounds + 1):
+        trace.extend({**entry, "time_us": entry["time_us"] + span * number} for entry in steps)
+    trace.extend({**entry, "time_us": entry["time_us"] + span * rounds} for entry in rest)
+    return len(trace)
 
 
 def strip(data: bytearray, frames: list[int], start: int, end: int) -> bytes:

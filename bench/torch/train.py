@@ -1,7 +1,8 @@
 """A small transformer trained on random tokens: a GPU training loop to measure on. Prints its times as JSON.
 
-`--batch 8 --steps 150` is the bare loop, or whatever is recorded around it; `--calibrate` finds the batch for
-about 30 steps a second; `--batch 8 --alternate 8` runs blocks without and with recording in turn.
+`--calibrate` finds the batch for about 30 steps a second. `--batch 96 --batch 8` trains with these batches
+when it is told to: it reads lines of "BATCH STEPS" and answers each with the seconds of every step.
+`--record` records itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 torch: Any = import_module("torch")
 
 WORDS, LENGTH, WIDTH, LAYERS = 8192, 256, 768, 8
-WARM_UP = 20
+# Steps before the first measurement, and before each one.
+WARM_UP, AGAIN = 20, 3
 STEP_SECONDS = 1 / 30
 
 
@@ -63,62 +65,66 @@ def trainer(batch: int) -> Callable[[], float]:
     return step
 
 
-def measured(step: Callable[[], float], steps: int) -> list[float]:
+def measured(step: Callable[[], float], warm_up: int, steps: int) -> list[float]:
     """So many steps after a warm-up."""
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         step()
     return [step() for _ in range(steps)]
 
 
 def calibrate() -> dict[str, Any]:
-    """The batch whose step takes about a thirtieth of a second."""
-    at = {batch: statistics.median(measured(trainer(batch), 10)) for batch in (8, 32)}
-    each = max((at[32] - at[8]) / 24, 1e-6)
-    batch = round(8 + (STEP_SECONDS - at[8]) / each)
-    return {"batch": min(max(batch, 1), 512), "seconds": at}
+    """The batch whose step takes about a thirtieth of a second.
+
+    A small one takes what the host needs to launch it, so the way is up, until the device takes more.
+    """
+    at: dict[int, float] = {}
+    for batch in (8, 16, 32, 64, 128, 256, 512):
+        at[batch] = statistics.median(measured(trainer(batch), 4, 8))
+        if at[batch] >= STEP_SECONDS:
+            break
+    upper, lower = batch, max(batch // 2, 8)
+    each = (at[upper] - at[lower]) / (upper - lower) if upper > lower else 0.0
+    found = upper if each <= 0 else round(upper - (at[upper] - STEP_SECONDS) / each)
+    return {"batch": min(max(found, lower), upper), "seconds": at}
 
 
-def alternate(batch: int, pairs: int, steps: int) -> dict[str, Any]:
-    """Blocks of steps in one process, recording switched off and on in turn."""
-    auto: Any = import_module("stormlog.auto")
-    step = trainer(batch)
-    measured(step, 10)
-    off: list[float] = []
-    on: list[float] = []
-    for _ in range(pairs):
-        auto.stop()
-        step()
-        off.append(statistics.median(step() for _ in range(steps)))
-        auto.start()
-        while not auto.is_recording():
-            step()
-        on.append(statistics.median(step() for _ in range(steps)))
-    ratios = [with_it / without for with_it, without in zip(on, off, strict=True)]
-    return {"off": off, "on": on, "ratio_median": statistics.median(ratios), "ratios": ratios}
+def serve(batches: list[int]) -> None:
+    """Train when told to, until nobody tells any more."""
+    steps = {batch: trainer(batch) for batch in batches}
+    for step in steps.values():
+        measured(step, WARM_UP, 0)
+    say({"ready": True, "recorded": is_recorded()})
+    for line in sys.stdin:
+        batch, count = map(int, line.split())
+        say({"seconds": measured(steps[batch], AGAIN, count)})
+    say({"peak": torch.cuda.max_memory_allocated(), "recorded": is_recorded()})
+
+
+def is_recorded() -> bool:
+    """Whether Stormlog has this device under its eyes."""
+    auto: Any = sys.modules.get("stormlog.auto")
+    return auto is not None and bool(auto.is_recording())
+
+
+def say(found: dict[str, Any]) -> None:
+    """A line, at once."""
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
-    """One of the three ways."""
+    """One of the two ways."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--batch", type=int, action="append", default=[])
     parser.add_argument("--calibrate", action="store_true")
-    parser.add_argument("--alternate", type=int, default=0)
+    parser.add_argument("--record", action="store_true")
     asked = parser.parse_args()
-    if asked.calibrate:
-        found = calibrate()
-    elif asked.alternate:
+    if asked.record:
         import_module("stormlog.auto")
-        found = alternate(asked.batch, asked.alternate, asked.steps)
+    if asked.calibrate:
+        say(calibrate())
     else:
-        times = measured(trainer(asked.batch), asked.steps)
-        found = {
-            "median": statistics.median(times),
-            "mean": statistics.fmean(times),
-            "peak": torch.cuda.max_memory_allocated(),
-            "recorded": "stormlog._auto" in sys.modules,
-        }
-    sys.stdout.write(json.dumps(found) + "\n")
+        serve(asked.batch or [8])
 
 
 if __name__ == "__main__":

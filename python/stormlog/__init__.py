@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from . import torch_snapshot as torch_snapshot
     from . import tracker as tracker
     from . import utils as utils
+    from . import visualizer as visualizer
     from ._ipython import load_ipython_extension as load_ipython_extension
     from .analyzer import MemoryAnalyzer, MemoryPattern, PerformanceInsight
     from .context_profiler import (
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
         memory_summary,
         suggest_memory_optimization,
     )
+    from .visualizer import MemoryVisualizer
 
 _HOME_OF = {
     "CPUMemoryProfiler": "cpu_profiler",
@@ -115,6 +117,7 @@ _HOME_OF = {
     "MemoryProfiler": "context_profiler",
     "MemorySnapshot": "profiler",
     "MemoryTracker": "tracker",
+    "MemoryVisualizer": "visualizer",
     "MemoryWatchdog": "tracker",
     "OOMExceptionClassification": "oom_flight_recorder",
     "OOMFlightRecorder": "oom_flight_recorder",
@@ -190,6 +193,7 @@ _MODULES = frozenset(
         "torch_snapshot",
         "tracker",
         "utils",
+        "visualizer",
     }
 )
 
@@ -209,6 +213,7 @@ __all__ = [
     "MemoryProfiler",
     "MemorySnapshot",
     "MemoryTracker",
+    "MemoryVisualizer",
     "MemoryWatchdog",
     "OOMExceptionClassification",
     "OOMFlightRecorder",

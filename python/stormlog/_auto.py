@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from stormlog import _native, hidden_memory
+from stormlog import _native, cuda_driver, hidden_memory
 from stormlog._auto_device import Device
+from stormlog._auto_progress import STEPS
 from stormlog._auto_settings import Settings, session_directory
 from stormlog.oom_flight_recorder import exception_facts, exception_text
 from stormlog.telemetry import resolve_distributed_identity
@@ -87,6 +88,8 @@ def cuda_is_used() -> None:
     settings = STATE.settings
     if settings is None:
         return
+    if settings.follows_driver:
+        cuda_driver.start()
     for index in range(torch.cuda.device_count()):
         _look_before(torch, index)
     if settings.history_entries:
@@ -96,6 +99,7 @@ def cuda_is_used() -> None:
         if attach is not None:
             attach(_ran_out)
             STATE.has_observer = True
+    STEPS.count()
     threading.Thread(target=_look_for_devices, args=(STATE,), name="stormlog-auto", daemon=True).start()
 
 
@@ -105,6 +109,7 @@ def stop() -> None:
     global STATE
     was = STATE
     _end()
+    STEPS.stop()
     STATE = _State()
     STATE.has_observer = was.has_observer
     if was.history_is_ours:
@@ -137,7 +142,8 @@ def _start_history(entries: int) -> None:
 
     # A recording of the user's stays as it is.
     if not cuda_native_debug.cuda_memory_history_is_on():
-        cuda_native_debug.start_cuda_memory_history(None, entries)
+        # That a block is to be freed is told again when it is; to leave it out makes it a third cheaper.
+        cuda_native_debug.start_cuda_memory_history(None, entries, skip_actions=["free_requested"])
         STATE.history_is_ours = True
 
 
@@ -145,12 +151,14 @@ def _look_for_devices(state: _State) -> None:
     """Record each device from the moment the program has a context on it."""
     torch: Any = sys.modules["torch"]
     count = torch.cuda.device_count()
-    looks = 0
-    while not state.ending.wait(_SOON if not state.devices and looks < _SOON_LOOKS else _LATER):
+    pause, looks = _SOON, 0
+    while not state.ending.wait(pause):
         looks += 1
         for index in range(count):
             if index not in state.devices and hidden_memory.has_context(torch, index):
                 _record(index)
+        has_one = any(index in state.devices for index in range(count))
+        pause = _LATER if has_one or looks >= _SOON_LOOKS else _SOON
 
 
 @_never_raises

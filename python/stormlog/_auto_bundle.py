@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native, cuda_native_debug, hidden_memory
+from stormlog._auto_progress import STEPS, stack_and_phase
 from stormlog._auto_verdict import binary_size, usable_blocks, verdict
 from stormlog._cuda_categories import workspace_bytes
+from stormlog._cuda_snapshot import allocator_snapshot
 from stormlog.tracker import MemoryTracker
 
 _LOGGER = logging.getLogger("stormlog.auto")
 OOM_FILENAME = "cuda_oom.json"
-_MAX_FRAMES = 64
 _HOLDERS = 8
 
 
@@ -41,6 +42,8 @@ class Failure:
     stack: tuple[str, ...]
     thread: str
     is_recorded: bool
+    step: int | None = None
+    phase: str | None = None
 
     @classmethod
     def of_allocator(cls, device: int, wanted: int, allowed: int, free: int, is_recorded: bool) -> Failure:
@@ -48,14 +51,19 @@ class Failure:
         text = f"CUDA out of memory. Tried to allocate {binary_size(wanted)} on device {device}."
         names = ("OutOfMemoryError", "torch", text)
         reason = "torch.cuda.OutOfMemoryError"
-        return cls(device, reason, names, wanted, allowed, free, tuple(_stack()), _thread(), is_recorded)
+        stack, phase = stack_and_phase()
+        step = STEPS.current()
+        thread = threading.current_thread().name
+        return cls(device, reason, names, wanted, allowed, free, stack, thread, is_recorded, step, phase)
 
     @classmethod
     def of_exception(
         cls, device: int, reason: str, exception: tuple[str, str, str], is_recorded: bool
     ) -> Failure:
         """As an exception tells it that nobody caught."""
-        return cls(device, reason, exception, None, None, None, (), _thread(), is_recorded)
+        thread = threading.current_thread().name
+        step = STEPS.current()
+        return cls(device, reason, exception, None, None, None, (), thread, is_recorded, step)
 
 
 def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) -> bool:
@@ -99,7 +107,7 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
     snapshot: dict[str, Any] = {"segments": [], "device_traces": []}
     categories: dict[str, Any] = {}
     try:
-        snapshot = cuda_native_debug._whole(torch.cuda.memory._snapshot())
+        snapshot = cuda_native_debug._whole(allocator_snapshot(torch))
         with (bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME).open("wb") as file:
             pickle.dump(snapshot, file, protocol=4)
     except Exception as error:
@@ -134,9 +142,11 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         "hidden_memory": hidden,
         "verdict": sentence,
         "try": tries,
-        "held_by": list(_holders(categories)),
+        "held_by": list(_holders(categories, failure.is_recorded)),
         "stack": list(failure.stack),
         "thread": failure.thread,
+        "step": failure.step,
+        "phase": failure.phase,
         "history_recorded": failure.is_recorded or bool(cuda_native_debug.cuda_memory_history_is_on()),
     }
 
@@ -149,17 +159,24 @@ def _hidden(device: int, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _holders(categories: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _holders(categories: dict[str, Any], is_recorded: bool) -> Iterator[dict[str, Any]]:
     """The places that hold most: of each stack the user's own frame."""
-    sums: dict[str, list[int]] = {}
+    # Where the history began with CUDA itself, only threads of PyTorch's own have no stack.
+    unknown = (
+        "a backward pass or another thread without Python" if is_recorded else "before the history began"
+    )
+    sums: dict[tuple[str, str | None], list[int]] = {}
     for row in categories.get("top_stacks", []):
         frames = row.get("frames") or []
-        place = next((frame for frame in frames if is_users(frame)), frames[0] if frames else None)
-        total = sums.setdefault(place or "before the history began", [0, 0])
+        own = [frame for frame in frames if is_users(frame)] or frames[:1] or [unknown]
+        # Who asked for it says more than a helper that allocates for everybody.
+        total = sums.setdefault((own[0], own[1] if len(own) > 1 else None), [0, 0])
         total[0] += int(row["bytes"])
         total[1] += int(row["blocks"])
-    for place, (size, blocks) in sorted(sums.items(), key=lambda item: item[1][0], reverse=True)[:_HOLDERS]:
-        yield {"place": place, "bytes": size, "note": f"{blocks} block{'' if blocks == 1 else 's'}"}
+    largest = sorted(sums.items(), key=lambda item: item[1][0], reverse=True)[:_HOLDERS]
+    for (place, caller), (size, blocks) in largest:
+        note = f"{blocks} block{'' if blocks == 1 else 's'}" + (f", for {caller}" if caller else "")
+        yield {"place": place, "bytes": size, "note": note}
 
 
 def is_users(frame: str) -> bool:
@@ -180,27 +197,10 @@ def _state_in(bundle: Path, page: dict[str, Any]) -> None:
     _replace(bundle / "manifest.json", manifest)
 
 
-def _stack() -> Iterator[str]:
-    """The Python stack of this thread, innermost first, as text: a frame kept would keep its tensors."""
-    frame = sys._getframe(1)
-    count = 0
-    walk: Any = frame
-    while walk is not None and count < _MAX_FRAMES:
-        line = f"{walk.f_code.co_filename}:{walk.f_lineno} {walk.f_code.co_name}"
-        if "/stormlog/_auto" not in line:
-            count += 1
-            yield line
-        walk = walk.f_back
-
-
 def _frame(line: str) -> dict[str, Any]:
     place, _, function = line.rpartition(" ")
     file, _, number = place.rpartition(":")
     return {"file": file, "line": int(number), "function": function}
-
-
-def _thread() -> str:
-    return threading.current_thread().name
 
 
 def _system() -> dict[str, Any]:

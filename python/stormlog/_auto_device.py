@@ -10,10 +10,12 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stormlog import hidden_memory
+from stormlog._auto_bundle import Failure, write
 from stormlog._auto_settings import Settings
 from stormlog.device_collectors import (
     CPUDeviceCollector,
@@ -31,6 +33,8 @@ _FIRST_BUNDLES, _PAUSE = 3, 30.0
 # An exception that comes this soon after a bundle is the one the bundle is about.
 _SAME = 60.0
 _MAX_BUNDLES, _MAX_MEGABYTES = 5, 512
+# Seconds a program that ran out waits for its bundle.
+_PATIENCE = 60.0
 
 
 class Device:
@@ -59,22 +63,16 @@ class Device:
 
     def ran_out(self, wanted: int, allowed: int, free: int, is_recorded: bool) -> None:
         """PyTorch's allocator is about to raise."""
-        from stormlog._auto_bundle import Failure
-
         self._write(Failure.of_allocator(self.index, wanted, allowed, free, is_recorded))
 
     def raised(self, reason: str, exception: tuple[str, str, str], is_recorded: bool) -> None:
         """An exception says that memory ran out; the allocator's own has its bundle already."""
-        from stormlog._auto_bundle import Failure
-
         is_known = reason == "torch.cuda.OutOfMemoryError" or exception[0] == "OutOfMemoryError"
         if is_known and self._written and time.monotonic() - self._written[-1] < _SAME:
             return
         self._write(Failure.of_exception(self.index, reason, exception, is_recorded), is_last=True)
 
-    def _write(self, failure: Any, is_last: bool = False) -> None:
-        from stormlog._auto_bundle import write
-
+    def _write(self, failure: Failure, is_last: bool = False) -> None:
         # Another thread writes one about the same moment.
         if not self._writing.acquire(blocking=False):
             self.skipped += 1
@@ -84,10 +82,35 @@ class Device:
             if not is_last and len(self._written) >= _FIRST_BUNDLES and now - self._written[-1] < _PAUSE:
                 self.skipped += 1
                 return
-            if write(self.tracker, self.folder, failure, self.skipped):
+            if _apart(lambda: write(self.tracker, self.folder, failure, self.skipped)):
                 self._written.append(time.monotonic())
         finally:
             self._writing.release()
+
+
+def _apart(work: Callable[[], bool]) -> bool:
+    """Do it in a thread of its own, and wait.
+
+    Whatever keeps the frames it is called from must not keep the program's, and PyTorch's own modules do when
+    they are first imported.
+    """
+    done: list[bool] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except Exception as error:
+            _LOGGER.debug("bundle: %s", error)
+
+    thread = threading.Thread(target=run, name="stormlog-bundle", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is ending, or there are no threads left
+        run()
+    else:
+        # Not forever: the thread that waits may hold a lock that the work needs.
+        thread.join(_PATIENCE)
+    return bool(done and done[0])
 
 
 def _collector(index: int) -> DeviceMemoryCollector:

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DEFAULT_INTERVAL = 0.1
-DEFAULT_HISTORY = 100_000
+# Some ten steps of training. Each entry of a longer one costs more: it no longer fits into the cache.
+DEFAULT_HISTORY = 20_000
 _NO = frozenset({"0", "off", "false", "no"})
+_YES = frozenset({"1", "on", "true", "yes"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Settings:
     is_on: bool
     history_entries: int
     writes_bundles: bool
+    follows_driver: bool
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
@@ -40,6 +43,7 @@ class Settings:
             is_on=env.get("STORMLOG_TORCH", "").lower() not in _NO,
             history_entries=max(int(_number(env.get("STORMLOG_TORCH_HISTORY"), DEFAULT_HISTORY)), 0),
             writes_bundles=env.get("STORMLOG_TORCH_OOM", "").lower() not in _NO,
+            follows_driver=env.get("STORMLOG_CUDA_DRIVER", "").lower() in _YES,
         )
 
     def directory(self) -> Path:

@@ -43,6 +43,10 @@ class _Failed(Protocol):
     def free_bytes(self) -> int | None: ...
     @property
     def exception(self) -> tuple[str, str, str]: ...
+    @property
+    def step(self) -> int | None: ...
+    @property
+    def phase(self) -> str | None: ...
 
 
 def usable_blocks(snapshot: dict[str, Any], device: int, segment_bytes: int | None) -> Usable:
@@ -73,11 +77,16 @@ def usable_blocks(snapshot: dict[str, Any], device: int, segment_bytes: int | No
     return Usable(request, largest, free, walled, elsewhere, pending)
 
 
+def progress(step: int | None, phase: str | None) -> str:
+    """` at step 1,204 in backward`; nothing where nothing is known."""
+    return (f" at step {step:,}" if step else "") + (f" in {phase}" if phase else "")
+
+
 def verdict(
     failure: _Failed, usable: Usable, categories: dict[str, Any], hidden: dict[str, Any]
 ) -> tuple[str, list[str]]:
     """One sentence, and what to try."""
-    start = f"CUDA out of memory on GPU {failure.device}"
+    start = f"CUDA out of memory{progress(failure.step, failure.phase)} on GPU {failure.device}"
     request = usable.request
     if request is None:
         return f"{start}, outside PyTorch's allocator: {failure.exception[2].splitlines()[0]}", [

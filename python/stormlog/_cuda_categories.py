@@ -73,7 +73,7 @@ def memory_categories(
         if device is not None and segment.get("device", device) != device:
             continue
         reserved += int(segment.get("total_size") or 0)
-        for address, block in _placed(segment):
+        for address, block in placed(segment):
             size, state = int(block.get("size") or 0), block.get("state")
             if state == "inactive":
                 free.append(size)
@@ -86,7 +86,7 @@ def memory_categories(
                     seen.add(segment.get("stream"))
                     name = "workspaces"
             _add(sums[name], size)
-            _add(stacks[_stack(block)], size)
+            _add(stacks[stack_of(block)], size)
     held = sorted(stacks.items(), key=lambda item: item[1][0], reverse=True)[:_TOP_STACKS]
     return {
         "device_index": device,
@@ -130,8 +130,8 @@ def tensors_in(torch: Any, values: Iterable[Any]) -> Iterator[Any]:
             yield from tensors_in(torch, value)
 
 
-def _placed(segment: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The blocks with their addresses; older snapshots leave those to be counted."""
+def placed(segment: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The blocks of a segment with their addresses; older snapshots leave those to be counted."""
     address = int(segment.get("address") or 0)
     for block in segment.get("blocks", []):
         address = int(block.get("address") or address)
@@ -139,7 +139,8 @@ def _placed(segment: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
         address += int(block.get("size") or 0)
 
 
-def _stack(block: dict[str, Any]) -> tuple[str, ...]:
+def stack_of(block: dict[str, Any]) -> tuple[str, ...]:
+    """Where a block was allocated, innermost first; empty where the history does not tell."""
     frames = block.get("frames") or []
     return tuple(
         f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}" for frame in frames[:_FRAMES]

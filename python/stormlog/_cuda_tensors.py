@@ -1,7 +1,7 @@
 """The live CUDA tensors of a process by their storage, with the names they go by.
 
-Private; `cuda_native_debug` has the public names. A scan of what Python's collector knows: tensors only C++
-holds (saved for backward) are not in it. Keeps no tensor, calls nothing on the device.
+Private; `cuda_native_debug` has the public names. A scan of what Python's collector knows: tensors that only
+C++ ever had (an operator's own) are not in it. Keeps no tensor, calls nothing on the device.
 """
 
 from __future__ import annotations

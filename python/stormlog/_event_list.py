@@ -196,6 +196,15 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         return tail
 
 
+def untouched(events: object) -> _native.EventBuffer | None:
+    """The buffer of a list that is still exactly what was loaded; None for any other events."""
+    if not isinstance(events, TelemetryEventList):
+        return None
+    buffer, made, tail = events._state
+    # An object that was handed out may have been changed since.
+    return None if made or tail else buffer
+
+
 def passing(events: Iterable[_T]) -> Iterable[_T]:
     """The events of any iterable one by one, for readers that keep none."""
     return events.passing() if isinstance(events, TelemetryEventList) else events  # type: ignore[return-value]

@@ -56,6 +56,7 @@ def load_ipython_extension(shell: Any) -> None:
         frame = (
             f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'
         )
-        display.display(display.HTML(frame))
+        # `HTML` would warn of the frame, and `IFrame` wants an address: the page has none.
+        display.display({"text/html": frame, "text/plain": "the flame graph of this cell"}, raw=True)
 
     shell.register_magic_function(stormlog_heap, magic_kind="cell", magic_name="stormlog_heap")

@@ -16,13 +16,16 @@ __all__ = [
     "TorchSnapshot",
     "Tracker",
     "__version__",
+    "allocator_availability",
     "check_rollups",
     "check_sink_settings",
     "classify_exception",
     "collective_intervals",
     "derive_event",
     "derive_session",
+    "draw_figure",
     "event_from_record",
+    "event_groups",
     "heap_flamegraph",
     "heap_recording",
     "heap_stacks",
@@ -40,6 +43,7 @@ __all__ = [
     "normalize_session_status",
     "parse_size",
     "prune_bundles",
+    "rank_summary",
     "rank_timeline",
     "read_rollups",
     "read_sink_manifest",
@@ -211,6 +215,15 @@ class Gpu:
     def memory(self) -> tuple[int | None, int | None, int | None, int | None] | None: ...
     def processes(self) -> list[tuple[int, int | None]] | None: ...
 
+@final
+class CudaDriverEvents:
+    def __new__(cls, library: str) -> CudaDriverEvents: ...
+    def stop(self) -> None: ...
+    @property
+    def is_on(self) -> bool: ...
+    # Rows of device, library, bytes and pieces held; then allocations, frees, lost, modules and their bytes.
+    def report(self) -> tuple[list[tuple[int, str, int, int]], tuple[int, int, int, int, int]]: ...
+
 def classify_exception(
     facts: tuple[str, str, Sequence[str], str, int | None],
 ) -> tuple[bool, str | None, str | None]: ...
@@ -261,21 +274,35 @@ class TorchSnapshot:
     # Each answer is a JSON text; a size is bytes or a text such as "24GiB".
     def report(self, top: int, device_total: int | str | None, advise: bool) -> str: ...
     def replay(self, settings: Sequence[str], limit: int | str | None, search: bool, device: int) -> str: ...
-    def diff(self, after: TorchSnapshot, at_end: bool, events: int | None, device: int) -> str: ...
+    def diff(self, after: TorchSnapshot, at: str, device: int | None) -> str: ...
 
 def load_torch_snapshot(path: str | os.PathLike[str]) -> TorchSnapshot: ...
+
+# A figure as JSON (see `_figure.py`), drawn as `png`, `svg` or `html`; the scale is for PNG.
+def draw_figure(figure: str, form: str, scale: float) -> bytes: ...
 
 # Ratio, spike z-score, drift R², fragmentation. Each gap: classification, severity, confidence, evidence as
 # JSON, description, advice, and the position of the event that shows it.
 def memory_gaps(
-    events: Iterable[Any], thresholds: tuple[float, float, float, float]
+    events: Iterable[Any] | EventBuffer, thresholds: tuple[float, float, float, float]
 ) -> list[tuple[str, str, float, str, str, list[str], int]]: ...
 
 # The knobs of a CollectiveAttributionConfig in their order, without the preset's name. Each interval: the
 # record as JSON, and when its spikes were, with their session.
 def collective_intervals(
-    events: Iterable[Any], settings: tuple[Any, ...]
+    events: Iterable[Any] | EventBuffer, settings: tuple[Any, ...]
 ) -> list[tuple[str, list[tuple[int, str | None]]]]: ...
+
+# The same without points, of a whole buffer; and the job, what was left out, the session of each suspect.
+def rank_summary(
+    buffer: EventBuffer,
+) -> tuple[tuple[str, int, list[tuple[int, int]]], str | None, list[str], list[str | None]]: ...
+
+# Session, rank and last moment of every group of events; where the boundaries of phases are.
+def event_groups(buffer: EventBuffer) -> tuple[list[tuple[str, int, int]], list[int]]: ...
+
+# Whether any sample has the allocator's counters, and whether any of those can tell fragmentation.
+def allocator_availability(buffer: EventBuffer) -> tuple[bool, bool]: ...
 
 # The record as JSON, how many of its notes belong to the merge, and the samples in aligned order: position
 # and aligned time.

@@ -162,7 +162,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything about a snapshot that fits on one page."""
+    """Everything about a snapshot that fits on one page.
+
+    ``also`` is what is wrong besides the verdict, ``advice`` settings that would have helped, ``hints`` what
+    to change in the program.
+    """
 
     devices: tuple[Device, ...]
     device: int
@@ -170,10 +174,12 @@ class Report:
     top: tuple[Holder, ...]
     categories: tuple[CategoryShare, ...]
     verdict: Verdict
+    also: tuple[Verdict, ...]
     oom: Oom | None
     growth: tuple[Growth, ...]
     self_match: SelfMatch | None
     advice: tuple[Advice, ...]
+    hints: tuple[str, ...]
     cautions: tuple[str, ...]
 
 
@@ -245,13 +251,24 @@ class CategoryDiff(Sides):
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
-    """Two snapshots compared, the largest change first."""
+class DeviceDiff:
+    """One device of both."""
 
-    at: str | dict[str, int]
+    device: int
     total: Sides
     before: Decomposition
     after: Decomposition
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two snapshots compared, the largest change first; stacks and categories count over all devices."""
+
+    at: str | dict[str, int | str]
+    total: Sides
+    before: Decomposition
+    after: Decomposition
+    devices: tuple[DeviceDiff, ...]
     categories: tuple[CategoryDiff, ...]
     stacks: tuple[StackDiff, ...]
 

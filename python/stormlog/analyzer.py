@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._event_list import passing, untouched
 from stormlog.collective_attribution import (
     CollectiveAttributionConfig,
     CollectiveAttributionResult,
     attribute_collective_memory,
     resolve_collective_attribution_config,
 )
-from stormlog.derived_fields import fragmentation_unavailable_reason
+from stormlog.derived_fields import FRAGMENTATION_DISABLED, fragmentation_unavailable_reason
 from stormlog.distributed_analysis import summarize_cross_rank_analysis
 from stormlog.gap_analysis import GapFinding, analyze_hidden_memory_gaps
 from stormlog.phases import PhaseReplayIndex, phase_attribution_to_payload
@@ -179,21 +179,24 @@ class MemoryAnalyzer:
         return report
 
     def _of_telemetry(self, events: Sequence[TelemetryEventLike]) -> dict[str, Any]:
+        # Asked first: what is found below is handed out as objects, and the list is then no longer as loaded.
+        missing = _unavailable(events)
+        ranks = _ranks(events)
         phases = PhaseReplayIndex.from_events(events)
+        across = self.analyze_cross_rank_timeline(events, phase_resolver=phases) if len(ranks) > 1 else None
         report: dict[str, Any] = {
-            "gap_analysis": [
-                as_payload(found) for found in self.analyze_memory_gaps(events, phase_resolver=phases)
-            ],
+            "gap_analysis": [],
             "collective_attribution": [
                 as_payload(found)
                 for found in self.analyze_collective_attribution(events, phase_resolver=phases)
             ],
         }
-        missing = _unavailable(events)
+        gaps = self.analyze_memory_gaps(events, phase_resolver=phases)
+        report["gap_analysis"] = [as_payload(found) for found in gaps]
         if missing:
             report["analysis_availability"] = missing
-        if len({event.rank for event in passing(events)}) > 1:
-            report["cross_rank_analysis"] = self.analyze_cross_rank_timeline(events, phase_resolver=phases)
+        if across is not None:
+            report["cross_rank_analysis"] = across
         return report
 
     def _calls(self, results: Sequence[ProfileResult] | None) -> list[ProfileResult]:
@@ -249,6 +252,10 @@ def _fields(call: ProfileResult) -> tuple[str, float, float, int, int, int, int,
 
 def _unavailable(events: Sequence[TelemetryEventLike]) -> dict[str, dict[str, Any]]:
     """What cannot be asked of these events, and why."""
+    buffer = untouched(events)
+    if buffer is not None:
+        has_counters, tells_fragmentation = _native.allocator_availability(buffer)
+        return _missing(has_counters, None if tells_fragmentation else FRAGMENTATION_DISABLED)
     counted = [
         event
         for event in passing(events)
@@ -257,11 +264,21 @@ def _unavailable(events: Sequence[TelemetryEventLike]) -> dict[str, dict[str, An
         and event.allocator_reserved_bytes is not None
         and event.device_used_bytes is not None
     ]
-    if not counted:
+    return _missing(bool(counted), fragmentation_unavailable_reason(counted))
+
+
+def _missing(has_counters: bool, reason: str | None) -> dict[str, dict[str, Any]]:
+    if not has_counters:
         names = ("gap_analysis", "collective_attribution", "fragmentation_analysis")
         return {name: {"available": False, "reason": _NO_COUNTERS} for name in names}
-    reason = fragmentation_unavailable_reason(counted)
     return {} if reason is None else {"fragmentation_analysis": {"available": False, "reason": reason}}
+
+
+def _ranks(events: Sequence[TelemetryEventLike]) -> set[int]:
+    buffer = untouched(events)
+    if buffer is None:
+        return {event.rank for event in passing(events)}
+    return {rank for _, rank, _ in _native.event_groups(buffer)[0]}
 
 
 def _recommendations(

@@ -10,8 +10,9 @@ Importing it must never fail, print, import torch, or use the GPU.
     STORMLOG_DIR             where recordings go (stormlog-runs); under `stormlog run`, its directory
     STORMLOG_INTERVAL        seconds between two samples (0.1, or as `stormlog run` was told)
     STORMLOG_TORCH=0         record nothing
-    STORMLOG_TORCH_HISTORY   entries of allocator history a device keeps (100000); 0 is none
+    STORMLOG_TORCH_HISTORY   entries of allocator history a device keeps (20000); 0 is none
     STORMLOG_TORCH_OOM=0     no bundle at an out-of-memory error
+    STORMLOG_CUDA_DRIVER=1   who takes GPU memory beside PyTorch, by driver events (stormlog.cuda_driver)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._event_list import passing, untouched
 from stormlog.phases import merge_phase_attributions
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def attribute_collective_memory(
     chosen = config or resolve_collective_attribution_config(preset, overrides)
     _, *settings = dataclasses.astuple(chosen)
     results = []
-    for text, spikes in _native.collective_intervals(passing(events), tuple(settings)):
+    buffer = untouched(events)
+    source = passing(events) if buffer is None else buffer
+    for text, spikes in _native.collective_intervals(source, tuple(settings)):
         record = json.loads(text)
         evidence = CollectiveAttributionEvidence(**record.pop("evidence"))
         record["phase_attribution"] = _phase(phase_resolver, spikes, record["rank"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
+from stormlog._monitor import DEFAULT_INTERVAL, Monitor
 from stormlog._peak import PeakOfCall
 from stormlog._tracking import SINK_KEYS, BaseTracker, TrackingEvent
 from stormlog.device_collectors import CPUDeviceCollector
@@ -83,31 +83,17 @@ class CPUMemoryProfiler:
         self._probe = _native.ProcessProbe()
         self.snapshots: deque[CPUMemorySnapshot] = deque(maxlen=_MAX_SNAPSHOTS)
         self.results: list[CPUProfileResult] = []
-        self._monitor: tuple[threading.Thread, threading.Event] | None = None
+        self._monitor = Monitor(lambda: self.snapshots.append(self._take_snapshot()))
         self._last_times: tuple[float, float] | None = None
         self._baseline_snapshot = self._take_snapshot()
 
-    def start_monitoring(self, interval: float | None = 0.1) -> None:
+    def start_monitoring(self, interval: float | None = DEFAULT_INTERVAL) -> None:
         """Take snapshots in the background, the first at once."""
-        interval = 0.1 if interval is None else interval
-        if self._monitor is not None:
-            return
-        if interval <= 0:
-            raise ValueError("interval must be > 0")
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(stop, interval), name="stormlog-monitor", daemon=True
-        )
-        self._monitor = (thread, stop)
-        thread.start()
+        self._monitor.start(interval)
 
     def stop_monitoring(self) -> None:
         """Stop taking snapshots."""
-        if self._monitor is not None:
-            thread, stop = self._monitor
-            self._monitor = None
-            stop.set()
-            thread.join(timeout=1.0)
+        self._monitor.stop()
 
     def profile_function(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> CPUProfileResult:
         """Call a function and say what it took; what it returned is dropped, what it raised goes on."""
@@ -145,12 +131,6 @@ class CPUMemoryProfiler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_monitoring()
-
-    def _watch(self, stop: threading.Event, interval: float) -> None:
-        while True:
-            self.snapshots.append(self._take_snapshot())
-            if stop.wait(interval):
-                return
 
     def _take_snapshot(self) -> CPUMemorySnapshot:
         rss, vms = self._probe.memory()

@@ -11,13 +11,14 @@ import inspect
 import json
 import pickle
 import warnings as python_warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stormlog._cuda_categories import memory_categories
+from stormlog._cuda_snapshot import allocator_snapshot
 from stormlog._cuda_tensors import build_cuda_tensor_attribution_index, device_index
 from stormlog.utils import _torch_or_none
 
@@ -78,9 +79,15 @@ def cuda_memory_history_is_on() -> bool | None:
 
 
 def start_cuda_memory_history(
-    device: Any = None, trace_alloc_max_entries: int = DEFAULT_TRACE_ALLOC_MAX_ENTRIES
+    device: Any = None,
+    trace_alloc_max_entries: int = DEFAULT_TRACE_ALLOC_MAX_ENTRIES,
+    *,
+    skip_actions: Sequence[str] = (),
 ) -> None:
-    """Record allocations with their Python stacks, the last so many, until stopped."""
+    """Record allocations with their Python stacks, the last so many, until stopped.
+
+    Actions to leave out are left out where this PyTorch can do that.
+    """
     record = _recorder()
     names = inspect.signature(record).parameters
     if "max_entries" in names:
@@ -90,6 +97,7 @@ def start_cuda_memory_history(
             "stacks": "python",
             "max_entries": trace_alloc_max_entries,
             "device": device,
+            "skip_actions": list(skip_actions),
         }
     elif "trace_alloc_max_entries" in names:
         state = True
@@ -159,7 +167,7 @@ def capture_cuda_snapshot_artifacts(
 ) -> list[str]:
     """Take a snapshot now and write what can be told from it; the names of the files."""
     _recorder()
-    snapshot = _torch_or_none().cuda.memory._snapshot()
+    snapshot = allocator_snapshot(_torch_or_none())
     # Garbage is evidence too: it is not collected before it is looked at.
     index = build_cuda_tensor_attribution_index(device, skip_gc=True)
     return write_cuda_snapshot_artifacts(

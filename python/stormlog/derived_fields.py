@@ -39,6 +39,9 @@ class SessionDerivedFields(TypedDict, total=False):
     is_session_interrupted: bool
 
 
+FRAGMENTATION_DISABLED = "Collector capabilities disable fragmentation analysis."
+
+
 def memory_feature_enabled(event: Any, feature: str) -> bool:
     """False only where the event's own capabilities say so: silence is not a no."""
     return _native.memory_feature_enabled(event, feature)
@@ -49,7 +52,7 @@ def fragmentation_unavailable_reason(events: Sequence[Any]) -> str | None:
     feature = "supports_fragmentation_analysis"
     if len(events) == 0 or any(memory_feature_enabled(event, feature) for event in passing(events)):
         return None
-    return "Collector capabilities disable fragmentation analysis."
+    return FRAGMENTATION_DISABLED
 
 
 def compute_event_fields(event: Any) -> DerivedFields:

@@ -141,6 +141,8 @@ class DeviceMemorySampleResult:
     partial_fields: tuple[str, ...] = ()
     errors: dict[str, str] = dataclasses.field(default_factory=dict)
     core_error: str | None = None
+    # Counters beside the memory, for the events' metadata: `num_alloc_retries`, `num_ooms`.
+    facts: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def is_partial(self) -> bool:
@@ -249,7 +251,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
             torch = _torch()
             cuda = torch.cuda
             index = self.device.index if self.device.index is not None else cuda.current_device()
-            allocated, reserved, active, inactive = _cuda_counters(torch, index)
+            allocated, reserved, active, inactive, facts = _cuda_counters(torch, index)
         except Exception as error:
             return _nothing(error)
         errors: dict[str, str] = {}
@@ -264,7 +266,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
             for field in ("allocator_active_bytes", "allocator_inactive_bytes"):
                 errors[field] = "not told by the allocator"
         sample = DeviceMemorySample(allocated, reserved, used, free, total, active, inactive, index)
-        return DeviceMemorySampleResult(sample, tuple(errors), errors)
+        return DeviceMemorySampleResult(sample, tuple(errors), errors, facts=facts)
 
     def _driver(self, torch: Any) -> tuple[int, int, int]:
         """Used, free and total of the whole device."""
@@ -408,8 +410,8 @@ class CPUDeviceCollector(DeviceMemoryCollector):
         )
 
 
-def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | None]:
-    """Allocated, reserved, active and inactive bytes; the last two None where they are not told.
+def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | None, dict[str, int]]:
+    """Allocated, reserved, active and inactive bytes (None where they are not told), and how often it failed.
 
     The allocator gives all its counters in one call. Each of PyTorch's public functions makes that call
     again and sorts its hundred numbers by name: they are asked only where the call is missing.
@@ -417,7 +419,7 @@ def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | 
     ask = getattr(getattr(torch, "_C", None), "_cuda_memoryStats", None)
     if ask is not None:
         if not torch.cuda.is_initialized():
-            return 0, 0, 0, 0
+            return 0, 0, 0, 0, {}
         stats = ask(index)
         names = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
         try:
@@ -425,7 +427,7 @@ def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | 
         except (KeyError, TypeError):
             pass  # another allocator behind the same call
         else:
-            return allocated, reserved, active, inactive
+            return allocated, reserved, active, inactive, _trouble(stats)
     cuda = torch.cuda
     allocated, reserved = int(cuda.memory_allocated(index)), int(cuda.memory_reserved(index))
     try:
@@ -435,9 +437,15 @@ def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | 
             reserved,
             int(flat["active_bytes.all.current"]),
             int(flat["inactive_split_bytes.all.current"]),
+            _trouble(flat),
         )
     except Exception:
-        return allocated, reserved, None, None
+        return allocated, reserved, None, None, {}
+
+
+def _trouble(stats: Mapping[str, Any]) -> dict[str, int]:
+    found = {name: stats.get(name) for name in ("num_alloc_retries", "num_ooms")}
+    return {name: count for name, count in found.items() if isinstance(count, int)}
 
 
 def detect_torch_runtime_backend() -> str:

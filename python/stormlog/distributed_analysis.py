@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._event_list import passing, untouched
 from stormlog.phases import phase_attribution_to_payload
 
 if TYPE_CHECKING:
@@ -99,7 +99,11 @@ def summarize_cross_rank_analysis(
     events: Sequence[TelemetryEventLike], *, phase_resolver: PhaseReplayIndex | None = None
 ) -> dict[str, Any]:
     """The analysis as a dictionary for JSON; without the points."""
-    merged, first = analyze_cross_rank_events(events, phase_resolver=phase_resolver)
+    buffer = untouched(events)
+    if buffer is None:
+        merged, first = analyze_cross_rank_events(events, phase_resolver=phase_resolver)
+    else:
+        merged, first = _summed_up(buffer, phase_resolver)
     suspects = [
         {
             **{field.name: getattr(suspect, field.name) for field in dataclasses.fields(suspect)},
@@ -138,28 +142,55 @@ def _analyzed(
         notes,
     )
     record = json.loads(text)
-    merged = CrossRankMergeResult(
+    merged = _merged(record, of_merge, [_point(samples[place], aligned) for place, aligned in places])
+    sessions = {(event.rank, event.timestamp_ns): _session(event) for event in samples}
+    suspects = []
+    for fields in record["first_cause_suspects"]:
+        suspect = FirstCauseSuspect(**fields)
+        session_id = sessions.get((suspect.rank, suspect.first_spike_timestamp_ns))
+        _attribute(suspect, session_id, phases)
+        suspects.append(suspect)
+    onset = record["cluster_onset_timestamp_ns"]
+    return merged, FirstCauseAnalysisResult(onset, suspects, record["first_cause_notes"])
+
+
+def _summed_up(
+    buffer: _native.EventBuffer, phases: PhaseReplayIndex | None
+) -> tuple[CrossRankMergeResult, FirstCauseAnalysisResult]:
+    """The same for events as they were loaded, without an object an event and without the points."""
+    (text, of_merge, _), job_id, notes, sessions = _native.rank_summary(buffer)
+    if not text:
+        said = notes if len(buffer) > 0 else ["No telemetry events were provided."]
+        return CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], said), FirstCauseAnalysisResult(
+            None, [], notes
+        )
+    record = json.loads(text)
+    suspects = [FirstCauseSuspect(**fields) for fields in record["first_cause_suspects"]]
+    for suspect, session_id in zip(suspects, sessions, strict=True):
+        _attribute(suspect, session_id, phases)
+    onset = record["cluster_onset_timestamp_ns"]
+    first = FirstCauseAnalysisResult(onset, suspects, record["first_cause_notes"])
+    return _merged(record, of_merge, []), first
+
+
+def _attribute(suspect: FirstCauseSuspect, session_id: str | None, phases: PhaseReplayIndex | None) -> None:
+    if phases is not None and session_id is not None:
+        suspect.phase_attribution = phases.resolve(
+            timestamp_ns=suspect.first_spike_timestamp_ns, session_id=session_id, rank=suspect.rank
+        )
+
+
+def _merged(record: dict[str, Any], of_merge: int, points: list[RankTimelinePoint]) -> CrossRankMergeResult:
+    return CrossRankMergeResult(
         job_id=record["job_id"],
         world_size=record["world_size"],
         participating_ranks=record["participating_ranks"],
         missing_ranks=record["missing_ranks"],
         rank_sample_counts={int(rank): count for rank, count in record["rank_sample_counts"].items()},
         alignment_offsets_ns={int(rank): offset for rank, offset in record["alignment_offsets_ns"].items()},
-        merged_points=[_point(samples[place], aligned) for place, aligned in places],
+        merged_points=points,
         notes=record["notes"][:of_merge],
     )
-    sessions = {(event.rank, event.timestamp_ns): _session(event) for event in samples}
-    suspects = []
-    for fields in record["first_cause_suspects"]:
-        suspect = FirstCauseSuspect(**fields)
-        session_id = sessions.get((suspect.rank, suspect.first_spike_timestamp_ns))
-        if phases is not None and session_id is not None:
-            suspect.phase_attribution = phases.resolve(
-                timestamp_ns=suspect.first_spike_timestamp_ns, session_id=session_id, rank=suspect.rank
-            )
-        suspects.append(suspect)
-    onset = record["cluster_onset_timestamp_ns"]
-    return merged, FirstCauseAnalysisResult(onset, suspects, record["first_cause_notes"])
 
 
 def _selected(

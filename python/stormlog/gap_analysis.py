@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._event_list import passing, untouched
 from stormlog.utils import format_bytes
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def analyze_hidden_memory_gaps(
         thresholds["gap_fragmentation_ratio"],
     )
     found = []
+    buffer = untouched(events)
     for kind, severity, confidence, evidence, description, _, place in _native.memory_gaps(
-        passing(events), limits
+        passing(events) if buffer is None else buffer, limits
     ):
         numbers = json.loads(evidence)
         if kind == "persistent_drift" and format_memory is not format_bytes:

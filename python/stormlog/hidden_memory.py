@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stormlog import _native
+from stormlog import _native, cuda_driver
+from stormlog._cuda_snapshot import allocator_segments
 
 __all__ = ["HiddenMemory", "Reading", "mark", "measure", "report"]
 
@@ -200,7 +201,8 @@ def mark(name: str, device: int = 0) -> dict[str, Any]:
 def report(device: int = 0) -> dict[str, Any]:
     """The parts of a device's hidden memory, as of now."""
     hidden = measure(device)
-    return HiddenMemory(device).report() if hidden is None else hidden.report()
+    found = HiddenMemory(device).report() if hidden is None else hidden.report()
+    return {**found, "driver_events": cuda_driver.report(device)} if cuda_driver.was_heard() else found
 
 
 def begin(device: int, driver: Driver, used_before: int | None) -> None:
@@ -228,7 +230,10 @@ def _made(torch: Any, device: int) -> tuple[Driver, HiddenMemory]:
 
 
 def _found_out(torch: Any, device: int) -> str:
-    """What is new since the last growth: a communicator, a captured graph, else kernels and libraries."""
+    """Who took it, where the driver tells; else what is new: a communicator, a captured graph, or kernels."""
+    owner = cuda_driver.grown(device, _STEP)
+    if owner is not None:
+        return owner
     before = _LAST_STATE.get(device, (0, 0))
     now = (_communicators(torch), _private_pools(torch, device))
     _LAST_STATE[device] = now
@@ -252,13 +257,9 @@ def _communicators(torch: Any) -> int:
 
 def _private_pools(torch: Any, device: int) -> int:
     """Pools that graphs and the user have to themselves. Asked without traces, or not at all."""
-    ask: Any = getattr(torch.cuda, "memory_snapshot", None)
-    names = getattr(getattr(ask, "__code__", None), "co_varnames", ())
-    if "include_traces" not in names:
-        return 0
     pools = {
         tuple(segment.get("segment_pool_id") or (0, 0))
-        for segment in ask(include_traces=False)
+        for segment in allocator_segments(torch) or ()
         if segment.get("device") == device
     }
     return len(pools - {(0, 0)})

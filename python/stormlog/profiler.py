@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 import time
 import traceback
 from collections import deque
@@ -20,6 +19,7 @@ from typing import Any, Self
 
 from stormlog import _native, shapes
 from stormlog._meter import Counters, Meter, Peak, meter_for
+from stormlog._monitor import DEFAULT_INTERVAL, Monitor
 from stormlog._profile_store import ProfileStore
 from stormlog.errors import ConfigurationError
 from stormlog.tensor_tracker import TensorTracker
@@ -128,7 +128,7 @@ class GPUMemoryProfiler:
         self.snapshots: deque[MemorySnapshot] = deque(maxlen=max_snapshots)
         self._store = ProfileStore(max_results)
         self._probe = _native.ProcessProbe()
-        self._monitor: tuple[threading.Thread, threading.Event] | None = None
+        self._monitor = Monitor(lambda: self.snapshots.append(self._take_snapshot("monitor")))
         self._tensor_tracker = self._tracker_of_tensors() if track_tensors else None
         self._baseline_snapshot = self._take_snapshot("baseline")
 
@@ -167,31 +167,17 @@ class GPUMemoryProfiler:
 
     # Watching
 
-    def start_monitoring(self, interval: float | None = 0.1) -> None:
+    def start_monitoring(self, interval: float | None = DEFAULT_INTERVAL) -> None:
         """Take snapshots in the background, the first at once; the device is not waited for."""
-        interval = 0.1 if interval is None else interval
-        if self._monitor is not None:
-            return
-        if interval <= 0:
-            raise ConfigurationError("interval must be > 0")
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(stop, interval), name="stormlog-monitor", daemon=True
-        )
-        self._monitor = (thread, stop)
-        thread.start()
+        self._monitor.start(interval)
 
     def stop_monitoring(self) -> None:
         """Stop taking snapshots."""
-        if self._monitor is not None:
-            thread, stop = self._monitor
-            self._monitor = None
-            stop.set()
-            thread.join()
+        self._monitor.stop()
 
     @property
     def _monitoring(self) -> bool:
-        return self._monitor is not None
+        return self._monitor.is_on
 
     # Results
 
@@ -270,15 +256,6 @@ class GPUMemoryProfiler:
             operation,
             _stack() if self.collect_stack_traces and operation else None,
         )
-
-    def _watch(self, stop: threading.Event, interval: float) -> None:
-        while True:
-            try:
-                self.snapshots.append(self._take_snapshot("monitor"))
-            except Exception as error:
-                _LOGGER.debug("A snapshot could not be taken: %s", error)
-            if stop.wait(interval):
-                return
 
     def _tracker_of_tensors(self) -> TensorTracker | None:
         kind = str(getattr(self.device, "type", self.device))

@@ -17,6 +17,9 @@ from itertools import pairwise
 from types import CellType, FrameType
 from typing import Any
 
+from stormlog._cuda_categories import placed, stack_of
+from stormlog._cuda_snapshot import allocator_segments
+
 __all__ = ["HeldTensor", "TensorTracker"]
 
 _STACK_DEPTH = 5
@@ -29,7 +32,8 @@ class HeldTensor:
     """A tensor that outlived some steps, described; not the tensor.
 
     `kind` is parameter, gradient, loss (one number that still has its graph), graph (part of one, or the end
-    of one) or data. `stack` is where it was watched from; None for one that was only found.
+    of one) or data. `stack` is where it was watched from; of one that was only found, where it was allocated,
+    if the history of PyTorch's CUDA allocator tells; else None.
     """
 
     kind: str
@@ -82,6 +86,7 @@ class TensorTracker:
         """The tensors that outlived so many steps, largest first; of some kinds, if named."""
         wanted = None if kinds is None else set(kinds)
         gradients = {id(gradient) for gradient in self._gradients()}
+        stacks = self._stacks()
         found = []
         for known in list(self._known.values()):
             age = self.steps - known.since
@@ -90,7 +95,8 @@ class TensorTracker:
                 continue
             kind = "gradient" if id(tensor) in gradients else _kind(tensor)
             if wanted is None or kind in wanted:
-                found.append(_described(tensor, kind, age, known, _holders(tensor)))
+                stack = known.stack or stacks.get(_address(tensor))
+                found.append(_described(tensor, kind, age, known.name, stack, _holders(tensor)))
             del tensor
         return sorted(found, key=lambda held: held.size_bytes, reverse=True)
 
@@ -109,12 +115,14 @@ class TensorTracker:
         del gc.garbage[before:]
         kind = import_module("torch").Tensor
         inside = {id(thing) for thing in garbage}
+        stacks = self._stacks()
         found = []
         for thing in garbage:
             if issubclass(type(thing), kind) and self._is_ours(thing):
                 known = self._known.get(id(thing)) or _Known(weakref.ref(thing), self.steps)
                 age = self.steps - known.since
-                found.append(_described(thing, _kind(thing), age, known, _around(thing, inside)))
+                stack = known.stack or stacks.get(_address(thing))
+                found.append(_described(thing, _kind(thing), age, known.name, stack, _around(thing, inside)))
         # Saved garbage is collected only the next time.
         garbage.clear()
         thing = None
@@ -127,6 +135,15 @@ class TensorTracker:
             # `isinstance` would ask proxies for their class, and they answer by loading what they stand for.
             if issubclass(type(thing), kind) and self._is_ours(thing):
                 yield thing
+
+    def _stacks(self) -> dict[int, str]:
+        """Where each block of the device's memory was allocated, by its address, as far as history tells."""
+        torch = import_module("torch")
+        if self.device_type != "cuda" or not torch.cuda.is_initialized():
+            return {}
+        segments = allocator_segments(torch) or ()
+        blocks = (row for segment in segments for row in placed(segment))
+        return {address: "\n".join(stack_of(block)) for address, block in blocks if block.get("frames")}
 
     def _is_ours(self, tensor: Any) -> bool:
         try:
@@ -156,7 +173,16 @@ def _kind(tensor: Any) -> str:
     return "data"
 
 
-def _described(tensor: Any, kind: str, age: int, known: _Known, held_by: list[str]) -> HeldTensor:
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except Exception:  # one without a storage, as wrappers are
+        return 0
+
+
+def _described(
+    tensor: Any, kind: str, age: int, name: str | None, stack: str | None, held_by: list[str]
+) -> HeldTensor:
     return HeldTensor(
         kind,
         tuple(tensor.shape),
@@ -164,9 +190,9 @@ def _described(tensor: Any, kind: str, age: int, known: _Known, held_by: list[st
         str(tensor.device),
         int(tensor.nelement() * tensor.element_size()),
         age,
-        known.name,
+        name,
         tuple(held_by),
-        known.stack,
+        stack,
     )
 
 

@@ -23,6 +23,7 @@ from stormlog._torch_answers import (
     CategoryShare,
     Decomposition,
     Device,
+    DeviceDiff,
     Diff,
     Growth,
     Holder,
@@ -46,6 +47,7 @@ __all__ = [
     "CategoryShare",
     "Decomposition",
     "Device",
+    "DeviceDiff",
     "Diff",
     "Growth",
     "Holder",
@@ -110,12 +112,14 @@ class Snapshot:
         """Every setting worth trying, the best first."""
         return self._replay((), limit, True, device)
 
-    def diff(self, after: Snapshot, *, at: str | int = "peak", device: int = 0) -> Diff:
-        """What changed up to ``after``: at the ``"peak"``, at the ``"end"``, or after so many events."""
-        if isinstance(at, str) and at not in ("peak", "end"):
-            raise ValueError(f"at must be 'peak', 'end' or a number of events, got {at!r}")
-        events = at if isinstance(at, int) else None
-        return build(Diff, json.loads(self._native.diff(after._native, at == "end", events, device)))
+    def diff(self, after: Snapshot, *, at: str | int = "peak", device: int | None = None) -> Diff:
+        """What changed up to ``after``, on all devices or on one.
+
+        ``at`` is the ``"peak"``, the ``"end"``, a number of events, or a span the program marked with
+        ``record_function``: ``"forward"`` is the end of the last one, ``"start:forward@3"`` the start of
+        the third.
+        """
+        return build(Diff, json.loads(self._native.diff(after._native, str(at), device)))
 
     def _replay(
         self, settings: Iterable[Settings], limit: int | str | None, search: bool, device: int

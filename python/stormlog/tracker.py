@@ -217,7 +217,7 @@ class MemoryTracker(BaseTracker):
         return read
 
     def _first_total(self) -> int | None:
-        sample, _, _ = _ask(self.collector, self.collector_capabilities)
+        sample, *_ = _ask(self.collector, self.collector_capabilities)
         total = None if sample is None else sample[4]
         return total if total is not None else self.gpu_info.get("total_memory")
 
@@ -260,17 +260,17 @@ def _collector_of(device: Any) -> DeviceMemoryCollector:
 
 def _ask(
     collector: DeviceMemoryCollector, capabilities: DeviceMemoryCapabilities
-) -> tuple[tuple[Any, ...] | None, tuple[str, ...], str | None]:
+) -> tuple[tuple[Any, ...] | None, tuple[str, ...], str | None, dict[str, int]]:
     """One reading, held to what the collector says it can know."""
     result = collector.sample_with_diagnostics()
     sample = result.sample
     reasons = "; ".join(dict.fromkeys(result.errors.values()))
     if sample is None:
-        return None, (), result.core_error or reasons or "Collector unavailable"
+        return None, (), result.core_error or reasons or "Collector unavailable", {}
     try:
         validate_device_memory_sample(sample, capabilities, partial_fields=result.partial_fields)
     except ValueError as error:
-        return None, (), str(error)
+        return None, (), str(error), {}
     numbers = (
         sample.allocated_bytes,
         sample.reserved_bytes,
@@ -281,7 +281,7 @@ def _ask(
         sample.inactive_bytes,
         sample.device_id,
     )
-    return numbers, result.partial_fields, reasons or None
+    return numbers, result.partial_fields, reasons or None, result.facts
 
 
 def _gpu_info(device: Any) -> dict[str, Any]:

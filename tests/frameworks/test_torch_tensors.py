@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import pytest
+from stormlog import tensor_tracker
 from stormlog._cuda_categories import categories_of_storages
 from stormlog.tensor_tracker import HeldTensor, TensorTracker
 
@@ -52,6 +53,30 @@ def test_a_watched_tensor_has_a_name_and_a_stack(tracker: TensorTracker) -> None
     assert held.stack is not None and "test_a_watched_tensor_has_a_name_and_a_stack" in held.stack
     assert "in watch" not in held.stack
     assert cache.numel() == 77
+
+
+def test_a_tensor_that_was_only_found_has_the_stack_of_its_block(
+    tracker: TensorTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The allocator's segments are a stand-in: there is no GPU here."""
+    kept = torch.zeros(55)
+    tracker.step()
+    tracker.step()
+    frames = [
+        {"filename": "/train.py", "line": 7, "name": "load"},
+        {"filename": "/train.py", "line": 9, "name": "main"},
+    ]
+    address = kept.untyped_storage().data_ptr()
+    blocks = [{"size": 512, "frames": []}, {"size": 512, "frames": frames}]
+    segment = {"address": address - 512, "blocks": blocks}
+    monkeypatch.setattr(tensor_tracker, "allocator_segments", lambda torch: [segment])
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(tracker, "device_type", "cuda")
+    monkeypatch.setattr(tracker, "_is_ours", lambda tensor: tensor.device.type == "cpu")
+    assert of_size(tracker.persistent(), 55 * 4).stack == "/train.py:7 load\n/train.py:9 main"
+    watched = tracker.watch(kept, "cache")
+    stack = of_size(tracker.persistent(), 55 * 4).stack
+    assert watched is kept and stack is not None and "test_a_tensor_that_was_only_found" in stack
 
 
 def test_losses_graphs_gradients_and_parameters_are_told_apart(tracker: TensorTracker) -> None:
@@ -118,7 +143,7 @@ def test_storages_have_their_category() -> None:
 
 
 def test_a_number_used_again_is_a_new_tensor(tracker: TensorTracker) -> None:
-    for _ in range(50):
+    for _ in range(12):
         block = torch.zeros(999)
         tracker.step()
         del block

@@ -82,6 +82,8 @@ def test_a_forced_oom_leaves_its_evidence(tmp_path: Path) -> None:
     assert found["allocator_backend"] == "native"
     assert found["allocator_settings"]["expandable_segments"] is False
     assert "program.py:8 block" in found["held_by"][0]["place"], found["held_by"]
+    assert "program.py:10 load_cache" in found["held_by"][0]["note"], found["held_by"]
+    assert (found["step"], found["phase"]) == (None, None), "nothing is trained"
     assert found["device_free_bytes"] is not None and found["device_total_bytes"] > 1 << 30
     with (bundle / "cuda_allocator_snapshot.pickle").open("rb") as file:
         snapshot = pickle.load(file)
@@ -111,11 +113,11 @@ def test_who_catches_it_gets_the_memory_back(tmp_path: Path) -> None:
         "    except torch.OutOfMemoryError:\n"
         "        pass\n"
         "    print(torch.cuda.memory_allocated())\n"
-        "print(block(900).numel())\n"
+        "print(block(900).numel(), 'torch._inductor' in sys.modules)\n"
     )
     done = run(tmp_path, source)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "0", "0", str(900 * MB)], done.stdout
+    assert done.stdout.split() == ["0", "0", "0", str(900 * MB), "False"], done.stdout
     assert len(own_bundles(tmp_path)) == 3
 
 
@@ -162,7 +164,27 @@ def test_backward_and_threads_run_out_without_a_deadlock(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     words = done.stdout.split()
     assert words.count("thread") == 8 and words.count("backward") == 1, done.stdout
-    assert own_bundles(tmp_path)
+    found = {page(bundle)["phase"]: page(bundle)["stack"] for bundle in own_bundles(tmp_path)}
+    assert any("program.py" in line for line in found["backward"]), found
+
+
+def test_the_step_and_the_phase_are_told(tmp_path: Path) -> None:
+    source = LIMITED + (
+        "model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 1024)).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(1, 1205):\n"
+        "    rows = 64 if step < 1204 else 1 << 18\n"
+        "    model(torch.ones(rows, 1024, device='cuda', dtype=torch.uint8).float()).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()\n"
+    )
+    done = run(tmp_path, source.replace("limit(1024)", "limit(1536)"))
+    assert done.returncode == 1 and "OutOfMemoryError" in done.stderr, done.stderr
+    (bundle,) = own_bundles(tmp_path)
+    shown = stormlog("oom", "show", str(tmp_path / "runs"))
+    assert shown.startswith("CUDA out of memory at step 1,204 in forward on GPU 0: "), shown
+    assert page(bundle)["step"] == 1204
+    sys.stdout.write(shown)
 
 
 def test_the_users_history_and_observer_go_on(tmp_path: Path) -> None:

@@ -6,11 +6,22 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stormlog import CPUMemoryTracker, GapFinding, MemoryAnalyzer, load_telemetry_events
+import torch_stand_in
+from stormlog import (
+    CPUMemoryTracker,
+    GapFinding,
+    MemoryAnalyzer,
+    MemoryTracker,
+    load_telemetry_events,
+    load_telemetry_sessions,
+)
+from stormlog._event_list import untouched
 from stormlog.distributed_analysis import summarize_cross_rank_analysis
 from stormlog.timeline_markers import derive_timeline_markers
 
@@ -18,6 +29,13 @@ PEER = os.environ.get("STORMLOG_PEER_PYTHON")
 CASES = Path(__file__).parents[1] / "golden" / "analysis" / "cases.json"
 # Lists 0.4.3 has in the arbitrary order of a set.
 SETS = {"affected_functions", "memory_intensive_functions"}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
 
 
 def run(python: str, folder: Path) -> dict[str, Any]:
@@ -117,3 +135,62 @@ def test_a_gap_is_named_and_placed_in_its_phase() -> None:
     assert first["phase_attribution"]["phase_path"] == "train / forward"
     found = MemoryAnalyzer().analyze_memory_gaps(events)
     assert isinstance(found[0], GapFinding) and found[0].phase_attribution is None
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    code = "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"
+    command = [sys.executable, "-c", code, "analyze", str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_the_retries_of_an_allocator_get_from_the_sample_into_the_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = torch_stand_in.make()
+    counts = {"num_alloc_retries": 0, "num_ooms": 0}
+    plain = torch.cuda.memory_stats
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: {**plain(device), **counts})
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    tracker = MemoryTracker(device=0, sampling_interval=0.005)
+    tracker.start_tracking()
+    until(lambda: len(tracker.get_events("sample")) >= 3)
+    counts["num_alloc_retries"] = 4
+    seen = len(tracker.get_events("sample"))
+    until(lambda: len(tracker.get_events("sample")) >= seen + 3)
+    tracker.stop_tracking()
+    samples = tracker.get_events("sample")
+    assert [(event.metadata or {})["num_alloc_retries"] for event in (samples[0], samples[-1])] == [0, 4]
+    tracker.export_events(str(tmp_path / "events.json"), "json")
+    found = report_of(tmp_path / "events.json")["findings"]
+    retries = [finding for finding in found if finding["kind"] == "allocator_retries"]
+    assert [finding["metrics"]["retries_while_recorded"] for finding in retries] == [4]
+
+
+def test_loaded_events_and_their_objects_are_judged_alike(tmp_path: Path) -> None:
+    golden = json.loads(CASES.read_text())
+    for name, case in golden["cases"].items():
+        rows = [{"session_id": "one", **golden["base"], **row} for row in case["rows"]]
+        file = tmp_path / f"{name}_events.json"
+        file.write_text(json.dumps(rows))
+        for number in range(len(load_telemetry_sessions(file))):
+            loaded = load_telemetry_sessions(file)[number].events
+            touched = list(load_telemetry_sessions(file)[number].events)
+            assert untouched(loaded) is not None
+            native = MemoryAnalyzer().generate_optimization_report(events=loaded)
+            python = MemoryAnalyzer().generate_optimization_report(events=touched)
+            compare(native, python, name)
+            assert summarize_cross_rank_analysis(loaded) == summarize_cross_rank_analysis(touched)
+
+
+def test_an_object_that_was_changed_is_seen(tmp_path: Path) -> None:
+    golden = json.loads(CASES.read_text())
+    rows = [{"session_id": "one", **golden["base"], **row} for row in golden["cases"]["phases"]["rows"]]
+    file = tmp_path / "events.json"
+    file.write_text(json.dumps(rows))
+    events = load_telemetry_sessions(file)[0].events
+    assert MemoryAnalyzer().analyze_memory_gaps(events)
+    for event in events:
+        event.device_used_bytes = event.allocator_reserved_bytes
+    assert MemoryAnalyzer().analyze_memory_gaps(events) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_an_existing_folder_gets_a_new_one_in_it(tmp_path: Path) -> None:
         (["--interval", "0"], 2, "--interval must be > 0"),
         (["--native-history"], 2, "recorded inside the program"),
         (["--native-history-max-entries", "0"], 2, "must be > 0"),
-        (["--wandb"], 2, "--wandb is not available"),
+        (["--wandb"], 2, "pip install 'stormlog[wandb]'"),
         (["--output", "file/below"], 2, "Output path is not a directory"),
         (["--pid", "999999999"], 5, "there is no process"),
         (["--device", "shed"], 2, "is no device"),
@@ -111,6 +112,55 @@ def test_no_secret_gets_in(tmp_path: Path) -> None:
     text = "".join(path.read_text() for path in (tmp_path / "b").iterdir())
     assert "hush" not in text
     assert contents(tmp_path / "b")["environment.json"]["variables"]["TORCH_TOKEN"] == "<redacted>"
+
+
+def test_hostile_surroundings_neither_leak_nor_swell_the_bundle(tmp_path: Path) -> None:
+    hostile = {
+        "TORCH_URL": "https://ghp_hush@host/a,http://a:hush@b?sig=hush",
+        "NCCL_CONF": "a=1;access_token=hush;b=2",
+        "SLURM_JWT_KEY": "hush",
+        "CUDA_CERT": "-----BEGIN PRIVATE KEY-----hush",
+        "STORMLOG_LONG": "x" * 100_000,
+        "OMP_ODD": "\udcff\udcfe\n\t\x01",
+        **{f"TF_MANY_{number}": "y" * 5_000 for number in range(300)},
+    }
+    done = diagnose("stormlog", tmp_path, "--duration", "0", "--output", "hush-dir=x", **hostile)
+    assert done.returncode == 0, done.stderr
+    (made,) = tmp_path.iterdir()
+    sizes = {path.name: path.stat().st_size for path in made.iterdir()}
+    assert sum(sizes.values()) < 3 << 20, sizes
+    environment = (made / "environment.json").read_text()
+    assert "hush" not in environment
+    assert len(contents(made)["environment.json"]["variables"]) <= 256
+
+
+@pytest.fixture
+def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library under NVML's name that answers for a GPU there is none of."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so"
+    source = Path(__file__).parent / "nvml_stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    (library.parent / "libnvidia-ml.so.1").symlink_to(library)
+    return library
+
+
+@pytest.mark.parametrize(("used", "code", "flags"), [(15, 3, ["high_utilization"]), (2, 0, [])])
+def test_a_gpu_that_is_nearly_full_is_a_risk(
+    tmp_path: Path, nvml_stand_in: Path, used: int, code: int, flags: list[str]
+) -> None:
+    """Through a library that stands in for NVML: one GPU of 16 GiB."""
+    env = {"LD_LIBRARY_PATH": str(nvml_stand_in.parent), "STAND_IN_USED_GIB": str(used)}
+    done = diagnose("stormlog", tmp_path, "--duration", "0.2", "--interval", "0.1", "--output", "b", **env)
+    assert done.returncode == code, done.stdout + done.stderr
+    found = contents(tmp_path / "b")
+    raised = found["diagnostic_summary.json"]["risk_flags"]
+    assert [name for name, is_up in raised.items() if is_up] == flags
+    assert found["diagnostic_summary.json"]["total_bytes"] == 16 << 30
+    kinds = [finding["kind"] for finding in found["report.json"]["findings"]]
+    assert kinds == flags and found["manifest.json"]["risk_detected"] is bool(flags)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

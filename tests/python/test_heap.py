@@ -79,6 +79,19 @@ def test_the_request_that_failed_is_named_and_fails_where_it_would_have(
     assert "failed" in done.stderr and "grows_bytes.py" in done.stderr
 
 
+def test_who_held_the_memory_is_asked_when_the_request_failed(tmp_path: Path) -> None:
+    name = "lets_go_when_it_fails.py"
+    done = record(tmp_path / "out.bin", *program(name), options=("--limit", "400MiB"))
+    assert done.returncode == 1
+    held = next(line for line in done.stderr.splitlines() if line.startswith("  held by"))
+    assert f"{name}:{line_of(name, 'bytearray(')} block" in held and held.endswith("when the request failed")
+    words = [*STORMLOG, "oom", "show", str(tmp_path / "runs"), "--json"]
+    bundle = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    first = bundle["evidence"]["held_by"][0]
+    assert first["note"] == "when the request failed" and first["bytes"] >= 200 << 20
+    assert bundle["evidence"]["usage_bytes"] <= 400 << 20
+
+
 def test_native_frames_name_the_c_function(tmp_path: Path) -> None:
     done = record(
         tmp_path / "out.bin", *program("grows_bytes.py", "bytes", str(LIMIT)), options=("--native",)

@@ -101,7 +101,7 @@ def test_an_unknown_name_is_an_attribute_error_of_that_root(root: str) -> None:
 
 def home_of(alias: str, name: str) -> str:
     """The module an alias's submodule is: what TensorFlow has of its own comes first under its older name."""
-    own = {("tfmemprof", "analyzer"): "stormlog.tensorflow.analyzer"}
+    own = {("tfmemprof", name): f"stormlog.tensorflow.{name}" for name in ("analyzer", "visualizer")}
     return own.get((alias, name), f"stormlog.{name}")
 
 

@@ -31,6 +31,8 @@ FLAGS = [
 ]
 COMMAND = [sys.executable, "-m", "stormlog"]
 HOSTILE = "</script><img src=x onerror=fetch('http://127.0.0.1:9/')>"
+# Turns the text around it about, clears a terminal, and is ten thousand letters long.
+TURNING = r"evil\u202e\x1b[2J" + "x" * 10_000
 PROGRAM = r"""
 import threading, time
 held = []
@@ -55,8 +57,11 @@ def main():
 name = "NAME"
 code = compile("more = [bytearray(1000) for _ in range(300)]", name + ".py", "exec")
 exec(code.replace(co_name=name, co_qualname=name))
+name = "TURNING"
+code = compile("other = [bytearray(1000) for _ in range(200)]", name + ".py", "exec")
+exec(code.replace(co_name=name, co_qualname=name))
 main()
-""".replace("NAME", HOSTILE)
+""".replace("NAME", HOSTILE).replace("TURNING", TURNING)
 
 
 def stormlog(*arguments: str | Path) -> str:
@@ -164,7 +169,122 @@ def test_it_opens_with_the_peak(opened: Opened, graph: Path, peak: int) -> None:
     assert "allocations" in opened.text("#facts")
     rows = opened.page.locator("#rows tr")
     opened.page.locator("#list summary").click()
-    assert rows.count() > 3, "the same as a table, for screen readers"
+    rows.nth(3).wait_for()
+    assert 3 < rows.count() <= 100, "the same as a table, for screen readers"
+
+
+def test_the_first_screen_says_who_holds_it_and_since_when(
+    opened: Opened, graph: Path, capture: Path
+) -> None:
+    opened.goto(graph)
+    rows = opened.page.locator("#held-rows tr")
+    assert 2 <= rows.count() <= 5
+    texts = [row.replace("\xa0", " ") for row in rows.all_inner_texts()]
+    big = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "8_000_000" in line)
+    assert f"program.py:{big}" in texts[0] and "7.63 MiB" in texts[0] and "%" in texts[0], texts
+    assert re.search(r"since [\d.]+ m?s", texts[0])
+    assert rows.nth(0).locator("svg path").count() == 1, "and its curve"
+    last = opened.page.locator("#tools").bounding_box()
+    assert last is not None and last["y"] < 800, "on the first screen"
+    by_line: dict[str, int] = {}
+    for row in json.loads(stormlog("tree", capture, "--json")):
+        own = (frame for frame in row["stack"] if frame["file"].endswith("/program.py"))
+        frame = next(own, None)
+        if frame is not None:
+            place = f"program.py:{frame['line']}"
+            by_line[place] = by_line.get(place, 0) + row["own_bytes"]
+    shown = opened.page.evaluate(
+        """() => Object.fromEntries(stormlog.held.rows(select(stormlog.data, stormlog.state))
+            .filter((row) => row.frame >= 0).map((row) => [placeOf(stormlog.data, row.frame), row.value]))"""
+    )
+    assert shown[f"program.py:{big}"] == by_line[f"program.py:{big}"]
+    rows.nth(0).locator("button").click()
+    assert "7.63 MiB" in opened.text("#matches"), "a click finds it in the graph"
+
+
+def test_the_box_at_the_pointer_has_the_source(opened: Opened, graph: Path) -> None:
+    opened.goto(graph)
+    assert not opened.page.locator("#tip").is_visible()
+    opened.page.mouse.move(*middle(opened, "keep"))
+    tip = opened.text("#tip")
+    assert "program.py:" in tip and "bytearray(1000)" in tip and "%" in tip and "allocations" in tip
+    opened.page.mouse.move(5, 5)
+    assert not opened.page.locator("#tip").is_visible()
+
+
+def test_imports_are_hidden_at_first(opened: Opened, graph: Path) -> None:
+    opened.goto(graph)
+    frames = """() => {
+        const { data, state, graph } = stormlog;
+        return graph.shown.filter(([n]) => n > 0 && data.frames.flags[state.tree.frame[n]] & 4).length;
+    }"""
+    whole = opened.whole()
+    assert opened.page.locator("#imports").get_attribute("aria-pressed") == "true"
+    assert opened.page.evaluate(frames) == 0
+    opened.page.keyboard.press("m")
+    assert opened.page.evaluate(frames) > 0
+    assert opened.whole() == whole
+
+
+def test_the_way_of_a_runner_is_one_box(opened: Opened, tmp_path: Path) -> None:
+    """Under a test runner or in a notebook dozens of library frames lie over everything."""
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    calls = "".join(f"def run{n}(work): return run{n + 1}(work)\n" for n in range(9))
+    (library / "runner.py").write_text(calls + "def run9(work): return work()\n")
+    script = tmp_path / "mine.py"
+    script.write_text("def work():\n    return [bytearray(1000) for _ in range(20_000)]\n")
+    start = library / "start.py"
+    places = [str(library), str(tmp_path)]
+    start.write_text(f"import sys; sys.path[:0] = {places}; import mine, runner; runner.run0(mine.work)")
+    heap = tmp_path / "heap.bin"
+    run = [*COMMAND, "run", "--quiet", "--dir", str(tmp_path / "runs"), "-o", str(heap), "--", sys.executable]
+    subprocess.run([*run, "-S", "-E", str(start)], check=True)
+    opened.goto(Path(stormlog("flamegraph", heap, "-o", tmp_path / "graph.html").strip()))
+    rows = "Math.max(...stormlog.graph.shown.map(([, , , y]) => y))"
+    # The largest stack alone: the interpreter's own start lies beside it else.
+    opened.page.evaluate(
+        """() => { const { state, data } = stormlog; const whole = select(data, state);
+            const big = Math.max(...whole.value); const at = whole.value.indexOf(big);
+            const one = (column) => column && column.subarray(at, at + 1);
+            state.tree = grow(data, { node: one(whole.node), value: one(whole.value),
+                other: one(whole.other), before: null }, state);
+            stormlog.redraw(); }"""
+    )
+    assert opened.page.evaluate("stormlog.graph.folded") > 9
+    folded = opened.page.evaluate(rows)
+    opened.page.evaluate("stormlog.zoom(stormlog.state.tree.child[0])")
+    assert opened.page.evaluate("stormlog.graph.folded") == 0, "a click unfolds it"
+    assert opened.page.evaluate(rows) > folded + 9 * 19
+
+
+@pytest.mark.parametrize("command", ["flamegraph", "table", "diff"])
+def test_an_empty_capture_says_so_and_no_more(opened: Opened, tmp_path: Path, command: str) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "nothing.c").write_text("int main(void) { return 0; }")
+    program, heap, page = tmp_path / "nothing", tmp_path / "heap.bin", tmp_path / "page.html"
+    subprocess.run([compiler, "-o", str(program), str(tmp_path / "nothing.c")], check=True)
+    run = [*COMMAND, "run", "--quiet", "--dir", str(tmp_path / "runs"), "-o", str(heap), "--", str(program)]
+    subprocess.run(run, check=True)
+    captures = [heap, heap] if command == "diff" else [heap]
+    options = [] if command == "flamegraph" else ["--html"]
+    stormlog(command, *captures, *options, "-o", page)
+    opened.goto(page)
+    shown = opened.text("body")
+    assert "Nothing was allocated" in shown or "Neither capture holds anything" in shown
+    assert not opened.page.locator("#tools").is_visible()
+
+
+def test_nothing_runs_over_its_edge(opened: Opened, graph: Path, capture: Path) -> None:
+    table = capture.with_name("narrow.html")
+    stormlog("table", capture, "--html", "--force", "-o", table)
+    for path in (graph, table):
+        for width in (1280, 800, 400):
+            opened.page.set_viewport_size({"width": width, "height": 800})
+            opened.goto(path)
+            assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
 
 
 def test_a_click_zooms_and_escape_leaves(opened: Opened, graph: Path) -> None:
@@ -291,11 +411,23 @@ def test_hostile_names_are_text(opened: Opened, graph: Path, capture: Path) -> N
     assert opened.page.locator("img").count() == 0
     opened.page.mouse.move(*middle(opened, HOSTILE))
     assert "<img" in opened.text("#detail")
+    names = opened.page.evaluate("stormlog.data.frames.function.map((f) => stormlog.data.strings[f])")
+    (turning,) = (name for name in set(names) if name.startswith("evil"))
+    assert turning.startswith("evil\ufffd␛[2J")
+    opened.page.mouse.move(*middle(opened, turning))
+    assert opened.text("#tip").startswith("evil\ufffd␛[2J") and len(opened.text("#tip")) < 2000
+    box = opened.page.locator("#tip").bounding_box()
+    assert box is not None and box["y"] + box["height"] <= 800, (
+        "a long name does not push its box off the screen"
+    )
     table = capture.with_name("table.html")
     stormlog("table", capture, "--html", "--force", "-o", table)
     opened.goto(table)
     assert opened.page.locator("img").count() == 0
     assert opened.page.get_by_text("</script><img").count() > 0
+    shown = opened.text("#rows")
+    assert "evil\ufffd␛[2J" in shown and "\u202e" not in shown
+    assert max(map(len, shown.splitlines())) < 2000
 
 
 def test_the_table_sorts_and_filters(opened: Opened, capture: Path, peak: int) -> None:

@@ -34,17 +34,38 @@ def test_a_real_bus_error(tmp_path: Path) -> None:
     assert (bundle["cause"], bundle["signal"]) == ("signal", signal.SIGBUS)
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGINT", "SIGSEGV", "SIGABRT", "SIGBUS", "exit"])
+CAUSES = {
+    "SIGKILL": "sigkill",
+    "SIGTERM": "signal",
+    "SIGINT": "signal",
+    "SIGSEGV": "signal",
+    "SIGABRT": "signal",
+    "SIGBUS": "signal",
+    "exit": "exit",
+    "ValueError": "exit",
+    "MemoryError": "memory_error",
+    "worker": "sigkill",
+    "oom": "cgroup_oom_kill",
+}
+
+
+@pytest.mark.parametrize("how", CAUSES)
 def test_the_last_event_lies_within_one_interval_of_the_death(tmp_path: Path, how: str) -> None:
     # A machine that is busy with other things may be late once; it is not late every time.
     gaps = []
     for attempt in range(5):
         directory = tmp_path / str(attempt)
         words = command(directory, *program("dies_by.py", how, "0.4"))
-        done = subprocess.run(words, capture_output=True, text=True)
-        died = int(done.stdout)
-        bundle = newest(directory)
-        assert bundle["cause"] == {"SIGKILL": "sigkill", "exit": "exit"}.get(how, "signal")
+        if how == "oom":
+            with cgroup(100 << 20) as group:
+                done = subprocess.run(in_cgroup(group, words), capture_output=True, text=True)
+        else:
+            done = subprocess.run(words, capture_output=True, text=True)
+        died = int(done.stdout.split()[-1])
+        (run_directory,) = directory.iterdir()
+        (row,) = stormlog("oom", "list", str(run_directory))
+        bundle = stormlog("oom", "show", row["path"])
+        assert bundle["cause"] == CAUSES[how]
         events = directory / "events.json"
         subprocess.run(
             [*STORMLOG, "oom", "export", bundle["path"], str(events)], check=True, capture_output=True

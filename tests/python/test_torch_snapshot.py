@@ -105,13 +105,16 @@ def test_a_difference_names_the_stack_that_grew() -> None:
     assert sum(entry.delta_bytes for entry in diff.categories) == diff.total.delta_bytes
     assert train.diff(train).stacks == ()
     assert train.diff(train, at=0).at == {"after": 0}
-    with pytest.raises(ValueError, match="at must be 'peak', 'end' or a number of events, got 'start'"):
-        train.diff(leak, at="start")
+    step = train.diff(leak, at="Optimizer.step#AdamW.step@1")
+    assert step.at == {"mark": "Optimizer.step#AdamW.step@1"} and step.total.after_bytes > 0
+    assert train.diff(leak, device=0).devices[0].total == train.diff(leak).total
+    with pytest.raises(ValueError, match="no end of the last lunch on device 0: it has"):
+        train.diff(leak, at="lunch")
 
 
 def test_a_difference_has_every_field_of_its_json() -> None:
     train, leak = torch_snapshot.load(TRAIN), torch_snapshot.load(LEAK)
-    text = json.loads(train._native.diff(leak._native, False, None, 0))
+    text = json.loads(train._native.diff(leak._native, "peak", None))
     assert plain(train.diff(leak)) == text
 
 

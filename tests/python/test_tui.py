@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import select
+import shutil
 import signal
-import struct
 import subprocess
 import sys
 import termios
@@ -19,93 +16,13 @@ from typing import Any
 
 import pytest
 
-pyte = pytest.importorskip("pyte")
+pytest.importorskip("pyte")
+from pseudo_terminal import PATIENCE, Terminal
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "holds_by_line.py"
 STORMLOG = [sys.executable, "-m", "stormlog"]
 # The line that holds most.
 BIG = "holds_by_line.py:14"
-# Long enough for a loaded machine; what is waited for comes at once on any other.
-PATIENCE = 60.0
-
-
-class Terminal:
-    """A command on a terminal of its own, and what its screen shows."""
-
-    def __init__(self, command: list[str], columns: int = 80, lines: int = 24, **env: str) -> None:
-        self.ours, self.theirs = pty.openpty()
-        self.screen = pyte.Screen(columns, lines)
-        self.stream = pyte.ByteStream(self.screen)
-        self.seen = b""
-        self._size(columns, lines)
-        self.before = termios.tcgetattr(self.theirs)
-        environment = {
-            name: text for name, text in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")
-        }
-        self.process = subprocess.Popen(
-            command,
-            stdin=self.theirs,
-            stdout=self.theirs,
-            stderr=self.theirs,
-            start_new_session=True,
-            env={**environment, "TERM": "xterm-256color", **env},
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-
-    def _size(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def resize(self, columns: int, lines: int) -> None:
-        self.screen.resize(lines, columns)
-        self._size(columns, lines)
-
-    def text(self) -> str:
-        return "\n".join(self.screen.display)
-
-    def read(self, seconds: float) -> bool:
-        if not select.select([self.ours], [], [], seconds)[0]:
-            return False
-        data = os.read(self.ours, 65536)
-        self.seen += data
-        self.stream.feed(data)
-        return True
-
-    def wait_for(self, what: str | Callable[[str], bool]) -> str:
-        """Reads until the screen shows it."""
-        shown = what if callable(what) else lambda text: what in text
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if shown(self.text()):
-                return self.text()
-            self.read(0.1)
-        raise AssertionError(f"waited for {what!r} in vain:\n{self.text()}")
-
-    def press(self, keys: str) -> None:
-        os.write(self.ours, keys.encode())
-
-    def leave(self) -> int:
-        """Waits for the command to end; checks that the terminal is as it was."""
-        end = time.monotonic() + PATIENCE
-        while self.process.poll() is None and time.monotonic() < end:
-            self.read(0.1)
-        while self.read(0.1):
-            pass
-        assert self.process.returncode is not None, self.text()
-        self.check_given_back()
-        return self.process.returncode
-
-    def check_given_back(self) -> None:
-        assert termios.tcgetattr(self.theirs) == self.before
-        taken, left = self.seen.rfind(b"\x1b[?1049h"), self.seen.rfind(b"\x1b[?1049l")
-        assert 0 <= taken < left
-        assert self.seen.rfind(b"\x1b[?25h") > self.seen.rfind(b"\x1b[?25l")
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
 
 
 @pytest.fixture
@@ -331,3 +248,37 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         done = subprocess.run([*STORMLOG, "live", target], capture_output=True, text=True)
         assert done.returncode == 5, done
         assert done.stderr.startswith("Error: ") and done.stdout == ""
+
+
+NATIVE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+char *kept;
+void hold_it(void) { kept = malloc(32 << 20); memset(kept, 1, 32 << 20); }
+int main(void) { hold_it(); puts("ready"); fflush(stdout); sleep(600); return 0; }
+"""
+
+
+@pytest.mark.parametrize("option", ["--native", "--heap"])
+def test_a_program_without_python(tmp_path: Path, option: str) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source, program = tmp_path / "keeps.c", tmp_path / "keeps"
+    source.write_text(NATIVE)
+    subprocess.run([compiler, "-g", "-O0", "-o", str(program), str(source)], check=True)
+    run = [*STORMLOG, "run", option, "--dir", str(tmp_path / "runs"), "--", str(program)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+        look = [*STORMLOG, "live", str(tmp_path / "runs"), "--json"]
+        told = json.loads(subprocess.run(look, capture_output=True, text=True, check=True).stdout)
+        running.terminate()
+    heap = told["process"]["heap"]
+    assert sum(line["own_bytes"] for line in heap["lines"]) == heap["bytes"] >= 32 << 20
+    largest = max(heap["lines"], key=lambda line: line["own_bytes"])
+    if option == "--native":
+        assert (largest["function"], largest["file"], largest["line"]) == ("hold_it", str(source), 7)
+    else:
+        assert largest["function"] == "(no stack)", "nothing is left out"

@@ -94,8 +94,12 @@ pub struct Analysis {
     pub unavailable: Vec<Unavailable>,
     /// Events looked at.
     pub event_count: u64,
+    /// Whether anything but host memory was recorded.
+    pub has_devices: bool,
     /// Heap captures looked at.
     pub captures: usize,
+    /// Allocator snapshots looked at.
+    pub snapshots: usize,
     /// The inputs.
     pub inputs: Vec<Input>,
 }
@@ -116,6 +120,17 @@ impl Analysis {
         }
         let own = heap::findings(capture).into_iter();
         self.findings.extend(own.filter(|finding| !is_explained || finding.kind != "leak"));
+        self.sort();
+    }
+
+    /// Adds what an allocator snapshot shows, as its own rules found it.
+    pub fn take_snapshot(&mut self, findings: Vec<Finding>) {
+        self.snapshots += 1;
+        if self.event_count == 0 {
+            // What telemetry would have been asked is beside the point.
+            self.unavailable.clear();
+        }
+        self.findings.extend(findings);
         self.sort();
     }
 
@@ -166,7 +181,9 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
             .collect(),
         unavailable: unavailable(&recording),
         event_count: recording.event_count,
+        has_devices: streams_of(&recording).any(|stream| !stream.is_host()),
         captures: 0,
+        snapshots: 0,
         inputs,
     };
     for (session, phases) in recording.sessions.iter().zip(&phases) {
@@ -408,11 +425,14 @@ fn phase_peaks(session: &SessionRecord, phases: &[PhaseIndex]) -> BTreeMap<Strin
     peaks
 }
 
+fn streams_of(recording: &Recording) -> impl Iterator<Item = &Stream> {
+    recording.sessions.iter().flat_map(|session| &session.ranks).flat_map(|rank| &rank.streams)
+}
+
 fn unavailable(recording: &Recording) -> Vec<Unavailable> {
     const NO_ALLOCATOR: &str = "Allocator-native analysis is unavailable because this telemetry session does not expose allocator counters.";
     const DISABLED: &str = "Collector capabilities disable fragmentation analysis.";
-    let streams =
-        || recording.sessions.iter().flat_map(|session| &session.ranks).flat_map(|rank| &rank.streams);
+    let streams = || streams_of(recording);
     if streams().all(|stream| stream.allocator_samples == 0) {
         let all = ["gap_analysis", "collective_attribution", "fragmentation_analysis"];
         return all.map(|what| Unavailable { what, reason: NO_ALLOCATOR }).into();

@@ -9,6 +9,8 @@ use stormlog_event::{Record, format_bytes};
 use crate::measure::Measures;
 use crate::text::rate;
 
+/// Lines whose memory differs most are shown up to this many.
+const LINES: usize = 8;
 /// Settings that differ are shown up to this many.
 const SHOWN: usize = 40;
 
@@ -19,6 +21,10 @@ pub struct Side {
     pub measures: Measures,
     /// The highest use of each phase.
     pub phases: BTreeMap<String, u64>,
+    /// The highest heap of a capture.
+    pub heap_peak: Option<u64>,
+    /// What lines of the program keep, by a heap capture.
+    pub lines: BTreeMap<String, u64>,
     /// Kinds of findings, with how many.
     pub findings: BTreeMap<String, usize>,
     /// Settings and versions, flat: `environment.torch` → `2.11.0`.
@@ -51,20 +57,24 @@ impl Comparison {
             .collect()
     }
 
-    fn peaks(&self) -> [(&'static str, Option<u64>, Option<u64>); 3] {
+    fn peaks(&self) -> [(&'static str, Option<u64>, Option<u64>); 4] {
         let (a, b) = (&self.a.measures, &self.b.measures);
         [
             ("peak_allocated_bytes", a.peak_allocated, b.peak_allocated),
             ("peak_reserved_bytes", a.peak_reserved, b.peak_reserved),
             ("peak_device_used_bytes", a.peak_used, b.peak_used),
+            ("peak_heap_bytes", self.a.heap_peak, self.b.heap_peak),
         ]
     }
 
-    fn phases(&self) -> Vec<(&str, Option<u64>, Option<u64>)> {
-        let keys: BTreeSet<&String> = self.a.phases.keys().chain(self.b.phases.keys()).collect();
-        keys.into_iter()
-            .map(|key| (key.as_str(), self.a.phases.get(key).copied(), self.b.phases.get(key).copied()))
-            .collect()
+    /// What each side has of every name, what differs most first.
+    fn pairs(&self, of: Part) -> Vec<(&str, Option<u64>, Option<u64>)> {
+        let (a, b) = (of(&self.a), of(&self.b));
+        let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        let mut pairs: Vec<_> =
+            keys.into_iter().map(|key| (key.as_str(), a.get(key).copied(), b.get(key).copied())).collect();
+        pairs.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.unwrap_or(0).abs_diff(b.unwrap_or(0))));
+        pairs
     }
 
     /// The object form.
@@ -87,9 +97,11 @@ impl Comparison {
         }
         let (a, b) = (self.a.measures.growth, self.b.measures.growth);
         record.insert("growth_bytes_per_second".to_owned(), pair(a.into(), b.into()));
-        let phases =
-            self.phases().into_iter().map(|(name, a, b)| (name.to_owned(), pair(a.into(), b.into())));
-        record.insert("phases".to_owned(), Value::Object(phases.collect()));
+        for (name, of) in [("phases", phases as Part), ("allocations", lines as Part)] {
+            let pairs = self.pairs(of).into_iter();
+            let pairs = pairs.map(|(name, a, b)| (name.to_owned(), pair(a.into(), b.into())));
+            record.insert(name.to_owned(), Value::Object(pairs.collect()));
+        }
         let count = |side: &Side| -> Value {
             Value::Object(side.findings.iter().map(|(kind, count)| (kind.clone(), (*count).into())).collect())
         };
@@ -112,10 +124,16 @@ impl Comparison {
         }
         let (a, b) = (self.a.measures.growth, self.b.measures.growth);
         let _ = writeln!(page, "{:<24} {:>12} → {:>12}", "growth", rate(a), rate(b));
-        let mut phases = self.phases();
-        phases.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.unwrap_or(0).abs_diff(b.unwrap_or(0))));
-        for (name, a, b) in phases.into_iter().take(SHOWN) {
+        for (name, a, b) in self.pairs(phases).into_iter().take(SHOWN) {
             let _ = writeln!(page, "phase {name:<18} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
+        }
+        let kept = self.pairs(lines);
+        for (name, a, b) in kept.iter().take(LINES) {
+            let _ =
+                writeln!(page, "keeps {name:<18} {:>12} → {:>12}  {}", size(*a), size(*b), change(*a, *b));
+        }
+        if !kept.is_empty() {
+            let _ = writeln!(page, "all lines: stormlog diff A B");
         }
         let kinds: BTreeSet<&String> = self.a.findings.keys().chain(self.b.findings.keys()).collect();
         for kind in kinds {
@@ -132,6 +150,17 @@ impl Comparison {
         }
         page
     }
+}
+
+/// A part of a side whose names are compared.
+type Part = fn(&Side) -> &BTreeMap<String, u64>;
+
+fn phases(side: &Side) -> &BTreeMap<String, u64> {
+    &side.phases
+}
+
+fn lines(side: &Side) -> &BTreeMap<String, u64> {
+    &side.lines
 }
 
 fn change(a: Option<u64>, b: Option<u64>) -> String {

@@ -186,20 +186,25 @@ pub fn markdown(checks: &[Check]) -> String {
 /// The JUnit file every CI system reads.
 pub fn junit(checks: &[Check]) -> String {
     let failures = checks.iter().filter(|check| check.passed == Some(false)).count();
-    let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"stormlog check\" tests=\"{}\" failures=\"{failures}\">\n",
+    let counts = format!(
+        "name=\"stormlog check\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" time=\"0\"",
         checks.len()
     );
+    let mut out = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n<testsuite {counts} skipped=\"0\">\n"
+    );
     for check in checks {
-        let _ = write!(out, "  <testcase classname=\"stormlog.check\" name=\"{}\"", check.name);
+        let _ = write!(out, "  <testcase classname=\"stormlog.check\" name=\"{}\" time=\"0\"", check.name);
         let text = escaped(&format!("{} measured, allowed {}", check.actual, check.allowed));
         let _ = match check.passed {
-            Some(false) => writeln!(out, "><failure message=\"{text}\"/></testcase>"),
+            Some(false) => {
+                writeln!(out, "><failure type=\"over_budget\" message=\"{text}\">{text}</failure></testcase>")
+            }
             Some(true) => writeln!(out, "/>"),
             None => writeln!(out, "><system-out>{text}</system-out></testcase>"),
         };
     }
-    out.push_str("</testsuite>\n");
+    out.push_str("</testsuite>\n</testsuites>\n");
     out
 }
 
@@ -251,6 +256,6 @@ mod tests {
         assert!(table(&checks).starts_with("FAILED    peak  1.95 KiB  ≤ 1000 B"), "{}", table(&checks));
         assert!(markdown(&checks).contains("| peak | 1.95 KiB | ≤ 1000 B | FAILED |"));
         let junit = junit(&checks);
-        assert!(junit.contains("failures=\"1\"") && junit.contains("<failure message="));
+        assert!(junit.contains("failures=\"1\"") && junit.contains("<failure type="));
     }
 }

@@ -19,6 +19,7 @@ pub mod series;
 #[cfg(test)]
 mod testing;
 pub mod text;
+pub mod timeline;
 
 pub use analysis::{
     Analysis, AnalysisOptions, PlacedGap, SessionFacts, Unavailable, analyze, summary_metrics,

@@ -24,6 +24,12 @@ struct Span {
     path: String,
 }
 
+impl Span {
+    fn stretch(&self) -> (&str, u64, u64) {
+        (&self.path, self.from_ns, self.to_ns)
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Boundary {
     at_ns: u64,
@@ -218,6 +224,16 @@ impl PhaseIndex {
     /// Whether there are no phases at all.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
+    }
+
+    /// Path, start and end of the phases that are in no other, in time order.
+    pub fn outermost(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.spans.iter().filter(|span| span.depth == 1).map(Span::stretch)
+    }
+
+    /// Path, start and end of every phase, in time order.
+    pub fn all(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.spans.iter().map(Span::stretch)
     }
 
     /// The outermost phase that comes again and again (steps, epochs): its path and each time it ran, in time order.

@@ -15,6 +15,7 @@ use crate::rules::gap::{FragmentationSeen, is_usable};
 use crate::rules::{collector, fragmentation, limit, oom, pressure, retries};
 use crate::sample::Sample;
 use crate::series::Envelope;
+use crate::timeline;
 
 /// Some recordings.
 #[derive(Debug, Default)]
@@ -120,6 +121,8 @@ pub struct Watches {
     pub limit: limit::Watch,
     /// Fragmentation at the peak.
     pub fragmentation: fragmentation::Watch,
+    /// Alerts, for pictures.
+    pub moments: timeline::Watch,
 }
 
 impl Recording {
@@ -188,6 +191,11 @@ impl Recording {
             ranks.len() - 1
         });
         let streams = &mut ranks[rank].streams;
+        // A bundle's events name no process: they are those of the stream that is known already.
+        let known = streams.iter().position(|known| known.head.device_id == head.device_id);
+        if let Some(stream) = known.filter(|_| head.pid < 0) {
+            return Place { head: Arc::clone(head), session, rank, stream };
+        }
         let key = (head.device_id, head.pid, head.host.clone());
         let stream = *self.streams.entry((session, rank, key)).or_insert_with(|| {
             streams.push(Stream::new(Arc::clone(head)));
@@ -248,7 +256,7 @@ impl Stream {
             }
         }
         self.is_one_counter &= allocated.is_none() || used.is_none() || allocated == used;
-        let derived = derived(event);
+        let derived = derived_of(event);
         if let Some(sample) = sample {
             self.samples.push(sample);
             let has_allocator = allocated.is_some() && sample.gap().is_some();
@@ -265,6 +273,7 @@ impl Stream {
         watch.collector.observe(event);
         watch.pressure.observe(event);
         watch.limit.observe(event);
+        watch.moments.observe(event);
         watch.fragmentation.observe(event, &derived);
         sample.is_some()
     }
@@ -275,7 +284,8 @@ impl Stream {
     }
 }
 
-fn derived(event: &Event) -> DerivedFields {
+/// What follows from an event's counters and what its collector can tell.
+pub fn derived_of(event: &Event) -> DerivedFields {
     let capabilities: Capabilities = event.metadata.capabilities;
     let wide = |counter| event.counter(counter).map(i128::from);
     let allocated = wide(Counter::Allocated);
@@ -304,6 +314,18 @@ mod tests {
         let stream = &recording.sessions[0].ranks[0].streams[0];
         assert_eq!((recording.event_count, recording.overlapping, recording.disordered), (101, 21, 0));
         assert_eq!((stream.samples.len(), stream.watch.oom.count), (101, 1));
+    }
+
+    #[test]
+    fn a_bundle_that_names_no_process_is_no_second_stream() {
+        let nameless = |event: Event| Event {
+            head: Arc::new(Head { pid: -1, host: "unknown".into(), ..(*event.head).clone() }),
+            ..event
+        };
+        let mut recording = finish((0..100).map(|at| sample(at, 1000 + at)));
+        recording.next_source();
+        (80..100).for_each(|at| recording.observe(&nameless(sample(at, 1000 + at))));
+        assert_eq!((recording.sessions[0].ranks[0].streams.len(), recording.overlapping), (1, 20));
     }
 
     #[test]

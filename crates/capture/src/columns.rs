@@ -1,147 +1,54 @@
 //! The records of a block as columns, each compressed alone. Must decode any bytes into an error or into records, with bounded memory.
 //!
 //! What belongs together lies together: kinds, guesses of addresses (see `predict`), sizes, nodes, times. A regular program
-//! leaves regular columns, and those compress to almost nothing.
+//! leaves regular columns, and those compress to almost nothing. A block that comes and goes again and again, the same each time, is
+//! said once, with a count. This file takes columns apart; `pack` makes them.
 
-use crate::op::{Op, Ops, is_allocation, is_free};
+use crate::op::{Op, Ops, PAIRS, is_allocation, is_free};
+use crate::pack::is_pair;
 use crate::predict::{Place, Predictor, Victim};
-use crate::record::{kind, unzigzag, zigzag};
-use crate::wire::{Put, Take, number};
+use crate::record::{kind, unzigzag};
+use crate::wire::{Take, number};
 
-const KINDS: usize = 0;
-const PLACES: usize = 1;
-const VICTIMS: usize = 2;
-const AGES: usize = 3;
-const ADDRESSES: usize = 4;
-const SIZES: usize = 5;
-const PYTHON: usize = 6;
-const NATIVE: usize = 7;
-const TIMES: usize = 8;
-const NODES: usize = 9;
-const DEFINITIONS: usize = 10;
-const PAYLOAD: usize = 11;
-const COLUMNS: usize = 12;
+pub(crate) const KINDS: usize = 0;
+pub(crate) const PLACES: usize = 1;
+pub(crate) const VICTIMS: usize = 2;
+pub(crate) const AGES: usize = 3;
+pub(crate) const ADDRESSES: usize = 4;
+pub(crate) const SIZES: usize = 5;
+pub(crate) const PYTHON: usize = 6;
+pub(crate) const NATIVE: usize = 7;
+pub(crate) const TIMES: usize = 8;
+pub(crate) const NODES: usize = 9;
+pub(crate) const DEFINITIONS: usize = 10;
+pub(crate) const PAYLOAD: usize = 11;
+/// Counts of repetitions; not in files of version 1.
+pub(crate) const AGAIN: usize = 12;
+pub(crate) const COLUMNS: usize = 13;
 
 /// Bits of a kind's byte: the node differs from the last one.
-const OTHER_PYTHON: u8 = 32;
-const OTHER_NATIVE: u8 = 64;
+pub(crate) const OTHER_PYTHON: u8 = 32;
+pub(crate) const OTHER_NATIVE: u8 = 64;
 
-const STRAY: u8 = 64;
-const BEHIND: u8 = 128;
-const TAKEN: u8 = 129;
-const OLD: u8 = 254;
-const UNKNOWN: u8 = 255;
+pub(crate) const STRAY: u8 = 64;
+pub(crate) const BEHIND: u8 = 128;
+pub(crate) const TAKEN: u8 = 129;
+pub(crate) const OLD: u8 = 254;
+pub(crate) const UNKNOWN: u8 = 255;
 
 /// No column of a sound block is longer.
 const MAX_COLUMN: usize = 32 << 20;
+/// Records taken at a time; repetitions count once.
+const BATCH: usize = 4096;
 
 /// What both sides remember between records.
 #[derive(Debug, Default)]
-struct Last {
-    address: u64,
-    python: u32,
-    native: u32,
-    native_address: u64,
-    time: u64,
-}
-
-/// Packs records of one stream that follow each other.
-pub(crate) fn encode(ops: &Ops, level: i32) -> std::io::Result<Vec<u8>> {
-    let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-    let mut predictor = Predictor::encoder();
-    let mut last = Last::default();
-    for op in &ops.list {
-        encode_one(op, &mut columns, &mut predictor, &mut last);
-    }
-    columns[PAYLOAD].extend_from_slice(&ops.payload);
-    let mut out = Vec::new();
-    let mut compressor = zstd::bulk::Compressor::new(level)?;
-    for column in &columns {
-        let packed = if column.len() > 24 { compressor.compress(column)? } else { Vec::new() };
-        let is_packed = !packed.is_empty() && packed.len() < column.len();
-        out.put(column.len() as u64);
-        out.put_bytes(if is_packed { &packed } else { column });
-    }
-    Ok(out)
-}
-
-fn encode_one(op: &Op, columns: &mut [Vec<u8>; COLUMNS], predictor: &mut Predictor, last: &mut Last) {
-    let mut control = op.kind;
-    let literal = |columns: &mut [Vec<u8>; COLUMNS], last: &mut Last, address: u64| {
-        // Turned, the bits that are zero in an aligned address are the high ones.
-        let difference = address.rotate_right(3).wrapping_sub(last.address.rotate_right(3));
-        columns[ADDRESSES].put(zigzag(difference as i64));
-        last.address = address;
-    };
-    if is_allocation(op.kind) || op.kind == kind::FAILED {
-        if op.python != last.python {
-            control |= OTHER_PYTHON;
-            columns[PYTHON].put(zigzag(i64::from(op.python) - i64::from(last.python)));
-            last.python = op.python;
-        }
-        if op.native != last.native {
-            control |= OTHER_NATIVE;
-            columns[NATIVE].put(zigzag(i64::from(op.native) - i64::from(last.native)));
-            last.native = op.native;
-        }
-        columns[SIZES].put(op.size);
-    }
-    columns[KINDS].push(control);
-    match op.kind {
-        allocator if is_allocation(allocator) => {
-            let place = predictor.place(allocator, op.size, op.address);
-            columns[PLACES].push(match place {
-                Place::Freed(rank) => rank as u8,
-                Place::Stray(rank) => STRAY + rank as u8,
-                Place::Behind => BEHIND,
-                Place::Taken => TAKEN,
-                Place::Unknown => UNKNOWN,
-            });
-            if place == Place::Unknown {
-                literal(columns, last, op.address);
-            }
-        }
-        free if is_free(free) => {
-            let victim = predictor.victim(free, op.address);
-            columns[VICTIMS].push(match victim {
-                Victim::Young(rank) => rank as u8,
-                Victim::Old(_) => OLD,
-                Victim::Unknown => UNKNOWN,
-            });
-            match victim {
-                Victim::Old(age) => columns[AGES].put(age as u64),
-                Victim::Unknown => literal(columns, last, op.address),
-                Victim::Young(_) => {}
-            }
-        }
-        kind::REALLOC_UNDO => literal(columns, last, op.address),
-        kind::MUNMAP => {
-            literal(columns, last, op.address);
-            columns[SIZES].put(op.size);
-        }
-        kind::FAILED => columns[AGES].put(op.address),
-        kind::TIME => {
-            columns[TIMES].put(zigzag(op.size.wrapping_sub(last.time) as i64));
-            last.time = op.size;
-        }
-        kind::NODE_PYTHON => {
-            columns[NODES].put(op.address);
-            columns[NODES].put(op.size);
-            columns[NODES].put(u64::from(op.python.wrapping_sub(op.native)));
-        }
-        kind::NODE_NATIVE => {
-            columns[NODES].put(zigzag(op.address.wrapping_sub(last.native_address) as i64));
-            columns[NODES].put(u64::from(op.python.wrapping_sub(op.native)));
-            last.native_address = op.address;
-        }
-        kind::NODE_TRUNCATED => columns[NODES].put(u64::from(op.python.wrapping_sub(op.native))),
-        kind::DEFINITION => {
-            for value in [op.size, op.address, u64::from(op.python), u64::from(op.native)] {
-                columns[DEFINITIONS].put(value);
-            }
-        }
-        _ => {}
-    }
+pub(crate) struct Last {
+    pub(crate) address: u64,
+    pub(crate) python: u32,
+    pub(crate) native: u32,
+    pub(crate) native_address: u64,
+    pub(crate) time: u64,
 }
 
 /// Takes packed records apart, some at a time.
@@ -152,15 +59,20 @@ pub struct Columns {
     predictor: Predictor,
     last: Last,
     next_node: u32,
+    /// The last two records, for when they come again.
+    before: [Op; 2],
+    /// Records of a repetition that are still to come: of each two an allocation first.
+    left: u64,
 }
 
 impl Columns {
-    /// `None`: these bytes were never packed by this codec.
-    pub(crate) fn new(bytes: &[u8], first_node: u32) -> Option<Self> {
+    /// `None`: these bytes were never packed by this codec. `has_counts`: there is a column for repetitions.
+    pub(crate) fn new(bytes: &[u8], first_node: u32, has_counts: bool) -> Option<Self> {
         let mut take = Take::new(bytes);
         let mut columns: [Vec<u8>; COLUMNS] = Default::default();
         let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
-        for column in &mut columns {
+        let count = if has_counts { COLUMNS } else { AGAIN };
+        for column in &mut columns[..count] {
             let length = usize::try_from(take.number()?).ok().filter(|length| *length <= MAX_COLUMN)?;
             let stored = take.bytes()?;
             *column = if stored.len() == length {
@@ -179,32 +91,88 @@ impl Columns {
             }
         }
         let at = [0; COLUMNS];
+        let predictor = Predictor::decoder(columns[PLACES].len());
         Some(Columns {
             columns,
             at,
-            predictor: Predictor::decoder(),
+            predictor,
             last: Last::default(),
             next_node: first_node,
+            before: Default::default(),
+            left: 0,
         })
     }
 
-    /// Decodes up to `most` records onto `ops`. Some(true): there are more. `None`: damaged.
+    /// Decodes some records onto `ops`, `most` at the most. Some(true): there are more. `None`: damaged.
     pub fn next(&mut self, most: usize, ops: &mut Ops) -> Option<bool> {
-        ops.list.reserve(most.min(self.columns[KINDS].len() - self.at[KINDS]));
-        for _ in 0..most {
-            if self.at[KINDS] == self.columns[KINDS].len() {
-                return Some(false);
+        let start = ops.list.len();
+        let mut room = most as u64;
+        ops.list.reserve(most.min(BATCH).min(self.columns[KINDS].len() - self.at[KINDS] + 1));
+        while room > 0 && ops.list.len() - start < BATCH {
+            if self.left > 0 {
+                room -= self.again(room, ops);
+            } else if self.columns[KINDS].get(self.at[KINDS]) == Some(&PAIRS) {
+                self.begin_again(&ops.list[start..])?;
+            } else if self.at[KINDS] == self.columns[KINDS].len() {
+                break;
+            } else {
+                // In its place from the start: to build it elsewhere and copy it takes longer than to decode it.
+                ops.list.push(Op::default());
+                let Ops { list, payload, .. } = &mut *ops;
+                self.one(list.last_mut()?, payload)?;
+                room -= 1;
             }
-            let op = self.one(ops)?;
-            ops.list.push(op);
         }
-        Some(self.at[KINDS] < self.columns[KINDS].len())
+        if self.left == 0 {
+            self.before = self.last_two(&ops.list[start..]);
+        }
+        Some(self.left > 0 || self.at[KINDS] < self.columns[KINDS].len())
+    }
+
+    fn last_two(&self, new: &[Op]) -> [Op; 2] {
+        match new {
+            [.., one, other] => [*one, *other],
+            [one] => [self.before[1], *one],
+            [] => self.before,
+        }
+    }
+
+    fn begin_again(&mut self, new: &[Op]) -> Option<()> {
+        self.at[KINDS] += 1;
+        self.before = self.last_two(new);
+        let times = self.number(AGAIN).filter(|times| (1..=u64::from(u32::MAX)).contains(times))?;
+        self.left = 2 * times;
+        is_pair(&self.before[0], &self.before[1]).then_some(())
+    }
+
+    /// As much of a repetition as there is room for; gives how many records that is.
+    fn again(&mut self, room: u64, ops: &mut Ops) -> u64 {
+        let [born, freed] = self.before;
+        let taken = room.min(self.left);
+        match (self.left % 2, taken) {
+            (1, _) => {
+                ops.list.push(freed);
+                self.left -= 1;
+                1
+            }
+            (_, 1) => {
+                ops.list.push(born);
+                self.left -= 1;
+                1
+            }
+            _ => {
+                let times = (taken / 2) as u32;
+                ops.push_pairs(born, freed.kind, times);
+                self.left -= 2 * u64::from(times);
+                2 * u64::from(times)
+            }
+        }
     }
 
     #[inline]
-    fn one(&mut self, ops: &mut Ops) -> Option<Op> {
+    fn one(&mut self, op: &mut Op, payload: &mut Vec<u8>) -> Option<()> {
         let control = self.byte(KINDS)?;
-        let mut op = Op { kind: control & 31, ..Op::default() };
+        op.kind = control & 31;
         if is_allocation(op.kind) || op.kind == kind::FAILED {
             if control & OTHER_PYTHON != 0 {
                 self.last.python = self.last.python.wrapping_add(unzigzag(self.number(PYTHON)?) as u32);
@@ -249,27 +217,28 @@ impl Columns {
             kind::NODE_PYTHON => {
                 op.address = self.number(NODES)?;
                 op.size = self.number(NODES)?;
-                self.node(&mut op)?;
+                self.node(op)?;
             }
             kind::NODE_NATIVE => {
                 let difference = unzigzag(self.number(NODES)?) as u64;
                 self.last.native_address = self.last.native_address.wrapping_add(difference);
                 op.address = self.last.native_address;
-                self.node(&mut op)?;
+                self.node(op)?;
             }
-            kind::NODE_TRUNCATED => self.node(&mut op)?,
+            kind::NODE_TRUNCATED => self.node(op)?,
             kind::DEFINITION => {
                 op.size = self.number(DEFINITIONS)?;
                 op.address = self.number(DEFINITIONS)?;
                 op.python = u32::try_from(self.number(DEFINITIONS)?).ok()?;
                 op.native = u32::try_from(self.number(DEFINITIONS)?).ok()?;
                 let end = self.at[PAYLOAD].checked_add(op.python as usize)?;
-                ops.payload.extend_from_slice(self.columns[PAYLOAD].get(self.at[PAYLOAD]..end)?);
+                payload.extend_from_slice(self.columns[PAYLOAD].get(self.at[PAYLOAD]..end)?);
                 self.at[PAYLOAD] = end;
             }
+            PAIRS => return None,
             _ => {}
         }
-        Some(op)
+        Some(())
     }
 
     fn node(&mut self, op: &mut Op) -> Option<()> {

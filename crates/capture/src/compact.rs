@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 
 use crate::CaptureError;
 use crate::file::{Finished, Run, Sample, block};
-use crate::live::{Header, Live, Slot};
+use crate::live::{Header, Live, Slot, SlotHeader};
 use crate::op::{self, Ops};
+use crate::pack::Packer;
 use crate::record::kind;
 use crate::source::{Piece, Source, existing};
 
-/// Chunks of one block: enough to find what repeats, few enough to decode in little memory.
-const RUN: usize = 8;
+/// Chunks of one block: enough to find what repeats, few enough to decode in little memory, and 2 MiB of disk that wait.
+const RUN: usize = 32;
 /// Full slots wait for others of their stream this long, because a larger block packs better.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A state is written this often.
@@ -55,7 +56,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { level: 3, fold: None, aggregate: false, max_size: None }
+        Options { level: 9, fold: None, aggregate: false, max_size: None }
     }
 }
 
@@ -194,9 +195,8 @@ impl Compactor {
     /// Appends the chunks of `slots`. Unless all is over, a gap in a stream waits: its chunk is only not seen as full yet.
     fn take(&mut self, mut slots: Vec<Slot>, is_over: bool) -> Result<(), CaptureError> {
         slots.sort_by_key(|slot| (slot.header.stream, slot.header.sequence));
-        let mut run = Run::default();
-        let mut taken = Vec::new();
-        let mut ops = Ops::default();
+        let mut block: Option<Block> = None;
+        let mut chunk = Ops::default();
         for slot in slots {
             let head = slot.header;
             let next = self.next.get(&head.stream).copied().unwrap_or(0);
@@ -210,46 +210,25 @@ impl Compactor {
             }
             let Some(live) = &self.source.live else { break };
             let Some(records) = live.records(&slot)? else { continue };
-            let mut chunk = Ops::default();
+            chunk.clear();
             op::decode(&records, head.first_node, &mut chunk);
             if chunk.list.is_empty() && is_over {
                 continue;
             }
-            let nodes = ops.list.iter().filter(|op| is_node(op.kind)).count() as u32;
-            let goes_on = run.stream == head.stream
-                && run.next_sequence() == head.sequence
-                && run.thread == head.thread
-                && run.first_node.wrapping_add(nodes) == head.first_node
-                && run.lengths.len() < RUN;
-            if !goes_on {
-                self.append(&mut run, &mut ops, &mut taken)?;
-                run = Run {
-                    stream: head.stream,
-                    first_sequence: head.sequence,
-                    thread: head.thread,
-                    first_node: head.first_node,
-                    ..Run::default()
-                };
+            if !block.as_ref().is_some_and(|block| block.goes_on(&head)) {
+                self.append(block.take())?;
             }
-            run.lengths.push(chunk.list.len() as u32);
-            ops.list.append(&mut chunk.list);
-            ops.payload.append(&mut chunk.payload);
+            block.get_or_insert_with(|| Block::new(&head)).push(slot, &chunk);
             self.next.insert(head.stream, head.sequence + 1);
-            taken.push(slot);
         }
-        self.append(&mut run, &mut ops, &mut taken)
+        self.append(block)
     }
 
-    fn append(&mut self, run: &mut Run, ops: &mut Ops, taken: &mut Vec<Slot>) -> Result<(), CaptureError> {
-        if let (false, Some(finished)) = (taken.is_empty(), &mut self.source.finished) {
-            let mut times = ops.list.iter().filter(|op| op.kind == kind::TIME).map(|op| op.size);
-            let first = times.next().unwrap_or(0);
-            run.times = (first, times.next_back().unwrap_or(first));
-            finished.append_run(run, ops, self.options.level)?;
-            self.free(taken)?;
+    fn append(&mut self, block: Option<Block>) -> Result<(), CaptureError> {
+        if let (Some(block), Some(finished)) = (block, &mut self.source.finished) {
+            finished.append_run(&block.run, block.packed, self.options.level)?;
+            self.free(&block.slots)?;
         }
-        ops.clear();
-        taken.clear();
         Ok(())
     }
 
@@ -337,6 +316,49 @@ impl Compactor {
         new.renamed(&self.path);
         self.source.finished = Some(new);
         Ok(())
+    }
+}
+
+/// Chunks that go into one block.
+struct Block {
+    run: Run,
+    packed: Packer,
+    slots: Vec<Slot>,
+    next_node: u32,
+}
+
+impl Block {
+    fn new(head: &SlotHeader) -> Self {
+        let run = Run {
+            stream: head.stream,
+            first_sequence: head.sequence,
+            thread: head.thread,
+            first_node: head.first_node,
+            ..Run::default()
+        };
+        let packed = Packer::new(head.sequence == 0);
+        Block { run, packed, slots: Vec::new(), next_node: head.first_node }
+    }
+
+    fn goes_on(&self, head: &SlotHeader) -> bool {
+        self.run.stream == head.stream
+            && self.run.next_sequence() == head.sequence
+            && self.run.thread == head.thread
+            && self.next_node == head.first_node
+            && self.run.lengths.len() < RUN
+    }
+
+    fn push(&mut self, slot: Slot, chunk: &Ops) {
+        for op in &chunk.list {
+            if op.kind == kind::TIME {
+                let first = if self.run.times == (0, 0) { op.size } else { self.run.times.0 };
+                self.run.times = (first, op.size);
+            }
+            self.next_node = self.next_node.wrapping_add(u32::from(is_node(op.kind)));
+        }
+        self.run.lengths.push(chunk.list.len() as u32);
+        self.packed.push(chunk);
+        self.slots.push(slot);
     }
 }
 

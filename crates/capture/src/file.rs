@@ -14,14 +14,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::CaptureError;
-use crate::columns::{self, Columns};
-use crate::layout::VERSION;
+use crate::columns::Columns;
+use crate::layout;
 use crate::live::{FIXED, Header, u32_at};
-use crate::op::Ops;
+use crate::pack::Packer;
 use crate::wire::{Put, Take};
 
 /// First bytes of a finished file.
 pub const MAGIC: [u8; 8] = *b"SLHEAPFN";
+/// Version of what is written; all below it can be read. Version 2 says repetitions once.
+pub const VERSION: u32 = 2;
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLBK");
 const BLOCK_HEADER: usize = 24;
 const START: usize = 20;
@@ -31,6 +33,8 @@ const MAX_HEADER: usize = 1 << 20;
 const MAX_CHECKPOINT: u64 = 1 << 30;
 /// Most records of one block.
 const MAX_OPS: u64 = 4 << 20;
+/// Most records of one chunk: a slot has no room for more.
+const MAX_CHUNK: u32 = (layout::SLOT_SIZE / 2) as u32;
 
 /// Types of blocks.
 pub mod block {
@@ -49,6 +53,8 @@ mod codec {
     pub(super) const PLAIN: u8 = 0;
     pub(super) const COLUMNS_ZSTD: u8 = 1;
     pub(super) const ZSTD: u8 = 2;
+    /// With a column of counts.
+    pub(super) const COUNTED_ZSTD: u8 = 3;
 }
 
 /// Consecutive chunks of one stream in one block.
@@ -103,7 +109,8 @@ impl Run {
             run.lengths.push(take.small()?);
         }
         let total: u64 = run.lengths.iter().map(|length| u64::from(*length)).sum();
-        (total <= MAX_OPS).then_some(run)
+        let is_sound = total <= MAX_OPS && run.lengths.iter().all(|length| *length <= MAX_CHUNK);
+        is_sound.then_some(run)
     }
 }
 
@@ -294,7 +301,7 @@ impl Finished {
                     .map_err(|_| damaged("a block does not unpack"))?;
                 Ok(unpacked)
             }
-            codec::PLAIN | codec::COLUMNS_ZSTD => Ok(payload),
+            codec::PLAIN | codec::COLUMNS_ZSTD | codec::COUNTED_ZSTD => Ok(payload),
             other => Err(damaged(&format!("a block packed in a later way ({other})"))),
         }
     }
@@ -302,7 +309,8 @@ impl Finished {
     /// The records of a block of chunks.
     pub fn columns(&self, entry: &Entry) -> Result<Columns, CaptureError> {
         let first_node = entry.run.as_ref().map_or(0, |run| run.first_node);
-        Columns::new(&self.payload(entry)?, first_node).ok_or_else(|| self.undecodable(entry))
+        let has_counts = entry.codec == codec::COUNTED_ZSTD;
+        Columns::new(&self.payload(entry)?, first_node, has_counts).ok_or_else(|| self.undecodable(entry))
     }
 
     /// The error for records that do not decode.
@@ -343,9 +351,9 @@ impl Finished {
         entry.map(|entry| self.payload(entry)).transpose()
     }
 
-    pub(crate) fn append_run(&mut self, run: &Run, ops: &Ops, level: i32) -> Result<(), CaptureError> {
-        let payload = columns::encode(ops, level).map_err(CaptureError::io(&self.path))?;
-        self.append(block::CHUNKS, codec::COLUMNS_ZSTD, &run.meta(), &payload)
+    pub(crate) fn append_run(&mut self, run: &Run, packed: Packer, level: i32) -> Result<(), CaptureError> {
+        let payload = packed.finish(level).map_err(CaptureError::io(&self.path))?;
+        self.append(block::CHUNKS, codec::COUNTED_ZSTD, &run.meta(), &payload)
     }
 
     pub(crate) fn append_samples(&mut self, samples: &[Sample]) -> Result<(), CaptureError> {

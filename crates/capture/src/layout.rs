@@ -72,6 +72,8 @@ pub mod flags {
     pub const PYTHON_ALLOCATORS: u32 = 2;
     /// The library was preloaded, so the record begins with the process; without it, it begins when recording was switched on.
     pub const PRELOADED: u32 = 4;
+    /// The live file was cut, or its disk failed, while the program wrote into it: recording ended there, and what was cut off is lost.
+    pub const CUT: u32 = 8;
 }
 
 /// Where the recording stands, as its own process saw it.

@@ -23,9 +23,13 @@ mod error;
 #[cfg(feature = "files")]
 pub mod file;
 #[cfg(feature = "files")]
+pub mod lines;
+#[cfg(feature = "files")]
 pub mod live;
 #[cfg(feature = "files")]
 pub mod op;
+#[cfg(feature = "files")]
+mod pack;
 #[cfg(feature = "files")]
 mod predict;
 #[cfg(feature = "files")]

@@ -13,6 +13,7 @@ use crate::record::{self, kind, unzigzag};
 /// | `NODE_NATIVE` | address | | this node | its parent |
 /// | `NODE_TRUNCATED` | | | this node | its parent |
 /// | `DEFINITION` | id | type | bytes of its payload | 1 when more parts follow |
+/// | [`PAIRS`] | address | bytes | Python node | native node |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Op {
     /// See the table.
@@ -23,8 +24,32 @@ pub struct Op {
     pub python: u32,
     /// See the table.
     pub native: u32,
-    /// One of [`kind`].
+    /// How often the block of a [`PAIRS`] comes and goes; else 0.
+    pub times: u32,
+    /// One of [`kind`], or [`PAIRS`].
     pub kind: u8,
+    /// How the block of a [`PAIRS`] comes and how it goes, as kinds; else 0.
+    pub pair: [u8; 2],
+}
+
+/// A kind that is not written by a program: the same block allocated and freed, many times in a row, with nothing between.
+pub const PAIRS: u8 = 31;
+
+impl Op {
+    /// How many records it stands for.
+    #[inline]
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        if self.kind == PAIRS { 2 * u64::from(self.times) } else { 1 }
+    }
+
+    /// The allocation and the free of a [`PAIRS`].
+    #[inline]
+    #[must_use]
+    pub fn both(&self) -> [Op; 2] {
+        let born = Op { kind: self.pair[0], times: 0, pair: [0; 2], ..*self };
+        [born, Op { kind: self.pair[1], address: self.address, ..Op::default() }]
+    }
 }
 
 /// Is this kind an allocation?
@@ -41,6 +66,13 @@ pub fn is_free(kind: u8) -> bool {
     matches!(kind, kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE)
 }
 
+/// Does this kind make a mapping, which can be cut anywhere?
+#[inline]
+#[must_use]
+pub fn is_mapping(kind: u8) -> bool {
+    matches!(kind, kind::MMAP | kind::MREMAP | kind::BRK)
+}
+
 /// A run of records of one stream, and the payloads of its definitions one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ops {
@@ -48,6 +80,8 @@ pub struct Ops {
     pub list: Vec<Op>,
     /// Payloads in the order of their definitions.
     pub payload: Vec<u8>,
+    /// Records beyond those of the list, which its [`PAIRS`] stand for.
+    folded: u64,
 }
 
 impl Ops {
@@ -55,6 +89,33 @@ impl Ops {
     pub fn clear(&mut self) {
         self.list.clear();
         self.payload.clear();
+        self.folded = 0;
+    }
+
+    /// How many records these are.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.list.len() as u64 + self.folded
+    }
+
+    pub(crate) fn push_pairs(&mut self, born: Op, freed: u8, times: u32) {
+        let pairs = Op { kind: PAIRS, times, pair: [born.kind, freed], ..born };
+        self.folded += pairs.records() - 1;
+        self.list.push(pairs);
+    }
+
+    /// Puts the records in the place of those [`PAIRS`] that `chosen` names, from one place in the list on.
+    pub fn unfold(&mut self, from: usize, chosen: impl Fn(&Op) -> bool) {
+        let is_chosen = |op: &Op| op.kind == PAIRS && chosen(op);
+        let Some(first) = self.list.iter().skip(from).position(is_chosen) else { return };
+        for op in self.list.split_off(from + first) {
+            if is_chosen(&op) {
+                self.folded -= op.records() - 1;
+                (0..op.times).for_each(|_| self.list.extend(op.both()));
+            } else {
+                self.list.push(op);
+            }
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use crate::record::kind;
 
 /// How many guesses of one sort are tried.
 const DEPTH: usize = 48;
+/// The youngest blocks are listed, so that the n-th is found at once; at most so many.
+const LISTED: usize = 128;
 const SMALL_CLASSES: usize = 512;
 const NONE: u32 = u32::MAX;
 
@@ -41,9 +43,13 @@ pub(crate) enum Victim {
 
 #[derive(Debug, Default)]
 pub(crate) struct Predictor {
-    /// Every block allocated so far, living ones linked by age.
+    /// Every block allocated so far.
     blocks: Vec<Block>,
+    /// Living ones linked by age.
+    links: Vec<Link>,
     youngest: Option<u32>,
+    /// The youngest that live, in order of age; older ones may be missing.
+    listed: Vec<u32>,
     small: Vec<Vec<u64>>,
     large: FxHashMap<u32, Vec<u64>>,
     strays: Vec<u64>,
@@ -57,17 +63,29 @@ pub(crate) struct Predictor {
 struct Block {
     address: u64,
     class: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
     older: u32,
     younger: u32,
 }
 
 impl Predictor {
-    pub(crate) fn decoder() -> Self {
-        Predictor { small: vec![Vec::new(); SMALL_CLASSES], ..Predictor::default() }
+    /// For about so many allocations.
+    pub(crate) fn decoder(count: usize) -> Self {
+        // A file may announce what it does not have.
+        let count = count.min(1 << 20);
+        Predictor {
+            small: vec![Vec::new(); SMALL_CLASSES],
+            blocks: Vec::with_capacity(count),
+            links: Vec::with_capacity(count),
+            ..Predictor::default()
+        }
     }
 
     pub(crate) fn encoder() -> Self {
-        Predictor { by_address: Some(FxHashMap::default()), ..Self::decoder() }
+        Predictor { by_address: Some(FxHashMap::default()), ..Self::decoder(0) }
     }
 
     /// The guess that fits, and the allocation done.
@@ -111,27 +129,25 @@ impl Predictor {
         }
         let index = self.blocks.len() as u32;
         let older = self.youngest.unwrap_or(NONE);
-        if let Some(block) = self.blocks.get_mut(older as usize) {
-            block.younger = index;
+        if let Some(link) = self.links.get_mut(older as usize) {
+            link.younger = index;
         }
-        self.blocks.push(Block { address, class, older, younger: NONE });
+        self.blocks.push(Block { address, class });
+        self.links.push(Link { older, younger: NONE });
         self.youngest = Some(index);
+        if self.listed.len() == LISTED {
+            self.listed.drain(..LISTED / 2);
+        }
+        self.listed.push(index);
         Some(address)
     }
 
     /// The guess that fits a free, and the free done.
     pub(crate) fn victim(&mut self, kind: u8, address: u64) -> Victim {
         let found = self.by_address.as_mut().and_then(|blocks| blocks.remove(&address));
-        let victim = found.map_or(Victim::Unknown, |index| {
-            let mut at = self.youngest;
-            for rank in 0..DEPTH {
-                match at {
-                    Some(here) if here == index => return Victim::Young(rank),
-                    Some(here) => at = self.older(here),
-                    None => break,
-                }
-            }
-            Victim::Old(self.blocks.len() - 1 - index as usize)
+        let victim = found.map_or(Victim::Unknown, |index| match self.listed.binary_search(&index) {
+            Ok(place) if self.listed.len() - place <= DEPTH => Victim::Young(self.listed.len() - 1 - place),
+            _ => Victim::Old(self.blocks.len() - 1 - index as usize),
         });
         self.free(kind, victim, address);
         victim
@@ -140,20 +156,22 @@ impl Predictor {
     /// The address of a freed block, and the free done. `None`: no such block.
     pub(crate) fn free(&mut self, kind: u8, victim: Victim, literal: u64) -> Option<u64> {
         let index = match victim {
-            Victim::Young(rank) => {
-                let mut at = self.youngest?;
-                for _ in 0..rank {
-                    at = self.older(at)?;
+            Victim::Young(rank) => Some(self.young(rank)?),
+            Victim::Old(age) => {
+                let index = self.blocks.len().checked_sub(age.checked_add(1)?)? as u32;
+                if self.listed.first().is_some_and(|first| *first <= index)
+                    && let Ok(place) = self.listed.binary_search(&index)
+                {
+                    self.listed.remove(place);
                 }
-                Some(at)
+                Some(index)
             }
-            Victim::Old(age) => Some(self.blocks.len().checked_sub(age + 1)? as u32),
             Victim::Unknown => None,
         };
         let address = match index {
             Some(index) => {
                 let block = *self.blocks.get(index as usize)?;
-                self.unlink(index, block);
+                self.unlink(index);
                 let list = self.class(block.class);
                 list.push(block.address);
                 block.address
@@ -169,21 +187,34 @@ impl Predictor {
         Some(address)
     }
 
-    fn older(&self, index: u32) -> Option<u32> {
-        self.blocks.get(index as usize).map(|block| block.older).filter(|older| *older != NONE)
+    /// The n-th youngest, off the list.
+    fn young(&mut self, rank: usize) -> Option<u32> {
+        if let Some(place) = self.listed.len().checked_sub(rank + 1) {
+            return Some(self.listed.remove(place));
+        }
+        let mut at = self.youngest?;
+        for _ in 0..rank {
+            at = self.older(at)?;
+        }
+        Some(at)
     }
 
-    fn unlink(&mut self, index: u32, block: Block) {
-        if let Some(younger) = self.blocks.get_mut(block.younger as usize) {
-            younger.older = block.older;
+    fn older(&self, index: u32) -> Option<u32> {
+        self.links.get(index as usize).map(|link| link.older).filter(|older| *older != NONE)
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Some(link) = self.links.get(index as usize).copied() else { return };
+        if let Some(younger) = self.links.get_mut(link.younger as usize) {
+            younger.older = link.older;
         } else if self.youngest == Some(index) {
-            self.youngest = (block.older != NONE).then_some(block.older);
+            self.youngest = (link.older != NONE).then_some(link.older);
         }
-        if let Some(older) = self.blocks.get_mut(block.older as usize) {
-            older.younger = block.younger;
+        if let Some(older) = self.links.get_mut(link.older as usize) {
+            older.younger = link.younger;
         }
         // A block freed twice (a foreign file may say so) must not unlink its old neighbours again.
-        self.blocks[index as usize] = Block { older: NONE, younger: NONE, ..block };
+        self.links[index as usize] = Link { older: NONE, younger: NONE };
     }
 
     fn class(&mut self, class: u32) -> &mut Vec<u64> {

@@ -55,7 +55,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// Puts up to about `most` more records onto `ops`. Some(true): there are more. `None`: damaged.
+    /// Puts some more records onto `ops`: of a block `most` at the most, of a slot all. Some(true): there are more. `None`: damaged.
     pub fn next(&mut self, most: usize, ops: &mut Ops) -> Option<bool> {
         match self {
             Records::Plain(all) => {

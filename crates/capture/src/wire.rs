@@ -79,14 +79,20 @@ impl<'a> Take<'a> {
 }
 
 /// The number at the front and its length.
-#[inline]
+#[inline(always)]
 pub(crate) fn number(bytes: &[u8]) -> Option<(u64, usize)> {
-    let first = *bytes.first()?;
-    if first < 0x80 {
-        return Some((u64::from(first), 1));
+    match bytes {
+        [first, ..] if *first < 0x80 => Some((u64::from(*first), 1)),
+        [first, second, ..] if *second < 0x80 => {
+            Some((u64::from(*first & 0x7f) | u64::from(*second) << 7, 2))
+        }
+        _ => long_number(bytes),
     }
-    let mut value = u64::from(first & 0x7f);
-    for (index, byte) in bytes.iter().enumerate().take(10).skip(1) {
+}
+
+fn long_number(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             return Some((value, index + 1));

@@ -1,5 +1,5 @@
 //! The way from the live file to the finished one: nothing lost, nothing twice, whatever is killed when.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 #![cfg(feature = "files")]
 
 #[path = "common/writer.rs"]
@@ -18,16 +18,59 @@ use writer::{Dice, Writer};
 
 /// Every record of every stream, as the capture has them now.
 fn records(path: &Path) -> Vec<Vec<Op>> {
+    records_by(path, 1000)
+}
+
+/// The same, so many at a time.
+fn records_by(path: &Path, most: usize) -> Vec<Vec<Op>> {
     let mut source = Source::open(path).unwrap();
     let mut streams: Vec<Vec<Op>> = Vec::new();
     for piece in source.pieces(true).unwrap() {
         streams.resize_with(streams.len().max(piece.stream as usize + 1), Vec::new);
         let mut records = source.read(&piece).unwrap();
-        let mut ops = Ops::default();
-        while records.next(1000, &mut ops).unwrap() {}
-        streams[piece.stream as usize].append(&mut ops.list);
+        let mut more = true;
+        while more {
+            let mut ops = Ops::default();
+            more = records.next(most, &mut ops).unwrap();
+            let count = ops.records();
+            ops.unfold(0, |_| true);
+            assert_eq!((count, ops.records()), (ops.list.len() as u64, ops.list.len() as u64));
+            streams[piece.stream as usize].append(&mut ops.list);
+        }
     }
     streams
+}
+
+/// A block that comes and goes again and again is said once, and comes back as every single record, however many are asked for.
+#[test]
+fn repetitions_come_back_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 1, 0);
+    for turn in 0..2000u64 {
+        writer.time(0, turn * 4000);
+        for _ in 0..turn % 60 {
+            writer.allocate(0, kind::MALLOC, 0x5000, 600, (1, 0));
+            writer.free(0, kind::FREE, 0x5000);
+        }
+        // Alike, but not the same: another size, a free that is none of this block, a block that is handed on.
+        writer.allocate(0, kind::MALLOC, 0x5000, 601, (1, 0));
+        writer.free(0, kind::FREE, 0x5000);
+        writer.free(0, kind::FREE, 0x6000);
+        writer.allocate(0, kind::REALLOC, 0x5000, 600, (1, 0));
+        writer.free(0, kind::REALLOC_TAKE, 0x5000);
+    }
+    writer.close(0);
+    let before = records(&path);
+    Compactor::open(&path, Options::default()).unwrap().finish(json!({})).unwrap();
+    for most in [1, 2, 7, 1000, usize::MAX] {
+        assert!(records_by(&path, most) == before, "{most} at a time");
+    }
+    let mut source = Source::open(&path).unwrap();
+    let pieces = source.pieces(false).unwrap();
+    let mut ops = Ops::default();
+    source.read(&pieces[0]).unwrap().next(usize::MAX, &mut ops).unwrap();
+    assert!(ops.records() > 5 * ops.list.len() as u64, "{} in {}", ops.records(), ops.list.len());
 }
 
 /// A program of two threads that fills several slots.
@@ -89,11 +132,11 @@ fn slots_are_used_again() {
     let path = directory.path().join("heap.bin");
     let mut writer = Writer::create(&path, 2, 0);
     let mut dice = Dice(4);
-    busy(&mut writer, &mut dice, 200_000);
+    busy(&mut writer, &mut dice, 450_000);
     let length = std::fs::metadata(&writer.path).unwrap().len();
     let mut compactor = Compactor::open(&path, Options::default()).unwrap();
     compactor.step().unwrap();
-    busy(&mut writer, &mut dice, 150_000);
+    busy(&mut writer, &mut dice, 300_000);
     assert_eq!(std::fs::metadata(&writer.path).unwrap().len(), length, "no new slots were needed");
     let all = records(&path);
     compactor.finish(json!({})).unwrap();
@@ -154,8 +197,16 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(kind::REALLOC_UNDO)
     ];
     prop_oneof![
-        (1u8..=15, address.clone(), prop_oneof![0u64..600, any::<u64>()], any::<u32>(), 0u32..3)
-            .prop_map(|(kind, address, size, python, native)| Op { kind, address, size, python, native }),
+        (1u8..=15, address.clone(), prop_oneof![0u64..600, any::<u64>()], any::<u32>(), 0u32..3).prop_map(
+            |(kind, address, size, python, native)| Op {
+                kind,
+                address,
+                size,
+                python,
+                native,
+                ..Op::default()
+            }
+        ),
         (free, address.clone()).prop_map(|(kind, address)| Op { kind, address, ..Op::default() }),
         (address, any::<u64>()).prop_map(|(address, size)| Op {
             kind: kind::MUNMAP,
@@ -169,7 +220,7 @@ fn any_op() -> impl Strategy<Value = Op> {
             address,
             size,
             python,
-            native: 0
+            ..Op::default()
         }),
     ]
 }

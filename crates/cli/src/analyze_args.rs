@@ -6,14 +6,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use stormlog_analyze::gate::{parse_rate, parse_share};
 
 use crate::Program;
+use crate::args::any_size;
 use crate::cmd::{analyze, check, compare, diagnose, query, tf_analyze};
+use crate::exit::Wrong;
 use crate::watch_args::Exports;
 
 /// Point it at a file, a session, a run or a directory of all of it. Exit codes: 0 nothing wrong, 3 findings, 5 an input is
 /// missing or damaged (what could be read is reported all the same).
 #[derive(Debug, Args)]
 pub(crate) struct Analyze {
-    /// Files, sinks, bundles, recordings or directories of them
+    /// Files, sinks, bundles, recordings or directories of them; allocator snapshots
     #[arg(required_unless_present = "input", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Only this session
@@ -28,10 +30,10 @@ pub(crate) struct Analyze {
     /// Write it to this file
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Draw plots as well
+    /// Draw memory over time and the ranks of a job, as PNG and SVG
     #[arg(long)]
     visualization: bool,
-    /// Where plots go
+    /// Where the pictures go
     #[arg(long, default_value = "plots", value_name = "DIR")]
     plot_dir: PathBuf,
     /// The input, as `tfmemprof analyze` names it
@@ -86,7 +88,7 @@ impl Analyze {
             session_id: self.session_id,
             format: format.or(self.json.then_some(analyze::Format::Json)),
             output: self.output,
-            visualization: self.visualization || self.visualize,
+            plot_dir: (self.visualization || self.visualize).then_some(self.plot_dir),
             argv: argv(),
         })
     }
@@ -183,7 +185,7 @@ pub(crate) struct Check {
     #[arg(long, requires = "baseline")]
     update_baseline: bool,
     /// The most memory at once, e.g. 12GiB
-    #[arg(long, value_parser = size, value_name = "SIZE")]
+    #[arg(long, value_parser = any_size, value_name = "SIZE")]
     max_peak: Option<u64>,
     /// The most growth of the floor, e.g. 1MiB/min
     #[arg(long, value_parser = rate, value_name = "RATE")]
@@ -219,16 +221,41 @@ impl From<Check> for check::Options {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    stormlog_event::parse_bytes(text).ok_or_else(|| "expected a size such as 512MiB or 12GiB".to_owned())
-}
-
 fn rate(text: &str) -> Result<f64, String> {
     parse_rate(text).ok_or_else(|| "expected a rate such as 1MiB/min".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {
     parse_share(text).ok_or_else(|| "expected a share such as 2% or 0.02".to_owned())
+}
+
+/// Tables: events, sessions, runs, ooms, issues, findings. It needs DuckDB, which comes with the Python package only:
+/// pip install 'stormlog[sql]'. This program by itself can answer with `stormlog query`, and `stormlog convert IN OUT.parquet`
+/// makes a file that DuckDB, Spark and others read as it is.
+#[derive(Debug, Args)]
+pub(crate) struct Sql {
+    /// A recording of any kind, or a directory of them
+    path: Option<PathBuf>,
+    /// SQL, as in "select max(device_used_bytes) from events"
+    statement: Option<String>,
+    /// Rows as a JSON list
+    #[arg(long)]
+    json: bool,
+    /// Rows as CSV
+    #[arg(long)]
+    csv: bool,
+}
+
+impl Sql {
+    /// The sentence this program has instead of an answer.
+    pub(crate) fn refuse(self) -> Wrong {
+        let Sql { path, statement: _, json: _, csv: _ } = self;
+        let path = path.map_or_else(|| "PATH".to_owned(), |path| path.display().to_string());
+        Wrong(format!(
+            "SQL needs the Python package with DuckDB: pip install 'stormlog[sql]', then the same command. Without it: \
+             stormlog query events {path}, or stormlog convert {path} events.parquet for any SQL engine"
+        ))
+    }
 }
 
 /// Rows out of recordings: tables for people, JSON and CSV for programs.
@@ -268,18 +295,17 @@ enum Target {
     Runs {
         #[command(flatten)]
         from: Place,
+        #[command(flatten)]
+        filter: Box<RunFlags>,
+    },
+    /// What belongs to runs: sinks, recordings, bundles, and what they name themselves
+    Attachments {
+        #[command(flatten)]
+        from: Place,
+        #[command(flatten)]
+        filter: Box<RunFlags>,
         #[arg(long)]
-        run_id: Option<String>,
-        #[arg(long, alias = "session")]
-        session_id: Option<String>,
-        #[arg(long)]
-        job_id: Option<String>,
-        #[arg(long)]
-        rank: Option<i64>,
-        #[arg(long)]
-        source_namespace: Option<String>,
-        #[arg(long)]
-        source_ref: Option<String>,
+        kind: Option<String>,
     },
     /// Sessions
     Sessions {
@@ -356,7 +382,7 @@ enum Target {
         at_ns: Option<u64>,
         #[arg(long)]
         record_id: Option<String>,
-        #[arg(long)]
+        #[arg(long, alias = "session")]
         session_id: Option<String>,
         #[arg(long)]
         job_id: Option<String>,
@@ -366,11 +392,34 @@ enum Target {
         scope: String,
         #[arg(long, default_value_t = 60_000_000_000)]
         window_ns: u64,
-        #[arg(long)]
+        #[arg(long, value_parser = query::KINDS)]
         kind: Vec<String>,
         #[arg(long)]
         limit: Option<usize>,
     },
+}
+
+#[derive(Debug, Args)]
+struct RunFlags {
+    #[arg(long)]
+    run_id: Option<String>,
+    #[arg(long, alias = "session")]
+    session_id: Option<String>,
+    #[arg(long)]
+    job_id: Option<String>,
+    #[arg(long)]
+    rank: Option<i64>,
+    #[arg(long)]
+    source_namespace: Option<String>,
+    #[arg(long)]
+    source_ref: Option<String>,
+}
+
+impl From<RunFlags> for query::RunFilter {
+    fn from(typed: RunFlags) -> Self {
+        let RunFlags { run_id, session_id, job_id, rank, source_namespace, source_ref } = typed;
+        query::RunFilter { run_id, session_id, job_id, rank, source_namespace, source_ref }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -410,17 +459,10 @@ fn either(yes: bool, no: bool) -> Option<bool> {
 impl From<Query> for query::Options {
     fn from(typed: Query) -> Self {
         let (from, target) = match typed.target {
-            Target::Runs { from, run_id, session_id, job_id, rank, source_namespace, source_ref } => (
-                from,
-                query::Target::Runs(query::RunFilter {
-                    run_id,
-                    session_id,
-                    job_id,
-                    rank,
-                    source_namespace,
-                    source_ref,
-                }),
-            ),
+            Target::Runs { from, filter } => (from, query::Target::Runs((*filter).into())),
+            Target::Attachments { from, filter, kind } => {
+                (from, query::Target::Attachments(query::AttachmentFilter { of: (*filter).into(), kind }))
+            }
             Target::Sessions {
                 from,
                 session_id,

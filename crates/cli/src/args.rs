@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Diagnose(Box<analyze_args::Diagnose>),
     /// Rows out of recordings: runs, sessions, events, bundles, issues, numbers
     Query(Box<analyze_args::Query>),
+    /// SQL over recordings (with the Python package: pip install 'stormlog[sql]')
+    Sql(analyze_args::Sql),
     /// Compare what two runs took
     Compare(analyze_args::Compare),
     /// Hold a run against its memory budget: a gate for CI
@@ -111,6 +113,18 @@ pub(crate) struct Run {
     /// Do not record the GPU memory of programs that import torch
     #[arg(long)]
     no_torch: bool,
+    /// Also say which library takes GPU memory beside PyTorch (NCCL, cuBLAS, ...), by the driver's own events; needs CUPTI, and
+    /// its only place for listeners: where Nsight or a profiler has that, the program says so and goes on
+    #[arg(long, conflicts_with = "no_torch")]
+    cuda_driver: bool,
+    /// Watch it on a screen while it runs, as `stormlog live` does; records the heap too. What the program prints to the terminal goes to
+    /// output.log in the run's directory, and its end is shown afterwards; it cannot read keys, but Ctrl-C and Ctrl-Z reach it. `q` leaves
+    /// the screen, and the program goes on
+    #[arg(long)]
+    live: bool,
+    /// With --live: do not record the heap
+    #[arg(long, requires = "live")]
+    no_heap: bool,
     #[command(flatten)]
     heap: heap_args::Record,
     /// The program and its arguments; a .py file is run with Python
@@ -120,6 +134,7 @@ pub(crate) struct Run {
 
 impl From<Run> for run::Options {
     fn from(typed: Run) -> Self {
+        let wants_heap = typed.heap.is_wanted() || (typed.live && !typed.no_heap);
         run::Options {
             command: typed.command,
             interval: typed.interval,
@@ -129,8 +144,10 @@ impl From<Run> for run::Options {
             json: typed.json,
             report_exceptions: !typed.no_exceptions,
             heap_output: typed.heap.output.clone(),
-            heap: typed.heap.into(),
+            heap: wants_heap.then(|| typed.heap.options()),
+            live: typed.live,
             record_torch: !typed.no_torch,
+            follow_cuda_driver: typed.cuda_driver,
         }
     }
 }
@@ -196,12 +213,20 @@ impl From<Limited> for limited::Options {
     }
 }
 
+/// A size above zero: a limit of nothing is a slip.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
-    match stormlog_event::parse_bytes(text) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err("expected a size such as 512MiB or 16GiB".to_owned()),
+    match any_size(text) {
+        Ok(0) => Err(NO_SIZE.to_owned()),
+        known => known,
     }
 }
+
+/// A size, also zero: a budget may well be nothing.
+pub(crate) fn any_size(text: &str) -> Result<u64, String> {
+    stormlog_event::parse_bytes(text).ok_or_else(|| NO_SIZE.to_owned())
+}
+
+const NO_SIZE: &str = "expected a size such as 512MiB or 24GiB";
 
 fn interval(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {

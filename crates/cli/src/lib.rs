@@ -106,7 +106,8 @@ fn dispatch(program: Program, command: Command) -> u8 {
             return cmd::monitor::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
         }
         Command::Track(arguments) => {
-            return cmd::track::run(&(*arguments).into()).unwrap_or_else(|error| report(&error).code());
+            return cmd::track::run(&arguments.options(program))
+                .unwrap_or_else(|error| report(&error).code());
         }
         Command::Attach(arguments) if !arguments.wants_heap() => return run(program, arguments.as_track()),
         Command::Attach(arguments) => cmd::attach::run(&arguments.into()),
@@ -119,6 +120,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         },
         Command::Diagnose(arguments) => cmd::diagnose::run(&arguments.options(program)),
         Command::Query(arguments) => cmd::query::run(&(*arguments).into()),
+        Command::Sql(arguments) => Err(arguments.refuse().into()),
         Command::Compare(arguments) => cmd::compare::run(&arguments.into()),
         Command::Check(arguments) => cmd::check::run(&(*arguments).into()),
         Command::Convert(arguments) => cmd::convert::run(&arguments.into()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use stormlog_torch::{AllocatorSettings, ExportFormat};
 
+use crate::args::size;
 use crate::cmd::{replay, snapshot, timeline};
 
 /// Reads what torch.cuda.memory._dump_snapshot wrote (pickle or JSON, plain, gzip or zstd). Nothing in the file is run.
@@ -124,11 +125,4 @@ impl From<Timeline> for timeline::Options {
 
 fn settings(text: &str) -> Result<AllocatorSettings, String> {
     AllocatorSettings::default().with(text).map_err(|error| error.to_string())
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    match stormlog_event::parse_bytes(text) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err("expected a size such as 512MiB or 24GiB".to_owned()),
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use stormlog_torch::Moment;
 use stormlog_view::{Question, parse_time, rows::By};
 
 use crate::cmd::heap::{Asked, diff, flamegraph, leaks, parse, table, transform, tree};
@@ -103,6 +104,9 @@ pub(crate) struct Flamegraph {
     /// html, or a file for another tool
     #[arg(long, value_enum, default_value_t = Shape::Html, value_name = "FORMAT")]
     format: Shape,
+    /// The stacks as JSON on standard output, as `--format json --output -`
+    #[arg(long, conflicts_with_all = ["format", "output"])]
+    json: bool,
     /// Start with the innermost frames on top
     #[arg(long)]
     inverted: bool,
@@ -137,7 +141,12 @@ pub(crate) enum Shape {
 impl From<Flamegraph> for flamegraph::Options {
     fn from(typed: Flamegraph) -> Self {
         use crate::cmd::heap::export::Format;
-        let format = match typed.format {
+        let mut output: crate::cmd::heap::Output = typed.output.into();
+        let shape = if typed.json { Shape::Json } else { typed.format };
+        if typed.json {
+            output.path = Some("-".into());
+        }
+        let format = match shape {
             Shape::Html => None,
             Shape::Svg => Some(Format::Svg),
             Shape::Speedscope => Some(Format::Speedscope),
@@ -148,7 +157,7 @@ impl From<Flamegraph> for flamegraph::Options {
         };
         flamegraph::Options {
             asked: typed.view.into(),
-            output: typed.output.into(),
+            output,
             format,
             inverted: typed.inverted,
             split_threads: typed.split_threads,
@@ -294,15 +303,16 @@ impl From<Leaks> for leaks::Options {
 /// Bytes and allocations won and lost from A to B. Code that only moved to other lines is the same code.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// Before: a capture, or the directory of a session or run
+    /// Before: a capture, the directory of a session or run, or an allocator snapshot
     a: PathBuf,
     /// After
     b: PathBuf,
     /// Compare lines, functions, or whole stacks
     #[arg(long, value_enum, default_value_t = Unit::Line)]
     by: Unit,
-    /// Compare the peaks, or what was left at the end
-    #[arg(long, value_enum, default_value_t = Moment::Peak)]
+    /// Compare the peaks, or what was left at the end; of allocator snapshots also after so many events, or where a span that the
+    /// program marked ends (NAME: the last one, NAME@3) or starts (start:NAME)
+    #[arg(long, default_value = "peak", value_name = "peak|end|N|NAME")]
     at: Moment,
     /// Machine-readable output: every difference
     #[arg(long, conflicts_with = "html")]
@@ -317,19 +327,13 @@ pub(crate) struct Diff {
     top: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Moment {
-    Peak,
-    End,
-}
-
 impl From<Diff> for diff::Options {
     fn from(typed: Diff) -> Self {
         diff::Options {
             a: typed.a,
             b: typed.b,
             by: typed.by.into(),
-            question: if typed.at == Moment::Peak { Question::Peak } else { Question::Leaks },
+            at: typed.at,
             json: typed.json,
             html: typed.html,
             output: typed.output.into(),

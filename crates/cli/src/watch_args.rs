@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stormlog_record::bundle::Retention;
 use stormlog_store::Format;
 use stormlog_store::sink::SinkConfig;
 
+use crate::Program;
+use crate::cmd::track_export::Export;
 use crate::cmd::{info, monitor, track};
 
 /// Shows the host, the limits that hold here, memory pressure, and every GPU; what cannot be known is "unknown".
@@ -147,8 +149,9 @@ pub(crate) struct Track {
     exports: Exports,
 }
 
-impl From<Track> for track::Options {
-    fn from(typed: Track) -> Self {
+impl Track {
+    pub(crate) fn options(self, program: Program) -> track::Options {
+        let typed = self;
         let oom = typed.oom_flight_recorder.then(|| track::Oom {
             directory: typed.oom_dump_dir,
             buffer_size: track::buffer_size(typed.oom_buffer_size),
@@ -170,6 +173,7 @@ impl From<Track> for track::Options {
             identity: typed.identity.values(),
             oom,
             sink: typed.sink.config(),
+            program,
             export: typed.exports.asked(),
             json: typed.whom.json,
         }
@@ -230,54 +234,86 @@ impl SinkFlags {
     }
 }
 
-/// The flags of 0.4.3's exports. Hidden: asked for, they are refused with what to do instead.
+/// Services that a session is sent to, with the flags of 0.4.3. Without the main flag the others mean nothing.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Exports (stormlog[wandb], stormlog[mlflow])")]
 pub(crate) struct Exports {
-    #[arg(long, hide = true)]
+    /// Send the session to Weights & Biases
+    #[arg(long)]
     wandb: bool,
-    #[arg(long, hide = true)]
+    /// Its project (default: stormlog)
+    #[arg(long, value_name = "NAME")]
     wandb_project: Option<String>,
-    #[arg(long, hide = true)]
+    /// Its entity or team
+    #[arg(long, value_name = "NAME")]
     wandb_entity: Option<String>,
-    #[arg(long, hide = true, value_parser = ["online", "offline"])]
+    /// Whether it is sent at once or kept to be synchronised
+    #[arg(long, value_parser = ["online", "offline"])]
     wandb_mode: Option<String>,
-    #[arg(long, hide = true)]
+    /// An existing run to go on with
+    #[arg(long, value_name = "ID")]
     wandb_run_id: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's name
+    #[arg(long, value_name = "NAME")]
     wandb_name: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's group (default: the job)
+    #[arg(long, value_name = "NAME")]
     wandb_group: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's job type (default: the command)
+    #[arg(long, value_name = "NAME")]
     wandb_job_type: Option<String>,
-    #[arg(long, hide = true)]
+    /// The files that were written too
+    #[arg(long)]
     wandb_log_artifacts: bool,
-    #[arg(long, hide = true)]
+    /// What held GPU memory, where a bundle says it
+    #[arg(long)]
     wandb_log_attribution: bool,
-    #[arg(long, hide = true)]
+    /// Send the session to MLflow
+    #[arg(long)]
     mlflow: bool,
-    #[arg(long, hide = true)]
+    /// Its server or store (default: MLFLOW_TRACKING_URI)
+    #[arg(long, value_name = "URI")]
     mlflow_tracking_uri: Option<String>,
-    #[arg(long, hide = true)]
+    /// Its experiment (default: stormlog)
+    #[arg(long, value_name = "NAME")]
     mlflow_experiment: Option<String>,
-    #[arg(long, hide = true)]
+    /// An existing run to go on with
+    #[arg(long, value_name = "ID")]
     mlflow_run_id: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's name
+    #[arg(long, value_name = "NAME")]
     mlflow_run_name: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's group (default: the job)
+    #[arg(long, value_name = "NAME")]
     mlflow_group: Option<String>,
-    #[arg(long, hide = true)]
+    /// The run's job type (default: the command)
+    #[arg(long, value_name = "NAME")]
     mlflow_job_type: Option<String>,
-    #[arg(long, hide = true)]
+    /// The files that were written too
+    #[arg(long)]
     mlflow_log_artifacts: bool,
-    #[arg(long, hide = true)]
+    /// What held GPU memory, where a bundle says it
+    #[arg(long)]
     mlflow_log_attribution: bool,
 }
 
 impl Exports {
-    /// The export asked for. Without the main flag the others mean nothing, as in 0.4.3.
-    pub(crate) fn asked(&self) -> Option<&'static str> {
-        [(self.wandb, "--wandb"), (self.mlflow, "--mlflow")]
-            .into_iter()
-            .find_map(|(asked, flag)| asked.then_some(flag))
+    /// What was asked for.
+    pub(crate) fn asked(self) -> Option<Export> {
+        let wandb = json!({
+            "project": self.wandb_project, "entity": self.wandb_entity, "mode": self.wandb_mode,
+            "run_id": self.wandb_run_id, "run_name": self.wandb_name, "group": self.wandb_group,
+            "job_type": self.wandb_job_type, "log_artifacts": self.wandb_log_artifacts,
+            "log_attribution": self.wandb_log_attribution,
+        });
+        let mlflow = json!({
+            "tracking_uri": self.mlflow_tracking_uri, "experiment": self.mlflow_experiment,
+            "run_id": self.mlflow_run_id, "run_name": self.mlflow_run_name, "group": self.mlflow_group,
+            "job_type": self.mlflow_job_type, "log_artifacts": self.mlflow_log_artifacts,
+            "log_attribution": self.mlflow_log_attribution,
+        });
+        let asked = [(self.wandb, "wandb", wandb), (self.mlflow, "mlflow", mlflow)];
+        let settings = asked.into_iter().filter(|(is_asked, ..)| *is_asked);
+        Export::of(settings.map(|(_, name, settings)| (name.to_owned(), settings)).collect())
     }
 }

@@ -196,6 +196,21 @@ fn queries_give_rows() {
     assert_eq!(peak[0]["value"], 37_261_312);
     let at = events[0]["timestamp_ns"].to_string();
     let near = parsed(&stormlog(&["query", "correlate", &sink, "--at-ns", &at, "--limit", "3", "--json"]));
+    let kinds = |answer: &Value| -> Vec<Value> {
+        answer["evidence"].as_array().unwrap().iter().map(|found| found["kind"].clone()).collect()
+    };
+    assert_eq!(kinds(&near)[0], "rollup_window", "what holds the moment comes first");
+    let phase = ["query", "correlate", &sink, "--at-ns", &at, "--kind", "timeline_marker", "--json"];
+    let markers = parsed(&stormlog(&phase));
+    let titles: Vec<&Value> =
+        markers["evidence"].as_array().unwrap().iter().map(|found| &found["title"]).collect();
+    assert!(titles.contains(&&json!("Phase: load")), "{titles:?}");
+    // The id 0.4.3 gives the same marker.
+    let ids: Vec<&Value> =
+        markers["evidence"].as_array().unwrap().iter().map(|found| &found["evidence_id"]).collect();
+    assert!(ids.contains(&&json!("evidence-b0a66d973a6fc483a6c8d56a")), "{ids:?}");
+    let events = ["query", "correlate", &sink, "--at-ns", &at, "--kind", "telemetry_event", "--json"];
+    let near = parsed(&stormlog(&events));
     let record = near["evidence"][0]["metadata"]["record_id"].as_str().unwrap().to_owned();
     let again = parsed(&stormlog(&["query", "correlate", &sink, "--record-id", &record, "--json"]));
     assert_eq!(again["evidence"][0]["confidence"], "high");
@@ -238,4 +253,110 @@ fn under_the_older_name_words_file_and_exit_codes_are_those_of_the_older_release
     let output = gpumemprof(&["analyze", foreign.to_str().unwrap()]);
     assert_eq!(code(&output), 0);
     assert!(text(&output.stdout).contains("Notes: JSON payload does not contain telemetry events"));
+}
+
+/// A job of four ranks whose third jumps first, one file a rank.
+fn ranks(folder: &Path) -> String {
+    let job = folder.join("job");
+    fs::create_dir(&job).unwrap();
+    for rank in 0..4_u32 {
+        let record = |step: u32| {
+            let jumped = (rank == 2 && step >= 20) || step >= 40;
+            let used = (if jumped { 9.0 } else { 4.0 } * GIB) as u64;
+            json!({
+                "timestamp_ns": 1_700_000_000_000_000_000_u64 + u64::from(step) * 100_000_000, "event_type": "sample",
+                "device_id": 0, "allocator_allocated_bytes": 1_u64 << 30, "allocator_reserved_bytes": 2_u64 << 30,
+                "device_used_bytes": used, "device_total_bytes": 80_u64 << 30, "session_id": format!("s{rank}"),
+                "job_id": "night", "rank": rank, "local_rank": rank, "world_size": 4, "host": "node", "pid": 10 + rank,
+            })
+        };
+        let lines: Vec<String> = (0..80).map(|step| record(step).to_string()).collect();
+        fs::write(job.join(format!("events_rank{rank}.jsonl")), lines.join("\n") + "\n").unwrap();
+    }
+    job.display().to_string()
+}
+
+fn is_png(path: &Path) -> bool {
+    let bytes = fs::read(path).unwrap();
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.ends_with(b"IEND\xaeB`\x82")
+}
+
+#[test]
+fn plots_are_drawn_where_they_are_wanted_under_each_name() {
+    let fixture = fixture();
+    let (job, plots) = (ranks(fixture.folder.path()), fixture.path("plots"));
+    let output = stormlog(&["analyze", &job, "--visualization", "--plot-dir", plots.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("Plot saved to: "), "{}", text(&output.stderr));
+    for name in ["memory_timeline", "cross_rank_timeline", "rank_timelines"] {
+        assert!(is_png(&plots.join(format!("{name}.png"))), "{name}");
+        let svg = fs::read_to_string(plots.join(format!("{name}.svg"))).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.contains("rank 2"), "{name}");
+    }
+    let svg = fs::read_to_string(plots.join("cross_rank_timeline.svg")).unwrap();
+    assert!(svg.contains("rank 2 jumped first") && svg.contains("cluster onset"), "{svg}");
+    let nothing = fixture.path("nothing");
+    let output =
+        stormlog(&["analyze", "/nowhere", "--visualization", "--plot-dir", nothing.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("Nothing to plot") && !nothing.exists());
+    let file = fixture.path("file");
+    fs::write(&file, "").unwrap();
+    let output = stormlog(&["analyze", &job, "--visualization", "--plot-dir", file.to_str().unwrap()]);
+    assert!(code(&output) != 0 && text(&output.stderr).contains("file"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn sql_is_named_and_says_what_it_needs() {
+    let help = stormlog(&["--help"]);
+    assert!(text(&help.stdout).contains("sql"), "{}", text(&help.stdout));
+    let output = stormlog(&["sql", "run", "select 1"]);
+    assert_eq!(code(&output), 2);
+    let sentence = text(&output.stderr);
+    assert!(
+        sentence.contains("pip install 'stormlog[sql]'") && sentence.contains("convert run"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn what_belongs_to_a_run_is_listed_as_the_older_release_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/peer-0.4.3/sink");
+    let sink = folder.path().join("run/sink");
+    fs::create_dir_all(&sink).unwrap();
+    for entry in fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), sink.join(entry.file_name())).unwrap();
+    }
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(sink.join("manifest.json")).unwrap()).unwrap();
+    let session = manifest["sessions"][0]["session_id"].as_str().unwrap();
+    let sidecar = json!({"schema_version": 1, "format": "stormlog.attachments", "attachments": [
+        {"title": "Dash", "kind": "dashboard", "url": "https://example.org/d", "session_id": session},
+        {"title": "no place", "kind": "dashboard"}, "not an object",
+    ]});
+    fs::write(folder.path().join("run/stormlog_attachments.json"), sidecar.to_string()).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let rows = parsed(&stormlog(&["query", "attachments", path, "--json"]));
+    let kinds: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["kind"].as_str().unwrap()).collect();
+    let segments = manifest["segments"].as_array().unwrap().len();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "telemetry_sink_segment").count(), segments);
+    for kind in ["dashboard", "telemetry_sink", "telemetry_rollup"] {
+        assert_eq!(kinds.iter().filter(|found| **found == kind).count(), 1, "{kinds:?}");
+    }
+    let dash = rows.as_array().unwrap().iter().find(|row| row["kind"] == "dashboard").unwrap();
+    assert_eq!((&dash["run_id"], &dash["storage"]), (&json!("job:job-7"), &json!("reference")));
+    assert_eq!(dash["source_kind"], "attachment_sidecar");
+    let one = parsed(&stormlog(&["query", "attachments", path, "--kind", "telemetry_sink", "--json"]));
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    assert_eq!(
+        one[0]["metadata"]["manifest_path"].as_str().unwrap(),
+        sink.join("manifest.json").to_str().unwrap()
+    );
+    let csv = text(&stormlog(&["query", "attachments", path, "--csv"]).stdout);
+    assert!(
+        csv.starts_with("run_id,kind,title,storage,session_id,job_id,rank,source_kind,source_path,"),
+        "{csv}"
+    );
+    let none = stormlog(&["query", "attachments", path, "--run-id", "nobody"]);
+    assert_eq!(text(&none.stdout), "No rows.\n");
 }

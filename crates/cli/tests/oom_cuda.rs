@@ -41,9 +41,11 @@ fn bundle(path: &Path, backend: &str, metadata: &Value) -> PathBuf {
 fn with_cuda(path: &Path) {
     let facts = json!({
         "device_index": 0, "device_name": "NVIDIA H200", "device_total_bytes": 139 * GIB,
-        "requested_bytes": 49_470_976, "verdict": "as the program saw it",
+        "requested_bytes": 49_470_976, "verdict": "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked",
+        "step": 1204, "phase": "backward",
         "categories": {"parameters": {"bytes": GIB, "blocks": 4}, "no_python_tensor": {"bytes": GIB / 2, "blocks": 9}},
-        "hidden_memory": {"hidden_bytes": GIB / 2, "parts": {"context": GIB / 2}, "other_processes_bytes": 2 * GIB},
+        "hidden_memory": {"hidden_bytes": GIB / 2, "parts": {"context": GIB / 2}, "other_processes_bytes": 2 * GIB,
+            "driver_events": {"held": [{"owner": "nccl", "bytes": GIB / 4}, {"owner": "pytorch", "bytes": GIB}]}},
         "held_by": [{"place": "kv.py:57 append", "bytes": GIB, "note": "4 blocks"}],
         "stack": ["/x/site-packages/torch/nn/functional.py:5 linear", "/home/me/train.py:12 step"], "problems": [],
     });
@@ -60,12 +62,13 @@ fn one_page_says_what_was_asked_why_it_failed_and_what_to_try() {
     with_cuda(&path);
     let page = show(folder.path(), &[]);
     for expected in [
-        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB)",
+        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB) · step 1,204 · backward",
         "asked     47.18 MiB by alloc_workload.py",
         "verdict   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
         "is        parameters 1.00 GiB · no python tensor 512.00 MiB",
         "hidden    other processes 2.00 GiB · context 512.00 MiB",
         "outside torch 2.50 GiB",
+        "driver    pytorch 1.00 GiB · nccl 256.00 MiB",
         "replay    expandable_segments:True would have served the request",
         "try       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     ] {
@@ -90,11 +93,14 @@ fn the_supervisors_bundle_shows_what_the_program_left_beside_it() {
     bundle(&supervisors, "cpu", &json!({"run_directory": run.to_str()}));
     let page = show(&supervisors, &[]);
     for expected in
-        ["verdict   fragmentation", "held by     1.00 GiB  kv.py:57 append", own.to_str().unwrap()]
+        ["verdict   fragmentation", "held by     1.00 GiB  kv.py:57 append   4 blocks", own.to_str().unwrap()]
     {
         assert!(page.contains(expected), "no {expected:?} in\n{page}");
     }
     assert!(!page.contains("of another process"), "{page}");
+    let (first, rest) = page.split_once('\n').unwrap();
+    assert_eq!(first, "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked");
+    assert!(rest.starts_with("  program   train.py ran out of memory\n"), "{page}");
 }
 
 #[test]

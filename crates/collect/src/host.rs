@@ -128,6 +128,13 @@ fn parse(text: &[u8]) -> HostMemory {
     memory
 }
 
+/// How many processes the OOM killer took on this machine since it started, for cgroups and for itself; `None` before
+/// Linux 4.13.
+pub fn host_oom_kills(roots: &Roots) -> Option<u64> {
+    let text = text::read_whole(&roots.proc.join("vmstat")).ok()?;
+    lines(&text).filter_map(text::key_number).find(|(key, _)| *key == b"oom_kill").map(|(_, count)| count)
+}
+
 /// What does not change while the machine is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct HostFacts {
@@ -208,6 +215,7 @@ mod tests {
         let memory = HostReader::open().unwrap().memory().unwrap();
         assert!(memory.total.unwrap() > memory.available.unwrap());
         assert!(memory.swap_used().is_some());
+        assert!(host_oom_kills(&Roots::default()).is_some());
         let facts = HostFacts::read();
         assert!(facts.cpus_online.unwrap() >= 1 && facts.hostname.is_some() && facts.boot_id.is_some());
     }

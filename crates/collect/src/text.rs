@@ -64,7 +64,8 @@ pub(crate) fn read_bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 pub(crate) fn read_from(file: File, limit: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room for what these files have, or it is read in many small pieces.
+    let mut bytes = Vec::with_capacity(limit.min(FIRST_BUFFER));
     file.take(limit as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -16,6 +18,9 @@ use crate::{CollectError, Roots};
 
 /// More members than this are not followed; a fork bomb must not take the watcher with it.
 const MEMBERS_LIMIT: usize = 1 << 16;
+
+/// Of the directory of a process's threads, which need not be listed then: two as of any directory, and one for each.
+const LINKS_OF_ONE_THREAD: u64 = 3;
 
 /// One process of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -167,12 +172,17 @@ impl ProcessTree {
     }
 
     fn listed_children(&self, pid: u32) -> Vec<u32> {
-        let Ok(tasks) = fs::read_dir(self.roots.of_process(pid).join("task")) else { return Vec::new() };
+        let tasks = self.roots.of_process(pid).join("task");
         let mut children = Vec::new();
-        for task in tasks.flatten() {
-            if let Ok(list) = text::read_bounded(&task.path().join("children"), text::WHOLE_LIMIT) {
+        let mut take = |task: &Path| {
+            if let Ok(list) = text::read_bounded(&task.join("children"), text::WHOLE_LIMIT) {
                 children.extend(words(&list).filter_map(|word| u32::try_from(number(word)?).ok()));
             }
+        };
+        if fs::metadata(&tasks).is_ok_and(|directory| directory.nlink() == LINKS_OF_ONE_THREAD) {
+            take(&tasks.join(pid.to_string()));
+        } else if let Ok(listed) = fs::read_dir(&tasks) {
+            listed.flatten().for_each(|task| take(&task.path()));
         }
         children
     }

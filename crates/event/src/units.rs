@@ -1,4 +1,5 @@
-//! Byte sizes as people read and write them: one place, so that what is printed can be typed back.
+//! Byte sizes as people read and write them: one place, so that what is printed can be typed back. And times and rates as
+//! sentences say them, which must never be parsed back.
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -14,6 +15,43 @@ pub fn format_bytes(bytes: u64) -> String {
         unit += 1;
     }
     format!("{value:.2} {}", UNITS[unit])
+}
+
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3600.0;
+const MIB: f64 = 1_048_576.0;
+
+/// Seconds as `41 min 12 s`, `2 h 05 min`, `3.2 s`, `9 days`.
+pub fn format_duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "an unknown time".to_owned();
+    }
+    // Rounded before it is split, so that 59.97 s is not "0 min 60 s".
+    let whole = seconds.round();
+    if seconds < 10.0 {
+        format!("{seconds:.1} s")
+    } else if whole < MINUTE {
+        format!("{whole:.0} s")
+    } else if whole < HOUR {
+        format!("{:.0} min {:02.0} s", (whole / MINUTE).floor(), whole % MINUTE)
+    } else if whole < 72.0 * HOUR {
+        format!("{:.0} h {:02.0} min", (whole / HOUR).floor(), ((whole % HOUR) / MINUTE).floor())
+    } else {
+        format!("{:.0} days", whole / (24.0 * HOUR))
+    }
+}
+
+/// Bytes per second as `37.00 MiB/min`, in the unit of time that leaves a number people can picture.
+pub fn format_rate(bytes_per_second: f64) -> String {
+    let (per, unit) = if bytes_per_second >= 16.0 * MIB {
+        (1.0, "s")
+    } else if bytes_per_second * MINUTE >= MIB {
+        (MINUTE, "min")
+    } else {
+        (HOUR, "h")
+    };
+    // A rate beyond what a counter can hold saturates; it is a sentence, not a measurement.
+    format!("{}/{unit}", format_bytes((bytes_per_second.max(0.0) * per) as u64))
 }
 
 /// Reads `64MiB`, `1.5 GiB`, `512`, `10g`; decimal prefixes (`MB`) are taken as binary, as everybody means them.
@@ -45,6 +83,29 @@ mod tests {
         assert_eq!(format_bytes(1023), "1023 B");
         assert_eq!(format_bytes(4_112_377_610), "3.83 GiB");
         assert_eq!(format_bytes(u64::MAX), "16384.00 PiB");
+    }
+
+    #[test]
+    fn times_and_rates_read_well() {
+        for (seconds, text) in [
+            (0.0, "0.0 s"),
+            (3.21, "3.2 s"),
+            (59.4, "59 s"),
+            (59.97, "1 min 00 s"),
+            (2472.0, "41 min 12 s"),
+            (3599.9, "1 h 00 min"),
+            (7500.0, "2 h 05 min"),
+            (9.0 * 86_400.0, "9 days"),
+            (f64::NAN, "an unknown time"),
+            (-1.0, "an unknown time"),
+        ] {
+            assert_eq!(format_duration(seconds), text);
+        }
+        assert_eq!(format_rate(64.0 * MIB), "64.00 MiB/s");
+        assert_eq!(format_rate(37.0 * MIB / 60.0), "37.00 MiB/min");
+        assert_eq!(format_rate(1024.0), "3.52 MiB/h");
+        assert_eq!(format_rate(-1.0), "0 B/h");
+        assert!(format_rate(f64::INFINITY).ends_with("/s"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stormlog_event::stacks::Holdings;
 
-use crate::{label, outermost_first};
+use crate::{label, outermost_first, steers};
 
 /// Folded stacks, weighed in bytes.
 #[must_use]
@@ -22,7 +22,7 @@ pub fn collapsed(held: &Holdings) -> String {
 }
 
 fn tidy(name: &str) -> String {
-    name.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }).collect()
+    name.chars().map(|c| if c == ';' || steers(c) { '_' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
             text,
             "main (train.py:3) 5\n\
              main (train.py:3);load_x (train.py:8) 10\n\
-             main (train.py:3);load_x (train.py:8);par_se< (train.py:21) 30\n"
+             main (train.py:3);load_x (train.py:8);par_se<_ (train.py:21) 30\n"
         );
     }
 }

@@ -42,6 +42,12 @@ fn label(frame: &Frame) -> String {
     if place.is_empty() { frame.function.clone() } else { format!("{} ({place})", frame.function) }
 }
 
+/// A letter that does something to the text around it instead of being one: ends a line, moves a cursor, turns the direction.
+fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// Frames of a row, the outermost first, as indexes into the tree's frames.
 fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
     let mut path = Vec::new();
@@ -61,7 +67,7 @@ mod testing {
     /// main → load (10 bytes), main → load → parse (30 bytes), and main itself (5 bytes).
     pub(crate) fn held() -> Holdings {
         let mut tree = StackTree::new();
-        for (name, line) in [("main", 3), ("load;x", 8), ("par\nse<", 21)] {
+        for (name, line) in [("main", 3), ("load;x", 8), ("par\nse<\u{202e}", 21)] {
             tree.frames.push(Frame {
                 function: name.into(),
                 file: "train.py".into(),

@@ -18,7 +18,7 @@ pub fn speedscope(held: &Holdings, about: &About<'_>) -> Value {
     let profiles: Vec<Value> = (0..threads)
         .map(|thread| {
             let rows = || held.rows.iter().filter(move |row| row.thread == thread);
-            let whole: u64 = rows().map(|row| row.bytes).sum();
+            let whole = rows().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
             let name = held.threads.get(thread as usize).map_or("thread", String::as_str);
             json!({
                 "type": "sampled",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use stormlog_event::format_bytes;
 use stormlog_event::stacks::{FrameKind, Holdings, Origin, Weight};
 
-use crate::{About, label};
+use crate::{About, label, steers};
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
@@ -113,8 +113,8 @@ fn escape(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            // XML has no way to write these, not even escaped.
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
+            // Of control characters XML has no way to write most, not even escaped.
+            c if steers(c) => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -129,7 +129,8 @@ mod tests {
     fn hostile_names_are_text() {
         let text = svg(&crate::testing::held(), &About { title: "<t>\u{1}", start_ms: 0, pid: 1 });
         assert!(text.contains("&lt;t&gt;\u{fffd}"));
-        assert!(text.contains("par\nse&lt;"), "{text}");
+        assert!(text.contains("par\u{fffd}se&lt;\u{fffd} (train.py:21)"), "{text}");
+        assert!(!text.contains('\u{202e}'));
         assert!(!text.contains("se<"));
         assert_eq!(text.matches("<rect").count(), 5, "paper, all and three frames");
     }

@@ -37,7 +37,7 @@ mod tests {
         let mut reader = csv::Reader::from_reader(&text[..]);
         let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
         assert_eq!(rows.len(), 3);
-        assert_eq!(&rows[2][3], "par\nse<");
+        assert_eq!(&rows[2][3], "par\nse<\u{202e}");
         assert_eq!(&rows[2][1], "30");
     }
 }

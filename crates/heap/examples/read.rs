@@ -1,6 +1,6 @@
 //! How long reading a capture takes: `read CAPTURE [REPEAT]` packs what a killed or unsupervised program left (`CAPTURE.live`), reads the
 //! finished file to its peak, and says seconds, resident memory and size. For measurements only.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::path::Path;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::frames::{Frame, Namer};
+use crate::frames::{Frame, Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::profile::{Entry, Mode, ThreadShare, Weight};
 use crate::state::SiteKey;
@@ -12,7 +12,18 @@ impl Heap {
     /// By line, largest total first; of one thread (kernel id) or of all. Native frames count only where a stack has no other.
     #[must_use]
     pub fn lines(&self, mode: Mode, thread: Option<u64>) -> Vec<Entry> {
-        let mut namer = Namer::new(&self.state.tree, None);
+        self.named_lines(mode, thread, None)
+    }
+
+    /// As [`lines`](Heap::lines), with the names of native functions.
+    #[must_use]
+    pub fn named_lines(
+        &self,
+        mode: Mode,
+        thread: Option<u64>,
+        symbolizer: Option<&mut dyn Symbolizer>,
+    ) -> Vec<Entry> {
+        let mut namer = Namer::new(&self.state.tree, symbolizer);
         let mut held: Vec<(Weight, Weight)> = Vec::new();
         // The stack that last counted towards a frame's total: a recursive function counts once a stack.
         let mut counted: Vec<u32> = Vec::new();

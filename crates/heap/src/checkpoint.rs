@@ -1,8 +1,8 @@
 //! A heap's state as bytes, for captures that keep no records. Must refuse bytes that contradict themselves.
 
-use rustc_hash::FxHashMap;
 use stormlog_capture::wire::{Put, Take};
 
+use crate::blocks::Blocks;
 use crate::curve::Point;
 use crate::mappings::Mapping;
 use crate::state::{Amount, Block, Failure, Site, SiteKey, State, Stream, Watch};
@@ -27,11 +27,11 @@ pub(crate) fn save(state: &State, streams: &[Stream]) -> Vec<u8> {
     out.put(state.blocks.len() as u64);
     // In order, neighbours differ little, and the bytes pack well.
     let mut sorted: Vec<_> = state.blocks.iter().collect();
-    sorted.sort_unstable_by_key(|(address, _)| **address);
+    sorted.sort_unstable_by_key(|(address, _)| *address);
     let mut last = 0;
     for (address, block) in sorted {
         out.put(address - last);
-        last = *address;
+        last = address;
         put_block(&mut out, block);
     }
     out.put(state.mappings.ranges.len() as u64);
@@ -152,9 +152,9 @@ fn save_stream(out: &mut Vec<u8>, stream: &Stream) {
         out.put(value);
     }
     out.put(stream.nodes.len() as u64);
-    for (own, node) in &stream.nodes {
-        out.put(u64::from(*own));
-        out.put(u64::from(*node));
+    for (own, node) in stream.nodes.iter() {
+        out.put(u64::from(own));
+        out.put(u64::from(node));
     }
     out.push(u8::from(stream.taken.is_some()));
     if let Some((address, block)) = &stream.taken {
@@ -328,9 +328,9 @@ fn take_stream(take: &mut Take<'_>, state: &State) -> Option<Stream> {
     Some(stream)
 }
 
-fn take_blocks(take: &mut Take<'_>, sites: usize) -> Option<FxHashMap<u64, Block>> {
+fn take_blocks(take: &mut Take<'_>, sites: usize) -> Option<Blocks> {
     let count = take.number()?;
-    let mut blocks = FxHashMap::default();
+    let mut blocks = Blocks::default();
     blocks.reserve(take.plausible(count) / 4);
     let mut address = 0u64;
     for _ in 0..count {

@@ -1,5 +1,6 @@
 //! Reads what a definition's payload says. Must take any bytes.
 
+use stormlog_capture::lines::without_columns;
 use stormlog_capture::record::definition;
 
 use crate::state::State;
@@ -46,7 +47,10 @@ pub(crate) fn limits(payload: &[u8]) -> Option<[u64; 3]> {
 fn code(payload: &[u8]) -> Option<Code> {
     let mut bytes = Bytes(payload);
     let first_line = bytes.u32()?;
-    Some(Code { first_line, name: bytes.text()?, file: bytes.text()?, table: bytes.0.to_vec() })
+    let (name, file) = (bytes.text()?, bytes.text()?);
+    // As the finished file has them, so that the same code is the same wherever it was read.
+    let table = without_columns(bytes.0).unwrap_or_else(|| bytes.0.to_vec());
+    Some(Code { first_line, name, file, table })
 }
 
 fn module(base: u64, payload: &[u8]) -> Option<Module> {
@@ -102,5 +106,53 @@ impl<'a> Bytes<'a> {
             }
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stormlog_stack::line_table::line_for;
+
+    /// Entries as CPython writes them, of every form.
+    fn entry() -> impl Strategy<Value = Vec<u8>> {
+        let head = |form: u8, units: u8| 0x80 | form << 3 | units;
+        prop_oneof![
+            (0u8..10, 0u8..8, any::<u8>())
+                .prop_map(move |(form, units, byte)| vec![head(form, units), byte & 0x7f]),
+            (10u8..13, 0u8..8, 0u8..80).prop_map(move |(form, units, byte)| vec![
+                head(form, units),
+                byte,
+                byte
+            ]),
+            (0u8..8, 0u8..64).prop_map(move |(units, line)| vec![head(13, units), line]),
+            (0u8..8, 0u8..64, 0u8..3)
+                .prop_map(move |(units, low, high)| { vec![head(14, units), low | 64, high, 1, 70, 1, 9] }),
+            (0u8..8).prop_map(move |units| vec![head(15, units)]),
+        ]
+    }
+
+    proptest! {
+        /// Every instruction keeps its line; and what is short already stays as it is.
+        #[test]
+        fn lines_stay(entries in prop::collection::vec(entry(), 0..60)) {
+            let table = entries.concat();
+            let short = without_columns(&table).unwrap();
+            for instruction in 0..500 {
+                prop_assert_eq!(line_for(&short, 1000, instruction), line_for(&table, 1000, instruction));
+            }
+            prop_assert!(short.len() <= table.len());
+            prop_assert_eq!(without_columns(&short).unwrap(), short);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(short) = without_columns(&bytes) {
+                for instruction in 0..300 {
+                    prop_assert_eq!(line_for(&short, 7, instruction), line_for(&bytes, 7, instruction));
+                }
+            }
+        }
     }
 }

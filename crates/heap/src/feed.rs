@@ -6,8 +6,6 @@ use stormlog_capture::CaptureError;
 use stormlog_capture::op::Ops;
 use stormlog_capture::source::{Piece, Records, Source};
 
-/// Records of a batch.
-const BATCH: usize = 4096;
 /// Batches of a stream on their way.
 const AHEAD: usize = 2;
 
@@ -53,19 +51,29 @@ impl<'a> Cursor<'a> {
                 (self.sequence, self.offset) = (piece.first_sequence, 0);
             }
             let Some(records) = &mut self.records else { break };
-            let length = piece.lengths.get((self.sequence - piece.first_sequence) as usize).copied();
-            let left = length.map_or(u64::MAX, |length| u64::from(length).saturating_sub(self.offset));
-            let more = records.next(left.min(BATCH as u64) as usize, &mut ops).ok_or_else(|| {
-                CaptureError::Damaged {
-                    path: Default::default(),
-                    what: format!(
-                        "the records of chunk {} of stream {} do not decode",
-                        self.sequence, piece.stream
-                    ),
+            let number = usize::try_from(self.sequence - piece.first_sequence).unwrap_or(usize::MAX);
+            let left = match piece.lengths.get(number) {
+                Some(length) => u64::from(*length).saturating_sub(self.offset),
+                None if piece.lengths.is_empty() => u64::MAX,
+                None => {
+                    // Behind its last chunk a sound block has nothing.
+                    self.records = None;
+                    self.pieces = rest;
+                    continue;
                 }
-            })?;
+            };
+            let more =
+                records.next(usize::try_from(left).unwrap_or(usize::MAX), &mut ops).ok_or_else(|| {
+                    CaptureError::Damaged {
+                        path: Default::default(),
+                        what: format!(
+                            "the records of chunk {} of stream {} do not decode",
+                            self.sequence, piece.stream
+                        ),
+                    }
+                })?;
             let (sequence, offset) = (self.sequence, self.offset);
-            let count = ops.list.len() as u64;
+            let count = ops.records();
             let ends_chunk = count == left || !more;
             if ends_chunk {
                 (self.sequence, self.offset) = (sequence.saturating_add(1), 0);

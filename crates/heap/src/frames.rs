@@ -35,7 +35,14 @@ impl Frame {
     /// Code the user wrote, as far as a path can tell: neither Python's own nor an installed package's.
     #[must_use]
     pub fn is_user_code(&self) -> bool {
-        let library = ["/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "/lib64/python3"];
+        let library = [
+            "/site-packages/",
+            "/dist-packages/",
+            "/lib/python3",
+            "<frozen ",
+            "/lib64/python3",
+            "/.inject/sitecustomize.py",
+        ];
         self.kind == FrameKind::Python && !library.iter().any(|part| self.file.contains(part))
     }
 }
@@ -62,6 +69,8 @@ pub(crate) struct Namer<'a, 's> {
     tree: &'a Tree,
     symbolizer: Option<&'s mut (dyn Symbolizer + 's)>,
     pub(crate) frames: Vec<Frame>,
+    /// Which of them the user wrote.
+    own: Vec<bool>,
     ids: FxHashMap<Frame, u32>,
     python: FxHashMap<Step, u32>,
     native: FxHashMap<Step, Vec<u32>>,
@@ -69,17 +78,28 @@ pub(crate) struct Namer<'a, 's> {
 
 impl<'a, 's> Namer<'a, 's> {
     pub(crate) fn new(tree: &'a Tree, symbolizer: Option<&'s mut (dyn Symbolizer + 's)>) -> Self {
-        let (ids, python, native) = Default::default();
-        Namer { tree, symbolizer, frames: Vec::new(), ids, python, native }
+        let (frames, own, ids, python, native) = Default::default();
+        Namer { tree, symbolizer, frames, own, ids, python, native }
     }
 
     fn id(&mut self, frame: Frame) -> u32 {
         let next = self.frames.len() as u32;
         let id = *self.ids.entry(frame.clone()).or_insert(next);
         if id == next {
+            self.own.push(frame.is_user_code());
             self.frames.push(frame);
         }
         id
+    }
+
+    /// Whether the user wrote it.
+    pub(crate) fn is_user_code(&self, frame: u32) -> bool {
+        self.own[frame as usize]
+    }
+
+    /// A frame that is no code.
+    pub(crate) fn remark(&mut self, text: &str) -> u32 {
+        self.id(Frame { kind: FrameKind::Native, function: text.to_owned(), file: String::new(), line: 0 })
     }
 
     /// The frame of a Python step.
@@ -122,6 +142,16 @@ impl<'a, 's> Namer<'a, 's> {
         }
         self.native.insert(step, ids.clone());
         ids
+    }
+
+    /// The innermost frame of a native stack that is not the interpreter's.
+    pub(crate) fn innermost_native(&mut self, node: u32) -> Option<u32> {
+        let tree = self.tree;
+        tree.frames(node).find_map(|step| {
+            let frames = self.native(step);
+            let is_interpreter = frames.iter().any(|id| is_interpreter(&self.frames[*id as usize]));
+            frames.first().copied().filter(|_| !is_interpreter)
+        })
     }
 
     /// The frames of a site, innermost first, Python and native ones in true order.

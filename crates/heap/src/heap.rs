@@ -103,7 +103,7 @@ impl Capture {
             samples: finished.map(|finished| finished.samples()).transpose()?.unwrap_or_default(),
             torn_bytes: finished.map(|finished| finished.torn_bytes()).transpose()?.unwrap_or(0),
             lost_events: number("lost_events").unwrap_or(0).max(header.lost_events),
-            complete: ended && !is_signal,
+            complete: ended && !is_signal && header.flags & stormlog_capture::layout::flags::CUT == 0,
             ending,
             header,
         })

@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod alternate;
+mod blocks;
 mod by_line;
 mod checkpoint;
 mod curve;
@@ -19,6 +20,7 @@ mod feed;
 mod follow;
 mod frames;
 mod heap;
+mod ids;
 pub mod import;
 mod lives;
 mod mappings;

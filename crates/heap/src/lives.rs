@@ -97,7 +97,7 @@ impl Lives {
                 open.entry((site, birth)).or_default().gain(amount);
             }
         };
-        for block in state.blocks.values() {
+        for (_, block) in state.blocks.iter() {
             live(block.site, block.born >> 1, state.weights.amount(block.size));
         }
         for mapping in state.mappings.ranges.values() {

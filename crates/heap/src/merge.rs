@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use stormlog_capture::CaptureError;
-use stormlog_capture::op::{Op, Ops};
+use stormlog_capture::op::{Op, Ops, is_mapping};
 use stormlog_capture::record::kind;
 use stormlog_capture::source::{Piece, Source};
 
@@ -43,7 +43,16 @@ pub(crate) fn run(
         for (feed, index) in indices.into_iter().enumerate() {
             let stream = std::mem::take(&mut streams[index]);
             let (batch, ahead) = Default::default();
-            merge.heads.push(Head { stream, home: index, feed, batch, at: 0, payload_at: 0, ahead });
+            merge.heads.push(Head {
+                stream,
+                home: index,
+                feed,
+                batch,
+                at: 0,
+                folded: 0,
+                payload_at: 0,
+                ahead,
+            });
         }
         let result = merge.all();
         for head in merge.heads {
@@ -61,6 +70,8 @@ struct Head {
     feed: usize,
     batch: Option<Batch>,
     at: usize,
+    /// Records before `at` beyond one for each.
+    folded: u64,
     payload_at: usize,
     /// Batches that were looked into already.
     ahead: VecDeque<Batch>,
@@ -164,7 +175,7 @@ impl Merge<'_> {
 
     /// Looks through the whole tick before any of it is taken in.
     fn plan(&mut self, time: u64, tick: &[usize]) -> Result<(), CaptureError> {
-        let is_later = |op: &Op| op.kind == kind::TIME && op.size > time;
+        let is_later = |op: &Op| is_later(op, time);
         let mut room = MOST_AHEAD;
         for index in tick {
             let head = &mut self.heads[*index];
@@ -176,15 +187,23 @@ impl Merge<'_> {
             }
             while !is_whole && room > 0 {
                 let Some(batch) = self.feeds.next(head.feed, Ops::default())? else { break };
-                room = room.saturating_sub(batch.ops.list.len().max(1));
+                room = room.saturating_sub(batch.ops.records().max(1) as usize);
                 is_whole = batch.ops.list.iter().any(is_later);
                 head.ahead.push_back(batch);
             }
         }
-        let streams: Vec<(usize, Vec<&[Op]>)> =
-            tick.iter().map(|index| (*index, self.heads[*index].tick(is_later))).collect();
+        if !self.turns.look(&together(&self.heads, tick, time)) {
+            return Ok(());
+        }
+        // At a shared address another stream may have had its turn between any two records.
+        let is_shared = |op: &Op| self.turns.is_shared(op.address);
+        for index in tick {
+            let head = &mut self.heads[*index];
+            head.batch.iter_mut().for_each(|batch| batch.ops.unfold(head.at, is_shared));
+            head.ahead.iter_mut().for_each(|batch| batch.ops.unfold(0, is_shared));
+        }
         let state = &self.state;
-        self.turns.prepare(&streams, |address| state.is_live(address));
+        self.turns.prepare(&together(&self.heads, tick, time), |address| state.is_live(address));
         Ok(())
     }
 
@@ -193,7 +212,7 @@ impl Merge<'_> {
         for index in tick {
             let head = &mut self.heads[*index];
             let op = head.batch.as_ref().and_then(|batch| batch.ops.list.get(head.at));
-            if let Some(op) = op.filter(|op| is_mapping(op.kind)) {
+            if let Some(op) = op.filter(|op| is_about_mappings(op.kind)) {
                 self.state.apply(&mut head.stream, op, false);
                 head.at += 1;
                 return;
@@ -210,19 +229,19 @@ impl Merge<'_> {
         time: Option<u64>,
         may_wait: bool,
     ) -> Result<(u64, Stop), CaptureError> {
-        let Head { stream, feed, batch, at, payload_at, ahead, .. } = &mut self.heads[index];
+        let Head { stream, feed, batch, at, folded, payload_at, ahead, .. } = &mut self.heads[index];
         let is_watched = may_wait && !self.turns.is_empty();
         let mut count = 0;
         loop {
             if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
-                let used = finish(stream, batch.take(), *at);
+                let used = finish(stream, batch.take(), *at as u64 + *folded);
                 let next = match ahead.pop_front() {
                     Some(next) => Some(next),
                     None => self.feeds.next(*feed, used)?,
                 };
-                (*batch, *at, *payload_at) = (next, 0, 0);
+                (*batch, *payload_at) = (next, 0);
                 let Some(new) = batch else { return Ok((count, Stop::Ended)) };
-                *at = skip(stream, new, payload_at);
+                (*at, *folded) = skip(stream, new, payload_at);
                 stream.set_thread(self.state.thread(new.thread));
                 continue;
             }
@@ -236,7 +255,7 @@ impl Merge<'_> {
                         stream.time_us = stream.time_us.max(op.size);
                         *at += 1;
                         if is_later && time.is_none_or(|time| stream.time_us > time) {
-                            mark(stream, *sequence, *offset, *at);
+                            mark(stream, *sequence, *offset + *at as u64 + *folded);
                             return Ok((count, Stop::Later));
                         }
                     }
@@ -252,18 +271,19 @@ impl Merge<'_> {
                     }
                     _ => {
                         if time.is_none() {
-                            mark(stream, *sequence, *offset, *at);
+                            mark(stream, *sequence, *offset + *at as u64 + *folded);
                             return Ok((count, Stop::Later));
                         }
-                        let may_wait = may_wait && is_mapping(op.kind);
+                        let may_wait = may_wait && is_about_mappings(op.kind);
                         if (is_watched && !self.turns.take(index, op))
                             || !self.state.apply(stream, op, may_wait)
                         {
-                            mark(stream, *sequence, *offset, *at);
+                            mark(stream, *sequence, *offset + *at as u64 + *folded);
                             return Ok((count, Stop::Waits));
                         }
                         count += 1;
                         *at += 1;
+                        *folded += op.records() - 1;
                     }
                 }
             }
@@ -271,18 +291,27 @@ impl Merge<'_> {
     }
 }
 
-fn is_mapping(kind: u8) -> bool {
-    matches!(kind, kind::MMAP | kind::MREMAP | kind::BRK | kind::MUNMAP)
+/// Each stream of a tick and its records in pieces.
+fn together<'a>(heads: &'a [Head], tick: &[usize], time: u64) -> Vec<(usize, Vec<&'a [Op]>)> {
+    tick.iter().map(|index| (*index, heads[*index].tick(|op| is_later(op, time)))).collect()
 }
 
-/// Remembers where a stream stands within a chunk.
-fn mark(stream: &mut Stream, sequence: u64, offset: u64, at: usize) {
+fn is_later(op: &Op, time: u64) -> bool {
+    op.kind == kind::TIME && op.size > time
+}
+
+fn is_about_mappings(kind: u8) -> bool {
+    is_mapping(kind) || kind == kind::MUNMAP
+}
+
+/// Remembers where a stream stands: so many records of a chunk are done.
+fn mark(stream: &mut Stream, sequence: u64, done: u64) {
     // Never back: a batch may lie wholly before what was taken in earlier.
-    (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, offset + at as u64));
+    (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, done));
 }
 
-/// Notes that a batch is done; gives its room back.
-fn finish(stream: &mut Stream, batch: Option<Batch>, at: usize) -> Ops {
+/// Notes that a batch is done, as far as `passed` records; gives its room back.
+fn finish(stream: &mut Stream, batch: Option<Batch>, passed: u64) -> Ops {
     let Some(batch) = batch else { return Ops::default() };
     if batch.sequence < stream.sequence {
         return batch.ops;
@@ -290,21 +319,34 @@ fn finish(stream: &mut Stream, batch: Option<Batch>, at: usize) -> Ops {
     if batch.ends_chunk {
         (stream.sequence, stream.done) = (batch.sequence.saturating_add(1), 0);
     } else {
-        mark(stream, batch.sequence, batch.offset, at);
+        mark(stream, batch.sequence, batch.offset + passed);
     }
     batch.ops
 }
 
-/// Passes over records that were taken in before; gives where to go on.
-fn skip(stream: &Stream, batch: &Batch, payload_at: &mut usize) -> usize {
+/// Passes over records that were taken in before; gives where to go on, and how many records beyond one for each lie before that.
+fn skip(stream: &Stream, batch: &mut Batch, payload_at: &mut usize) -> (usize, u64) {
     let known = match batch.sequence.cmp(&stream.sequence) {
         std::cmp::Ordering::Less => u64::MAX,
         std::cmp::Ordering::Equal => stream.done,
         std::cmp::Ordering::Greater => 0,
     };
-    let known = known.saturating_sub(batch.offset).min(batch.ops.list.len() as u64) as usize;
-    for op in batch.ops.list[..known].iter().filter(|op| op.kind == kind::DEFINITION) {
-        *payload_at += op.python as usize;
+    let mut left = known.saturating_sub(batch.offset).min(batch.ops.records());
+    let whole = batch.ops.records();
+    if left > 0 && left < whole {
+        // The place may lie in the midst of a repetition.
+        batch.ops.unfold(0, |_| true);
     }
-    known
+    let (mut at, mut folded) = (0, 0);
+    while left > 0
+        && let Some(op) = batch.ops.list.get(at)
+    {
+        if op.kind == kind::DEFINITION {
+            *payload_at += op.python as usize;
+        }
+        at += 1;
+        folded += op.records() - 1;
+        left = left.saturating_sub(op.records());
+    }
+    (at, folded)
 }

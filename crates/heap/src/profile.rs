@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::frames::{Frame, Namer, Symbolizer};
 use crate::heap::Heap;
+use crate::ids::Ids;
 use crate::lives::Lives;
 use crate::state::Amount;
 use crate::tree::{ROOT, Tree};
@@ -127,7 +128,7 @@ impl Heap {
         let mut growing = Growing::default();
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut threads: FxHashMap<u32, Weight> = FxHashMap::default();
-        let mut shares: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
+        let mut held: Vec<(u32, u32, Weight)> = Vec::new();
         let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
         let mut has_lives = vec![false; self.state.sites.len()];
         lives.iter().for_each(|life| has_lives[life.site as usize] = true);
@@ -137,21 +138,22 @@ impl Heap {
             if weight == Weight::default() && !has_lives[index] {
                 continue;
             }
-            let node = *known.entry((site.key.python, site.key.native)).or_insert_with(|| {
-                if site.key.native == ROOT {
-                    return growing.python(&mut namer, &self.state.tree, site.key.python);
-                }
-                let stack = namer.stack(site.key);
-                stack.into_iter().rev().fold(0, |parent, frame| growing.child(parent, frame))
-            });
+            let node = if site.key.native == ROOT {
+                growing.python(&mut namer, &self.state.tree, site.key.python)
+            } else {
+                *known.entry((site.key.python, site.key.native)).or_insert_with(|| {
+                    let stack = namer.stack(site.key);
+                    stack.into_iter().rev().fold(0, |parent, frame| growing.child(parent, frame))
+                })
+            };
             growing.nodes[node as usize].own += weight;
             *threads.entry(site.key.thread).or_default() += weight;
-            *shares.entry((node, site.key.thread)).or_default() += weight;
+            held.push((node, site.key.thread, weight));
             if let Some(place) = places.get_mut(index) {
                 *place = node;
             }
         }
-        let mut nodes = growing.nodes;
+        let Growing { mut nodes, .. } = growing;
         // Children come after their parents, so one pass from the end adds everything up.
         for index in (0..nodes.len()).rev() {
             let own = nodes[index].own;
@@ -166,12 +168,17 @@ impl Heap {
         threads.sort_by_key(|(_, share)| (std::cmp::Reverse(share.weight.bytes), share.thread));
         let order: FxHashMap<u32, u32> =
             threads.iter().enumerate().map(|(place, (thread, _))| (*thread, place as u32)).collect();
-        let mut shares: Vec<Share> = shares
-            .into_iter()
-            .filter(|(_, weight)| *weight != Weight::default())
-            .map(|((node, thread), weight)| Share { node, thread: order[&thread], weight })
-            .collect();
+        let shares = held.into_iter().filter(|(.., weight)| *weight != Weight::default());
+        let mut shares: Vec<Share> =
+            shares.map(|(node, thread, weight)| Share { node, thread: order[&thread], weight }).collect();
         shares.sort_unstable_by_key(|share| (share.node, share.thread));
+        shares.dedup_by(|next, kept| {
+            let is_same = (next.node, next.thread) == (kept.node, kept.thread);
+            if is_same {
+                kept.weight += next.weight;
+            }
+            is_same
+        });
         let lifetimes = lives.iter().map(|life| Lifetime {
             node: places[life.site as usize],
             thread: order[&self.state.sites[life.site as usize].key.thread],
@@ -215,9 +222,9 @@ impl Heap {
 /// The tree of a profile, as far as it is.
 struct Growing {
     nodes: Vec<Node>,
-    children: FxHashMap<(u32, u32), u32>,
-    /// Where nodes of the recorded tree went: stacks share most of their way.
-    python: FxHashMap<u32, u32>,
+    children: Ids,
+    /// Where nodes of the recorded tree went, 0 while that is not known: stacks share most of their way.
+    python: Vec<u32>,
 }
 
 impl Default for Growing {
@@ -230,15 +237,16 @@ impl Default for Growing {
 
 impl Growing {
     fn child(&mut self, parent: u32, frame: u32) -> u32 {
-        let nodes = &mut self.nodes;
-        *self.children.entry((parent, frame)).or_insert_with(|| {
-            nodes.push(Node { parent, frame, own: Weight::default(), total: Weight::default() });
-            nodes.len() as u32 - 1
-        })
+        let child = self.children.place(&self.nodes, (parent, frame), |node| (node.parent, node.frame));
+        if child as usize == self.nodes.len() {
+            self.nodes.push(Node { parent, frame, own: Weight::default(), total: Weight::default() });
+        }
+        child
     }
 
     /// The place of a stack that is Python alone.
     fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> u32 {
+        self.python.resize(tree.nodes.len(), 0);
         let mut new = Vec::new();
         let mut at = node;
         let mut place = 0;
@@ -246,8 +254,8 @@ impl Growing {
         while let Some((parent, step)) =
             tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
         {
-            if let Some(known) = self.python.get(&at) {
-                place = *known;
+            place = self.python[at as usize];
+            if place != 0 {
                 break;
             }
             new.push((at, step));
@@ -255,7 +263,7 @@ impl Growing {
         }
         for (node, step) in new.into_iter().rev() {
             place = self.child(place, namer.python(step));
-            self.python.insert(node, place);
+            self.python[node as usize] = place;
         }
         place
     }

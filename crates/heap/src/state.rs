@@ -3,14 +3,14 @@
 //! The peak's composition costs nothing per record: a site's figures at the peak are written down only when it is touched for the first
 //! time after the heap fell from one. Must give the same result for the same records, whatever the chunks they came in.
 
-use std::collections::hash_map::Entry;
-
 use rustc_hash::FxHashMap;
-use stormlog_capture::op::{Op, is_allocation};
+use stormlog_capture::op::{Op, PAIRS, is_allocation};
 use stormlog_capture::record::{definition, kind};
 
+use crate::blocks::Blocks;
 use crate::curve::{Curve, Point};
 use crate::define;
+use crate::ids::{Ids, Known};
 use crate::lives::Lives;
 use crate::mappings::{Mapping, Mappings, end_of};
 use crate::sample::Weights;
@@ -97,8 +97,13 @@ pub(crate) struct Failure {
     pub(crate) limits: Option<[u64; 3]>,
 }
 
+/// Sites a stream remembers.
+const REMEMBERED: usize = 1024;
 /// Most failed requests kept one by one; a program may retry for ever.
 const MAX_FAILURES: usize = 1000;
+
+/// A site in a stream's own numbers: Python node, native node, allocator.
+type OwnKey = (u32, u32, u8);
 
 /// One stream's own state.
 #[derive(Debug, Default)]
@@ -110,13 +115,12 @@ pub(crate) struct Stream {
     pub(crate) time_us: u64,
     pub(crate) thread: u32,
     pub(crate) allocations: u32,
-    pub(crate) nodes: FxHashMap<u32, u32>,
+    pub(crate) nodes: Known,
     pub(crate) taken: Option<(u64, Block)>,
     pub(crate) parts: Vec<u8>,
     pub(crate) limits: Option<[u64; 3]>,
-    /// Sites by the stream's own nodes; `last` saves the look-up.
-    sites: FxHashMap<(u32, u32, u8), u32>,
-    last: Option<((u32, u32, u8), u32)>,
+    /// The last sites by the stream's own nodes: saves most look-ups.
+    sites: Vec<Option<(OwnKey, u32)>>,
 }
 
 impl Stream {
@@ -128,7 +132,6 @@ impl Stream {
         if self.thread != thread {
             self.thread = thread;
             self.sites.clear();
-            self.last = None;
         }
     }
 }
@@ -140,9 +143,9 @@ pub(crate) struct State {
     pub(crate) weights: Weights,
     pub(crate) tree: Tree,
     pub(crate) sites: Vec<Site>,
-    pub(crate) site_ids: FxHashMap<SiteKey, u32>,
+    site_ids: Ids,
     /// By address, whichever allocator they came from: `free` may end what CPython's allocator began, and the other way round.
-    pub(crate) blocks: FxHashMap<u64, Block>,
+    pub(crate) blocks: Blocks,
     pub(crate) mappings: Mappings,
     pub(crate) threads: Vec<u64>,
     pub(crate) thread_names: FxHashMap<u64, String>,
@@ -186,8 +189,8 @@ impl State {
             watch,
             tree: Tree::default(),
             sites: Vec::new(),
-            site_ids: FxHashMap::default(),
-            blocks: FxHashMap::default(),
+            site_ids: Ids::default(),
+            blocks: Blocks::default(),
             mappings: Mappings::default(),
             threads: Vec::new(),
             thread_names: FxHashMap::default(),
@@ -266,11 +269,16 @@ impl State {
             self.span = Some(self.span_snapshot());
         }
         if self.rising {
-            self.epoch += 1;
+            self.epoch = self.epoch.wrapping_add(1);
             self.rising = false;
         }
         for site in &mut self.sites {
             touch(site, self.epoch);
+        }
+        self.tree.close();
+        self.site_ids = Ids::default();
+        if self.lives.is_none() {
+            self.blocks = Blocks::default();
         }
     }
 
@@ -280,7 +288,7 @@ impl State {
 
     fn span_snapshot(&self) -> Vec<Amount> {
         let mut amounts = vec![Amount::default(); self.sites.len()];
-        let blocks = self.blocks.values();
+        let blocks = self.blocks.iter().map(|(_, block)| block);
         for block in blocks.filter(|block| block.born & 1 == 1) {
             amounts[block.site as usize].gain(self.weights.amount(block.size));
         }
@@ -292,7 +300,7 @@ impl State {
 
     /// Is there a block at this address?
     pub(crate) fn is_live(&self, address: u64) -> bool {
-        self.blocks.contains_key(&address)
+        self.blocks.contains(address)
     }
 
     /// Takes in one record that concerns memory. False: it is about a mapping, must wait for another stream, and may.
@@ -319,6 +327,10 @@ impl State {
                 self.fail(stream, op);
                 true
             }
+            PAIRS => {
+                self.pairs(stream, op);
+                true
+            }
             _ => true,
         }
     }
@@ -329,16 +341,10 @@ impl State {
         let age = self.step().unwrap_or(stream.allocations.wrapping_add(1));
         let born = (age << 1) | u32::from(self.in_span);
         let block = Block { size: op.size, site, born };
-        match self.blocks.entry(op.address) {
-            Entry::Vacant(place) => {
-                place.insert(block);
-            }
-            Entry::Occupied(mut place) => {
-                // Its free was lost, or nobody saw it.
-                let old = place.insert(block);
-                self.forced += 1;
-                self.lose(old.site, self.weights.amount(old.size));
-            }
+        if let Some(old) = self.blocks.insert(op.address, block) {
+            // Its free was lost, or nobody saw it.
+            self.forced = self.forced.saturating_add(1);
+            self.lose(old.site, self.weights.amount(old.size));
         }
         stream.taken = None;
         stream.allocations = stream.allocations.wrapping_add(1);
@@ -349,9 +355,9 @@ impl State {
 
     #[inline]
     fn free(&mut self, stream: &mut Stream, op: &Op) {
-        let Some(block) = self.blocks.remove(&op.address) else {
+        let Some(block) = self.blocks.remove(op.address) else {
             if self.weights.is_exact() {
-                self.unknown_frees += 1;
+                self.unknown_frees = self.unknown_frees.saturating_add(1);
             }
             stream.taken = None;
             return;
@@ -372,6 +378,36 @@ impl State {
         if age <= self.watch.temporary_threshold && site.key.thread == stream.thread {
             site.temporary.gain(amount);
         }
+    }
+
+    /// A block that comes and goes many times: after the first time nothing is new but the counts.
+    fn pairs(&mut self, stream: &mut Stream, op: &Op) {
+        let [born, freed] = op.both();
+        let mut left = op.times;
+        while left > 0 {
+            self.allocate(stream, &born);
+            self.free(stream, &freed);
+            left -= 1;
+            // A moment that is looked out for may lie anywhere.
+            let end = self.changes.saturating_add(2 * u64::from(left));
+            if self.lives.is_none() || self.next_moment > end {
+                break;
+            }
+        }
+        let times = u64::from(left);
+        let site = self.site(stream, &born);
+        let Amount { bytes, count } = self.weights.amount(op.size);
+        let amount = Amount { bytes: bytes.wrapping_mul(times), count: count.wrapping_mul(times) };
+        self.sites[site as usize].total.gain(amount);
+        self.sizes[(64 - op.size.leading_zeros()) as usize].gain(amount);
+        if self.lives.is_none() {
+            self.sites[site as usize].temporary.gain(amount);
+        }
+        if !self.weights.is_exact() {
+            self.variance += self.weights.variance(op.size) * times as f64;
+        }
+        stream.allocations = stream.allocations.wrapping_add(left);
+        self.changes += 2 * times;
     }
 
     fn map(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
@@ -398,7 +434,7 @@ impl State {
             if may_wait {
                 return false;
             }
-            self.unknown_frees += 1;
+            self.unknown_frees = self.unknown_frees.saturating_add(1);
             return true;
         }
         self.cut(op.address, end);
@@ -418,7 +454,7 @@ impl State {
     }
 
     fn fail(&mut self, stream: &mut Stream, op: &Op) {
-        self.failed += 1;
+        self.failed = self.failed.saturating_add(1);
         let limits = stream.limits.take();
         if self.failures.len() < MAX_FAILURES {
             let site = self.key(stream, op, (op.address & 0xff) as u8);
@@ -494,28 +530,21 @@ impl State {
     #[inline]
     fn site(&mut self, stream: &mut Stream, op: &Op) -> u32 {
         let own = (op.python, op.native, op.kind);
-        if let Some((last, site)) = stream.last
-            && last == own
+        let place = op.python.wrapping_mul(3).wrapping_add(op.native) as usize % REMEMBERED;
+        if let Some(Some((last, site))) = stream.sites.get(place)
+            && *last == own
         {
-            return site;
+            return *site;
         }
-        let site = match stream.sites.get(&own) {
-            Some(site) => *site,
-            None => {
-                let key = self.key(stream, op, op.kind);
-                let site = self.site_of(key);
-                stream.sites.insert(own, site);
-                site
-            }
-        };
-        stream.last = Some((own, site));
+        let site = self.site_of(self.key(stream, op, op.kind));
+        stream.sites.resize(REMEMBERED, None);
+        stream.sites[place] = Some((own, site));
         site
     }
 
     pub(crate) fn site_of(&mut self, key: SiteKey) -> u32 {
-        let next = self.sites.len() as u32;
-        let site = *self.site_ids.entry(key).or_insert(next);
-        if site == next {
+        let site = self.site_ids.place(&self.sites, key, |site| site.key);
+        if site as usize == self.sites.len() {
             let none = Amount::default();
             self.sites.push(Site {
                 key,
@@ -530,13 +559,13 @@ impl State {
     }
 
     fn key(&self, stream: &Stream, op: &Op, kind: u8) -> SiteKey {
-        let node = |id: u32| stream.nodes.get(&id).copied().unwrap_or(ROOT);
+        let node = |id: u32| stream.nodes.get(id).unwrap_or(ROOT);
         SiteKey { python: node(op.python), native: node(op.native), thread: stream.thread, kind }
     }
 
     /// Takes in a node or a definition. `payload` is the definition's own part.
     pub(crate) fn learn(&mut self, stream: &mut Stream, op: &Op, payload: &[u8]) {
-        let parent = stream.nodes.get(&op.native).copied().unwrap_or(ROOT);
+        let parent = stream.nodes.get(op.native).unwrap_or(ROOT);
         let step = match op.kind {
             kind::NODE_PYTHON => Step::Python {
                 code: self.tree.code(op.address),

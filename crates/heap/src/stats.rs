@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stormlog_capture::record::kind;
 
-use crate::frames::{Frame, FrameKind, Namer, Symbolizer};
+use crate::frames::{Frame, Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::profile::{Mode, Weight};
 use crate::state::{Failure, SiteKey};
-use crate::tree::{ROOT, Tree};
+use crate::tree::Tree;
 
 /// A place in the program and what it allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -153,7 +153,7 @@ impl Heap {
         let mut namer = Namer::new(&state.tree, symbolizer);
         let mut total = Weight::default();
         let mut temporary = Weight::default();
-        let mut places: FxHashMap<Frame, Weight> = FxHashMap::default();
+        let mut places: Vec<Weight> = Vec::new();
         let mut by_stack: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
         let mut threads: FxHashMap<u32, ThreadStats> = FxHashMap::default();
         let mut allocators: FxHashMap<u8, AllocatorStats> = FxHashMap::default();
@@ -186,10 +186,21 @@ impl Heap {
             allocator.bytes = allocator.bytes.saturating_add(weight.bytes);
             allocator.live_bytes = allocator.live_bytes.saturating_add(live.bytes);
         }
+        let mut user_frames = UserFrames { known: Vec::new() };
         for ((python, native), weight) in by_stack {
-            let frame = user_frame(&mut namer, &state.tree, SiteKey { python, native, thread: 0, kind: 0 });
-            *places.entry(frame).or_default() += weight;
+            let site = SiteKey { python, native, thread: 0, kind: 0 };
+            let frame = user_frames.of(&mut namer, &state.tree, site);
+            if places.len() <= frame as usize {
+                places.resize(frame as usize + 1, Weight::default());
+            }
+            places[frame as usize] += weight;
         }
+        let places: Vec<(&Frame, Weight)> =
+            namer.frames.iter().zip(places).filter(|(_, weight)| *weight != Weight::default()).collect();
+        let (top_by_size, top_by_count) = (
+            top_places(&places, top, |weight| weight.bytes),
+            top_places(&places, top, |weight| weight.count),
+        );
         let mut by_thread: Vec<ThreadStats> = threads.into_values().collect();
         by_thread.sort_by_key(|thread| (std::cmp::Reverse(thread.bytes), thread.thread));
         let mut by_allocator: Vec<AllocatorStats> = allocators.into_values().collect();
@@ -210,8 +221,8 @@ impl Heap {
             pid: self.header.pid,
             sample_bytes: (self.header.sample_bytes > 0).then_some(self.header.sample_bytes),
             standard_error_bytes: (!state.weights.is_exact()).then(|| state.variance.sqrt() as u64),
-            top_by_size: top_places(&places, top, |weight| weight.bytes),
-            top_by_count: top_places(&places, top, |weight| weight.count),
+            top_by_size,
+            top_by_count,
             size_histogram: self.size_histogram(),
             by_thread,
             by_allocator,
@@ -254,35 +265,59 @@ impl Heap {
     }
 }
 
-/// The innermost frame of the user's own code; without one the innermost Python frame, then the innermost of all.
-fn user_frame(namer: &mut Namer<'_, '_>, tree: &Tree, site: SiteKey) -> Frame {
-    let innermost = tree.frames(site.python).next().map(|step| namer.python(step));
-    // Nearly always; then the rest of the stack does not matter.
-    if let Some(frame) = innermost.map(|id| &namer.frames[id as usize])
-        && site.native == ROOT
-        && frame.is_user_code()
-    {
-        return frame.clone();
-    }
-    let stack = namer.stack(site);
-    let frames = || stack.iter().map(|id| &namer.frames[*id as usize]);
-    let found = frames()
-        .find(|frame| frame.is_user_code())
-        .or_else(|| frames().find(|frame| frame.kind == FrameKind::Python))
-        .or_else(|| frames().next());
-    found.cloned().unwrap_or(Frame {
-        kind: FrameKind::Native,
-        function: "<no Python stack>".to_owned(),
-        file: String::new(),
-        line: 0,
-    })
+/// Finds the innermost frame of the user's own code; without one the innermost Python frame, then the innermost of all.
+struct UserFrames {
+    /// What is known of the recorded tree's nodes: a frame of the user's here or in a caller.
+    known: Vec<u32>,
 }
 
-fn top_places(places: &FxHashMap<Frame, Weight>, top: usize, key: impl Fn(&Weight) -> u64) -> Vec<Place> {
+/// Nobody looked; nobody of the user's.
+const UNKNOWN: u32 = u32::MAX;
+const NOBODY: u32 = u32::MAX - 1;
+
+impl UserFrames {
+    /// Names of native functions are looked up only where there is nothing else to show: that takes long.
+    fn of(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, site: SiteKey) -> u32 {
+        let found = self.python(namer, tree, site.python);
+        match tree.frames(site.python).next() {
+            _ if found != NOBODY => found,
+            Some(step) => namer.python(step),
+            None => namer.innermost_native(site.native).unwrap_or_else(|| namer.remark("<no Python stack>")),
+        }
+    }
+
+    fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> u32 {
+        self.known.resize(tree.nodes.len(), UNKNOWN);
+        let mut found = NOBODY;
+        let mut passed = Vec::new();
+        let mut at = node;
+        // A parent always has the smaller number, so this ends.
+        while let Some((parent, step)) =
+            tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
+        {
+            found = self.known[at as usize];
+            if found != UNKNOWN {
+                break;
+            }
+            passed.push(at);
+            found = Some(namer.python(step)).filter(|frame| namer.is_user_code(*frame)).unwrap_or(NOBODY);
+            if found != NOBODY {
+                break;
+            }
+            at = parent;
+        }
+        passed.into_iter().for_each(|node| self.known[node as usize] = found);
+        found
+    }
+}
+
+fn top_places(places: &[(&Frame, Weight)], top: usize, key: impl Fn(&Weight) -> u64) -> Vec<Place> {
     let mut sorted: Vec<_> = places.iter().collect();
     let name = |frame: &Frame| (frame.file.clone(), frame.line, frame.function.clone());
-    sorted.sort_by(|one, other| key(other.1).cmp(&key(one.1)).then_with(|| name(one.0).cmp(&name(other.0))));
-    let place = |(frame, weight): (&Frame, &Weight)| Place {
+    sorted.sort_by(|(one, weight), (other, more)| {
+        key(more).cmp(&key(weight)).then_with(|| name(one).cmp(&name(other)))
+    });
+    let place = |(frame, weight): &(&Frame, Weight)| Place {
         function: frame.function.clone(),
         file: frame.file.clone(),
         line: frame.line,

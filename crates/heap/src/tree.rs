@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::ids::Ids;
+
 /// A code object as it was defined.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Code {
@@ -47,7 +49,7 @@ pub(crate) const ROOT: u32 = 0;
 pub(crate) struct Tree {
     /// Parent and step of each node; node 0 is the root.
     pub(crate) nodes: Vec<(u32, Step)>,
-    by_value: FxHashMap<(u32, Step), u32>,
+    by_value: Ids,
     pub(crate) codes: Vec<Code>,
     pub(crate) code_by_id: FxHashMap<u64, u32>,
     defined: FxHashMap<Code, u32>,
@@ -60,7 +62,7 @@ impl Default for Tree {
     fn default() -> Self {
         Tree {
             nodes: vec![(ROOT, Step::Truncated)],
-            by_value: FxHashMap::default(),
+            by_value: Ids::default(),
             codes: Vec::new(),
             code_by_id: FxHashMap::default(),
             defined: FxHashMap::default(),
@@ -72,9 +74,8 @@ impl Default for Tree {
 
 impl Tree {
     pub(crate) fn node(&mut self, parent: u32, step: Step) -> u32 {
-        let next = self.nodes.len() as u32;
-        let id = *self.by_value.entry((parent, step)).or_insert(next);
-        if id == next {
+        let id = self.by_value.place(&self.nodes, (parent, step), |node| *node);
+        if id as usize == self.nodes.len() {
             self.nodes.push((parent, step));
         }
         id
@@ -127,6 +128,13 @@ impl Tree {
             .retain(|_, (_, slot)| modules.get(*slot as usize).is_none_or(|module| module.base != base));
     }
 
+    /// Nothing more comes: what only finds things again is let go.
+    pub(crate) fn close(&mut self) {
+        self.by_value = Ids::default();
+        self.code_by_id = FxHashMap::default();
+        self.defined = FxHashMap::default();
+    }
+
     /// The module an address lies in now. A return address may stand just behind its segment's last byte.
     pub(crate) fn module_at(&self, address: u64) -> u32 {
         match self.loaded.range(..=address).next_back() {
@@ -155,7 +163,7 @@ impl Tree {
         if !sound || nodes.is_empty() {
             return false;
         }
-        self.by_value = nodes.iter().enumerate().skip(1).map(|(id, node)| (*node, id as u32)).collect();
+        self.by_value = Ids::of(&nodes);
         self.defined =
             self.codes.iter().enumerate().map(|(slot, code)| (code.clone(), slot as u32)).collect();
         self.nodes = nodes;

@@ -5,7 +5,7 @@
 //! order is made for them (see `order`). Must cost next to nothing where nothing is shared.
 
 use rustc_hash::FxHashMap;
-use stormlog_capture::op::{Op, is_allocation, is_free};
+use stormlog_capture::op::{Op, PAIRS, is_allocation, is_free, is_mapping};
 use stormlog_capture::record::kind;
 
 use crate::alternate::Address;
@@ -20,29 +20,31 @@ const BUDGET: usize = 20_000_000;
 #[derive(Debug)]
 pub(crate) struct Turns {
     left: FxHashMap<u64, Vec<usize>>,
+    /// Who uses the addresses of the tick, by a hash of them.
     users: Vec<u16>,
+    bits: u32,
     budget: usize,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { left: FxHashMap::default(), users: Vec::new(), budget: BUDGET }
+        Turns { left: FxHashMap::default(), users: Vec::new(), bits: 0, budget: BUDGET }
     }
 }
 
 impl Turns {
-    /// Looks through the records of a tick: a stream, and its records in pieces. `is_live` knows the blocks from before.
-    pub(crate) fn prepare(&mut self, streams: &[(usize, Vec<&[Op]>)], is_live: impl Fn(u64) -> bool) {
+    /// Looks through the records of a tick (a stream, and its records in pieces): does any address seem to be shared?
+    pub(crate) fn look(&mut self, streams: &[(usize, Vec<&[Op]>)]) -> bool {
         self.left.clear();
         let total: usize = streams.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.len()).sum();
-        let bits = (usize::BITS - (total * 4).leading_zeros()).clamp(8, MOST_BITS);
+        self.bits = (usize::BITS - (total * 4).leading_zeros()).clamp(8, MOST_BITS);
         self.users.clear();
-        self.users.resize(1 << bits, 0);
+        self.users.resize(1 << self.bits, 0);
         let mut is_any_shared = false;
         for (number, (_, pieces)) in streams.iter().enumerate() {
             let own = (number + 1).min(usize::from(SHARED - 1)) as u16;
             for op in pieces.iter().copied().flatten().filter(|op| has_block(op.kind)) {
-                let user = &mut self.users[place(op.address, bits)];
+                let user = &mut self.users[place(op.address, self.bits)];
                 if *user == 0 {
                     *user = own;
                 } else if *user != own {
@@ -51,13 +53,20 @@ impl Turns {
                 }
             }
         }
-        if !is_any_shared {
-            return;
-        }
+        is_any_shared
+    }
+
+    /// Whether an address seems to be shared, as far as the last look tells: never no when it is.
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
+        self.users.get(place(address, self.bits)) == Some(&SHARED)
+    }
+
+    /// Makes an order for the shared addresses, whose records must all be there one by one. `is_live` knows the blocks from before.
+    pub(crate) fn prepare(&mut self, streams: &[(usize, Vec<&[Op]>)], is_live: impl Fn(u64) -> bool) {
         let mut by_address: FxHashMap<u64, Address> = FxHashMap::default();
         for (stream, pieces) in streams {
             let ops = pieces.iter().copied().flatten().filter(|op| has_block(op.kind));
-            for op in ops.filter(|op| self.users[place(op.address, bits)] == SHARED) {
+            for op in ops.filter(|op| self.is_shared(op.address)) {
                 by_address.entry(op.address).or_default().push(*stream, is_free(op.kind));
             }
         }
@@ -106,19 +115,23 @@ impl Turns {
 }
 
 fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<Turn> {
-    let total: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let ops = pieces.iter().copied().flatten().enumerate().filter(|(_, op)| has_block(op.kind));
-    ops.filter_map(|(at, op)| {
+    let ops = || pieces.iter().copied().flatten();
+    let total: u64 = ops().map(Op::records).sum();
+    let mut passed = 0;
+    let placed = ops().map(|op| {
+        let at = passed;
+        passed += op.records();
+        (at, op)
+    });
+    let turns = placed.filter(|(_, op)| has_block(op.kind)).filter_map(|(at, op)| {
         Some(Turn { address: *index.get(&op.address)?, when: at as f32 / total as f32 })
-    })
-    .collect()
+    });
+    turns.collect()
 }
 
 /// Is it about one block? Mappings can be cut anywhere and are not looked at here.
 fn has_block(kind: u8) -> bool {
-    is_free(kind)
-        || kind == kind::REALLOC_UNDO
-        || (is_allocation(kind) && !matches!(kind, kind::MMAP | kind::MREMAP | kind::BRK))
+    is_free(kind) || kind == kind::REALLOC_UNDO || kind == PAIRS || (is_allocation(kind) && !is_mapping(kind))
 }
 
 fn place(address: u64, bits: u32) -> usize {

@@ -104,7 +104,7 @@ fn aggregates() {
 #[test]
 fn bounded_captures() {
     followed(|| Options {
-        max_size: Some(300_000),
+        max_size: Some(60_000),
         fold: Some(Box::new(Aggregate::default())),
         ..Options::default()
     });

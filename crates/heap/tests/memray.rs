@@ -1,5 +1,5 @@
 //! Captures that Memray 1.20 wrote of one program in its four ways, against the figures of its own reports.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! Random programs of many threads, recorded stream by stream, and read back against a simple count of what really happened.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
 #[path = "../../capture/tests/common/writer.rs"]
 mod writer;

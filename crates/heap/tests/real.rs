@@ -1,5 +1,5 @@
 //! Captures of real programs, against an independent count of every block; killed programs, and compactors killed in the middle.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 use std::io::Read;

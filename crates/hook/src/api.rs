@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use stormlog_capture::layout::state;
 
+use crate::cut;
 use crate::got;
 use crate::native;
 use crate::options::Options;
@@ -54,7 +55,8 @@ extern "C" fn begin() {
 }
 
 extern "C" fn end() {
-    if session::is_own_process() && EPOCH.load(Ordering::Acquire) != 0 {
+    session::tell_cut();
+    if session::is_own_process() && (EPOCH.load(Ordering::Acquire) != 0 || session::was_cut()) {
         session::mark(state::EXITED);
     }
 }
@@ -98,6 +100,9 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
         if EPOCH.load(Ordering::Acquire) != 0 {
             return Err(libc::EBUSY);
         }
+        if session::was_cut() {
+            finish();
+        }
         real::prepare();
         thread::prepare();
         stacks::find_python();
@@ -105,6 +110,7 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
             return Err(libc::ENOMEM);
         }
         session::start(&options, preloaded)?;
+        cut::guard();
         session::open();
         if !real::is_preloaded() {
             got::patch();
@@ -142,17 +148,24 @@ pub unsafe extern "C" fn stormlog_heap_start(version: u32, options: *const c_cha
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn stormlog_heap_stop() -> c_int {
     alone(|| {
-        if EPOCH.swap(0, Ordering::SeqCst) == 0 {
+        if EPOCH.swap(0, Ordering::SeqCst) == 0 && !session::was_cut() {
             return libc::ESRCH;
         }
-        let Some(state) = session::current() else { return libc::ESRCH };
-        // Whoever is still inside may be patching, so the slots are put back afterwards.
-        let all = thread::quiesce(state);
-        got::restore();
-        stacks::stop();
-        session::finish();
-        if all { 0 } else { libc::EAGAIN }
+        finish()
     })
+}
+
+/// Ends what was begun, with `EPOCH` 0.
+fn finish() -> c_int {
+    let Some(state) = session::current() else { return libc::ESRCH };
+    // Whoever is still inside may be patching, so the slots are put back afterwards.
+    let all = thread::quiesce(state);
+    session::tell_cut();
+    got::restore();
+    stacks::stop();
+    session::finish();
+    cut::release();
+    if all { 0 } else { libc::EAGAIN }
 }
 
 /// [`IDLE`], [`PATCHED`] or [`PRELOADED`].

@@ -8,7 +8,7 @@ use crate::sys;
 use crate::thread::Thread;
 
 /// A block was given out.
-#[inline(always)]
+#[inline(never)]
 pub fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     if sample::takes(thread, address, bytes) {
         mapped(thread, kind, address, bytes);

@@ -7,7 +7,8 @@ use core::mem::transmute;
 use stormlog_capture::record::kind;
 
 use crate::events;
-use crate::real::{self, Function, bootstrap};
+use crate::own;
+use crate::real::{self, Function};
 use crate::thread::Inside;
 
 type Allocate = unsafe extern "C" fn(usize) -> *mut c_void;
@@ -52,9 +53,9 @@ pub(crate) use call;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
     let Some(mut inside) = Inside::enter() else {
-        return call!(real::MALLOC, Allocate, (bytes), bootstrap::take(bytes));
+        return call!(real::MALLOC, Allocate, (bytes), own::take(bytes));
     };
-    let block = call!(real::MALLOC, Allocate, (bytes), bootstrap::take(bytes));
+    let block = call!(real::MALLOC, Allocate, (bytes), own::take(bytes));
     record(&mut inside, kind::MALLOC, block, bytes);
     block
 }
@@ -67,9 +68,9 @@ pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
     let Some(mut inside) = Inside::enter() else {
-        return call!(real::CALLOC, AllocateTwo, (count, size), bootstrap::take(bytes));
+        return call!(real::CALLOC, AllocateTwo, (count, size), own::take(bytes));
     };
-    let block = call!(real::CALLOC, AllocateTwo, (count, size), bootstrap::take(bytes));
+    let block = call!(real::CALLOC, AllocateTwo, (count, size), own::take(bytes));
     record(&mut inside, kind::CALLOC, block, bytes);
     block
 }
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
 
 #[inline(always)]
 fn resize(block: *mut c_void, bytes: usize, resize: impl FnOnce() -> *mut c_void) -> *mut c_void {
-    if bootstrap::owns(block) {
-        return move_out_of_bootstrap(block, bytes);
+    if own::owns(block) {
+        return move_out(block, bytes);
     }
     let Some(mut inside) = Inside::enter() else { return resize() };
     let known =
@@ -116,14 +117,13 @@ fn resize(block: *mut c_void, bytes: usize, resize: impl FnOnce() -> *mut c_void
 }
 
 #[cold]
-fn move_out_of_bootstrap(block: *mut c_void, bytes: usize) -> *mut c_void {
+fn move_out(block: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: a plain request.
     let moved = unsafe { malloc(bytes) };
     if !moved.is_null() {
-        // SAFETY: how long the old block was is not known, but what is copied lies in the bootstrap memory and fits the new one.
-        unsafe {
-            moved.cast::<u8>().copy_from_nonoverlapping(block.cast(), bytes.min(bootstrap::rest(block)))
-        };
+        // SAFETY: how long the old block was is not known, but what is copied may be read and fits the new one.
+        unsafe { moved.cast::<u8>().copy_from_nonoverlapping(block.cast(), bytes.min(own::readable(block))) };
+        own::give(block);
     }
     moved
 }
@@ -166,8 +166,11 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _alignment: usiz
 
 #[inline(always)]
 fn release(block: *mut c_void, free: impl FnOnce()) {
-    if block.is_null() || bootstrap::owns(block) {
+    if block.is_null() {
         return;
+    }
+    if own::owns(block) {
+        return own::give(block);
     }
     let Some(mut inside) = Inside::enter_release() else { return free() };
     inside.record(|thread| events::freed(thread, kind::FREE, block as usize));

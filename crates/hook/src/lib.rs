@@ -21,7 +21,9 @@
 pub mod api;
 mod clock;
 mod codes;
+pub mod cut;
 mod events;
+pub mod exec;
 mod got;
 pub mod hooks;
 mod loader;
@@ -29,6 +31,7 @@ mod mappings;
 mod native;
 mod nodes;
 mod options;
+mod own;
 mod process;
 mod pyalloc;
 mod real;

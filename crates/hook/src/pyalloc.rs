@@ -7,9 +7,10 @@ use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use stormlog_capture::record::kind;
-use stormlog_stack::python::Interpreter;
+use stormlog_stack::python::{CodeWatch, Interpreter};
 
 use crate::events;
+use crate::own;
 use crate::real;
 use crate::thread::Inside;
 
@@ -54,9 +55,9 @@ pub fn want(wanted: bool) {
 
 /// Puts the links in if that is wanted and may be done now.
 #[inline(always)]
-pub fn install_if_wanted(interpreter: &Interpreter, thread_state: *const u8) {
+pub fn install_if_wanted(interpreter: &Interpreter, watch: &CodeWatch, thread_state: *const u8) {
     if STATE.load(Ordering::Relaxed) == WANTED {
-        install(interpreter, thread_state);
+        install(interpreter, watch, thread_state);
     }
 }
 
@@ -88,7 +89,7 @@ fn functions() -> Option<(GetOrSet, GetOrSet, IsInitialized)> {
 }
 
 #[cold]
-fn install(interpreter: &Interpreter, thread_state: *const u8) {
+fn install(interpreter: &Interpreter, watch: &CodeWatch, thread_state: *const u8) {
     // SAFETY: the state is this thread's.
     if !unsafe { interpreter.holds_gil(thread_state) } {
         return;
@@ -99,8 +100,8 @@ fn install(interpreter: &Interpreter, thread_state: *const u8) {
     // SAFETY: CPython's functions of these types; the GIL is held. The context stays what it was, so that a thread that reads old and
     // new fields of the RAW domain mixed still calls a function with the context it knows.
     unsafe {
-        if initialized() == 0 {
-            return; // CPython still chooses its allocators
+        if !watch.plain_allocators() && initialized() == 0 {
+            return; // while CPython starts, its debugging allocators may yet be put before others
         }
         for domain in 0..DOMAINS {
             let mut allocator = core::mem::MaybeUninit::<Allocator>::uninit();
@@ -195,6 +196,7 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
             return unsafe { (original.realloc)(context, block, bytes) };
         };
         let known = !block.is_null()
+            && !own::owns(block)
             && inside.record(|thread| events::freed(thread, kind::REALLOC_TAKE, block as usize));
         // SAFETY: as above.
         let moved = unsafe { (original.realloc)(context, block, bytes) };
@@ -209,7 +211,7 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
 
     unsafe extern "C" fn free(context: *mut c_void, block: *mut c_void) {
         let Some(original) = Self::original() else { return };
-        let inside = if block.is_null() { None } else { Inside::enter() };
+        let inside = if block.is_null() || own::owns(block) { None } else { Inside::enter() };
         if let Some(mut inside) = inside {
             inside.record(|thread| events::freed(thread, kind::PY_FREE, block as usize));
             // SAFETY: as above.

@@ -78,11 +78,18 @@ functions! {
     EXIT "_exit" crate::process::_exit;
     EXIT_C99 "_Exit" crate::process::_Exit;
     QUICK_EXIT "quick_exit" crate::process::quick_exit;
-    EXECVE "execve" crate::process::execve;
-    EXECV "execv" crate::process::execv;
-    EXECVP "execvp" crate::process::execvp;
-    EXECVPE "execvpe" crate::process::execvpe;
-    FEXECVE "fexecve" crate::process::fexecve;
+    EXECVE "execve" crate::exec::execve;
+    EXECV "execv" crate::exec::execv;
+    EXECVP "execvp" crate::exec::execvp;
+    EXECVPE "execvpe" crate::exec::execvpe;
+    FEXECVE "fexecve" crate::exec::fexecve;
+    EXECL "execl" crate::exec::execl;
+    EXECLP "execlp" crate::exec::execlp;
+    EXECLE "execle" crate::exec::execle;
+    POSIX_SPAWN "posix_spawn" crate::exec::posix_spawn;
+    POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
+    SIGACTION "sigaction" crate::cut::sigaction;
+    SIGNAL "signal" crate::cut::signal;
     DLOPEN "dlopen" crate::loader::dlopen;
     DLMOPEN "dlmopen" crate::loader::dlmopen;
     DLCLOSE "dlclose" crate::loader::dlclose;
@@ -201,42 +208,6 @@ pub fn errno() -> c_int {
 pub fn set_errno(value: c_int) {
     // SAFETY: always a valid place.
     unsafe { *libc::__errno_location() = value }
-}
-
-/// Memory for the few requests that `dlsym` makes before the real functions are known. Never given back.
-pub mod bootstrap {
-    use super::{AtomicUsize, Ordering, c_void};
-
-    const SIZE: usize = 16 * 1024;
-    #[repr(align(16))]
-    struct Memory(core::cell::UnsafeCell<[u8; SIZE]>);
-    // SAFETY: handed out in disjoint pieces.
-    unsafe impl Sync for Memory {}
-    static MEMORY: Memory = Memory(core::cell::UnsafeCell::new([0; SIZE]));
-    static USED: AtomicUsize = AtomicUsize::new(0);
-
-    /// Zeroed memory, aligned to 16; null when it is used up.
-    #[cold]
-    pub fn take(bytes: usize) -> *mut c_void {
-        let bytes = bytes.max(1).next_multiple_of(16);
-        let at = USED.fetch_add(bytes, Ordering::Relaxed);
-        if bytes > SIZE || at > SIZE - bytes {
-            return core::ptr::null_mut();
-        }
-        // SAFETY: within the memory, as was just checked.
-        unsafe { MEMORY.0.get().cast::<u8>().add(at).cast() }
-    }
-
-    /// Bytes from `address`, which is [owned](owns), to the end of the memory.
-    pub fn rest(address: *mut c_void) -> usize {
-        SIZE - (address as usize).wrapping_sub(MEMORY.0.get() as usize)
-    }
-
-    /// True for memory from [`take`].
-    #[inline(always)]
-    pub fn owns(address: *mut c_void) -> bool {
-        (address as usize).wrapping_sub(MEMORY.0.get() as usize) < SIZE
-    }
 }
 
 /// The text of a C string, without its end; empty for null.

@@ -7,8 +7,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use stormlog_capture::layout::{
-    DIRECTORY, LIVE_MAGIC, LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, SLOTS, VERSION, flags, header, slot_state,
-    state,
+    DIRECTORY, HEADER_SIZE, LIVE_MAGIC, LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, SLOTS, VERSION, flags, header,
+    slot_state, state,
 };
 
 use crate::options::{Options, Text};
@@ -45,6 +45,10 @@ pub struct State {
     /// Header and directory of the live file.
     header: AtomicPtr<u8>,
     start: AtomicU64,
+    /// Ties the live file to the finished one.
+    id: AtomicU64,
+    /// One of the three below.
+    cut: AtomicU32,
     device: AtomicU64,
     inode: AtomicU64,
     next_stream: AtomicU32,
@@ -65,6 +69,13 @@ pub struct State {
     /// Loaded libraries that the stream names.
     pub written: crate::native::Written,
 }
+
+/// The file is whole.
+const WHOLE: u32 = 0;
+/// It was cut, and does not say so yet.
+const CUT: u32 = 1;
+/// It was cut, and says so where that was possible.
+const CUT_AND_TOLD: u32 = 2;
 
 /// The recording's state; `None` before the first recording.
 #[inline]
@@ -137,18 +148,21 @@ impl State {
         INHERITED_DEVICE.store(device, Ordering::Relaxed);
         INHERITED_INODE.store(inode, Ordering::Relaxed);
         let process = sys::process();
+        self.start.store(clock(libc::CLOCK_MONOTONIC_COARSE), Ordering::Relaxed);
+        self.id.store(sys::random(), Ordering::Relaxed);
+        self.cut.store(WHOLE, Ordering::Relaxed);
         // SAFETY: `head` is a fresh mapping of `SLOTS` bytes that nobody else knows.
-        unsafe { self.fill_header(head, process) };
+        unsafe { self.fill_header(head, process, 0) };
         self.header.store(head, Ordering::Release);
         self.process.store(process, Ordering::Release);
         Ok(())
     }
 
     /// # Safety
-    /// `head` points to `SLOTS` writable bytes.
-    unsafe fn fill_header(&self, head: *mut u8, process: u32) {
-        let start = clock(libc::CLOCK_MONOTONIC_COARSE);
-        self.start.store(start, Ordering::Relaxed);
+    /// `head` points to `HEADER_SIZE` writable bytes that are zero.
+    unsafe fn fill_header(&self, head: *mut u8, process: u32, more_flags: u32) {
+        let start = self.start.load(Ordering::Relaxed);
+        let since = clock(libc::CLOCK_MONOTONIC_COARSE).saturating_sub(start);
         let mut metadata = Text::default();
         describe_process(&mut metadata);
         let metadata = metadata.bytes();
@@ -160,12 +174,12 @@ impl State {
             let u64_at = |offset: usize, value: u64| head.add(offset).cast::<u64>().write(value);
             u32_at(header::SLOT_SIZE, SLOT_SIZE as u32);
             u32_at(header::PID, process);
-            u32_at(header::FLAGS, options().flags() | preloaded);
-            u64_at(header::START_REALTIME_NS, clock(libc::CLOCK_REALTIME));
+            u32_at(header::FLAGS, options().flags() | preloaded | more_flags);
+            u64_at(header::START_REALTIME_NS, clock(libc::CLOCK_REALTIME).saturating_sub(since));
             u64_at(header::START_MONOTONIC_NS, start);
             u64_at(header::SAMPLE_BYTES, options().sample);
             u64_at(header::PROCESS_START_TICKS, process_start());
-            u64_at(header::CAPTURE_ID, sys::random());
+            u64_at(header::CAPTURE_ID, self.id.load(Ordering::Relaxed));
             u32_at(header::METADATA_LEN, metadata.len() as u32);
             head.add(header::METADATA).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
             u32_at(header::VERSION, VERSION);
@@ -225,6 +239,57 @@ impl State {
         let mine = (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed));
         (descriptor >= 0 && sys::identity(descriptor) == Some(mine)).then_some(descriptor)
     }
+}
+
+/// Called by the handler of SIGBUS: if `address` is where this recording writes, plain memory is put there and recording ends. What the file should say is
+/// left to [`tell_cut`]: a handler has little stack.
+pub fn cut_at(address: usize) -> bool {
+    let Some(state) = current() else { return false };
+    let page = address & !(PAGE - 1);
+    let head = state.header.load(Ordering::Acquire) as usize;
+    let end = if head != 0 && (head..head + SLOTS).contains(&address) {
+        head + SLOTS
+    } else {
+        match crate::thread::slot_at(state, address) {
+            Some(slot) => slot + SLOT_SIZE,
+            None => return false,
+        }
+    };
+    EPOCH.store(0, Ordering::SeqCst);
+    let _ = state.cut.compare_exchange(WHOLE, CUT, Ordering::SeqCst, Ordering::Relaxed);
+    sys::cover(page, end - page)
+}
+
+/// Says in the file, once, that it was cut. A header that was cut off is written anew.
+pub fn tell_cut() {
+    let Some(state) = current() else { return };
+    let first = state.cut.compare_exchange(CUT, CUT_AND_TOLD, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    let (true, Some(descriptor)) = (first && is_own_process(), state.descriptor()) else { return };
+    let head = state.header.load(Ordering::Acquire);
+    if head.is_null() {
+        return;
+    }
+    if sys::length(descriptor) < HEADER_SIZE {
+        let page = sys::map_private(HEADER_SIZE);
+        if page.is_null() {
+            return;
+        }
+        // SAFETY: a fresh mapping of this length. The head's first page is ours to replace; it shows the file again from here on.
+        unsafe {
+            state.fill_header(page, sys::process(), flags::CUT);
+            sys::write_at(descriptor, core::slice::from_raw_parts(page, HEADER_SIZE), 0);
+            let _ = sys::map_file(head, descriptor, 0, HEADER_SIZE);
+        }
+        sys::unmap(page, HEADER_SIZE);
+    } else if let Some(bits) = state.field::<AtomicU32>(header::FLAGS) {
+        bits.fetch_or(flags::CUT, Ordering::Relaxed);
+    }
+    lost(1);
+}
+
+/// True when the recording ended because its file was cut.
+pub fn was_cut() -> bool {
+    current().is_some_and(|state| state.cut.load(Ordering::Relaxed) != WHOLE)
 }
 
 static INHERITED_DEVICE: AtomicU64 = AtomicU64::new(0);
@@ -341,6 +406,7 @@ pub fn finish() {
     mark(stormlog_capture::layout::state::STOPPED);
     let head = state.header.swap(null_mut(), Ordering::AcqRel);
     state.process.store(0, Ordering::Release);
+    state.cut.store(WHOLE, Ordering::Relaxed);
     sys::unmap(head, SLOTS);
     if let Some(descriptor) = state.descriptor() {
         sys::close(descriptor);

@@ -14,6 +14,7 @@ use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, PythonStack, Text
 use crate::codes::{Again, Watched};
 use crate::native;
 use crate::nodes::Nodes;
+use crate::own;
 use crate::pyalloc;
 use crate::real;
 use crate::session;
@@ -129,18 +130,20 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
     }
     let mut tree = Tree { writer, nodes, thread_state: null(), unwatched: false };
     let native = native::current(&mut stacks.native, &mut tree);
-    let (Some((interpreter, _)), Some(state)) = (known(), session::current()) else { return (0, native) };
+    let (Some((interpreter, watch)), Some(state)) = (known(), session::current()) else { return (0, native) };
     // SAFETY: the interpreter is never unloaded: CPython does not support it.
     let thread_state = unsafe { interpreter.thread_state_after(stacks.thread_state) };
     stacks.thread_state = thread_state;
     if thread_state.is_null() {
         return (0, native);
     }
-    pyalloc::install_if_wanted(interpreter, thread_state);
+    pyalloc::install_if_wanted(interpreter, watch, thread_state);
     tree.thread_state = thread_state;
     // SAFETY: the thread state was asked for in this very event.
-    let python =
-        unsafe { stacks.python.current(interpreter, thread_state, state.codes.generation(), &mut tree) };
+    let python = unsafe {
+        let native = session::options().native;
+        stacks.python.current(interpreter, thread_state, state.codes.generation(), native, &mut tree)
+    };
     (python, native)
 }
 
@@ -222,10 +225,19 @@ unsafe fn watch(
     thread_state: *const u8,
     code: usize,
 ) -> bool {
-    let allocate = real::MALLOC.known();
-    // SAFETY: the caller's; the address is the real `malloc`.
-    allocate != 0
-        && unsafe { watch.watch(interpreter, thread_state, code, transmute::<usize, Malloc>(allocate)) }
+    let real = real::MALLOC.known();
+    if real == 0 {
+        return false;
+    }
+    let allocate: Malloc = if real::is_preloaded() {
+        own::take_words
+    } else {
+        // Where `free` is not ours for good, what the program frees must be the C library's.
+        // SAFETY: the address is the real `malloc`.
+        unsafe { transmute::<usize, Malloc>(real) }
+    };
+    // SAFETY: the caller's.
+    unsafe { watch.watch(interpreter, thread_state, code, allocate) }
 }
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;

@@ -56,6 +56,34 @@ pub fn map_file(at: *mut u8, descriptor: i32, offset: usize, bytes: usize) -> Re
     Ok(address as *mut u8)
 }
 
+/// Makes the pages of a shared mapping ready to be written: one call instead of a fault for each. Kernels before 5.14 do it fault by fault.
+pub fn populate(address: *mut u8, bytes: usize) {
+    const POPULATE_WRITE: usize = 23;
+    // SAFETY: only called with mappings this library made; what is in them stays.
+    let _ = unsafe { call(libc::SYS_madvise, [address as usize, bytes, POPULATE_WRITE, 0, 0, 0]) };
+}
+
+/// Puts zeroed plain memory over a part of one of this library's mappings. False when there is none.
+pub fn cover(page: usize, bytes: usize) -> bool {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as usize;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: the caller only names its own mappings, in which any bytes are valid.
+    unsafe { call(libc::SYS_mmap, [page, bytes, protection, flags, usize::MAX, 0]) }.is_ok()
+}
+
+/// Bytes of an open file.
+pub fn length(descriptor: i32) -> usize {
+    status(descriptor).map_or(0, |status| status.st_size as usize)
+}
+
+/// Writes `bytes` at `offset`, as far as there is room.
+pub fn write_at(descriptor: i32, bytes: &[u8], offset: usize) {
+    // SAFETY: the buffer is as long as is said.
+    let _ = unsafe {
+        call(libc::SYS_pwrite64, [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0])
+    };
+}
+
 /// Gives a mapping of this library back.
 pub fn unmap(address: *mut u8, bytes: usize) {
     // SAFETY: only called with mappings this library made and no longer uses.
@@ -122,11 +150,15 @@ pub fn read_file<'a>(path: &[u8], buffer: &'a mut [u8]) -> &'a [u8] {
 
 /// Device and inode of an open file: tells whether a descriptor is still ours.
 pub fn identity(descriptor: i32) -> Option<(u64, u64)> {
+    status(descriptor).map(|status| (status.st_dev, status.st_ino))
+}
+
+fn status(descriptor: i32) -> Option<libc::stat> {
     // SAFETY: all zeroes is a valid `stat`, which the kernel fills.
-    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `stat` is as large as the kernel expects.
-    unsafe { call(libc::SYS_fstat, [descriptor as usize, &raw mut stat as usize, 0, 0, 0, 0]) }.ok()?;
-    Some((stat.st_dev, stat.st_ino))
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `status` is as large as the kernel expects.
+    unsafe { call(libc::SYS_fstat, [descriptor as usize, &raw mut status as usize, 0, 0, 0, 0]) }.ok()?;
+    Some(status)
 }
 
 /// Makes sure that the bytes are there on disk, so that writing to a mapping of them cannot fail.

@@ -3,9 +3,10 @@
 //! An area belongs to one thread at a time. When the thread ends, the area goes into a pool and a later thread goes on with its
 //! stream, so that the stacks it already knows need not be written again.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use stormlog_capture::layout::SLOT_SIZE;
 use stormlog_capture::record::definition;
 
 use crate::nodes::Nodes;
@@ -51,6 +52,9 @@ pub struct Thread {
     /// Last stacks, for comparing.
     pub stacks: Stacks,
     stream_of: u32,
+    /// The thread as the C library and as the kernel know it.
+    handle: AtomicU64,
+    kernel_id: AtomicU64,
     /// The thread has begun to end: it may be gone without a word.
     ending: bool,
     /// How often the thread's destructor has run.
@@ -61,7 +65,7 @@ pub struct Thread {
 
 /// The thread inside a hook; leaves it when dropped.
 pub struct Inside {
-    thread: *mut Thread,
+    thread: NonNull<Thread>,
 }
 
 impl Inside {
@@ -81,12 +85,17 @@ impl Inside {
     #[inline(always)]
     fn enter_and(may_look: bool) -> Option<Self> {
         let word = tls::get();
-        if word > tls::ENDING {
-            let thread = word as *mut Thread;
+        if word > tls::ENDING
+            && let Some(thread) = NonNull::new(word as *mut Thread)
+        {
             // SAFETY: above `ENDING` the word is this thread's area, which stays mapped as long as the thread can record.
-            let area = unsafe { &*thread };
+            let area = unsafe { thread.as_ref() };
+            let state = area.state.load(Ordering::Relaxed);
+            if state == QUIET {
+                return None; // one allocator asks another
+            }
             // The two loads after the store of the state would be a race with `stop`, were it not for its barrier.
-            if area.state.load(Ordering::Relaxed) == IDLE && area.loading == 0 {
+            if state == IDLE && area.loading == 0 {
                 area.state.store(QUIET, Ordering::Release);
                 compiler_fence(Ordering::SeqCst);
                 if area.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
@@ -112,7 +121,7 @@ impl Inside {
     #[inline(always)]
     fn with<T>(&mut self, state: u32, write: impl FnOnce(&mut Thread) -> T) -> T {
         // SAFETY: only this thread uses its area, and the state keeps a signal handler out while the reference lives.
-        let thread = unsafe { &mut *self.thread };
+        let thread = unsafe { self.thread.as_mut() };
         thread.state.store(state, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         let result = write(thread);
@@ -126,7 +135,7 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: this thread's own area.
-        unsafe { &*self.thread }.state.store(IDLE, Ordering::Release);
+        unsafe { self.thread.as_ref() }.state.store(IDLE, Ordering::Release);
     }
 }
 
@@ -135,12 +144,17 @@ impl Drop for Inside {
 #[inline(never)]
 fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
     let epoch = EPOCH.load(Ordering::Acquire);
-    if epoch == 0 || word == tls::IGNORED {
+    if word == tls::IGNORED {
         return None;
     }
-    let mut thread = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
-    // SAFETY: null or this thread's own area.
-    if let Some(area) = unsafe { thread.as_ref() } {
+    if epoch == 0 {
+        session::tell_cut();
+        return None;
+    }
+    let mine = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
+    if let Some(thread) = NonNull::new(mine) {
+        // SAFETY: this thread's own area.
+        let area = unsafe { thread.as_ref() };
         let before = area.state.load(Ordering::Acquire);
         if before != IDLE {
             if before == WRITING {
@@ -161,9 +175,9 @@ fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
     }
     let errno = crate::real::errno();
     // SAFETY: `attach` is given this thread's own area or none.
-    thread = unsafe { attach(thread, word == tls::ENDING) };
-    // SAFETY: null or this thread's own area, freshly set up.
-    let area = unsafe { thread.as_ref() }?;
+    let thread = NonNull::new(unsafe { attach(mine, word == tls::ENDING) })?;
+    // SAFETY: this thread's own area, freshly set up.
+    let area = unsafe { thread.as_ref() };
     area.state.store(QUIET, Ordering::Release);
     let mut inside = Inside { thread };
     inside.record(|thread| {
@@ -216,7 +230,11 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
         area.stacks.clear();
         area.writer.begin(state.next_stream());
     }
-    area.writer.begin_thread(sys::thread());
+    let kernel_id = sys::thread();
+    area.writer.begin_thread(kernel_id);
+    area.kernel_id.store(kernel_id, Ordering::Relaxed);
+    // SAFETY: always safe.
+    area.handle.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
     area.ending = ending;
     area.rounds = 0;
     area.loading = 0;
@@ -326,6 +344,35 @@ fn leave(area: &mut Thread) {
         });
         state.attaching.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// The kernel's number of a thread that is recorded.
+pub fn kernel_id(handle: libc::pthread_t) -> Option<u64> {
+    let mut at = session::current()?.threads.load(Ordering::Acquire);
+    // SAFETY: areas in the list stay mapped; what is read is atomic.
+    while let Some(area) = unsafe { at.as_ref() } {
+        let recorded = area.epoch.load(Ordering::Acquire) == EPOCH.load(Ordering::Relaxed);
+        if recorded && area.handle.load(Ordering::Relaxed) == handle {
+            return Some(area.kernel_id.load(Ordering::Relaxed));
+        }
+        at = area.next.load(Ordering::Relaxed);
+    }
+    None
+}
+
+/// Where the slot begins that a thread has mapped and `address` lies in.
+pub fn slot_at(state: &State, address: usize) -> Option<usize> {
+    let mut at = state.threads.load(Ordering::Acquire);
+    // SAFETY: areas in the list stay mapped; where a thread writes is only compared.
+    while let Some(area) = unsafe { at.as_ref() } {
+        if let Some(slot) = area.writer.slot()
+            && (slot..slot + SLOT_SIZE).contains(&address)
+        {
+            return Some(slot);
+        }
+        at = area.next.load(Ordering::Relaxed);
+    }
+    None
 }
 
 /// Waits (not for ever) until no thread is inside a hook, then seals every slot. Called with `EPOCH` 0. False: some thread did not come out.

@@ -4,7 +4,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, slot};
-use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, kind, zigzag};
+use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, NARROW, WIDE, kind, zigzag};
 
 use crate::clock::{self, Time};
 use crate::session;
@@ -95,20 +95,18 @@ impl Writer {
         if !self.room_and_time() {
             return;
         }
-        let (flag, a) = self.address(address);
         let c = zigzag32(python.wrapping_sub(self.last_python));
         let d = zigzag32(native.wrapping_sub(self.last_native));
         self.last_python = python;
         self.last_native = native;
-        self.put(kind, flag, a, bytes as u64, c, d);
+        self.put_at(kind, address, bytes as u64, c, d);
     }
 
     /// A record of an address and perhaps a length: the end of a block, in its several forms.
     #[inline(always)]
     pub fn release(&mut self, kind: u8, address: usize, bytes: usize) {
         if self.room_and_time() {
-            let (flag, a) = self.address(address);
-            self.put(kind, flag, a, bytes as u64, 0, 0);
+            self.put_at(kind, address, bytes as u64, 0, 0);
         }
     }
 
@@ -189,6 +187,11 @@ impl Writer {
         }
     }
 
+    /// Where the mapped slot begins.
+    pub fn slot(&self) -> Option<usize> {
+        (!self.base.is_null()).then_some(self.base as usize)
+    }
+
     /// Hands the slot over as complete.
     pub fn seal(&mut self) {
         if !self.cursor.is_null() {
@@ -232,14 +235,22 @@ impl Writer {
         self.room()
     }
 
+    /// Puts a record that begins with an address.
     #[inline(always)]
-    fn address(&mut self, address: usize) -> (bool, u64) {
+    fn put_at(&mut self, kind: u8, address: usize, b: u64, c: u32, d: u32) {
         let address = address as u64;
         let last = core::mem::replace(&mut self.last_address, address);
         if address & 7 != 0 {
-            return (true, address);
+            return self.put_as_it_stands(kind, address, b, c, d);
         }
-        (false, zigzag((address >> 3).wrapping_sub(last >> 3) as i64))
+        self.put(kind, false, zigzag((address >> 3).wrapping_sub(last >> 3) as i64), b, c, d);
+    }
+
+    /// Programs and tools that hand out blocks of their own making.
+    #[cold]
+    #[inline(never)]
+    fn put_as_it_stands(&mut self, kind: u8, address: u64, b: u64, c: u32, d: u32) {
+        self.put(kind, true, address, b, c, d);
     }
 
     #[inline(always)]
@@ -255,32 +266,28 @@ impl Writer {
     /// `MAX_RECORD + OVERHANG` bytes must be free at the cursor.
     #[inline(always)]
     unsafe fn encode(&mut self, kind: u8, flag: bool, a: u64, b: u64, c: u32, d: u32) -> *mut u8 {
-        let (a_code, a_length) = wide(a);
-        let (b_code, b_length) = wide(b);
-        let (c_code, c_length) = narrow(c);
+        let (a_length, b_length, c_length) =
+            (LENGTHS_OF_A[bits(a)], LENGTHS_OF_B[bits(b)], LENGTHS_OF_C[narrow_bits(c)]);
         // Only native stacks have a D, and all or none of a recording.
-        let (d_code, d_length) = if d == 0 { (0, 0) } else { narrow(d) };
-        let control = u16::from(kind)
-            | a_code << 5
-            | b_code << 8
-            | c_code << 11
-            | d_code << 13
-            | if flag { FLAG } else { 0 };
+        let d_length = if d == 0 { 0 } else { LENGTHS_OF_D[narrow_bits(d)] };
+        let all = a_length + b_length + c_length + d_length;
+        let control = (all >> 8) as u16 | u16::from(kind) | if flag { FLAG } else { 0 };
         // SAFETY: the caller's promise; each store ends at most `OVERHANG` behind the record.
         unsafe {
             let mut at = self.cursor;
             at.cast::<u16>().write_unaligned(control.to_le());
             at = at.add(2);
+            let end = at.add(bytes(all));
             at.cast::<u64>().write_unaligned(a.to_le());
-            at = at.add(a_length);
+            at = at.add(bytes(a_length));
             at.cast::<u64>().write_unaligned(b.to_le());
-            at = at.add(b_length);
+            at = at.add(bytes(b_length));
             at.cast::<u32>().write_unaligned(c.to_le());
-            at = at.add(c_length);
             if d != 0 {
+                at = at.add(bytes(c_length));
                 at.cast::<u32>().write_unaligned(d.to_le());
             }
-            at.add(d_length)
+            end
         }
     }
 
@@ -358,6 +365,9 @@ impl Writer {
             session::return_slot(index);
             return false;
         };
+        if reserve == SLOT_SIZE {
+            sys::populate(base, SLOT_SIZE);
+        }
         self.first = false;
         self.base = base;
         self.index = index;
@@ -381,19 +391,39 @@ impl Writer {
     }
 }
 
-/// Length code and bytes of A or B.
-#[inline(always)]
-const fn wide(value: u64) -> (u16, usize) {
-    // One bit more than the value has, so that 0 needs no case of its own; the topmost bit has no room to move up.
-    let bytes = (((value << 1 | value & 1 << 63 | 1).ilog2() + 7) >> 3) as usize;
-    ((bytes - bytes / 8) as u16, bytes + (bytes == 7) as usize)
+/// By the bits of a number: the bytes it takes, and 256 times its length code at its place in the control word. So the sum for all numbers of a record is
+/// its length and its control word.
+const fn lengths<const LENGTHS: usize, const BITS: usize>(lengths: [u8; LENGTHS], place: u32) -> [u32; BITS] {
+    let (mut table, mut bits, mut code) = ([0; BITS], 0, 0);
+    while bits < BITS {
+        if bits > 8 * lengths[code] as usize {
+            code += 1;
+        }
+        table[bits] = lengths[code] as u32 | (code as u32) << (8 + place);
+        bits += 1;
+    }
+    table
 }
 
-/// Length code and bytes of C or D.
+static LENGTHS_OF_A: [u32; 64] = lengths(WIDE, 5);
+static LENGTHS_OF_B: [u32; 64] = lengths(WIDE, 8);
+static LENGTHS_OF_C: [u32; 33] = lengths(NARROW, 11);
+static LENGTHS_OF_D: [u32; 33] = lengths(NARROW, 13);
+
 #[inline(always)]
-const fn narrow(value: u32) -> (u16, usize) {
-    let bytes = ((((value as u64) << 1 | 1).ilog2() + 7) >> 3) as usize;
-    ((bytes - bytes / 4) as u16, bytes + (bytes == 3) as usize)
+const fn bytes(length: u32) -> usize {
+    (length & 0xff) as usize
+}
+
+/// How many bits the number has; 63 for 64, which take as many bytes.
+#[inline(always)]
+const fn bits(value: u64) -> usize {
+    (value << 1 | value | 1).ilog2() as usize
+}
+
+#[inline(always)]
+const fn narrow_bits(value: u32) -> usize {
+    ((value as u64) << 1 | 1).ilog2() as usize
 }
 
 /// A zigzag of a 32-bit difference.
@@ -406,21 +436,25 @@ const fn zigzag32(difference: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_capture::record::{NARROW, WIDE, unzigzag};
+    use stormlog_capture::record::unzigzag;
 
     #[test]
     fn lengths_are_those_of_the_format() {
-        for bits in 0..64 {
-            for value in [0, 1_u64 << bits, (1 << bits) - 1, u64::MAX >> (63 - bits)] {
-                let (code, bytes) = wide(value);
-                assert_eq!(usize::from(WIDE[usize::from(code)]), bytes);
-                assert!(bytes == 8 || value >> (8 * bytes) == 0, "{value:#x} in {bytes}");
-                let (code, bytes) = narrow(value as u32);
-                assert_eq!(usize::from(NARROW[usize::from(code)]), bytes);
-                assert!(bytes == 4 || (value as u32) >> (8 * bytes) == 0);
+        let code = |length: u32, place: u32| (length >> (8 + place)) as usize;
+        for many in 0..64 {
+            for value in [0, 1_u64 << many, (1 << many) - 1, u64::MAX >> (63 - many)] {
+                let (a, b) = (LENGTHS_OF_A[bits(value)], LENGTHS_OF_B[bits(value)]);
+                assert_eq!((bytes(a), code(a, 5)), (bytes(b), code(b, 8)));
+                assert_eq!(usize::from(WIDE[code(a, 5)]), bytes(a));
+                assert!(bytes(a) == 8 || value >> (8 * bytes(a)) == 0, "{value:#x} in {}", bytes(a));
+                let value = value as u32;
+                let (c, d) = (LENGTHS_OF_C[narrow_bits(value)], LENGTHS_OF_D[narrow_bits(value)]);
+                assert_eq!((bytes(c), code(c, 11)), (bytes(d), code(d, 13)));
+                assert_eq!(usize::from(NARROW[code(c, 11)]), bytes(c));
+                assert!(bytes(c) == 4 || value >> (8 * bytes(c)) == 0);
             }
         }
-        assert_eq!(wide(0).1 + narrow(0).1, 0);
+        assert_eq!(bytes(LENGTHS_OF_A[bits(0)]) + bytes(LENGTHS_OF_C[narrow_bits(0)]), 0);
     }
 
     #[test]

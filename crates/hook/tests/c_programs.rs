@@ -1,14 +1,14 @@
 //! C programs under the hooks: every function, every way to begin and to end.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
 mod common;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use common::{capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
-use stormlog_capture::layout::{flags, state};
+use stormlog_capture::layout::{LIVE_MAGIC, flags, header, state};
 use stormlog_capture::record::{definition, kind};
 
 #[test]
@@ -132,6 +132,109 @@ fn a_forked_child_has_its_own_capture() {
             assert_eq!((capture.lost, capture.state), (0, state::EXITED), "{how}");
         }
     }
+}
+
+/// `execl` and its kin take the environment as it is; with one of the program's own the child is recorded all the same, unless it says no.
+#[test]
+fn every_way_to_exec_ends_one_recording_and_begins_another() {
+    for how in ["execl", "execlp", "own_execle", "own_execve", "own_execvpe", "own_spawn", "no_execve"] {
+        let place = directory();
+        let program = compile(place.path(), "processes", "processes.c", &[]);
+        let output = preloaded(Command::new(program).arg(how), place.path(), "");
+        assert!(output.status.success(), "{how}: {output:?}");
+        let all = captures(place.path());
+        let with =
+            |bytes| all.iter().filter(|capture| !capture.of_size(bytes).is_empty()).collect::<Vec<_>>();
+        let (replaced, child) = (with(2_000_004), with(2_000_001));
+        assert_eq!(child.len(), usize::from(how != "no_execve"), "{how}");
+        if how != "own_spawn" {
+            assert_eq!(replaced.len(), 1, "{how}");
+            assert!(child.iter().all(|child| child.process == replaced[0].process), "{how}");
+        }
+        assert!(all.iter().all(|capture| (capture.lost, capture.state) == (0, state::EXITED)), "{how}");
+    }
+}
+
+#[test]
+fn names_belong_to_the_thread_that_was_named() {
+    let place = directory();
+    let program = compile(place.path(), "names", "names.c", &[]);
+    let output = preloaded(&mut Command::new(program), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let threads: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+    let capture = capture(place.path());
+    for (thread, bytes, name) in
+        [(threads[0], 2_000_001, "from-outside"), (threads[1], 2_000_002, "by-itself")]
+    {
+        assert_eq!(capture.of_size(bytes)[0].thread, thread);
+        let named: Vec<_> = capture
+            .definitions
+            .iter()
+            .filter(|(sort, _, text)| *sort == definition::THREAD_NAME && text == name.as_bytes())
+            .collect();
+        assert_eq!(named.iter().map(|(_, id, _)| *id).collect::<Vec<_>>(), [thread], "{name}");
+    }
+}
+
+/// Runs `command` recorded; when it says it is ready, its live file is cut to `length`. Its end, and what the file's header then says.
+fn cut(command: &mut Command, place: &std::path::Path, length: u64) -> (std::process::Output, Vec<u8>) {
+    prepare(command, place, "", &[]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"ready\n");
+    let live = place.join(format!("heap-{}.bin.live", child.id()));
+    let file = std::fs::File::options().write(true).open(&live).unwrap();
+    assert!(file.metadata().unwrap().len() > 300_000);
+    file.set_len(length).unwrap();
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output, std::fs::read(live).unwrap())
+}
+
+fn assert_cut(file: &[u8], how: &str) {
+    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    assert_eq!(file[..8], LIVE_MAGIC, "{how}");
+    assert_ne!(number(header::FLAGS) & flags::CUT, 0, "{how}: it says that it was cut");
+    assert_ne!(number(header::LOST_EVENTS), 0, "{how}");
+    assert_eq!(number(header::STATE), state::EXITED, "{how}: the program's own end");
+}
+
+#[test]
+fn a_capture_that_is_cut_costs_records_not_the_program() {
+    for length in [0, 100, 5000, 65_536 + 70_000] {
+        for how in ["plain", "sigaction", "signal"] {
+            let place = directory();
+            let program = compile(place.path(), "cut", "cut.c", &[]);
+            let (output, file) = cut(Command::new(program).arg(how), place.path(), length);
+            let how = format!("{how}, cut to {length}");
+            assert_eq!(output.status.code(), Some(7), "{how}: {output:?}");
+            assert_eq!((output.stdout, output.stderr), (b"done\n".to_vec(), Vec::new()), "{how}");
+            assert_cut(&file, &how);
+        }
+    }
+}
+
+#[test]
+fn a_bus_error_of_the_programs_own_ends_it_as_without_us() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = directory();
+    let program = compile(place.path(), "cut", "cut.c", &[]);
+    let (output, file) = cut(Command::new(&program).arg("default"), place.path(), 10_000_000);
+    assert_eq!(output.status.signal(), Some(7), "{output:?}");
+    assert_eq!(
+        u32::from_le_bytes(file[header::FLAGS..header::FLAGS + 4].try_into().unwrap()) & flags::CUT,
+        0
+    );
+    let mut command = Command::new(&program);
+    prepare(&mut command, place.path(), "", &[]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert!(Command::new("kill").args(["-BUS", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(7), "one that is sent, too");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Python programs under the hooks: counts, stacks, CPython's allocators, recording from inside.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
 mod common;
 
@@ -54,6 +54,148 @@ malloc(7777002)
     let ours = capture(place.path()).between_marks();
     assert_eq!(ours, (numbers[0], numbers[1], numbers[2]));
     assert!(ours.0 > 2000, "{ours:?}");
+}
+
+/// The Pythons the hooks know: those of pyenv, else the one in use.
+fn pythons() -> Vec<std::path::PathBuf> {
+    let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let installed =
+        versions.into_iter().flat_map(|versions| std::fs::read_dir(versions).into_iter().flatten().flatten());
+    let others = installed.flat_map(|version| {
+        ["3.11", "3.12", "3.13", "3.14"].map(|minor| version.path().join(format!("bin/python{minor}")))
+    });
+    let others: Vec<_> = others.filter(|path| path.exists()).collect();
+    if others.is_empty() { python().into_iter().collect() } else { others }
+}
+
+/// Frees of blocks that were never given out.
+fn unknown_frees(capture: &Capture) -> usize {
+    assert_eq!(capture.streams.len(), 1, "one thread: its records are in order");
+    let (mut live, mut unknown) = (std::collections::HashSet::new(), 0);
+    for event in capture.events() {
+        match event.kind {
+            kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE => {
+                unknown += usize::from(!live.remove(&event.address))
+            }
+            kind::REALLOC_UNDO => drop(live.insert(event.address)),
+            1..=kind::LAST_ALLOCATION => drop(live.insert(event.address)),
+            _ => {}
+        }
+    }
+    unknown
+}
+
+/// From the first code object to the interpreter's last breath. With every object recorded, what CPython makes before its first thread has a state is not
+/// seen; and with its debugging allocators, nothing before it is initialized.
+#[test]
+fn nothing_is_freed_that_was_not_recorded() {
+    let script = "import dataclasses, json, collections
+make = dataclasses.dataclass(type('C', (), {'__annotations__': {'a': int}}))
+for turn in range(50): exec(compile(f'def f{turn}(): return [{turn}]\\nf{turn}()', 'gone', 'exec'))
+";
+    for python in pythons() {
+        for (options, most) in [("", 0), (";pyalloc=1", 8)] {
+            let place = directory();
+            let output = preloaded(Command::new(&python).args(["-c", script]), place.path(), options);
+            assert!(output.status.success(), "{output:?}");
+            let unknown = unknown_frees(&capture(place.path()));
+            assert!(unknown <= most, "{}{options}: {unknown} unknown frees", python.display());
+        }
+    }
+}
+
+/// They end the program when they are given a block that they did not make.
+#[test]
+fn pythons_debugging_allocators_are_not_disturbed() {
+    for python in pythons() {
+        for allocators in ["debug", "malloc_debug"] {
+            for options in ["", ";pyalloc=1"] {
+                let place = directory();
+                let mut command = Command::new(&python);
+                command.args(["-c", "print(sum(len([0] * i) for i in range(99)))"]);
+                let output = preloaded(command.env("PYTHONMALLOC", allocators), place.path(), options);
+                assert!(output.status.success(), "{} {allocators}{options}: {output:?}", python.display());
+                assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"4851\n"[..], &b""[..]));
+                assert_eq!(capture(place.path()).lost, 0);
+            }
+        }
+    }
+}
+
+/// A Python built for a fixed address, as distributions ship it: its stubs stand in for the hooked functions. Where there is none, nothing is tested.
+fn python_at_a_fixed_address() -> Option<std::path::PathBuf> {
+    const EXECUTABLE: u8 = 2; // ET_EXEC
+    let candidates = ["3.11", "3.12", "3.13", "3.14"].map(|minor| format!("/usr/bin/python{minor}").into());
+    candidates.into_iter().find(|path: &std::path::PathBuf| {
+        std::fs::read(path).is_ok_and(|file| file.get(16) == Some(&EXECUTABLE))
+    })
+}
+
+#[test]
+fn a_python_at_a_fixed_address_is_recorded_from_outside_and_from_inside() {
+    let Some(python) = python_at_a_fixed_address() else { return };
+    let work = "
+def inner(size): return bytearray(size - 1)
+def outer(size): return inner(size)
+";
+    for options in ["", ";native=1", ";pyalloc=1"] {
+        let place = directory();
+        let script = format!("{work}outer(8000001)");
+        let output = preloaded(Command::new(&python).args(["-c", &script]), place.path(), options);
+        assert!(output.status.success(), "{output:?}");
+        let capture = capture(place.path());
+        assert_eq!(stack_of(&capture, 8_000_001), ["inner", "outer", "<module>"], "{options}");
+        assert_eq!(capture.lost, 0);
+        assert_ne!(capture.flags & flags::PRELOADED, 0);
+        assert!(unknown_frees(&capture) <= 8);
+    }
+    for options in ["", ";native=1", ";pyalloc=1"] {
+        let place = directory();
+        let script = format!(
+            "{work}
+import ctypes
+hook = ctypes.PyDLL({:?})
+assert hook.stormlog_heap_start(1, b'path={}/heap.bin{options}') == 0
+outer(8000001)
+assert hook.stormlog_heap_stop() == 0
+outer(8000002)
+",
+            hook().display().to_string(),
+            place.path().display(),
+        );
+        let output = Command::new(&python).args(["-c", &script]).output().unwrap();
+        assert!(output.status.success(), "{options}: {output:?}");
+        let capture = capture(place.path());
+        assert_eq!(stack_of(&capture, 8_000_001), ["inner", "outer", "<module>"], "{options}");
+        assert!(capture.of_size(8_000_002).is_empty());
+        assert_eq!((capture.state, capture.lost), (state::STOPPED, 0));
+    }
+}
+
+/// Python's own handler of SIGBUS is in place, and must neither be called nor be lost.
+#[test]
+fn a_python_whose_capture_is_cut_goes_on() {
+    let Some(python) = python() else { return };
+    let place = directory();
+    let script = format!(
+        "
+import faulthandler, os
+faulthandler.enable()
+def work(): return sum(len(bytearray(1000 + i % 100)) for i in range(100000))
+first = work()
+os.truncate(f'{}/heap-{{os.getpid()}}.bin.live', 0)
+assert work() == first
+print('done')
+",
+        place.path().display()
+    );
+    let output = preloaded(Command::new(python).args(["-c", &script]), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"done\n"[..], &b""[..]));
+    let capture = capture(place.path());
+    assert_ne!(capture.flags & flags::CUT, 0);
+    assert!(capture.lost > 0);
+    assert_eq!(capture.state, state::EXITED);
 }
 
 /// Names of the functions of the only allocation of that size, innermost first.

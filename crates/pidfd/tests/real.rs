@@ -1,5 +1,5 @@
 //! Real processes, reaped by somebody else than the holder of the pidfd.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};

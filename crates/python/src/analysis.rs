@@ -4,6 +4,7 @@
 //! objects: what is returned says which moment to ask them about.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyString};
@@ -13,35 +14,28 @@ use stormlog_analyze::calls::{self, Call, CallThresholds};
 use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
 use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
 use stormlog_analyze::rules::ranks::{Job, cross_rank};
+use stormlog_event::Head;
 
+use crate::analysis_buffer;
 use crate::derived::{derive, integer, present};
+use crate::events::EventBuffer;
 
 /// Classification, severity, confidence, evidence as JSON, description, advice, and the position of the event that shows it.
 type Gap = (&'static str, &'static str, f64, String, String, Vec<&'static str>, usize);
 /// The record as JSON, and the spikes in it: when, and of which session.
 type Interval = (String, Vec<(u64, Option<String>)>);
 /// The record as JSON, how many of its notes are the merge's, and the merged samples: position, aligned time.
-type Ranks = (String, usize, Vec<(usize, i128)>);
+pub(crate) type Ranks = (String, usize, Vec<(usize, i128)>);
 
 /// The classes of hidden memory in samples.
 #[pyfunction]
 fn memory_gaps(events: &Bound<'_, PyAny>, thresholds: (f64, f64, f64, f64)) -> PyResult<Vec<Gap>> {
     let (ratio, spike_zscore, drift_r_squared, fragmentation) = thresholds;
     let thresholds = GapThresholds { ratio, spike_zscore, drift_r_squared, fragmentation };
-    let (mut samples, mut places) = (Vec::new(), Vec::new());
-    let mut seen = FragmentationSeen::default();
-    for (place, event) in events.try_iter()?.enumerate() {
-        let event = event?;
-        let Some(sample) = sample_of(&event)? else { continue };
-        if sample.total().is_none() || sample.gap().is_none() {
-            continue;
-        }
-        if let Some(ratio) = derive(&event)?.fragmentation_ratio {
-            seen.observe(sample.at_ns, ratio);
-        }
-        samples.push(sample);
-        places.push(place);
-    }
+    let GapEvents { samples, places, seen } = match events.cast::<EventBuffer>() {
+        Ok(buffer) => analysis_buffer::gap_events(buffer.get().events()),
+        Err(_) => gap_events(events)?,
+    };
     let found = hidden_gaps(&samples, &seen, &thresholds).into_iter().map(|gap| {
         let shown = samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
         let evidence = Value::Object(gap.evidence).to_string();
@@ -52,12 +46,47 @@ fn memory_gaps(events: &Bound<'_, PyAny>, thresholds: (f64, f64, f64, f64)) -> P
     Ok(found.collect())
 }
 
+/// The samples of a list of events in which hidden memory can be seen, and where they are in it.
+pub(crate) struct GapEvents {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) places: Vec<usize>,
+    pub(crate) seen: FragmentationSeen,
+}
+
+fn gap_events(events: &Bound<'_, PyAny>) -> PyResult<GapEvents> {
+    let mut found = GapEvents { samples: Vec::new(), places: Vec::new(), seen: FragmentationSeen::default() };
+    for (place, event) in events.try_iter()?.enumerate() {
+        let event = event?;
+        let Some(sample) = sample_of(&event)? else { continue };
+        if sample.total().is_none() || sample.gap().is_none() {
+            continue;
+        }
+        if let Some(ratio) = derive(&event)?.fragmentation_ratio {
+            found.seen.observe(sample.at_ns, ratio);
+        }
+        found.samples.push(sample);
+        found.places.push(place);
+    }
+    Ok(found)
+}
+
 /// One rank's part of a list of events.
 #[derive(Default)]
-struct RankEvents {
-    samples: Vec<Sample>,
-    markers: Vec<u64>,
+pub(crate) struct RankEvents {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) markers: Vec<u64>,
+    /// The session of each sample, by its time, of events that are Python's…
     sessions: BTreeMap<u64, String>,
+    /// …and of those that are ours.
+    pub(crate) heads: Vec<(u64, Arc<Head>)>,
+}
+
+impl RankEvents {
+    fn session_at(&self, at_ns: u64) -> Option<String> {
+        let ours =
+            || self.heads.iter().rev().find(|(at, _)| *at == at_ns).map(|(_, head)| head.session_id.clone());
+        self.sessions.get(&at_ns).cloned().or_else(ours)
+    }
 }
 
 /// The stretches of hidden memory that go with collectives. `settings` are the fields of the configuration, in their order.
@@ -79,6 +108,36 @@ fn collective_intervals(
         min_synchrony_ratio: settings.7,
         min_confidence: settings.8,
     };
+    let (mut ranks, world_size, first_ns) = match events.cast::<EventBuffer>() {
+        Ok(buffer) => analysis_buffer::by_rank(buffer.get().events()),
+        Err(_) => by_rank(events)?,
+    };
+    for rank in ranks.values_mut() {
+        rank.samples.sort_by_key(|sample| sample.at_ns);
+        rank.markers.sort_unstable();
+    }
+    let world_size = if world_size == 0 { ranks.len().max(1) as u64 } else { world_size };
+    let views: Vec<RankView<'_>> = ranks
+        .iter()
+        .filter(|(_, rank)| !rank.samples.is_empty())
+        .map(|(number, rank)| RankView {
+            rank: *number,
+            samples: &rank.samples,
+            markers: &rank.markers,
+            phases: None,
+        })
+        .collect();
+    let found = attribute(&views, world_size, first_ns, &config).into_iter().map(|interval| {
+        let rank = ranks.get(&interval.rank);
+        let session = |at: &u64| rank.and_then(|rank| rank.session_at(*at));
+        let spikes = interval.spikes_ns.iter().map(|at| (*at, session(at))).collect();
+        (Value::Object(interval.to_record()).to_string(), spikes)
+    });
+    Ok(found.collect())
+}
+
+/// The events of each rank, the largest world that was claimed, and the first moment.
+fn by_rank(events: &Bound<'_, PyAny>) -> PyResult<(BTreeMap<u64, RankEvents>, u64, u64)> {
     let mut ranks: BTreeMap<u64, RankEvents> = BTreeMap::new();
     let mut search = MarkerSearch::default();
     let (mut world_size, mut first_ns) = (0, u64::MAX);
@@ -98,28 +157,7 @@ fn collective_intervals(
             }
         }
     }
-    for rank in ranks.values_mut() {
-        rank.samples.sort_by_key(|sample| sample.at_ns);
-        rank.markers.sort_unstable();
-    }
-    let world_size = if world_size == 0 { ranks.len().max(1) as u64 } else { world_size };
-    let views: Vec<RankView<'_>> = ranks
-        .iter()
-        .filter(|(_, rank)| !rank.samples.is_empty())
-        .map(|(number, rank)| RankView {
-            rank: *number,
-            samples: &rank.samples,
-            markers: &rank.markers,
-            phases: None,
-        })
-        .collect();
-    let found = attribute(&views, world_size, first_ns, &config).into_iter().map(|interval| {
-        let sessions = ranks.get(&interval.rank).map(|rank| &rank.sessions);
-        let session = |at: &u64| sessions.and_then(|sessions| sessions.get(at).cloned());
-        let spikes = interval.spikes_ns.iter().map(|at| (*at, session(at))).collect();
-        (Value::Object(interval.to_record()).to_string(), spikes)
-    });
-    Ok(found.collect())
+    Ok((ranks, world_size, first_ns))
 }
 
 /// The ranks of one job: samples with known device use, in the order they came. `stated_ns` is the sampling interval they claim.
@@ -137,6 +175,18 @@ fn rank_timeline(
         let Some(sample) = sample_of(&event)? else { continue };
         ranks.entry(natural(&event, "rank")?.unwrap_or(0)).or_default().push((sample, place));
     }
+    Ok(rank_result(ranks, job_id, declared_world_size, stated_ns, notes, true).0)
+}
+
+/// The comparison of ranks, and rank and moment of its suspects; with the points where they are wanted.
+pub(crate) fn rank_result(
+    mut ranks: BTreeMap<u64, Vec<(Sample, usize)>>,
+    job_id: Option<String>,
+    declared_world_size: u64,
+    stated_ns: u64,
+    notes: Vec<String>,
+    with_points: bool,
+) -> (Ranks, Vec<(u64, u64)>) {
     for samples in ranks.values_mut() {
         samples.sort_by_key(|(sample, _)| sample.at_ns);
     }
@@ -157,7 +207,7 @@ fn rank_timeline(
     let found = cross_rank(&job, false);
     let of_merge = found.notes.len().saturating_sub(found.first_cause.notes.len());
     let mut merged: Vec<(i128, u64, u64, usize)> = Vec::new();
-    for (rank, samples) in &ranks {
+    for (rank, samples) in ranks.iter().filter(|_| with_points) {
         let offset = found.first_cause.offsets_ns.get(rank).copied().unwrap_or(0);
         merged.extend(
             samples
@@ -169,7 +219,9 @@ fn rank_timeline(
     let mut record = found.to_record();
     record.insert("first_cause_notes".to_owned(), found.first_cause.notes.clone().into());
     let merged = merged.into_iter().map(|(aligned, _, _, place)| (place, aligned)).collect();
-    Ok((Value::Object(record).to_string(), of_merge, merged))
+    let suspects =
+        found.first_cause.suspects.iter().map(|suspect| (suspect.rank, suspect.first_spike_ns)).collect();
+    ((Value::Object(record).to_string(), of_merge, merged), suspects)
 }
 
 /// A call as Python's `ProfileResult` has it: function, seconds, start, allocated, change, peak, before, after, inactive, reserved.

@@ -36,6 +36,10 @@ impl EventBuffer {
         EventBuffer { events, last: Mutex::default() }
     }
 
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
     fn head<'py>(&self, py: Python<'py>, head: &Arc<Head>) -> PyResult<Bound<'py, PyTuple>> {
         let known = self.with_last(|last| match &last.head {
             Some((of, made)) if Arc::ptr_eq(of, head) => Some(made.clone_ref(py)),

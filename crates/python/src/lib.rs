@@ -8,7 +8,9 @@
 use pyo3::prelude::*;
 
 mod analysis;
+mod analysis_buffer;
 mod cli;
+mod cuda_driver;
 mod derived;
 mod error;
 mod events;
@@ -16,6 +18,7 @@ mod gpus;
 mod heap;
 mod oom;
 mod phases;
+mod plot;
 mod process;
 mod record;
 mod recording;
@@ -36,11 +39,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     session::register(module)?;
     derived::register(module)?;
     analysis::register(module)?;
+    analysis_buffer::register(module)?;
     sink::register(module)?;
     recording::register(module)?;
     phases::register(module)?;
+    plot::register(module)?;
     process::register(module)?;
     gpus::register(module)?;
+    cuda_driver::register(module)?;
     oom::register(module)?;
     torch_snapshot::register(module)?;
     tracker::register(module)?;

@@ -95,24 +95,23 @@ impl TorchSnapshot {
         text(&py.detach(|| stormlog_torch::replay_report(&self.snapshot, device, &settings, limit, search)))
     }
 
-    /// `stormlog diff --json`: from this one to `after`, at the peak, at the end, or after so many events.
+    /// `stormlog diff --json`: from this one to `after`, at a moment as `--at` takes it; of all devices, or of one.
     fn diff(
         &self,
         py: Python<'_>,
         after: &TorchSnapshot,
-        at_end: bool,
-        events: Option<usize>,
-        device: usize,
+        at: &str,
+        device: Option<usize>,
     ) -> PyResult<String> {
-        let at = match events {
-            Some(events) => Moment::After(events),
-            None if at_end => Moment::End,
-            None => Moment::Peak,
-        };
-        text(&py.detach(|| {
-            let before = Recording::new(&self.snapshot, device);
-            stormlog_torch::diff(&before, &Recording::new(&after.snapshot, device), at)
-        }))
+        let Ok(at) = at.parse::<Moment>();
+        let found = py.detach(|| {
+            let recordings = |snapshot| match device {
+                Some(device) => vec![Recording::new(snapshot, device)],
+                None => Recording::all(snapshot),
+            };
+            stormlog_torch::diff(&recordings(&self.snapshot), &recordings(&after.snapshot), &at)
+        });
+        text(&found.map_err(|error| PyValueError::new_err(error.to_string()))?)
     }
 }
 

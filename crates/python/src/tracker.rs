@@ -3,6 +3,7 @@
 //! The interpreter is let go for every call that may wait for the tracker's locks or a disk; the tracking thread takes
 //! it only to ask a collector written in Python and to deliver an alert, and not at all once it is shutting down.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -178,7 +179,7 @@ impl Tracker {
 
     /// One reading now: the sample and what went wrong.
     fn sample_now(&self, py: Python<'_>) -> (Option<SampleFields>, Vec<String>, Option<String>) {
-        let Sampled { sample, partial_fields, error } = py.detach(|| self.tracker.sample_now());
+        let Sampled { sample, partial_fields, error, .. } = py.detach(|| self.tracker.sample_now());
         (sample.map(fields_of), partial_fields, error)
     }
 
@@ -232,23 +233,31 @@ impl Tracker {
     }
 }
 
-/// A collector written in Python: a callable that gives a sample, the partial fields and an error.
+/// A collector written in Python: a callable that gives a sample, the partial fields, an error and, if it likes, what else it
+/// knows by name.
 struct PythonSource {
     call: Py<PyAny>,
 }
+
+type Answer = (Option<SampleFields>, Vec<String>, Option<String>);
+type FullAnswer = (Option<SampleFields>, Vec<String>, Option<String>, BTreeMap<String, i64>);
 
 impl Source for PythonSource {
     fn sample(&mut self) -> Sampled {
         let asked = Python::try_attach(|py| {
             let answer = self.call.bind(py).call0().map_err(|error| error.to_string())?;
-            let fields: (Option<SampleFields>, Vec<String>, Option<String>) =
-                answer.extract().map_err(|error: PyErr| error.to_string())?;
-            Ok::<_, String>(fields)
+            if let Ok((sample, partial_fields, error)) = answer.extract::<Answer>() {
+                return Ok((sample, partial_fields, error, BTreeMap::new()));
+            }
+            answer.extract::<FullAnswer>().map_err(|error: PyErr| error.to_string())
         });
         match asked {
-            Some(Ok((sample, partial_fields, error))) => {
-                Sampled { sample: sample.map(sample_of), partial_fields, error }
-            }
+            Some(Ok((sample, partial_fields, error, facts))) => Sampled {
+                sample: sample.map(sample_of),
+                partial_fields,
+                error,
+                facts: facts.into_iter().map(|(name, number)| (name, number.into())).collect(),
+            },
             Some(Err(error)) => Sampled { error: Some(error), ..Sampled::default() },
             None => {
                 Sampled { error: Some("the interpreter is shutting down".to_owned()), ..Sampled::default() }

@@ -40,6 +40,8 @@ fn kill(pid: u64, scope: Scope) -> KernelKill {
         name: Some("python".into()),
         scope: Some(scope),
         cgroup: Some("/train".into()),
+        limit_bytes: None,
+        usage_bytes: None,
         rss_bytes: Some(15 * GIB),
     }
 }
@@ -80,6 +82,21 @@ fn a_cgroup_kill_names_limit_and_usage() {
     );
     assert_eq!(verdict.tries[0], "bound what dataset.py:88 Cache.put keeps (11.00 GiB, still growing)");
     assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+}
+
+#[test]
+fn a_cgroup_it_moved_to_has_the_limit_that_the_kernel_reports() {
+    let mut facts = facts(KILLED);
+    facts.cgroups = vec![cgroup(0, 0)];
+    let elsewhere = KernelKill { cgroup: Some("/jobs/7".into()), ..kill(PID, Scope::Cgroup) };
+    facts.kernel =
+        Some(vec![KernelKill { limit_bytes: Some(GIB), usage_bytes: Some(GIB), ..elsewhere.clone() }]);
+    let verdict = judge(&facts);
+    assert_eq!((verdict.limit_bytes, verdict.usage_bytes), (Some(GIB), Some(GIB)));
+    assert_eq!(verdict.limit_source.as_deref(), Some("cgroup /jobs/7"));
+    // A log that rolled over knows the group but not its limit: the nearest known one is better than none.
+    facts.kernel = Some(vec![elsewhere]);
+    assert_eq!(judge(&facts).limit_bytes, Some(16 * GIB));
 }
 
 #[test]
@@ -132,6 +149,12 @@ fn a_global_kill_by_the_kernels_word_or_by_counters() {
     let verdict = judge(&by_host);
     assert_eq!(verdict.cause, Cause::GlobalOomKill);
     assert!(verdict.sentence.contains("probably"), "{}", verdict.sentence);
+    // Its own memory is free again by the time anyone looks: then a large one was the victim, a small one was not.
+    by_host.host.available_bytes = Some(40 * GIB);
+    by_host.peak_rss_bytes = Some(30 * GIB);
+    assert_eq!(judge(&by_host).cause, Cause::GlobalOomKill);
+    by_host.peak_rss_bytes = Some(GIB);
+    assert_eq!(judge(&by_host).cause, Cause::SigKill);
 }
 
 #[test]
@@ -176,14 +199,16 @@ fn a_memory_error_under_an_address_space_limit() {
     let mut facts = facts(Ending::Exited(1));
     facts.exception = exception(Some(Cause::MemoryError), true);
     facts.rlimit_as_bytes = Some(4 * GIB);
-    facts.last_vms_bytes = Some(3 * GIB);
+    facts.peak_vms_bytes = Some(3 * GIB);
     // The cgroup's limit is not the one that was met.
     facts.cgroups = vec![cgroup(0, 0)];
     let verdict = judge(&facts);
     assert_eq!((verdict.cause, verdict.exit_code, verdict.signal), (Cause::MemoryError, Some(1), None));
     assert_eq!((verdict.limit_bytes, verdict.limit_source.as_deref()), (Some(4 * GIB), Some("RLIMIT_AS")));
     assert!(
-        verdict.sentence.contains("(RLIMIT_AS) of 4.00 GiB, 3.00 GiB of address space in use"),
+        verdict
+            .sentence
+            .contains("(RLIMIT_AS) of 4.00 GiB, at most 3.00 GiB of address space were seen in use"),
         "{}",
         verdict.sentence
     );

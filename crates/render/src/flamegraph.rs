@@ -9,13 +9,16 @@ use crate::page::Template;
 use crate::prune::visible;
 
 const TEMPLATE: Template = Template {
-    html: include_str!("../assets/flamegraph/page.html"),
-    style: include_str!("../assets/flamegraph/style.css"),
+    html: concat!(include_str!("../assets/head.html"), include_str!("../assets/flamegraph/page.html")),
+    style: concat!(include_str!("../assets/page.css"), include_str!("../assets/flamegraph/style.css")),
     scripts: &[
         include_str!("../assets/say.js"),
+        include_str!("../assets/page.js"),
         include_str!("../assets/flamegraph/data.js"),
         include_str!("../assets/flamegraph/tree.js"),
+        include_str!("../assets/flamegraph/held.js"),
         include_str!("../assets/flamegraph/graph.js"),
+        include_str!("../assets/flamegraph/detail.js"),
         include_str!("../assets/flamegraph/strip.js"),
         include_str!("../assets/flamegraph/main.js"),
     ],
@@ -250,8 +253,8 @@ fn spans(lives: &[Lifetime], place: &[NodeId]) -> Spans {
     for life in lives {
         let node = place.get(life.node as usize).copied().unwrap_or(0);
         let sum = merged.entry((node, life.thread, life.birth, life.death)).or_default();
-        sum.0 += life.bytes;
-        sum.1 += life.count;
+        sum.0 = sum.0.saturating_add(life.bytes);
+        sum.1 = sum.1.saturating_add(life.count);
     }
     let mut rows: Vec<_> = merged.into_iter().collect();
     rows.sort_unstable();

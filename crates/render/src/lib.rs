@@ -6,6 +6,7 @@
 
 pub mod flamegraph;
 mod page;
+pub mod plot;
 mod prune;
 pub mod table;
 pub mod timeline;

@@ -75,7 +75,7 @@ fn threshold(bytes: &[u64], most: usize) -> u64 {
     }
     let mut sorted = bytes.to_vec();
     let (_, nth, _) = sorted.select_nth_unstable_by(most, |a, b| b.cmp(a));
-    least.max(*nth + 1)
+    least.max(nth.saturating_add(1))
 }
 
 /// One row for each stack and thread, in the order of the stacks.
@@ -84,8 +84,8 @@ fn merge(rows: &mut Vec<Holding>) {
     rows.dedup_by(|next, kept| {
         let same = (next.node, next.thread) == (kept.node, kept.thread);
         if same {
-            kept.bytes += next.bytes;
-            kept.count += next.count;
+            kept.bytes = kept.bytes.saturating_add(next.bytes);
+            kept.count = kept.count.saturating_add(next.count);
         }
         same
     });

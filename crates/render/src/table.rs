@@ -6,9 +6,13 @@ use serde_json::Value;
 use crate::page::Template;
 
 const TEMPLATE: Template = Template {
-    html: include_str!("../assets/table/page.html"),
-    style: include_str!("../assets/table/style.css"),
-    scripts: &[include_str!("../assets/say.js"), include_str!("../assets/table/main.js")],
+    html: concat!(include_str!("../assets/head.html"), include_str!("../assets/table/page.html")),
+    style: concat!(include_str!("../assets/page.css"), include_str!("../assets/table/style.css")),
+    scripts: &[
+        include_str!("../assets/say.js"),
+        include_str!("../assets/page.js"),
+        include_str!("../assets/table/main.js"),
+    ],
 };
 
 /// How a column is shown.

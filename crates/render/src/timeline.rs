@@ -6,10 +6,11 @@ use serde::Serialize;
 use crate::page::Template;
 
 const TEMPLATE: Template = Template {
-    html: include_str!("../assets/timeline/page.html"),
-    style: include_str!("../assets/timeline/style.css"),
+    html: concat!(include_str!("../assets/head.html"), include_str!("../assets/timeline/page.html")),
+    style: concat!(include_str!("../assets/page.css"), include_str!("../assets/timeline/style.css")),
     scripts: &[
         include_str!("../assets/say.js"),
+        include_str!("../assets/page.js"),
         include_str!("../assets/timeline/data.js"),
         include_str!("../assets/timeline/colours.js"),
         include_str!("../assets/timeline/chart.js"),

@@ -62,7 +62,10 @@ impl LogReader {
     /// The next record, or `None` when there is none yet; ask again later. Not an `Iterator`, since a record borrows the
     /// reader's buffer. Stops at a record that a living process has begun and not finished, and passes over it once that
     /// process is gone.
-    #[allow(clippy::should_implement_trait)] // the name is what readers expect, the trait cannot lend
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the name is what readers expect; the trait cannot lend"
+    )]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let frame = self.next_frame()?;
         self.stats.records += 1;

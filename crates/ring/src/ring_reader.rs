@@ -106,7 +106,10 @@ pub struct RingRecords<'a> {
 
 impl RingRecords<'_> {
     /// The next record. Not an `Iterator`, since a record borrows the reader's buffer.
-    #[allow(clippy::should_implement_trait)] // the name is what readers expect, the trait cannot lend
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the name is what readers expect; the trait cannot lend"
+    )]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let slots = self.reader.file.slots();
         while self.ticket < self.end {

@@ -1,6 +1,6 @@
 //! Writers across `fork`: children go on in the same recording, whatever the parent's threads were doing.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

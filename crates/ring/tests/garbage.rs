@@ -1,7 +1,7 @@
 //! Readers of files that are not what they were: random bytes, flipped bits, cut ends, forged headers. They may return less, never
 //! something else, and they must come back.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! What others do to our files while we write them: truncate, delete, fill the disk, take our signal, close our descriptors.
 //! Each time the writing program must go on, and what is lost must be known.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "in a test a panic is the report")]
 
 mod common;
 

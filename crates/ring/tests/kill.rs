@@ -3,7 +3,7 @@
 //! The writing program is this test binary started again. Its threads and forked children each own a *lane*: they append the
 //! numbers 0, 1, 2… and, after each append that returned, say so in a mapping of their own.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

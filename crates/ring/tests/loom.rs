@@ -2,7 +2,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p stormlog-ring --release --test loom`
 #![cfg(loom)]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;

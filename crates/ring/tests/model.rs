@@ -1,6 +1,6 @@
 //! Logs and rings against the plainest model of them: a list.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod common;
 

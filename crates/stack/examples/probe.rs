@@ -1,6 +1,11 @@
 //! A library the tests load into real interpreters: it walks the stack from inside C calls and from inside Python's own allocator,
 //! and hands what it saw to the test as text.
-#![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::missing_safety_doc,
+    clippy::unwrap_used,
+    reason = "a test's library: its callers are the tests, and a panic is their report"
+)]
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -24,6 +29,7 @@ pub static INTERPRETER: LazyLock<Result<Interpreter, Unsupported>> = LazyLock::n
 static TREE: LazyLock<Mutex<Tree>> = LazyLock::new(|| Mutex::new(Tree::default()));
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 static DESTROYED: AtomicU64 = AtomicU64::new(0);
+static TURNS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Frame {
@@ -56,6 +62,7 @@ pub struct Tree {
     last: u32,
 }
 
+// SAFETY: the watch's pointers are into the interpreter, used only from calls that hold the GIL.
 unsafe impl Send for Tree {}
 
 extern "C" fn destroyed(code: usize) {
@@ -96,6 +103,7 @@ impl Tree {
             return false;
         }
         let watch = self.watch.get_or_insert_with(|| CodeWatch::new(interpreter, destroyed));
+        // SAFETY: the thread state is the caller's own, read a moment ago with the GIL held, and `address` a code object of its stack.
         unsafe { watch.watch(interpreter, self.thread_state as *const u8, address, libc::malloc) }
     }
 
@@ -106,6 +114,7 @@ impl Tree {
             if known.watched {
                 return id;
             }
+            // SAFETY: a code object on the walked stack, alive while the GIL is held.
             if known.fingerprint == unsafe { interpreter.fingerprint(address) } {
                 let watched = self.watch(interpreter, address);
                 self.codes[id as usize].watched = watched;
@@ -115,6 +124,7 @@ impl Tree {
             self.unwatched -= 1;
         }
         let mut code = Code::default();
+        // SAFETY: a code object on the walked stack, alive while the GIL is held.
         unsafe {
             interpreter.describe(address, &mut code);
             code.fingerprint = interpreter.fingerprint(address);
@@ -152,11 +162,17 @@ thread_local! {
 /// The thread's stack through the cache, and the plain walk's.
 pub fn both_walks(tree: &mut Tree) -> (u32, Vec<Frame>) {
     let interpreter = INTERPRETER.as_ref().unwrap();
+    // SAFETY: every probe is called by the interpreter's own thread.
     let state = unsafe { interpreter.thread_state() };
     tree.thread_state = state as usize;
     let generation = GENERATION.load(SeqCst);
-    let node = STACK.with(|stack| unsafe { (*stack.get()).current(interpreter, state, generation, tree) });
+    // With and without a native stack beside it, in turn: what is compared differs, the answer must not.
+    let native = TURNS.fetch_add(1, SeqCst).is_multiple_of(2);
+    // SAFETY: the cell is this thread's alone and nobody borrows it twice; the state is the calling thread's.
+    let node =
+        STACK.with(|stack| unsafe { (*stack.get()).current(interpreter, state, generation, native, tree) });
     let mut plain = Vec::new();
+    // SAFETY: the state is the calling thread's, whose frames do not move while it is in here.
     unsafe {
         interpreter.each_frame(state, |code, instruction, entry| {
             plain.push(Frame::Python { code: tree.code(code), instruction, entry });
@@ -192,6 +208,7 @@ pub fn same(cached: &[Frame], plain: &[Frame]) -> bool {
 
 pub unsafe fn give(answer: &str, out: *mut u8, room: usize) -> usize {
     let length = answer.len().min(room);
+    // SAFETY: the caller's promise: `out` has `room` bytes; no more are written.
     unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), out, length) };
     answer.len()
 }
@@ -202,6 +219,7 @@ pub unsafe extern "C" fn probe_version(out: *mut u8, room: usize) -> usize {
         Ok(interpreter) => format!("ok {:x}", interpreter.version()),
         Err(error) => format!("refused {error}"),
     };
+    // SAFETY: handed on from the caller.
     unsafe { give(&answer, out, room) }
 }
 
@@ -225,6 +243,7 @@ pub unsafe extern "C" fn probe_walk(out: *mut u8, room: usize) -> usize {
             _ => answer.push_str("...\n"),
         }
     }
+    // SAFETY: handed on from the caller.
     unsafe { give(&answer, out, room) }
 }
 
@@ -232,6 +251,7 @@ pub unsafe extern "C" fn probe_walk(out: *mut u8, room: usize) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn probe_walk_on_native_thread(out: *mut u8, room: usize) -> usize {
     let address = out as usize;
+    // SAFETY: the caller's buffer outlives the thread, which is joined here.
     std::thread::spawn(move || unsafe { probe_walk(address as *mut u8, room) }).join().unwrap()
 }
 
@@ -249,6 +269,7 @@ pub unsafe extern "C" fn probe_counts(
     destroyed: *mut u64,
 ) {
     let tree = TREE.lock().unwrap();
+    // SAFETY: the caller's promise: four places to write to.
     unsafe {
         *nodes = tree.nodes.len() as u64;
         *codes = tree.codes.len() as u64;
@@ -260,6 +281,7 @@ pub unsafe extern "C" fn probe_counts(
 /// Nanoseconds of processor time this thread has used.
 pub fn cpu_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place of our own to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
@@ -275,8 +297,10 @@ pub extern "C" fn probe_time(rounds: u64) -> f64 {
         let mut last = 0;
         let start = cpu_time();
         for _ in 0..rounds {
+            // SAFETY: every probe is called by the interpreter's own thread.
             let state = unsafe { interpreter.thread_state() };
-            last ^= unsafe { (*stack.get()).current(interpreter, state, generation, &mut *tree) };
+            // SAFETY: as in `both_walks`.
+            last ^= unsafe { (*stack.get()).current(interpreter, state, generation, false, &mut *tree) };
         }
         std::hint::black_box(last);
         (cpu_time() - start) / rounds as f64
@@ -284,6 +308,7 @@ pub extern "C" fn probe_time(rounds: u64) -> f64 {
 }
 
 pub fn python_symbol(name: &std::ffi::CStr) -> *mut c_void {
+    // SAFETY: a name that ends in a zero byte.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast::<c_char>()) }
 }
 

@@ -1,6 +1,6 @@
 //! The walkers in a process without Python.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use stormlog_stack::Nodes;
 use stormlog_stack::native::{NativeStack, Registers, Unwinder, each_module};

@@ -2,7 +2,7 @@
 //!
 //! `STORMLOG_TEST_PYTHONS` (paths separated by `:`) adds interpreters to those found.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,10 @@
 //! A disk that fails: full, gone, in the way. Nothing torn is left behind, nothing flushed is lost, losses are counted.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

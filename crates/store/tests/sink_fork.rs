@@ -1,7 +1,12 @@
 //! Forks: a child must neither hang on its parent's locks, nor write its parent's records again, nor into its files.
 //!
 //! One test in this file, so that no other test's threads run while it forks.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,10 @@
 //! Rollups of real sinks: the same whatever the order of events, ignored once stale, never without bounds.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "the names are those of the file's keys"
+)]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,10 @@
 //! The sink's rules, on real directories: sessions, flushing, rollover, retention, re-opening, hostile manifests.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a test helper may panic: that is its report
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 use std::fs;
 use std::path::Path;

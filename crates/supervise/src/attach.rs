@@ -17,7 +17,7 @@ use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::process::{ProcessReader, ProcessStat};
 use stormlog_event::{Env, Identity, IdentityInputs, Problem, resolve_identity};
 use stormlog_pidfd::Pidfd;
-use stormlog_record::verdict::{DeathFacts, Ending, Verdict, judge};
+use stormlog_record::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
 use crate::facts::{cgroups, host, kernel_kill};
 
@@ -131,7 +131,8 @@ impl Attached {
         facts.cgroups =
             self.oom_watch.as_ref().map(OomWatch::look).iter().flat_map(|it| cgroups(it, 0)).collect();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
-        facts.host = host();
+        // Nobody looked at the machine's count while it lived.
+        facts.host = host(Change::default());
         let verdict = judge(&facts);
         let watched = self.since.elapsed().as_secs_f64();
         let who = format!("{} (pid {})", self.name, self.pid());

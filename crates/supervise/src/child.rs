@@ -1,11 +1,11 @@
-//! The program itself: started with everything of ours that is its own — streams, terminal, process group — and waited
-//! for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
+//! The program itself: started with everything of ours that is its own — streams unless told otherwise, terminal, process group — and
+//! waited for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
 
 use std::ffi::OsString;
 use std::process::{Child, Command};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
@@ -13,12 +13,16 @@ use signal_hook::low_level::siginfo::{Cause, Sent};
 
 use crate::error::RunError;
 use crate::outcome::Ended;
+use crate::supervise::Streams;
 
 /// Signals that are meant for the program.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
 /// Set by our Python entry point for us alone: the interpreter it runs in.
 pub const PYTHON: &str = "STORMLOG_PYTHON";
+
+/// Python writes what it prints at once.
+const UNBUFFERED: &str = "PYTHONUNBUFFERED";
 
 /// The started program.
 pub(crate) struct Program {
@@ -28,12 +32,29 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts `command` with some variables changed.
-    pub(crate) fn start(command: &[OsString], env: &[(OsString, OsString)]) -> Result<Self, RunError> {
+    pub(crate) fn start(
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        streams: Streams,
+    ) -> Result<Self, RunError> {
         let (program, arguments) = command.split_first().ok_or(RunError::NoCommand)?;
         // Before the program exists, so that no signal can end us between its start and our watching.
         let signals = SignalsInfo::<WithOrigin>::new(FORWARDED);
         let mut starting = Command::new(program);
         starting.args(arguments).env_remove(PYTHON).envs(env.iter().map(|(name, value)| (name, value)));
+        if let Some(input) = streams.input {
+            starting.stdin(input);
+        }
+        if let Some(error) = streams.error {
+            starting.stderr(error);
+        }
+        if let Some(output) = streams.output {
+            starting.stdout(output);
+            // On a terminal a line is written when it is complete; in a file it would be lost with a program that is killed.
+            if std::env::var_os(UNBUFFERED).is_none() {
+                starting.env(UNBUFFERED, "1");
+            }
+        }
         let started = starting.spawn();
         let child = started.map_err(|source| RunError::Start { program: program.clone(), source })?;
         let pid = child.id();
@@ -44,6 +65,14 @@ impl Program {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has ended; it is still to be waited for.
+    pub(crate) fn has_ended(&self) -> bool {
+        let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) else { return true };
+        let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // Whoever cannot even look is not to wait for ever.
+        !matches!(waitid(WaitId::Pid(pid), only_look), Ok(None))
     }
 
     /// Waits for the end of the program.

@@ -1,7 +1,8 @@
 //! The readings of `stormlog-collect` as the facts a verdict is made from.
 
+use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{LevelChange, Limit, OomReport};
-use stormlog_collect::host::HostReader;
+use stormlog_collect::host::{HostReader, host_oom_kills};
 use stormlog_collect::kernel_log::{Constraint, OomKill};
 use stormlog_record::bundle::HeldBy;
 use stormlog_record::verdict::kernel::{KernelKill, Scope};
@@ -64,13 +65,34 @@ pub(crate) fn kernel_kill(kill: &OomKill) -> KernelKill {
             None => None,
         },
         cgroup: kill.cgroup.clone(),
+        limit_bytes: kill.limit,
+        usage_bytes: kill.usage,
         rss_bytes: kill.rss(),
     }
 }
 
-pub(crate) fn host() -> HostFacts {
+pub(crate) fn host(kills: Change) -> HostFacts {
     let memory = HostReader::open().and_then(|mut reader| reader.memory()).unwrap_or_default();
-    HostFacts { total_bytes: memory.total, available_bytes: memory.available, ..HostFacts::default() }
+    HostFacts { total_bytes: memory.total, available_bytes: memory.available, oom_kill: kills }
+}
+
+/// The machine's count of OOM kills, looked at now and then, so that at a death the rise of the last seconds is known.
+#[derive(Debug, Default)]
+pub(crate) struct HostKills {
+    /// The last look and the one before it: the last may have come after the kill and before the death was told.
+    looks: [Option<u64>; 2],
+}
+
+impl HostKills {
+    pub(crate) fn look(&mut self) {
+        let [last, _] = self.looks;
+        let now = host_oom_kills(&Roots::default());
+        self.looks = [now, last.or(now)];
+    }
+
+    pub(crate) fn change(&self) -> Change {
+        Change { before: self.looks[1], after: host_oom_kills(&Roots::default()) }
+    }
 }
 
 #[cfg(test)]

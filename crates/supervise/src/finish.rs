@@ -11,6 +11,7 @@ use stormlog_collect::cgroup::{MemoryCgroup, OomWatch};
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_event::{Counter, Counters, Record, SessionStatus};
+use stormlog_record::Cause;
 use stormlog_record::bundle::{
     BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
     Retention,
@@ -20,14 +21,14 @@ use stormlog_record::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
 use crate::exceptions::{self, Reported};
-use crate::facts::{cgroups, host, kernel_kill, spelt};
+use crate::facts::{HostKills, cgroups, host, kernel_kill, spelt};
 use crate::gpus::GpuSample;
 use crate::heap::{Captures, HeapDigest};
 use crate::maps;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::run_dir::RunDirectory;
 use crate::watch::Watching;
-use crate::watched::{COLLECTOR, Seen, Watched, now_ns};
+use crate::watched::{COLLECTOR, Watched, now_ns};
 
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
 /// killed. A program that forks all day must not fill the disk.
@@ -50,6 +51,8 @@ pub(crate) struct Scene {
     pub(crate) started: Instant,
     pub(crate) oom_watch: Option<OomWatch>,
     pub(crate) kernel_log: Option<KernelLog>,
+    /// The machine's own count of kills.
+    pub(crate) host_kills: HostKills,
     /// Heap captures, where they are wanted.
     pub(crate) captures: Option<Captures>,
     writer: BundleWriter,
@@ -82,6 +85,7 @@ impl Scene {
             // The program starts in our own cgroup; counting begins before it exists.
             oom_watch: MemoryCgroup::of(std::process::id()).ok().map(OomWatch::start),
             kernel_log: KernelLog::from_now().ok(),
+            host_kills: HostKills::default(),
             captures: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
@@ -99,6 +103,7 @@ impl Scene {
 
     /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
     pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended) {
+        let ended_ns = now_ns();
         let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
@@ -112,7 +117,7 @@ impl Scene {
         let is_worth_a_bundle = is_kill
             || watched.samples >= SAMPLES_OF_A_WORKER
             || death.as_ref().is_some_and(|death| death.exception.is_some());
-        let outcome = self.close(watched, status, ended, death, is_worth_a_bundle, now_ns());
+        let outcome = self.close(watched, status, ended, death, is_worth_a_bundle, ended_ns);
         let queue = if is_kill { &mut self.killed } else { &mut self.plain };
         queue.push_back(outcome.directory.clone());
         if queue.len() > KEPT_CHILDREN
@@ -154,10 +159,10 @@ impl Scene {
         let report = self.oom_watch.as_ref().map(OomWatch::look);
         facts.cgroups = report.iter().flat_map(|report| cgroups(report, self.elsewhere)).collect();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
-        facts.host = host();
+        facts.host = host(self.host_kills.change());
         facts.rlimit_as_bytes = self.limit_as;
         facts.last_rss_bytes = watched.last_rss;
-        facts.last_vms_bytes = watched.last_vms;
+        facts.peak_vms_bytes = watched.peak_vms;
         facts.peak_rss_bytes = watched.peak_rss;
         facts.growth = self.growth;
         facts.uses_gpu =
@@ -195,8 +200,8 @@ impl Scene {
     ) -> ProcessOutcome {
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         match (&sentence, status) {
-            (Some(sentence), _) => watched.record("error", Seen::default(), Some(sentence)),
-            (None, SessionStatus::Completed) => watched.record("stop", Seen::default(), None),
+            (Some(sentence), _) => watched.record_end("error", ended_ns, Some(sentence)),
+            (None, SessionStatus::Completed) => watched.record_end("stop", ended_ns, None),
             (None, _) => 0,
         };
         let last_event_ns = watched.last_event_ns;
@@ -208,11 +213,14 @@ impl Scene {
         }
         watched.summary.status = status;
         watched.summary.ended_at_ns = Some(ended_at);
+        let of_failure = death
+            .as_ref()
+            .is_some_and(|death| matches!(death.verdict.cause, Cause::MemoryError | Cause::OomException));
         let cause = ended.to_json(death.as_ref().map(|death| death.verdict.cause));
         let heap = self
             .captures
             .as_ref()
-            .and_then(|captures| captures.settle(watched.pid, &cause, &watched.directory));
+            .and_then(|captures| captures.settle(watched.pid, &cause, of_failure, &watched.directory));
         let bundled = death.as_ref().filter(|_| is_worth_a_bundle);
         let bundle =
             bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
@@ -301,9 +309,12 @@ impl Scene {
 
     /// Who held what: the processes, or the kinds of memory of the only one; and those on the GPUs.
     fn holders(&self, watched: &Watched, heap: Option<&HeapDigest>) -> Vec<HeldBy> {
-        let by_line =
-            |(bytes, place): &(u64, String)| HeldBy { place: place.clone(), bytes: *bytes, note: None };
         if let Some(heap) = heap.filter(|heap| !heap.held.is_empty()) {
+            let by_line = |(bytes, place): &(u64, String)| HeldBy {
+                place: place.clone(),
+                bytes: *bytes,
+                note: heap.is_held_at_failure.then(|| heap.held_when().to_owned()),
+            };
             return heap.held.iter().map(by_line).collect();
         }
         let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));

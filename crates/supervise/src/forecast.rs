@@ -2,7 +2,7 @@
 //!
 //! The limit is the nearest of the cgroups above the program, or the machine's memory where none limits it; and the
 //! address space limit, where the program was given one. Pressure (PSI) makes a forecast more urgent, never makes one.
-//! Must cost a few system calls a look, and not look more often than it can learn from.
+//! Must cost a system call or two a look, and not look more often than it can learn from.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -92,14 +92,14 @@ impl Forecasts {
 
     /// Looks, when it is time; the warnings that begin or end now. `held` is what all processes of the program have
     /// resident, `vms` its address space.
-    pub(crate) fn look(&mut self, now_ns: u64, held: u64, vms: Option<u64>) -> Vec<AlertEvent> {
-        if Instant::now() < self.next {
+    pub(crate) fn look(&mut self, now: Instant, now_ns: u64, held: u64, vms: Option<u64>) -> Vec<AlertEvent> {
+        if now < self.next {
             return Vec::new();
         }
-        self.next = Instant::now() + self.interval;
-        let is_slow_turn = Instant::now() >= self.next_slow;
+        self.next = now + self.interval;
+        let is_slow_turn = now >= self.next_slow;
         if is_slow_turn {
-            self.next_slow = Instant::now() + SLOW_INTERVAL;
+            self.next_slow = now + SLOW_INTERVAL;
             let read = self.pressure.as_mut().and_then(|reader| reader.pressure().ok().flatten());
             self.stall = read.unwrap_or_default();
         }
@@ -108,21 +108,28 @@ impl Forecasts {
             if is_slow_turn {
                 limit.refresh();
             }
+            let is_host = matches!(limit.against, Against::Host(_));
+            let is_others = is_host && limit.bytes.is_none_or(|bytes| held < bytes / OWN_SHARE);
+            if is_others && !is_slow_turn {
+                // The machine's memory is the longest of these reads, and not this program's to fill.
+                continue;
+            }
             let used = limit.used(vms);
             if !matches!(limit.against, Against::AddressSpace) {
                 self.memory = (limit.bytes, used);
             }
-            let is_host = matches!(limit.against, Against::Host(_));
-            if is_host && limit.bytes.is_none_or(|bytes| held < bytes / OWN_SHARE) {
+            if is_others {
                 continue;
             }
+            let [some, full] =
+                [self.stall.some, self.stall.full].map(|stall| stall.and_then(|stall| stall.avg10));
             let reading = Reading {
                 timestamp_ns: now_ns,
                 used_bytes: used,
                 limit_bytes: limit.bytes,
                 reclaimable_bytes: limit.reclaimable,
-                psi_some_avg10: self.stall.some.and_then(|stall| stall.avg10),
-                psi_full_avg10: self.stall.full.and_then(|stall| stall.avg10),
+                psi_some_avg10: some,
+                psi_full_avg10: full,
             };
             for mut alert in limit.predictor.observe(&reading) {
                 alert.context = format!("{} [{}]", alert.context, limit.name);
@@ -138,10 +145,15 @@ impl Forecasts {
             let believed = |found: &Forecast| found.confidence >= BELIEVED;
             if let Some(found) = limit.predictor.forecast().filter(believed) {
                 let Forecast { bytes_per_second, confidence, since_ns, .. } = found;
-                self.growth = Some((Instant::now(), Growth { bytes_per_second, confidence, since_ns }));
+                self.growth = Some((now, Growth { bytes_per_second, confidence, since_ns }));
             }
         }
         alerts
+    }
+
+    /// How much of the last ten seconds some tasks, and all of them, waited for memory, in percent.
+    pub(crate) fn stalls(&self) -> [Option<f64>; 2] {
+        [self.stall.some, self.stall.full].map(|stall| stall.and_then(|stall| stall.avg10))
     }
 
     /// Whether memory is short: little is left of the limit, or tasks wait for memory.
@@ -205,7 +217,7 @@ mod tests {
     fn this_machine_has_a_limit_and_uses_some_of_it() {
         let mut forecasts = Forecasts::of(std::process::id(), Some(1 << 40), Duration::from_millis(100));
         assert_eq!(forecasts.limits.len(), 2);
-        assert!(forecasts.look(1, 0, Some(1 << 20)).is_empty());
+        assert!(forecasts.look(Instant::now(), 1, 0, Some(1 << 20)).is_empty());
         let (limit, used) = forecasts.memory;
         assert!(used.unwrap() > 0 && used.unwrap() <= limit.unwrap());
         assert_eq!(forecasts.growth(), None);
@@ -218,7 +230,7 @@ mod tests {
         for step in 0..200u64 {
             forecasts.next = Instant::now();
             let vms = (512 << 20) + step * (2 << 20);
-            alerts.extend(forecasts.look(step * 100_000_000, 0, Some(vms)));
+            alerts.extend(forecasts.look(Instant::now(), step * 100_000_000, 0, Some(vms)));
         }
         let ours = alerts.iter().find(|alert| alert.context.contains("RLIMIT_AS")).unwrap();
         assert_eq!(ours.metadata["limit_source"], "address space, RLIMIT_AS");

@@ -15,6 +15,7 @@ const DIRECTORY: &str = ".inject";
 /// Tells the script where to report, and us which processes are of this run.
 pub(crate) const RUN_DIR: &str = "STORMLOG_RUN_DIR";
 const TORCH: &str = "STORMLOG_TORCH";
+const CUDA_DRIVER: &str = "STORMLOG_CUDA_DRIVER";
 const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
 
 /// The variable that every process of the run inherits.
@@ -27,6 +28,7 @@ pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
 pub(crate) struct Wanted {
     pub(crate) exceptions: bool,
     pub(crate) torch: bool,
+    pub(crate) cuda_driver: bool,
 }
 
 /// Writes the script and gives the variables a child needs to find it.
@@ -47,6 +49,7 @@ pub(crate) fn prepare(run: &Path, wanted: Wanted) -> Result<Vec<(OsString, OsStr
     let mut variables = vec![("PYTHONPATH".into(), search)];
     // Not said where it is wanted: the user's own variable counts then.
     variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
+    variables.extend(wanted.cuda_driver.then(|| (CUDA_DRIVER.into(), "1".into())));
     variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
     Ok(variables)
 }

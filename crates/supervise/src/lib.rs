@@ -36,4 +36,4 @@ pub use heap::{HeapDigest, HeapKeeper, HeapOptions, recording_library};
 pub use outcome::{Ended, ProcessOutcome, RunOutcome};
 pub use resume::{is_alive, resume};
 pub use run_dir::{RUN_FILE, RunDirectory};
-pub use supervise::{RunOptions, run};
+pub use supervise::{RunOptions, Running, Streams, run};

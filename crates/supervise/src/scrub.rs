@@ -18,38 +18,90 @@ const SECRET_WORDS: [&str; 11] = [
     "AUTH",
 ];
 
+/// Beginnings by which services' own secrets are known, wherever they stand.
+const KNOWN_STARTS: [&str; 9] =
+    ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "-----BEGIN "];
+
 /// The value as it may be written down.
 pub fn value(name: &str, value: &str) -> String {
-    let upper = name.to_uppercase();
-    let is_key = upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT");
-    if !value.is_empty() && (is_key || SECRET_WORDS.iter().any(|word| upper.contains(word))) {
+    if !value.is_empty()
+        && (is_secret(name) || KNOWN_STARTS.iter().any(|start| value.trim().starts_with(start)))
+    {
         return REDACTED.to_owned();
     }
-    without_password(value)
+    without_secrets(value)
 }
 
 /// An argument as it may be written down: `--token=x` keeps its name, and `--token x` is told by `before`.
 pub fn argument(before: Option<&str>, argument: &str) -> String {
-    if let Some((name, text)) = argument.split_once('=')
-        && name.starts_with('-')
+    let name = |option: &str| option.trim_start_matches('-').replace('-', "_");
+    if let Some((option, text)) = argument.split_once('=')
+        && option.starts_with('-')
     {
-        return format!("{name}={}", value(name.trim_start_matches('-'), text).as_str());
+        return format!("{option}={}", value(&name(option), text).as_str());
+    }
+    // `NAME=value` before a command sets a variable.
+    if let Some((variable, text)) = argument.split_once('=')
+        && is_secret(variable)
+    {
+        return format!("{variable}={}", value(variable, text));
     }
     match before {
         Some(option) if option.starts_with("--") && !option.contains('=') && !argument.starts_with('-') => {
-            value(&option.trim_start_matches('-').replace('-', "_"), argument)
+            value(&name(option), argument)
         }
-        _ => without_password(argument),
+        _ => value("", argument),
     }
 }
 
-/// `scheme://user:password@host` without the password.
-fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let Some((user_info, _)) = authority.rsplit_once('@') else { return text.to_owned() };
-    let Some((user, _)) = user_info.split_once(':') else { return text.to_owned() };
-    format!("{scheme}://{user}:{REDACTED}@{}", &rest[user_info.len() + 1..])
+fn is_secret(name: &str) -> bool {
+    let upper = name.to_uppercase();
+    let is_key =
+        upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT") || upper.ends_with("_SIG");
+    is_key || SECRET_WORDS.iter().any(|word| upper.contains(word))
+}
+
+/// Every address in a text without who logs in with what, and without the secrets among its parameters.
+fn without_secrets(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        safe.push_str(before);
+        safe.push_str("://");
+        let end =
+            after.find(|c: char| matches!(c, '/' | '?' | '#' | ',' | ';' | '"' | '\'') || c.is_whitespace());
+        let (authority, beyond) = after.split_at(end.unwrap_or(after.len()));
+        match authority.rsplit_once('@') {
+            Some((user, host)) => match user.split_once(':') {
+                Some((user, _)) => safe.push_str(&format!("{user}:{REDACTED}@{host}")),
+                // A name by itself is as often a token as it is a name.
+                None => safe.push_str(&format!("{REDACTED}@{host}")),
+            },
+            None => safe.push_str(authority),
+        }
+        rest = beyond;
+    }
+    safe.push_str(rest);
+    without_parameters(&safe)
+}
+
+/// `?token=x&y=z` without the x.
+fn without_parameters(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for part in text.split_inclusive(['?', '&', ';']) {
+        let (body, separator) = match part.char_indices().next_back() {
+            Some((at, '?' | '&' | ';')) => part.split_at(at),
+            _ => (part, ""),
+        };
+        match body.split_once('=') {
+            Some((name, _)) if is_secret(name) || name.eq_ignore_ascii_case("sig") => {
+                safe.push_str(&format!("{name}={REDACTED}"));
+            }
+            _ => safe.push_str(body),
+        }
+        safe.push_str(separator);
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -69,11 +121,41 @@ mod tests {
     }
 
     #[test]
+    fn hostile_places_for_a_secret() {
+        for (name, text) in [
+            ("X", "https://ghp_hush@github.com/a"),
+            ("X", "http://a:hush@h1,http://b:hush@h2"),
+            ("X", "https://host/x?sig=hush&y=1"),
+            ("X", "https://host/?a=1;access_token=hush"),
+            ("NCCL_X", "hf_hush"),
+            ("PROXY", "socks5://me:hu:sh@hush:1@host"),
+            ("cert", "-----BEGIN PRIVATE KEY-----\nhush"),
+        ] {
+            let safe = value(name, text);
+            let host_only = safe.replace("@hush", "");
+            assert!(!host_only.contains("hush"), "{text} → {safe}");
+        }
+        for (before, text) in [
+            (None, "--api-key=hush"),
+            (None, "WANDB_API_KEY=hush"),
+            (Some("--db-password"), "hush"),
+            (None, "sk-hush"),
+            (None, "s3://key:hush@bucket"),
+        ] {
+            let safe = argument(before, text);
+            assert!(!safe.contains("hush"), "{text} → {safe}");
+        }
+    }
+
+    #[test]
     fn the_rest_is_kept() {
         assert_eq!(value("CUDA_VISIBLE_DEVICES", "0,1"), "0,1");
         assert_eq!(value("MONKEY", "see"), "see");
         assert_eq!(value("HOME", "https://host/path@x"), "https://host/path@x");
         assert_eq!(argument(Some("--epochs"), "3"), "3");
         assert_eq!(argument(None, "--lr=0.1"), "--lr=0.1");
+        assert_eq!(value("X", "a=b;c=d&e?f"), "a=b;c=d&e?f");
+        assert_eq!(value("X", "tcp://10.0.0.1:29500"), "tcp://10.0.0.1:29500");
+        assert_eq!(argument(None, "file.py"), "file.py");
     }
 }

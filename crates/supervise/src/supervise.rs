@@ -1,8 +1,10 @@
 //! One run from start to end: directory, program, watcher, evidence.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::thread;
+use std::fs::File;
+use std::io::{self, PipeWriter};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +20,7 @@ use crate::inject;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::run_dir::{RunDirectory, first_record};
-use crate::watch::Watcher;
+use crate::watch::{Watcher, Watching};
 use crate::watched::now_ns;
 
 /// How a program is to be run.
@@ -39,14 +41,81 @@ pub struct RunOptions {
     pub report_exceptions: bool,
     /// Whether Python programs that import torch record it, where the package is installed.
     pub record_torch: bool,
+    /// Whether these follow the GPU driver's own allocations too.
+    pub follow_cuda_driver: bool,
     /// Record the heap of every process.
     pub heap: Option<HeapOptions>,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
 }
 
+/// Streams of the program that are not ours; `None` where they are.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// Standard input.
+    pub input: Option<File>,
+    /// Standard output.
+    pub output: Option<File>,
+    /// Standard error.
+    pub error: Option<File>,
+}
+
 /// Runs the program to its end.
 pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
+    Ok(Running::start(options, |_| Ok(Streams::default()))?.wait())
+}
+
+/// A run that goes on: the program, and the thread that watches it.
+pub struct Running {
+    directory: PathBuf,
+    program: Program,
+    started_ns: u64,
+    watching: io::Result<JoinHandle<Watching>>,
+    /// Closed to end the watching.
+    stop: PipeWriter,
+}
+
+impl Running {
+    /// Starts the program. `streams` gets the run's directory and says which streams are not to be shared with the program.
+    pub fn start(
+        options: &RunOptions,
+        streams: impl FnOnce(&Path) -> io::Result<Streams>,
+    ) -> Result<Running, RunError> {
+        start(options, streams)
+    }
+
+    /// The run's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the program has ended. It is still there to be waited for.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.program.has_ended()
+    }
+
+    /// Waits for the end of the program, and gathers the evidence of it.
+    #[must_use]
+    pub fn wait(mut self) -> RunOutcome {
+        let pid = self.program.pid();
+        let ended = self.program.wait();
+        let ended_ns = now_ns();
+        drop(self.stop);
+        inject::remove(&self.directory);
+        match self.watching.map(JoinHandle::join) {
+            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns),
+            // Without a thread to watch with there is still an exit status.
+            _ => RunOutcome::unwatched(self.directory, ended, ended_ns.saturating_sub(self.started_ns)),
+        }
+    }
+}
+
+fn start(
+    options: &RunOptions,
+    streams: impl FnOnce(&Path) -> io::Result<Streams>,
+) -> Result<Running, RunError> {
     if options.command.is_empty() {
         return Err(RunError::NoCommand);
     }
@@ -63,7 +132,7 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
 
     let mut env = vec![inject::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
-    let wanted = inject::Wanted { exceptions, torch };
+    let wanted = inject::Wanted { exceptions, torch, cuda_driver: options.follow_cuda_driver };
     env.extend(inject::prepare(run.path(), wanted)?);
     let mut preload = Vec::new();
     let captures = match &options.heap {
@@ -79,7 +148,8 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let mut scene = Scene::new(run.clone(), record, program_word(&options.command), options.limit_as);
     scene.captures = captures;
-    let mut program = match Program::start(&command, &env) {
+    let started = streams(run.path()).map_err(|error| RunError::directory(run.path(), error));
+    let program = match started.and_then(|streams| Program::start(&command, &env, streams)) {
         Ok(program) => program,
         Err(error) => {
             // Nothing ran: an empty run directory would only confuse.
@@ -95,15 +165,7 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
     // Nobody but us reaps the program, so there is something of it to see however soon it ended.
     let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
     let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-    let ended = program.wait();
-    let ended_ns = now_ns();
-    drop(stop);
-    inject::remove(run.path());
-    match watching.map(thread::JoinHandle::join) {
-        Ok(Ok(watching)) => Ok(finish(watching, pid, ended, ended_ns)),
-        // Without a thread to watch with there is still an exit status.
-        _ => Ok(RunOutcome::unwatched(run.path().to_owned(), ended, ended_ns.saturating_sub(started_ns))),
-    }
+    Ok(Running { directory: run.path().to_owned(), program, started_ns, watching, stop })
 }
 
 /// The command behind its launcher. What is preloaded is for the program alone, so a launcher is told to set it.

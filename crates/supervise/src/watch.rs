@@ -32,6 +32,8 @@ const MAX_RECORDED: usize = 512;
 const TREE_INTERVAL: Duration = Duration::from_millis(20);
 /// The kernel's own high-water mark is a longer read; once in a while is enough, since it only rises.
 const PEAK_INTERVAL: Duration = Duration::from_millis(500);
+/// The machine's count of OOM kills is a long read too.
+const HOST_INTERVAL: Duration = Duration::from_secs(1);
 /// Children often end with the program: so long their end is waited for.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Deaths so close together are one event.
@@ -69,6 +71,7 @@ pub(crate) struct Watcher {
     lost_records: u64,
     next_tree_look: Instant,
     next_peak_look: Instant,
+    next_host_look: Instant,
 }
 
 impl Watcher {
@@ -103,6 +106,7 @@ impl Watcher {
             lost_records: 0,
             next_tree_look: Instant::now(),
             next_peak_look: Instant::now(),
+            next_host_look: Instant::now(),
         };
         watcher.scene.main_comm = Some(first.comm.clone());
         watcher.add(&first);
@@ -207,25 +211,31 @@ impl Watcher {
     }
 
     fn tick(&mut self) {
-        if Instant::now() >= self.next_tree_look {
+        let now = Instant::now();
+        if now >= self.next_tree_look {
             self.look_for_children();
         }
         let vms = self.processes.get(&self.root).and_then(|root| root.last_vms);
         let held = self.processes.values().filter_map(|watched| watched.last_rss).sum();
-        let alerts = self.forecasts.look(now_ns(), held, vms);
+        let alerts = self.forecasts.look(now, now_ns(), held, vms);
         let (limit, used) = self.forecasts.memory;
         let free = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
         let mut total = 0;
-        let refresh_peaks = Instant::now() >= self.next_peak_look;
+        let stalls = self.forecasts.stalls();
+        let refresh_peaks = now >= self.next_peak_look;
         if refresh_peaks {
-            self.next_peak_look = Instant::now() + PEAK_INTERVAL;
+            self.next_peak_look = now + PEAK_INTERVAL;
+        }
+        if now >= self.next_host_look {
+            self.next_host_look = now + HOST_INTERVAL;
+            self.scene.host_kills.look();
         }
         for watched in self.processes.values_mut() {
             // One that has just ended is told by its descriptor, not by a failed reading.
             let Some(rss) = watched.read_memory() else { continue };
             total += rss;
             if refresh_peaks {
-                watched.refresh_slow();
+                watched.refresh_slow(stalls);
             }
             self.lost_records += watched.record("sample", Seen { rss: Some(rss), limit, free }, None);
         }

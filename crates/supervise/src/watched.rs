@@ -36,6 +36,8 @@ pub(crate) struct Watched {
     pub(crate) peak_rss: Option<u64>,
     pub(crate) last_rss: Option<u64>,
     pub(crate) last_vms: Option<u64>,
+    /// Most address space seen in use.
+    pub(crate) peak_vms: Option<u64>,
     pub(crate) samples: u64,
     pub(crate) last_event_ns: u64,
     pub(crate) recorder: Option<Recorder>,
@@ -44,7 +46,31 @@ pub(crate) struct Watched {
     pub(crate) exit: Exit,
     pub(crate) mapped: Mapped,
     metadata: Arc<Metadata>,
+    shortage: Shortage,
     heads: BTreeMap<&'static str, Arc<Head>>,
+}
+
+/// How short of memory a process and its surroundings are; 0 is not at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shortage {
+    /// Bytes of it that are swapped out.
+    swap: u64,
+    /// Percent of the time that some, and that all tasks waited for memory.
+    stalls: [u64; 2],
+}
+
+impl Shortage {
+    /// By the names `analyze` judges pressure by. What was told once is told until the end, as 0 when it is over.
+    fn write(self, map: &mut Record) {
+        let [some, full] = self.stalls;
+        for (key, value) in
+            [("process_swap_bytes", self.swap), ("psi_some_avg10", some), ("psi_full_avg10", full)]
+        {
+            if value > 0 || map.contains_key(key) {
+                map.insert(key.to_owned(), value.into());
+            }
+        }
+    }
 }
 
 /// What one look saw.
@@ -74,6 +100,7 @@ impl Watched {
             peak_rss: None,
             last_rss: None,
             last_vms: None,
+            peak_vms: None,
             samples: 0,
             last_event_ns: now_ns(),
             recorder,
@@ -81,6 +108,7 @@ impl Watched {
             reader,
             mapped: Mapped::default(),
             metadata: Arc::new(metadata(member)),
+            shortage: Shortage::default(),
             heads: heads(&summary, identity, interval),
             summary,
         }
@@ -90,6 +118,7 @@ impl Watched {
     pub(crate) fn read_memory(&mut self) -> Option<u64> {
         let memory = self.reader.as_mut()?.memory().ok().filter(|memory| memory.rss > 0)?;
         self.last_vms = Some(memory.vms);
+        self.peak_vms = self.peak_vms.max(self.last_vms);
         Some(memory.rss)
     }
 
@@ -110,6 +139,14 @@ impl Watched {
         let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
         let metadata = Arc::clone(&self.metadata);
         self.append(counters, context, head, metadata)
+    }
+
+    /// Records how it ended, as of when that was noticed: to judge it takes time, and a busy machine takes more.
+    pub(crate) fn record_end(&mut self, event_type: &'static str, at_ns: u64, context: Option<&str>) -> u64 {
+        let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
+        let metadata = Arc::clone(&self.metadata);
+        // A clock that was set back must not put the end before what came before it.
+        self.append_at(at_ns.max(self.last_event_ns), Counters::UNKNOWN, context, head, metadata)
     }
 
     /// Records the beginning or the end of a warning.
@@ -141,7 +178,18 @@ impl Watched {
         head: Arc<Head>,
         metadata: Arc<Metadata>,
     ) -> u64 {
-        self.last_event_ns = now_ns();
+        self.append_at(now_ns(), counters, context, head, metadata)
+    }
+
+    fn append_at(
+        &mut self,
+        at_ns: u64,
+        counters: Counters,
+        context: Option<&str>,
+        head: Arc<Head>,
+        metadata: Arc<Metadata>,
+    ) -> u64 {
+        self.last_event_ns = at_ns;
         let context = context.map(Into::into);
         let event = Event { timestamp_ns: self.last_event_ns, counters, context, head, metadata };
         match &mut self.recorder {
@@ -151,14 +199,23 @@ impl Watched {
     }
 
     /// The process's own record of its highest resident memory, which no interval misses; and its name, which an exec
-    /// changes.
-    pub(crate) fn refresh_slow(&mut self) {
+    /// changes. And how short of memory it is, `stalls` being how much tasks wait for it, some and all of them, in percent.
+    pub(crate) fn refresh_slow(&mut self, stalls: [Option<f64>; 2]) {
         let Some(reader) = &mut self.reader else { return };
-        if let Ok(status) = reader.status() {
-            self.peak_rss = self.peak_rss.max(status.peak_rss);
-        }
+        let status = reader.status().ok();
+        self.peak_rss = self.peak_rss.max(status.as_ref().and_then(|status| status.peak_rss));
         if let Ok(stat) = reader.stat() {
             self.comm = stat.comm;
+        }
+        let swap = status.and_then(|status| status.swap).unwrap_or(0);
+        // Whole percents: a figure that trembles would make every sample's metadata another one.
+        let shortage =
+            Shortage { swap, stalls: stalls.map(|share| share.map_or(0, |share| share.round() as u64)) };
+        if shortage != self.shortage {
+            self.shortage = shortage;
+            let mut metadata = (*self.metadata).clone();
+            shortage.write(&mut metadata.map);
+            self.metadata = Arc::new(metadata);
         }
     }
 }
@@ -228,4 +285,24 @@ pub(crate) fn identity_of(pid: u32) -> Identity {
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_is_told_from_then_on_and_calm_is_not_told() {
+        let mut map = Record::new();
+        Shortage::default().write(&mut map);
+        assert!(map.is_empty());
+        Shortage { swap: 1 << 30, stalls: [30, 0] }.write(&mut map);
+        assert_eq!(
+            (map["process_swap_bytes"].as_u64(), map["psi_some_avg10"].as_u64()),
+            (Some(1 << 30), Some(30))
+        );
+        assert!(!map.contains_key("psi_full_avg10"));
+        Shortage::default().write(&mut map);
+        assert_eq!(map["psi_some_avg10"], 0);
+    }
 }

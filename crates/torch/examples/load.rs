@@ -1,5 +1,5 @@
 //! Loads a snapshot and says how long it took and what it took: `load FILE`. For `bench/snapshot`.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 use std::time::Instant;
 

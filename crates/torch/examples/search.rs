@@ -1,5 +1,5 @@
 //! Times what the first page and a search need: `search FILE`. For `bench/snapshot`.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this program is for")]
 
 use std::time::Instant;
 

@@ -8,6 +8,7 @@
 mod analysis;
 mod error;
 mod export;
+mod findings;
 mod intern;
 mod lives;
 mod model;
@@ -24,11 +25,13 @@ mod track;
 
 pub use analysis::categories::Category;
 pub use analysis::decompose::Decomposition;
-pub use analysis::diff::{CategoryDiff, Moment, Sides, SnapshotDiff, StackDiff, diff};
+pub use analysis::diff::{CategoryDiff, DeviceDiff, Sides, SnapshotDiff, StackDiff, diff};
 pub use analysis::growth::Growth;
 pub use analysis::holders::{CategoryShare, Holder};
+pub use analysis::moment::{Mark, Moment, NoSuchMark};
 pub use analysis::oom::{OomCause, OomReport};
 pub use analysis::peak::Peaks;
+pub use analysis::stacks::holdings;
 pub use analysis::verdict::{Verdict, VerdictKind};
 pub use error::SnapshotError;
 pub use export::{ExportFormat, export};
@@ -50,9 +53,12 @@ pub use track::{Recording, TrackedBlock, TrackedSegment, Tracker};
 
 /// Looks at all of a snapshot, for fuzzing.
 fn touch(snapshot: &Snapshot) {
-    let _ = report(snapshot, &ReportOptions::default());
+    let report = report(snapshot, &ReportOptions::default());
     let _ = replay_report(snapshot, 0, &[], Some(1 << 33), true);
     let recording = Recording::new(snapshot, 0);
     let _ = timeline(&recording, &TimelineLimits { moments: 16, blocks: 8, spans: 4 });
-    let _ = diff(&recording, &recording, Moment::Peak);
+    let _ = report.findings("snapshot", "");
+    let recordings = [recording];
+    let _ = diff(&recordings, &recordings, &Moment::Peak);
+    let _ = holdings(&recordings, &Moment::End);
 }

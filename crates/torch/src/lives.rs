@@ -30,7 +30,7 @@ impl Recording<'_> {
     /// Every block that was ever live, those of the start first, then in the order of their allocation.
     pub fn lives(&self) -> Vec<Life> {
         let mut tracker = self.tracker();
-        let mut lives = Vec::new();
+        let mut lives: Vec<Life> = Vec::new();
         let mut live: FxHashMap<u64, usize> = FxHashMap::default();
         for block in tracker.segments().into_iter().flat_map(|segment| segment.blocks) {
             if matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
@@ -52,7 +52,12 @@ impl Recording<'_> {
             match event.action {
                 Action::Alloc => {
                     let Some(size) = tracker.live_size(event.addr) else { continue };
-                    live.insert(event.addr, lives.len());
+                    // Its end was not recorded, but here it must have been.
+                    let before = live.insert(event.addr, lives.len());
+                    if let Some(life) = before.and_then(|number| lives.get_mut(number)) {
+                        life.released = life.released.or(Some(index));
+                        life.freed = Some(index);
+                    }
                     lives.push(Life {
                         addr: event.addr,
                         size,

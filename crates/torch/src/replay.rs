@@ -83,10 +83,20 @@ const GRID: [&str; 14] = [
     "expandable_segments:True,roundup_power2_divisions:16",
 ];
 
+/// A peak so many times the recorded one is no longer about fitting.
+const RUNS_AWAY: u64 = 3;
+
 impl<'a> Replayer<'a> {
     /// Reads the requests out of a recording.
     pub fn new(recording: &'a Recording<'a>) -> Self {
         Replayer { recording, program: Program::new(recording) }
+    }
+
+    /// The same program, had it never called `empty_cache()`.
+    pub(crate) fn without_empty_cache(&self) -> Self {
+        let mut calmer = self.clone();
+        calmer.program.ops.retain(|op| !matches!(op, Op::EmptyCache(_)));
+        calmer
     }
 
     pub(crate) fn program(&self) -> &Program {
@@ -360,6 +370,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Why a setting is no good idea, whatever its peak.
+    fn caution(&self) -> Option<&'static str> {
+        let settings = &self.allocator.heap.settings;
+        settings.max_split_size?;
+        if settings.expandable_segments {
+            return Some(
+                "max_split_size_mb together with expandable_segments lets reserved memory grow without bound",
+            );
+        }
+        let recorded = self.replayer.program.recorded.reserved;
+        (self.peak.reserved > recorded.saturating_mul(RUNS_AWAY)).then_some(
+            "max_split_size_mb keeps what was joined to that size from smaller requests: here reserved memory grows with every step",
+        )
+    }
+
     fn finish(self) -> Prediction {
         let settings = &self.allocator.heap.settings;
         Prediction {
@@ -370,9 +395,7 @@ impl<'a> Run<'a> {
             oom: self.oom.is_some(),
             oom_event: self.oom,
             retries: self.allocator.retries,
-            caution: (settings.expandable_segments && settings.max_split_size.is_some()).then_some(
-                "max_split_size_mb together with expandable_segments lets reserved memory grow without bound",
-            ),
+            caution: self.caution(),
         }
     }
 }

@@ -5,6 +5,7 @@ use stormlog_event::format_bytes as size;
 
 use crate::analysis::decompose::{Decomposition, decompose, releasable};
 use crate::analysis::growth::{self, Growth};
+use crate::analysis::hints::{Clues, hints};
 use crate::analysis::holders::{self, CategoryShare, Holder};
 use crate::analysis::oom::{self, OomReport};
 use crate::analysis::peak::{self, Peaks};
@@ -133,14 +134,18 @@ pub struct SnapshotReport {
     pub categories: Vec<CategoryShare>,
     /// The cause in one sentence.
     pub verdict: Verdict,
+    /// What else is wrong, the worst first.
+    pub also: Vec<Verdict>,
     /// The out-of-memory event, if there is one.
     pub oom: Option<OomReport>,
     /// Places whose blocks pile up.
     pub growth: Vec<Growth>,
     /// How far the model can be trusted here; null when no other settings were tried.
     pub self_match: Option<SelfMatch>,
-    /// What to change, best first.
+    /// Settings that would have helped, best first.
     pub advice: Vec<Advice>,
+    /// What to change in the program, and what that would win.
+    pub hints: Vec<String>,
     /// Anything about the settings themselves.
     pub cautions: Vec<&'static str>,
 }
@@ -178,12 +183,13 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> SnapshotReport {
     };
     let at_peak =
         devices.iter().find(|entry| entry.device == device).map(|entry| entry.decomposition_at_peak);
-    let verdict = judge(&Facts {
+    let churn = Churn::of(&recording, replayer.program());
+    let (verdict, also) = judge(&Facts {
         events: snapshot.event_count(device),
         peaks: &peaks,
         oom: oom.as_ref(),
         growth: &growth,
-        churn: Churn::of(&recording, replayer.program()),
+        churn,
         taken: count(&[Action::Alloc]),
         freed: count(&[Action::FreeCompleted, Action::Free]),
         at_peak: &at_peak.unwrap_or_default(),
@@ -196,10 +202,12 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> SnapshotReport {
         top: holders::by_stack(&recording, &blocks, options.top),
         categories: holders::by_category(&blocks),
         verdict,
+        also,
         oom,
         growth,
         self_match: None,
         advice: Vec::new(),
+        hints: Vec::new(),
         cautions: Vec::new(),
     };
     if recording.settings.expandable_segments && recording.settings.max_split_size.is_some() {
@@ -208,7 +216,37 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> SnapshotReport {
     if options.advise && snapshot.event_count(device) > 0 {
         advise(&mut report, &recording, &replayer);
     }
+    report.hints = hints(&Clues {
+        verdicts: &std::iter::once(&report.verdict).chain(&report.also).collect::<Vec<_>>(),
+        oom: report.oom.as_ref(),
+        categories: &report.categories,
+        growth: &report.growth,
+        churn,
+        splits_are_limited: recording.settings.max_split_size.is_some(),
+        peak_reserved: peaks.totals.reserved,
+        peak_without_churn: report
+            .self_match
+            .filter(|matched| churn.calls > 0 && matched.is_sound())
+            .map(|_| replayer.without_empty_cache().predict(&recording.settings, None).peak_reserved_bytes),
+        seconds: seconds(snapshot, device),
+    });
     report
+}
+
+impl SnapshotReport {
+    /// What to say of the settings when a request failed and none of those replayed would have served it.
+    pub fn no_setting_helps(&self) -> Option<&'static str> {
+        let was_tried = self.self_match.is_some_and(|matched| matched.is_sound());
+        (was_tried && self.oom.is_some() && self.advice.is_empty())
+            .then_some("no allocator setting: none of those replayed would have served the request")
+    }
+}
+
+/// How long a device's trace lasted.
+fn seconds(snapshot: &Snapshot, device: usize) -> Option<f64> {
+    let last = snapshot.event_count(device).checked_sub(1)?;
+    let time = |index| snapshot.event(device, index).and_then(|event| event.time_us);
+    Some(time(last)?.saturating_sub(time(0)?) as f64 / 1e6)
 }
 
 fn device_report(recording: &Recording<'_>, peaks: &Peaks, options: &ReportOptions) -> DeviceReport {

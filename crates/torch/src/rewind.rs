@@ -99,6 +99,9 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
             }
         }
     }
+    // A history may be recorded without the requests; then nothing in it is known to have waited for its completion.
+    let mut events = (0..snapshot.event_count(device)).filter_map(|index| snapshot.event(device, index));
+    let has_requests = events.any(|event| event.action == Action::FreeRequested);
     let mut homes = FxHashMap::default();
     for index in (0..snapshot.event_count(device)).rev() {
         let Some(event) = snapshot.event(device, index) else { continue };
@@ -117,7 +120,7 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
                 let entry = Live {
                     size: None,
                     requested: event.size,
-                    pending: event.action == Action::FreeCompleted,
+                    pending: event.action == Action::FreeCompleted && has_requests,
                     stack: StackId::EMPTY,
                 };
                 if live.insert(event.addr, entry).is_some() {

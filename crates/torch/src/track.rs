@@ -63,6 +63,15 @@ impl<'a> Recording<'a> {
         recording
     }
 
+    /// Every device of a snapshot that has events or memory.
+    pub fn all(snapshot: &'a Snapshot) -> Vec<Self> {
+        let used = |device: &usize| {
+            snapshot.event_count(*device) > 0
+                || snapshot.segments.iter().any(|segment| segment.device as usize == *device)
+        };
+        (0..snapshot.device_count()).filter(used).map(|device| Recording::new(snapshot, device)).collect()
+    }
+
     /// A tracker before the first event.
     pub fn tracker(&self) -> Tracker<'_> {
         Tracker::new(self)

@@ -1,5 +1,10 @@
 //! Files that lie, explode, loop or stop: each gets a clear refusal, in little memory.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 mod support;
 

@@ -1,5 +1,10 @@
 //! The model against the real allocator: address by address under the recorded settings, peak by peak under others.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 mod support;
 
@@ -138,4 +143,30 @@ fn addresses_are_still_predicted_when_the_beginning_is_lost() {
     }
     println!("{matched} of {total}");
     assert!(total > 20_000 && matched * 1000 >= total * 999);
+}
+
+/// What is joined to the split size serves no smaller request again: step by step another segment.
+#[test]
+fn a_setting_that_runs_away_is_flagged() {
+    let mib = 1u64 << 20;
+    let (base, size) = (0x7f00_0000_0000u64, 62 * mib + mib / 2);
+    let event = |action: &str, size: u64| serde_json::json!({"action": action, "addr": base, "size": size, "stream": 0});
+    let mut trace = vec![event("segment_alloc", 64 * mib)];
+    for _ in 0..10 {
+        trace.extend([event("alloc", size), event("free_requested", size), event("free_completed", size)]);
+    }
+    let block =
+        serde_json::json!({"address": base, "size": 64 * mib, "requested_size": 0, "state": "inactive"});
+    let segment = serde_json::json!({
+        "device": 0, "address": base, "total_size": 64 * mib, "stream": 0, "segment_type": "large", "blocks": [block]
+    });
+    let json = serde_json::json!({"segments": [segment], "device_traces": [trace]}).to_string();
+    let snapshot = stormlog_torch::read(json.as_bytes()).unwrap();
+    let recording = Recording::new(&snapshot, 0);
+    let replayer = Replayer::new(&recording);
+    let predict = |text: &str| replayer.predict(&AllocatorSettings::default().with(text).unwrap(), None);
+    let (calm, wild) = (predict("max_split_size_mb:128"), predict("max_split_size_mb:64"));
+    assert_eq!((calm.peak_reserved_bytes, calm.caution), (64 * mib, None));
+    assert_eq!(wild.peak_reserved_bytes, 640 * mib);
+    assert!(wild.caution.is_some_and(|words| words.contains("grows with every step")));
 }

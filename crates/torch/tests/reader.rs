@@ -1,5 +1,10 @@
 //! The reader against files other programs wrote: torch's own, Python's picklers, a C++-like one, JSON.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 mod support;
 

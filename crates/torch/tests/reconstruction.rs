@@ -1,5 +1,10 @@
 //! The state at every event, against what the allocator counted while it happened.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 mod support;
 

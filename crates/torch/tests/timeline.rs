@@ -1,5 +1,5 @@
 //! What a timeline shows is what was there, however much of the trace is left out.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use serde_json::Value;
 use stormlog_torch::{ExportFormat, Recording, TimelineLimits, export, load, timeline};
@@ -87,6 +87,24 @@ fn exports_have_every_block() {
             .iter()
             .all(|event| event["ph"] == "M" || event["ts"].is_i64())
     );
+}
+
+#[test]
+fn a_block_whose_end_was_not_recorded_ends_where_another_takes_its_place() {
+    let alloc = |time: u32| {
+        format!(r#"{{"action": "alloc", "addr": 4194304, "size": 1048577, "stream": 0, "time_us": {time}}}"#)
+    };
+    let segment =
+        r#"{"action": "segment_alloc", "addr": 4194304, "size": 20971520, "stream": 0, "time_us": 0}"#;
+    let end = r#"{"device": 0, "address": 4194304, "total_size": 20971520, "stream": 0, "segment_type": "large", "blocks": [
+        {"address": 4194304, "size": 1049088, "requested_size": 1048577, "state": "active_allocated"},
+        {"address": 5243392, "size": 19922432, "requested_size": 0, "state": "inactive"}]}"#;
+    let trace = [segment.to_owned(), alloc(1), alloc(2), alloc(3)].join(", ");
+    let json = format!(r#"{{"segments": [{end}], "device_traces": [[{trace}]]}}"#);
+    let snapshot = stormlog_torch::read(json.as_bytes()).unwrap();
+    let lives = Recording::new(&snapshot, 0).lives();
+    let ends: Vec<Option<u32>> = lives.iter().map(|life| life.freed).collect();
+    assert_eq!(ends, [Some(2), Some(3), None], "{lives:?}");
 }
 
 #[test]

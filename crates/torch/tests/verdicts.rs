@@ -1,11 +1,16 @@
 //! The sentences, on recordings whose cause is known.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the report"
+)]
 
 mod support;
 
 use stormlog_torch::{
-    Category, Moment, OomCause, Recording, ReportOptions, SnapshotReport, VerdictKind, diff, replay_report,
-    report,
+    Category, Moment, OomCause, Recording, ReportOptions, SnapshotReport, VerdictKind, diff, holdings,
+    replay_report, report,
 };
 use support::{all, counted, counter, counters, snapshot};
 
@@ -192,13 +197,58 @@ fn replay_for_scripts() {
 }
 
 #[test]
+fn what_else_is_wrong_and_what_to_change() {
+    let page = page("leak-s11-default");
+    assert_eq!(
+        page.also.iter().map(|verdict| verdict.kind).collect::<Vec<_>>(),
+        [VerdictKind::Fragmentation]
+    );
+    assert!(page.hints[0].contains("alloc_workload.py:30 leak") && page.hints[0].contains("23.03 MiB"));
+    let findings = page.findings("a.pickle", "/payload");
+    let ids: Vec<&str> = findings.iter().map(|finding| finding.id.as_str()).collect();
+    assert_eq!(ids, ["snapshot.leak", "snapshot.fragmentation"]);
+    assert_eq!(findings[0].metrics["kept_bytes"], page.growth[0].bytes);
+    // The hints first, then the settings.
+    assert_eq!(findings[0].advice.len(), page.hints.len() + page.advice.len());
+    assert_eq!(findings[0].evidence[0].pointer.as_deref(), Some("/payload/growth/0"));
+
+    let full = self::page("gpt-oom");
+    assert!(
+        full.no_setting_helps().is_some() && full.hints[0].contains("135.05 GiB free"),
+        "{:?}",
+        full.hints
+    );
+    let split = self::page("varlen-s11-split64");
+    assert!(split.hints[0].starts_with("drop max_split_size_mb"), "{:?}", split.hints);
+    // What it would have been without empty_cache() is replayed, not guessed.
+    let churn = self::page("emptycache-s11-default");
+    assert!(churn.hints[0].contains("a peak of 838.00 MiB instead of 754.00 MiB"), "{:?}", churn.hints);
+    assert!(self::page("gpt-train").findings("a.pickle", "").is_empty());
+}
+
+#[test]
+fn stacks_of_a_moment_hold_every_byte() {
+    let snapshot = snapshot("gpt-train");
+    let recordings = Recording::all(&snapshot);
+    let marks = ["peak", "end", "500", "Optimizer.step#AdamW.step", "start:Optimizer.step#AdamW.step@2"];
+    for moment in marks.map(|text| text.parse::<Moment>().unwrap()) {
+        let held = holdings(&recordings, &moment).unwrap();
+        let found = diff(&recordings, &recordings, &moment).unwrap();
+        assert_eq!(held.whole().bytes, found.total.after_bytes, "{moment}");
+        assert_eq!(held.whole().count, found.total.after_count, "{moment}");
+    }
+    let nowhere = holdings(&recordings, &"Optimizer.step#AdamW.step@99".parse::<Moment>().unwrap());
+    assert!(nowhere.unwrap_err().to_string().contains("(number 99) on device 0: it has Optimizer.step"));
+}
+
+#[test]
 fn differences_between_runs() {
     let (train, leak) = (snapshot("gpt-train"), snapshot("gpt-leak"));
-    let (train, leak) = (Recording::new(&train, 0), Recording::new(&leak, 0));
-    let same = diff(&train, &train, Moment::Peak);
+    let (train, leak) = (Recording::all(&train), Recording::all(&leak));
+    let same = diff(&train, &train, &Moment::Peak).unwrap();
     assert!(same.stacks.is_empty() && same.total.delta_bytes == 0);
 
-    let end = diff(&train, &leak, Moment::End);
+    let end = diff(&train, &leak, &Moment::End).unwrap();
     assert_eq!(end.before.reserved_bytes, 3_649_044_480);
     let sum: i64 = end.stacks.iter().map(|stack| stack.sides.delta_bytes).sum();
     assert_eq!(sum, end.total.delta_bytes);
@@ -211,7 +261,7 @@ fn differences_between_runs() {
 
     // Line numbers do not matter: varlen and leak share code at different lines.
     let (a, b) = (snapshot("varlen-s11-default"), snapshot("varlen-s11-round8"));
-    let peak = diff(&Recording::new(&a, 0), &Recording::new(&b, 0), Moment::Peak);
+    let peak = diff(&Recording::all(&a), &Recording::all(&b), &Moment::Peak).unwrap();
     assert!(
         peak.stacks.iter().all(|stack| stack.sides.before_count == stack.sides.after_count),
         "rounding only"

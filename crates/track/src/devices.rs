@@ -71,6 +71,7 @@ impl Source for DeviceSource {
             sample: Some(sample),
             partial_fields: partial.into_iter().map(str::to_owned).collect(),
             error: reading.missing.into_iter().next().map(|missing| missing.reason),
+            facts: Record::new(),
         }
     }
 }

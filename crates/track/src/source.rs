@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{CollectError, Collector, CpuCollector, DeviceSample};
+use stormlog_event::Record;
 
 /// The host's number among the devices.
 pub const HOST_DEVICE: i64 = -1;
@@ -24,6 +25,8 @@ pub struct Sampled {
     pub partial_fields: Vec<String>,
     /// Why.
     pub error: Option<String>,
+    /// What else the source knows, for the metadata of what follows: `num_alloc_retries`, `process_swap_bytes`.
+    pub facts: Record,
 }
 
 /// Something to sample.
@@ -73,6 +76,25 @@ impl Room {
     }
 }
 
+/// How much of a process is swapped out, as read at most once a second.
+#[derive(Debug, Default)]
+struct Swapped {
+    bytes: u64,
+    read_at: Option<Instant>,
+}
+
+impl Swapped {
+    /// A fact only where there is something to tell: most processes never have a byte swapped out.
+    fn facts(&mut self, reader: &mut ProcessReader) -> Record {
+        if self.read_at.is_none_or(|at| at.elapsed() >= LIMIT_AGE) {
+            self.read_at = Some(Instant::now());
+            self.bytes = reader.status().ok().and_then(|status| status.swap).unwrap_or(0);
+        }
+        let known = (self.bytes > 0).then(|| ("process_swap_bytes".to_owned(), self.bytes.into()));
+        known.into_iter().collect()
+    }
+}
+
 /// This process: RSS at every sample, the limit and what is left of it once a second.
 ///
 /// As in 0.4.3, the RSS stands for allocated, reserved and used: the kernel knows no allocator.
@@ -81,13 +103,19 @@ pub struct HostSource {
     pid: u32,
     reader: ProcessReader,
     room: Room,
+    swapped: Swapped,
 }
 
 impl HostSource {
     /// Opens this process.
     pub fn open() -> Result<Self, CollectError> {
         let pid = process::id();
-        Ok(HostSource { pid, reader: ProcessReader::this()?, room: Room::of(pid) })
+        Ok(HostSource {
+            pid,
+            reader: ProcessReader::this()?,
+            room: Room::of(pid),
+            swapped: Swapped::default(),
+        })
     }
 
     /// The limit that ends this process first, as last read.
@@ -105,7 +133,11 @@ impl Source for HostSource {
             }
         }
         match self.reader.memory() {
-            Ok(memory) => Sampled { sample: Some(self.room.sample(memory.rss)), ..Sampled::default() },
+            Ok(memory) => Sampled {
+                sample: Some(self.room.sample(memory.rss)),
+                facts: self.swapped.facts(&mut self.reader),
+                ..Sampled::default()
+            },
             Err(error) => failed(&error),
         }
     }

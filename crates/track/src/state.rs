@@ -48,6 +48,8 @@ pub(crate) struct State {
     sample_text: Arc<str>,
     last: Option<DeviceSample>,
     last_allocated: Option<u64>,
+    /// What the source knows beside the counters.
+    facts: Record,
 }
 
 impl State {
@@ -70,6 +72,7 @@ impl State {
             sample_text: words::sample(config.wording, &[]),
             last: None,
             last_allocated: None,
+            facts: Record::new(),
             config,
         };
         state.plain = Arc::new(state.metadata_with(Record::new()));
@@ -89,6 +92,10 @@ impl State {
         let is_partial = !sampled.partial_fields.is_empty();
         if is_partial || self.health.status != HealthStatus::Healthy {
             self.recover(sampled.partial_fields, sampled.error, &sample, now_ns);
+        }
+        if sampled.facts != self.facts {
+            self.facts = sampled.facts;
+            self.refresh_metadata();
         }
         self.stats.sample_count += 1;
         self.stats.last_check_ns = Some(now_ns);
@@ -379,7 +386,7 @@ impl State {
         if self.config.says_health {
             self.health.write(&mut map);
         }
-        for (key, value) in &self.config.metadata {
+        for (key, value) in self.facts.iter().chain(&self.config.metadata) {
             map.insert(key.clone(), value.clone());
         }
         Metadata { map, capabilities: self.capabilities, inferred: false }

@@ -13,6 +13,7 @@ mod once;
 mod read;
 mod screens;
 mod show;
+mod signals;
 pub mod state;
 mod terminal;
 #[cfg(test)]
@@ -24,23 +25,26 @@ use stormlog_event::stacks::Holdings;
 
 pub use error::TuiError;
 pub use once::{frame, to_json};
-pub use read::{LiveTarget, Watcher};
+pub use read::{LiveTarget, OUTPUT_FILE, Watcher};
 pub use show::Left;
 pub use state::key::{Flow, Key};
 
 use screens::{LiveScreen, TreeScreen};
+use signals::Keys;
 
-/// Shows a call tree until the user leaves it.
+/// Shows a call tree until the user leaves it. The first line of `title` says what it is; those after it must be seen too.
 pub fn tree(held: Holdings, title: &str) -> Result<Left, TuiError> {
-    show::show(&mut TreeScreen::new(held, title), &|| false)
+    show::show(&mut TreeScreen::new(held, title), Keys::Ours, &|| false)
 }
 
 /// Shows a process, a session or a run while it goes on, until the user leaves it.
 pub fn live(target: &LiveTarget) -> Result<Left, TuiError> {
-    live_until(target, &|| false)
+    show::show(&mut LiveScreen::start(Watcher::open(target)?)?, Keys::Ours, &|| false)
 }
 
-/// As [`live`], and leaves by itself once `is_over` says so; it is asked some ten times a second.
+/// As [`live`], for whoever runs the program as well: leaves by itself once `is_over` says so, which is asked some ten times a second.
+/// Ctrl-C, Ctrl-\\ and Ctrl-Z go to everybody in front of the terminal, as without a screen; the signals that end the process are the
+/// caller's to handle.
 pub fn live_until(target: &LiveTarget, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
-    show::show(&mut LiveScreen::start(Watcher::open(target)?)?, is_over)
+    show::show(&mut LiveScreen::start(Watcher::open(target)?)?, Keys::Shared, is_over)
 }

@@ -44,6 +44,7 @@ pub fn to_json(reading: &Reading) -> Value {
         "title": reading.title,
         "at_ns": reading.at_ns,
         "processes": reading.processes,
+        "output": reading.output,
         "process": reading.chosen.as_ref().map(process_json),
     })
 }

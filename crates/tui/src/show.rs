@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::error::TuiError;
+use crate::signals::Keys;
 use crate::state::key::{Flow, Key};
 use crate::terminal::Screen;
 use crate::view::theme::Theme;
@@ -37,9 +38,9 @@ pub(crate) trait Show {
 }
 
 /// Shows it until it is left or `is_over`.
-pub(crate) fn show(what: &mut dyn Show, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
+pub(crate) fn show(what: &mut dyn Show, keys: Keys, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
     let theme = Theme::from_environment();
-    let mut screen = Screen::take()?;
+    let mut screen = Screen::take(keys)?;
     let mut is_stale = true;
     let mut drawn: Option<Instant> = None;
     loop {

@@ -2,9 +2,10 @@
 //!
 //! It is put back when [`Screen`] is dropped, by a panic of any thread, and before the process is stopped or ended by a signal.
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -14,10 +15,11 @@ use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
-use signal_hook::SigId;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use signal_hook::consts::SIGTSTP;
 
 use crate::error::TuiError;
+use crate::signals::{Keys, Signals};
 
 /// The terminal is ours now. Process-wide, as the terminal is.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -32,10 +34,11 @@ const OUTPUT: usize = 64 << 10;
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     signals: Signals,
+    keys: Keys,
 }
 
 impl Screen {
-    pub(crate) fn take() -> Result<Screen, TuiError> {
+    pub(crate) fn take(keys: Keys) -> Result<Screen, TuiError> {
         if !io::stdout().is_terminal() {
             return Err(TuiError::NoTerminal);
         }
@@ -46,11 +49,11 @@ impl Screen {
                 before(panic);
             }));
         });
-        let signals = Signals::watch()?;
-        seize()?;
+        let signals = Signals::watch(keys)?;
+        seize(keys)?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(OUTPUT, io::stdout()));
         let terminal = Terminal::new(backend).inspect_err(|_| give_back())?;
-        Ok(Screen { terminal, signals })
+        Ok(Screen { terminal, signals, keys })
     }
 
     /// Draws what differs from the last time.
@@ -75,16 +78,16 @@ impl Screen {
 
     /// The signal that asks the process to end.
     pub(crate) fn asked_to_end(&self) -> Option<i32> {
-        i32::try_from(self.signals.end.load(Ordering::SeqCst)).ok().filter(|signal| *signal != 0)
+        self.signals.end()
     }
 
     /// Does what other processes' signals ask for; true when everything has to be drawn anew.
     pub(crate) fn obey(&mut self) -> io::Result<bool> {
-        if self.signals.stop.swap(false, Ordering::SeqCst) {
+        if self.signals.take_stop() {
             self.suspend()?;
             return Ok(true);
         }
-        if self.signals.go_on.swap(false, Ordering::SeqCst) {
+        if self.signals.take_go_on() {
             // Stopped without a word (SIGSTOP): the shell has had the terminal since.
             give_back();
             self.resume()?;
@@ -97,12 +100,12 @@ impl Screen {
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
-        self.signals.go_on.store(false, Ordering::SeqCst);
+        self.signals.take_go_on();
         self.resume()
     }
 
     fn resume(&mut self) -> io::Result<()> {
-        seize()?;
+        seize(self.keys)?;
         self.forget()
     }
 }
@@ -113,9 +116,12 @@ impl Drop for Screen {
     }
 }
 
-fn seize() -> io::Result<()> {
+fn seize(keys: Keys) -> io::Result<()> {
     enable_raw_mode()?;
     IS_OURS.store(true, Ordering::SeqCst);
+    if keys == Keys::Shared {
+        let_signals_through().inspect_err(|_| give_back())?;
+    }
     execute!(io::stdout(), EnterAlternateScreen).inspect_err(|_| give_back())
 }
 
@@ -129,40 +135,18 @@ fn give_back() {
     }
 }
 
-/// What other processes ask of this one.
-struct Signals {
-    end: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-    go_on: Arc<AtomicBool>,
-    registered: Vec<SigId>,
-}
-
-impl Signals {
-    fn watch() -> io::Result<Signals> {
-        let mut signals = Signals {
-            end: Arc::default(),
-            stop: Arc::default(),
-            go_on: Arc::default(),
-            registered: Vec::new(),
-        };
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            let number = usize::try_from(signal).unwrap_or(0);
-            signals.registered.push(signal_hook::flag::register_usize(
-                signal,
-                Arc::clone(&signals.end),
-                number,
-            )?);
-        }
-        signals.registered.push(signal_hook::flag::register(SIGTSTP, Arc::clone(&signals.stop))?);
-        signals.registered.push(signal_hook::flag::register(SIGCONT, Arc::clone(&signals.go_on))?);
-        Ok(signals)
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            signal_hook::low_level::unregister(id);
-        }
-    }
+/// Ctrl-C, Ctrl-\ and Ctrl-Z are signals to the whole foreground again, as before the terminal was taken.
+fn let_signals_through() -> io::Result<()> {
+    let input = io::stdin();
+    let (tty, fallback);
+    let keys: &dyn std::os::fd::AsFd = if input.is_terminal() {
+        tty = input;
+        &tty
+    } else {
+        fallback = File::options().read(true).write(true).open("/dev/tty")?;
+        &fallback
+    };
+    let mut modes = tcgetattr(keys.as_fd())?;
+    modes.local_modes.insert(LocalModes::ISIG);
+    Ok(tcsetattr(keys.as_fd(), OptionalActions::Now, &modes)?)
 }

@@ -69,6 +69,7 @@ pub(crate) fn reading() -> Reading {
         title: "2026-11-15T10-22-31Z-train-4f2a".into(),
         at_ns: start + 60 * SECOND,
         processes: vec![row(4711, 0, 1800 << 20), row(4712, 1, 90 << 20)],
+        output: None,
         chosen: Some(Process {
             pid: 4711,
             ended: None,

@@ -1,6 +1,7 @@
 //! Text of other programs made safe and short for a screen: no control character, no change of direction gets through.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -64,6 +65,23 @@ pub(crate) fn fit_end(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(if most > 0 { format!("…{end}") } else { String::new() })
 }
 
+/// A text in lines of at most so many columns, broken between words; the last of `most` lines is cut.
+pub(crate) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_last = lines.len() == most;
+        match lines.last_mut() {
+            Some(line) if is_last || width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ if most > 0 => lines.push(word.to_owned()),
+            _ => {}
+        }
+    }
+    lines.iter().map(|line| fit(line, columns).into_owned()).collect()
+}
+
 fn take(left: &mut usize, letter: char) -> bool {
     let columns = letter.width().unwrap_or(0);
     let fits = columns <= *left;
@@ -71,8 +89,23 @@ fn take(left: &mut usize, letter: char) -> bool {
     fits
 }
 
+/// A name without where it was defined: that is its caller, which is shown anyway.
+pub(crate) fn short_name(function: &str) -> Cow<'_, str> {
+    if function.contains(".<locals>.") {
+        Cow::Owned(function.replace(".<locals>.", "."))
+    } else {
+        Cow::Borrowed(function)
+    }
+}
+
 /// The part of a path that tells it apart: without where libraries are installed or the current directory.
 pub(crate) fn short_path(path: &str) -> &str {
+    static HERE: OnceLock<Option<String>> = OnceLock::new();
+    let here = HERE.get_or_init(|| Some(std::env::current_dir().ok()?.to_str()?.to_owned()));
+    let inside = here.as_deref().and_then(|here| path.strip_prefix(here)?.strip_prefix('/'));
+    if let Some(inside) = inside.filter(|inside| !inside.contains("/site-packages/")) {
+        return inside;
+    }
     for mark in ["/site-packages/", "/dist-packages/"] {
         if let Some((_, rest)) = path.rsplit_once(mark) {
             return rest;
@@ -134,7 +167,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_break_between_words() {
+        let text = "one two three four five";
+        assert_eq!(wrap(text, 9, 9), ["one two", "three", "four five"]);
+        assert_eq!(wrap(text, 9, 2), ["one two", "three fo…"]);
+        assert_eq!(wrap(text, 9, 0), [""; 0]);
+        assert_eq!(wrap("", 9, 2), [""; 0]);
+        assert_eq!(wrap("unbreakable", 4, 2), ["unb…"]);
+    }
+
+    #[test]
     fn paths_and_numbers() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(short_path(here.join("src/a.py").to_str().unwrap()), "src/a.py");
+        assert_eq!(short_name("train.<locals>.<listcomp>"), "train.<listcomp>");
         assert_eq!(short_path("/v/lib/python3.12/site-packages/torch/x.py"), "torch/x.py");
         assert_eq!(short_path("/usr/lib/python3.11/json/decoder.py"), "json/decoder.py");
         assert_eq!(short_path("train.py"), "train.py");

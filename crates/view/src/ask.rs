@@ -30,6 +30,7 @@ pub struct Reading {
     pub moments: Vec<Moment>,
     /// The answer is the heap at the only moment that was looked at.
     is_moment: bool,
+    knows_when: bool,
     /// Tables of symbols are large: each is read once.
     names: RefCell<Names>,
 }
@@ -73,12 +74,12 @@ impl Reading {
         watch.curve_points = points;
         let mut heap = capture.read(watch.clone())?;
         let moments = moments(&heap);
-        let knows_lives = knows_lives(&moments, question);
-        let is_failure = question == Question::AtDeath && heap.complete && knows_lives;
+        let knows_when = knows_when(&moments, question);
+        let is_failure = question == Question::AtDeath && heap.complete && knows_when;
         let at_failure = heap.last_failure().filter(|_| is_failure);
         let changes: Vec<u64> = match at_failure {
             Some(change) => vec![change],
-            None if knows_lives && wants_lives(&heap) => moments.iter().map(|moment| moment.change).collect(),
+            None if knows_when && wants_lives(&heap) => moments.iter().map(|moment| moment.change).collect(),
             None => Vec::new(),
         };
         let is_moment = at_failure.is_some();
@@ -90,7 +91,8 @@ impl Reading {
             watch.moments = changes;
             heap = capture.read(watch)?;
         }
-        Ok(Reading { chosen, question, heap, stats, moments, is_moment, names: RefCell::new(names) })
+        let names = RefCell::new(names);
+        Ok(Reading { chosen, question, heap, stats, moments, is_moment, knows_when, names })
     }
 
     /// The answer.
@@ -139,6 +141,12 @@ impl Reading {
         crate::text::plain(&name)
     }
 
+    /// Whether the capture tells when memory came and went. One that keeps no single records (`--aggregate`, `--max-size`) does not.
+    #[must_use]
+    pub fn knows_when(&self) -> bool {
+        self.knows_when
+    }
+
     /// Whether the answer is the heap at a request that failed.
     pub(crate) fn is_at_failure(&self) -> bool {
         self.is_moment
@@ -161,7 +169,7 @@ fn moments(heap: &Heap) -> Vec<Moment> {
 }
 
 /// What was folded away cannot be told apart any more; and temporary allocations are no state of the heap.
-fn knows_lives(moments: &[Moment], question: Question) -> bool {
+fn knows_when(moments: &[Moment], question: Question) -> bool {
     !matches!(question, Question::Temporary(_))
         && moments.iter().all(|moment| moment.change > 0 || moment.bytes == 0)
 }

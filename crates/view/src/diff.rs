@@ -67,11 +67,11 @@ pub fn diff(a: &Holdings, b: &Holdings) -> Diff {
     let mut sums: FxHashMap<NodeId, (Pair, Pair)> = FxHashMap::default();
     for row in &a.rows {
         let sum = &mut sums.entry(in_a[row.node as usize]).or_default().0;
-        *sum = (sum.0 + row.bytes, sum.1 + row.count);
+        *sum = (sum.0.saturating_add(row.bytes), sum.1.saturating_add(row.count));
     }
     for row in &b.rows {
         let sum = &mut sums.entry(in_b[row.node as usize]).or_default().1;
-        *sum = (sum.0 + row.bytes, sum.1 + row.count);
+        *sum = (sum.0.saturating_add(row.bytes), sum.1.saturating_add(row.count));
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_unstable_by_key(|(node, _)| *node);

@@ -66,7 +66,7 @@ fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         } else if kind.is_file()
             && let Some(name) = entry.file_name().to_str()
             && let name = name.strip_suffix(LIVE_SUFFIX).unwrap_or(name)
-            && is_capture(name)
+            && (is_capture(name) || is_growing(directory, name))
         {
             found.push(directory.join(name));
         }
@@ -82,6 +82,14 @@ fn is_capture(name: &str) -> bool {
     };
     let name = name.strip_prefix("stormlog-").unwrap_or(name);
     name == FILE_NAME || (name.starts_with("heap-") && name.ends_with(".bin"))
+}
+
+/// `heap/PID.bin`: where a run keeps the captures of processes that have not ended.
+fn is_growing(directory: &Path, name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = name.splitn(3, '.');
+    let is_named = parts.next().is_some_and(is_number) && parts.next() == Some("bin");
+    is_named && parts.next().is_none_or(is_number) && directory.file_name().is_some_and(|name| name == "heap")
 }
 
 fn size(path: &Path) -> u64 {
@@ -112,6 +120,18 @@ mod tests {
         fs::write(run.path().join("other.bin"), vec![0; 9999]).unwrap();
         let chosen = find(run.path(), None).unwrap();
         assert_eq!(chosen, Chosen { path: run.path().join("b").join(FILE_NAME), others: 2 });
+    }
+
+    #[test]
+    fn a_run_that_goes_on_has_captures_too() {
+        let run = tempfile::tempdir().unwrap();
+        let growing = run.path().join("heap");
+        fs::create_dir(&growing).unwrap();
+        for name in ["12.bin.live", "12.bin", "12.bin.1.live", "notes.bin", "12.bin.old", ".bin"] {
+            fs::write(growing.join(name), [0; 10]).unwrap();
+        }
+        fs::write(run.path().join("12.bin"), [0; 100]).unwrap();
+        assert_eq!(find(run.path(), None).unwrap(), Chosen { path: growing.join("12.bin"), others: 1 });
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Pattern {
     Steady,
     /// Once, or for a while.
     Once,
+    /// Nobody knows: the capture keeps no single records.
+    Unknown,
 }
 
 /// A place whose memory stayed.
@@ -30,12 +32,12 @@ pub struct Leak {
     pub count: u64,
     /// How it grew.
     pub pattern: Pattern,
-    /// Bytes a second that came after the first ones, to the end of the span.
-    pub growth_bytes_per_second: f64,
+    /// Bytes a second that came after the first ones, to the end of the span; where that is known.
+    pub growth_bytes_per_second: Option<f64>,
     /// Seconds after the start when the first of it came, at the latest.
-    pub first_seconds: f64,
+    pub first_seconds: Option<f64>,
     /// And the last.
-    pub last_seconds: f64,
+    pub last_seconds: Option<f64>,
     /// The line of the program's own code that allocates.
     pub place: Place,
     /// The line that calls it.
@@ -61,32 +63,52 @@ struct Group {
     by_node: FxHashMap<NodeId, u64>,
 }
 
-/// What came after `from_us` and was there at `to_us`, those that keep growing first.
+impl Group {
+    fn add(&mut self, node: NodeId, bytes: u64, count: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.count = self.count.saturating_add(count);
+        let held = self.by_node.entry(node).or_default();
+        *held = held.saturating_add(bytes);
+    }
+}
+
+/// What came after `from_us` and was there at `to_us`, those that keep growing first. Of a capture that does not know when memory came
+/// ([`Reading::knows_when`](crate::Reading::knows_when)): all that was there at the end.
 #[must_use]
 pub fn leaks(answer: &Answer, from_us: u64, to_us: u64) -> Vec<Leak> {
     let Answer { held, lives, moments } = answer;
+    let nobody =
+        Frame { function: "(no stack)".into(), file: String::new(), line: 0, kind: FrameKind::Remark };
+    if lives.is_empty() {
+        let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
+        for row in &held.rows {
+            let group = groups.entry(own_line(&held.tree, row.node).unwrap_or(&nobody)).or_default();
+            group.add(row.node, row.bytes, row.count);
+        }
+        return sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, 0)));
+    }
     let Some(end) = moments.iter().rposition(|moment| moment.time_us <= to_us) else { return Vec::new() };
     let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
-    let nobody =
-        Frame { function: "(no stack)".into(), file: String::new(), line: 0, kind: FrameKind::Remark };
     for life in lives {
         let is_there = life.birth as usize <= end && life.death as usize > end;
         if !is_there || (life.birth as usize) < begin {
             continue;
         }
         let group = groups.entry(own_line(&held.tree, life.node).unwrap_or(&nobody)).or_default();
-        group.bytes += life.weight.bytes;
-        group.count += life.weight.count;
-        *group.by_birth.entry(life.birth).or_default() += life.weight.bytes;
-        *group.by_node.entry(life.node).or_default() += life.weight.bytes;
+        group.add(life.node, life.weight.bytes, life.weight.count);
+        let came = group.by_birth.entry(life.birth).or_default();
+        *came = came.saturating_add(life.weight.bytes);
     }
-    let mut list: Vec<Leak> =
-        groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, end)).collect();
+    sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, end)))
+}
+
+fn sorted(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
+    let mut list: Vec<Leak> = leaks.collect();
     list.sort_by(|one, other| {
         let name = |leak: &Leak| (leak.place.file.clone(), leak.place.line, leak.place.function.clone());
         let steady = |leak: &Leak| leak.pattern == Pattern::Steady;
-        let rate = |leak: &Leak| if steady(leak) { leak.growth_bytes_per_second } else { 0.0 };
+        let rate = |leak: &Leak| leak.growth_bytes_per_second.filter(|_| steady(leak)).unwrap_or(0.0);
         steady(other)
             .cmp(&steady(one))
             .then(rate(other).total_cmp(&rate(one)))
@@ -99,10 +121,14 @@ pub fn leaks(answer: &Answer, from_us: u64, to_us: u64) -> Vec<Leak> {
 fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end: usize) -> Leak {
     let seconds =
         |moment: u32| moments.get(moment as usize).map_or(0.0, |moment| moment.time_us as f64 / 1e6);
-    let first = group.by_birth.keys().min().copied().unwrap_or(0);
-    let last = group.by_birth.keys().max().copied().unwrap_or(0);
-    let later = group.bytes - group.by_birth.get(&first).copied().unwrap_or(0);
-    let rest = seconds(end as u32) - seconds(first);
+    let births = group.by_birth.keys();
+    // Without a birth nobody knows when it came.
+    let (first, last) = (births.clone().min().copied(), births.max().copied());
+    let growth = first.map(|first| {
+        let later = group.bytes.saturating_sub(group.by_birth.get(&first).copied().unwrap_or(0));
+        let rest = seconds(end as u32) - seconds(first);
+        if rest > 0.0 { later as f64 / rest } else { 0.0 }
+    });
     let largest = group.by_node.iter().max_by_key(|(node, bytes)| (**bytes, std::cmp::Reverse(**node)));
     let node = largest.map_or(0, |(node, _)| *node);
     let place = Place::from(frame);
@@ -113,10 +139,10 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
         own_bytes: group.bytes,
         total_bytes: group.bytes,
         count: group.count,
-        pattern: pattern(group, first, end as u32),
-        growth_bytes_per_second: if rest > 0.0 { later as f64 / rest } else { 0.0 },
-        first_seconds: seconds(first),
-        last_seconds: seconds(last),
+        pattern: first.map_or(Pattern::Unknown, |first| pattern(group, first, end as u32)),
+        growth_bytes_per_second: growth,
+        first_seconds: first.map(seconds),
+        last_seconds: last.map(seconds),
         place,
         caller,
     }

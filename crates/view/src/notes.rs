@@ -45,6 +45,13 @@ impl Reading {
                 grouped(stats.lost_events)
             ));
         }
+        if self.question == Question::Leaks && !self.knows_when() {
+            notes.push(
+                "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
+                 this is all that was there at the very end."
+                    .to_owned(),
+            );
+        }
         if let (Some(mean), Some(error)) = (stats.sample_bytes, stats.standard_error_bytes) {
             notes.push(format!(
                 "One allocation about every {} was recorded; the numbers are estimates, the whole is right to about {}.",
@@ -123,7 +130,9 @@ fn said(value: &Value) -> String {
 
 /// Resident bytes near a time.
 pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
-    let nearest = heap.samples.iter().min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
+    // A process that has just ended has nothing resident any more, and that says nothing about its heap.
+    let samples = heap.samples.iter().filter(|sample| sample.rss > 0);
+    let nearest = samples.min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
     (nearest.time_us.abs_diff(time_us) <= NEAR_US).then_some(nearest.rss)
 }
 

@@ -37,6 +37,7 @@ pub fn parse<E: From<ViewError> + From<io::Error>>(
                 let what = format!("the records of stream {} do not decode", piece.stream);
                 heap(stormlog_capture::CaptureError::Damaged { path: path.to_owned(), what })
             })?;
+            ops.unfold(0, |_| true);
             let mut payload = &ops.payload[..];
             for op in &ops.list {
                 let length = if op.kind == kind::DEFINITION { op.python as usize } else { 0 };

@@ -90,10 +90,10 @@ pub fn grouped(held: &Holdings, by: By) -> Vec<Row> {
     for node in 1..held.tree.len() {
         let group = groups[held.tree.frame[node] as usize];
         let row = &mut rows[group as usize];
-        row.own_bytes += own[node].bytes;
-        row.count += own[node].count;
+        row.own_bytes = row.own_bytes.saturating_add(own[node].bytes);
+        row.count = row.count.saturating_add(own[node].count);
         if total[node] != Weight::default() && is_outermost(held, &groups, node) {
-            row.total_bytes += total[node].bytes;
+            row.total_bytes = row.total_bytes.saturating_add(total[node].bytes);
         }
     }
     if own[0] != Weight::default() {

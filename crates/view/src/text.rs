@@ -1,8 +1,18 @@
 //! Words and numbers for people. Names from a recording go through [`plain`] before a terminal sees them.
 
-/// A name without anything a terminal could take as a command: control characters, and those that turn or hide text.
+/// Letters of a name that are shown: at its beginning, and at its end.
+const LONGEST: (usize, usize) = (300, 100);
+
+/// A name without anything a terminal could take as a command: control characters, and those that turn or hide text. One that would fill
+/// the screen loses its middle.
 #[must_use]
 pub fn plain(name: &str) -> String {
+    let (first, last) = LONGEST;
+    if let Some((cut, _)) = name.char_indices().nth(first + last + 1) {
+        let start = name[..cut].char_indices().nth(first).map_or(cut, |(at, _)| at);
+        let end = name.char_indices().nth_back(last - 1).map_or(start, |(at, _)| at);
+        return plain(&format!("{}…{}", &name[..start], &name[end..]));
+    }
     let is_hostile = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -40,5 +50,8 @@ mod tests {
         assert_eq!(plain("\x1b[31mred\x07\r\n"), "\u{fffd}[31mred\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(plain("a\u{202e}b"), "a\u{fffd}b");
         assert_eq!(plain("größe→"), "größe→");
+        let long = plain(&format!("{}.py:12", "ö".repeat(10_000)));
+        assert_eq!(long.chars().count(), 401);
+        assert!(long.starts_with("öö") && long.ends_with("ö.py:12"));
     }
 }

@@ -21,8 +21,16 @@ pub fn lines(held: &Holdings, biggest: usize) -> Vec<String> {
         }
     }
     let mut lines = vec![line(total[0], total[0].bytes, 0, "all")];
-    let mut open: Vec<(NodeId, usize)> = vec![(0, 0)];
-    while let Some((node, depth)) = open.pop() {
+    // The next step is the last one: what follows is put in from its end.
+    let mut steps: Vec<Step> = vec![Step::Node(0, 0)];
+    while let Some(step) = steps.pop() {
+        let (node, depth) = match step {
+            Step::Line(line) => {
+                lines.push(line);
+                continue;
+            }
+            Step::Node(node, depth) => (node, depth),
+        };
         if node != 0 {
             lines.push(line(total[node as usize], total[0].bytes, depth, &name(held, node)));
         }
@@ -32,15 +40,21 @@ pub fn lines(held: &Holdings, biggest: usize) -> Vec<String> {
             let mut rest = Weight::default();
             outside.iter().for_each(|child| rest += total[*child as usize]);
             let what = format!("… {} smaller", grouped(outside.len() as u64));
-            lines.push(line(rest, total[0].bytes, depth + 1, &what));
+            steps.push(Step::Line(line(rest, total[0].bytes, depth + 1, &what)));
         }
         if node == 0 && own[0] != Weight::default() {
-            lines.push(line(own[0], total[0].bytes, 1, "(no stack)"));
+            steps.push(Step::Line(line(own[0], total[0].bytes, 1, "(no stack)")));
         }
         inside.sort_by_key(|child| (total[*child as usize].bytes, std::cmp::Reverse(*child)));
-        open.extend(inside.into_iter().map(|child| (child, depth + 1)));
+        steps.extend(inside.into_iter().map(|child| Step::Node(child, depth + 1)));
     }
     lines
+}
+
+/// What is still to be written: a frame with all below it, or a line as it is.
+enum Step {
+    Node(NodeId, usize),
+    Line(String),
 }
 
 fn shown(held: &Holdings, own: &[Weight], biggest: usize) -> Vec<bool> {
@@ -94,8 +108,8 @@ mod tests {
             [
                 "      100 B 100.0 %            2  all",
                 "      100 B 100.0 %            2   main  a.py:4",
-                "       10 B  10.0 %            1    … 1 smaller",
                 "       90 B  90.0 %            1    \u{fffd}[2Jbig  a.py:4",
+                "       10 B  10.0 %            1    … 1 smaller",
             ]
         );
         assert_eq!(lines(&held, 9)[2], "       90 B  90.0 %            1    \u{fffd}[2Jbig  a.py:4");

@@ -158,12 +158,38 @@ fn what_keeps_growing_comes_first() {
     let found = leaks(&answer, 0, end);
     assert_eq!((found[0].pattern, found[0].place.line), (Pattern::Steady, 5), "{:?}", &found[..2]);
     assert_eq!(found[0].caller.as_ref().map(|caller| caller.line), Some(8));
-    assert!(found[0].growth_bytes_per_second > 100_000.0);
+    assert!(found[0].growth_bytes_per_second > Some(100_000.0));
     let cache = found.iter().find(|leak| leak.place.line == 2).expect("the cache stayed too");
     assert_eq!(cache.pattern, Pattern::Once);
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
     let moment = answer.moments.iter().rfind(|moment| moment.time_us <= end).unwrap();
     assert_eq!(whole, moment.bytes, "every byte that stayed is somewhere");
+}
+
+/// A capture without single records names what was left, and says that it cannot know how it came.
+#[test]
+fn an_aggregate_does_not_guess_growth() {
+    let recorded = record(
+        "import os, time\n\
+         log = []\n\
+         for number in range(40):\n    log.append(bytearray(20_000))\n    time.sleep(0.006)\n\
+         os._exit(0)\n",
+        "",
+    );
+    let fold = Some(Box::<stormlog_heap::Aggregate>::default() as Box<_>);
+    let options = stormlog_capture::Options { aggregate: true, fold, ..Default::default() };
+    let compactor = stormlog_capture::Compactor::open(&recorded.capture, options).unwrap();
+    compactor.finish(serde_json::json!({"exit_code": 0})).unwrap();
+    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    assert!(!reading.knows_when());
+    let answer = reading.answer();
+    let found = leaks(&answer, 0, u64::MAX);
+    let grown = found.iter().find(|leak| leak.place.line == 4).expect("the line that keeps");
+    assert!(grown.count >= 40 && grown.own_bytes >= 800_000, "{grown:?}");
+    assert!(found.iter().all(|leak| leak.pattern == Pattern::Unknown && leak.first_seconds.is_none()));
+    let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
+    assert_eq!(whole, reading.stats.live_at_end_bytes, "every byte that stayed is somewhere");
+    assert!(reading.notes().iter().any(|note| note.contains("--aggregate")), "{:?}", reading.notes());
 }
 
 #[test]

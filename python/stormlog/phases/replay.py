@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stormlog import _native
+from stormlog._event_list import TelemetryEventList, passing, untouched
 from stormlog.phases import policy
 from stormlog.phases.runtime import (
     PHASE_ENTER_EVENT,
@@ -220,7 +222,12 @@ def _boundaries(
     """The boundaries with their ranks, in order, and the last moment each group was seen at."""
     found: list[tuple[int, PhaseBoundaryRecord]] = []
     last_seen: dict[_Group, int] = {}
-    for event in events:
+    buffer = untouched(events)
+    if buffer is not None and isinstance(events, TelemetryEventList):
+        groups, places = _native.event_groups(buffer)
+        last_seen = {(session_id, rank): at_ns for session_id, rank, at_ns in groups}
+        events = [events._at(place, keep=False) for place in places]
+    for event in passing(events):
         session_id = policy.field_of(event, "session_id")
         timestamp_ns = policy.field_of(event, "timestamp_ns")
         rank = policy.rank_of(event)

@@ -25,7 +25,8 @@ pub enum Verdict {
 impl Verdict {
     /// The verdict on an analysis: damage first, then trouble.
     pub fn of(analysis: &Analysis) -> Self {
-        if analysis.is_damaged() || (analysis.event_count == 0 && analysis.captures == 0) {
+        let files = analysis.captures + analysis.snapshots;
+        if analysis.is_damaged() || (analysis.event_count == 0 && files == 0) {
             Verdict::InvalidInput
         } else if analysis.has_trouble() {
             Verdict::Findings
@@ -148,11 +149,17 @@ pub fn verdict_sentence(analysis: &Analysis) -> String {
     .collect();
     let sessions = counted(analysis.sessions.len(), "session", "sessions").unwrap_or("no session".into());
     let events = analysis.event_count;
-    let place = match (events, counted(analysis.captures, "heap capture", "heap captures")) {
-        (0, Some(captures)) => captures,
-        (_, Some(captures)) => format!("{sessions} ({events} events) and {captures}"),
-        (_, None) => format!("{sessions} ({events} events)"),
-    };
+    let mut places: Vec<String> = [
+        counted(analysis.captures, "heap capture", "heap captures"),
+        counted(analysis.snapshots, "allocator snapshot", "allocator snapshots"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if events > 0 || places.is_empty() {
+        places.insert(0, format!("{sessions} ({events} events)"));
+    }
+    let place = places.join(" and ");
     match found.as_slice() {
         [] => format!("nothing wrong in {place}"),
         found => format!("{} in {place}", found.join(", ")),

@@ -40,7 +40,10 @@ pub fn html(analysis: &Analysis) -> String {
         list(&mut page, "ol", finding.advice.iter().cloned());
         page.push_str("</section>\n");
     }
-    page.push_str("<table><tr><th>session</th><th>events</th><th>span</th><th>peak used</th></tr>\n");
+    page.push_str("<table>");
+    if !analysis.sessions.is_empty() {
+        page.push_str("<tr><th>session</th><th>events</th><th>span</th><th>peak used</th></tr>\n");
+    }
     for session in &analysis.sessions {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
         let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);

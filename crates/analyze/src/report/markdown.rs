@@ -37,11 +37,15 @@ pub fn markdown(analysis: &Analysis) -> String {
         if !finding.advice.is_empty() {
             let _ = writeln!(page, "\nTry:\n");
         }
+        // Advice is our own words, with commands in backquotes: it is Markdown already.
         for (number, sentence) in finding.advice.iter().enumerate() {
-            let _ = writeln!(page, "{}. {}", number + 1, escaped(sentence));
+            let sentence = sentence.replace('<', "&lt;").replace(['\n', '\r'], " ");
+            let _ = writeln!(page, "{}. {sentence}", number + 1);
         }
     }
-    let _ = writeln!(page, "\n## Sessions\n\n| session | events | span | peak used |\n|---|---|---|---|");
+    if !analysis.sessions.is_empty() {
+        let _ = writeln!(page, "\n## Sessions\n\n| session | events | span | peak used |\n|---|---|---|---|");
+    }
     for session in &analysis.sessions {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
         let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
@@ -88,7 +92,7 @@ mod tests {
         let leak = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i * (200 << 20)));
         let page = markdown(&analyze(finish(leak), Vec::new(), &AnalysisOptions::default()));
         assert!(page.contains("| critical | leak | 0.9"), "{page}");
-        assert!(page.contains("\n1. Find who holds it"));
+        assert!(page.contains("\n1. Find the line: `stormlog run --heap"));
         assert!(page.contains("| s | 100 | 1 min 39 s | 20.34 GiB |"), "{page}");
     }
 

@@ -21,7 +21,7 @@ pub struct Score {
     pub issues: usize,
 }
 
-/// The score of findings: 100 less 20 for each critical one and 10 for each warning. Something critical is never an A.
+/// The score of findings: 100 less 20 for each critical one and 10 for each warning. What somebody should look at is never an A.
 pub fn score(findings: &[Finding]) -> Score {
     let loss = |finding: &Finding| match finding.severity {
         Severity::Critical => 20_u32,
@@ -30,7 +30,7 @@ pub fn score(findings: &[Finding]) -> Score {
     };
     let lost: u32 = findings.iter().map(loss).sum();
     let mut score = u8::try_from(100_u32.saturating_sub(lost)).unwrap_or(0);
-    if findings.iter().any(|finding| finding.severity == Severity::Critical) {
+    if lost > 0 {
         score = score.min(89);
     }
     let (grade, description) = match score {

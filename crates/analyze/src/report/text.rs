@@ -8,6 +8,10 @@ use super::{evidence_line, score, verdict_sentence};
 use crate::Analysis;
 use crate::text::duration;
 
+/// Growth that is no leak and less than this is in the report, not on the page.
+const LEAST_TOLD: f64 = 64.0 * 1_048_576.0;
+/// Sessions that are listed; `stormlog sessions` has all of them.
+const LISTED: usize = 4;
 /// Pointers and sentences of advice shown per finding.
 const SHOWN: usize = 3;
 
@@ -16,14 +20,16 @@ pub fn text(analysis: &Analysis) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(page, "{}", verdict_sentence(analysis));
-    for finding in &analysis.findings {
+    for finding in analysis.findings.iter().filter(|finding| is_worth_a_line(finding)) {
         let _ = writeln!(page);
         add(&mut page, finding);
     }
     let _ = writeln!(page);
     let mut sessions: Vec<_> = analysis.sessions.iter().collect();
-    sessions.sort_by_key(|session| std::cmp::Reverse(session.event_count));
-    for session in sessions.into_iter().take(8) {
+    sessions.sort_by_key(|session| {
+        std::cmp::Reverse((session.peaks[2].or(session.peaks[0]), session.event_count))
+    });
+    for session in sessions.into_iter().take(LISTED) {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
         let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
         let _ = writeln!(
@@ -34,19 +40,30 @@ pub fn text(analysis: &Analysis) -> String {
             duration(span)
         );
     }
-    if analysis.sessions.len() > 8 {
-        let _ = writeln!(page, "… and {} more sessions", analysis.sessions.len() - 8);
+    if analysis.sessions.len() > LISTED {
+        let rest = analysis.sessions.len() - LISTED;
+        let _ = writeln!(page, "… and {rest} more, smaller ones: `stormlog sessions` lists them");
     }
-    for alike in analysis.unavailable.chunk_by(|a, b| a.reason == b.reason) {
+    // Of host memory nobody expects what only an allocator can tell.
+    let unavailable = if analysis.has_devices { analysis.unavailable.as_slice() } else { &[] };
+    for alike in unavailable.chunk_by(|a, b| a.reason == b.reason) {
         let names: Vec<String> = alike.iter().map(|missing| missing.what.replace('_', " ")).collect();
         let _ = writeln!(page, "not asked: {}: {}", names.join(", "), alike[0].reason);
     }
-    // The score counts; beside something critical its kind words would mislead.
-    if analysis.worst() < Some(Severity::Critical) {
-        let score = score(&analysis.findings);
-        let _ = writeln!(page, "score {} ({}): {}", score.score, score.grade, score.description);
-    }
+    // The score counts; beside trouble its kind words would mislead.
+    let score = score(&analysis.findings);
+    let _ = match analysis.worst() {
+        Some(Severity::Critical) => Ok(()),
+        Some(Severity::Warning) => writeln!(page, "score {} ({})", score.score, score.grade),
+        _ => writeln!(page, "score {} ({}): {}", score.score, score.grade, score.description),
+    };
     page
+}
+
+/// What an interpreter takes to start has levelled off in every recording, and nobody wants to read it in each.
+fn is_worth_a_line(finding: &Finding) -> bool {
+    let bytes = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);
+    finding.severity > Severity::Info || bytes.is_none_or(|bytes| bytes >= LEAST_TOLD)
 }
 
 fn add(page: &mut String, finding: &Finding) {

@@ -53,13 +53,13 @@ impl Counter {
     fn advice(self) -> Vec<String> {
         match self {
             Counter::Host => advice([
-                "Find who holds it: record again with `stormlog run` and compare what is alive at the start and at the end.",
+                "Find the line: `stormlog run --heap --output heap.bin -- COMMAND`, then `stormlog leaks heap.bin`.",
                 "Usual suspects: lists that log per step, caches without a bound, graphs kept through a loss that was not detached.",
                 "Data-loader workers: objects touched in each worker are copied page by page; use arrays, not lists of objects.",
             ]),
             Counter::Allocator => advice([
                 "Keep numbers, not tensors: `total += loss.item()`, `.detach()` before storing an output.",
-                "Take an allocator snapshot late in the run and sort live blocks by age: the oldest of the growing size is the leak.",
+                "Take an allocator snapshot late in the run (`torch.cuda.memory._dump_snapshot`) and look at it: `stormlog snapshot FILE`.",
                 "Look for reference cycles through hooks and closures; `gc.collect()` that lowers memory proves one.",
             ]),
             Counter::Reserved => advice([

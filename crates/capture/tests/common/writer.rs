@@ -1,5 +1,10 @@
 //! Writes live files as the recorded program does, by code of its own: the tests' stand-in for the preloaded library.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test program uses its part; a panic is the report"
+)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

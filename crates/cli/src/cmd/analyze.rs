@@ -14,8 +14,10 @@ use stormlog_analyze::rules::oom::of_bundle;
 use stormlog_analyze::{Analysis, AnalysisOptions, analyze, summary_metrics};
 use stormlog_store::json;
 
+use super::analyze_plots::Plots;
 use super::recordings::{self, Loaded};
-use super::{older_analyze, snapshot, whole_file};
+use super::snapshot_analyze::Snapshots;
+use super::{older_analyze, whole_file};
 use crate::Program;
 use crate::exit::{CtrlC, Exit};
 
@@ -35,20 +37,18 @@ pub(crate) struct Options {
     /// What was asked for; the default depends on where it goes and under which name.
     pub(crate) format: Option<Format>,
     pub(crate) output: Option<PathBuf>,
-    pub(crate) visualization: bool,
+    /// Where pictures go, if they are wanted.
+    pub(crate) plot_dir: Option<PathBuf>,
     pub(crate) argv: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    if let [file] = options.paths.as_slice()
-        && stormlog_torch::is_snapshot(file)
-    {
-        let format = options.format.unwrap_or_else(|| format_of(options.output.as_deref()));
-        return snapshot::analyze(file, format == Format::Json, options.output.as_deref());
-    }
     let ctrl_c = CtrlC::watch();
-    let mut loaded = recordings::load(&options.paths, &ctrl_c)?;
-    let is_older = options.program == Program::Gpumemprof;
+    let (snapshots, others) = Snapshots::among(&options.paths);
+    let mut loaded = recordings::load(&others, &ctrl_c)?;
+    let snapshots = Snapshots::read(&snapshots, others.is_empty(), &mut loaded);
+    // 0.4.3 knew no snapshots: they have no older words.
+    let is_older = options.program == Program::Gpumemprof && !snapshots.alone;
     let selected = match (&options.session_id, is_older) {
         (Some(id), _) => Some(id.clone()),
         (None, true) => older_analyze::default_session(&loaded),
@@ -68,10 +68,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
     let artifacts = std::mem::take(&mut loaded.artifacts);
-    let analysis = judge(loaded);
+    let plots = options.plot_dir.is_some().then(|| Plots::of(&loaded.recording));
+    let mut analysis = judge(loaded);
+    snapshots.judge(&mut analysis);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {
-        (Verdict::InvalidInput, 0) if analysis.captures == 0 => "no events could be read".to_owned(),
+        (Verdict::InvalidInput, 0) if analysis.captures + analysis.snapshots == 0 => {
+            "no events could be read".to_owned()
+        }
         (Verdict::InvalidInput, _) => format!("damaged input; {}", verdict_sentence(&analysis)),
         _ => verdict_sentence(&analysis),
     };
@@ -92,14 +96,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     };
     let format = options.format.unwrap_or_else(|| format_of(options.output.as_deref()));
     let page = match format {
-        Format::Text if analysis.event_count == 0 && analysis.captures == 0 => {
+        Format::Text if analysis.event_count == 0 && analysis.captures + analysis.snapshots == 0 => {
             format!("{}\n", envelope.summary)
         }
-        Format::Text => text(&analysis),
+        Format::Text => match snapshots.text()? {
+            Some(pages) => pages,
+            None => text(&analysis),
+        },
         Format::Markdown => markdown(&analysis),
         Format::Html => html(&analysis),
         Format::Json => {
-            let payload = optimization_report(&analysis, selected.as_deref());
+            let payload = snapshots.payload(optimization_report(&analysis, selected.as_deref()))?;
             let report = envelope.report(&analysis.findings, summary_metrics(&analysis), payload);
             indented(&Value::Object(report))
         }
@@ -111,8 +118,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         }
         None => io::stdout().lock().write_all(page.as_bytes())?,
     }
-    if options.visualization {
-        writeln!(io::stderr(), "Visualization skipped: plots are not part of this build.")?;
+    if let (Some(plots), Some(folder)) = (plots, &options.plot_dir) {
+        let written = plots.write(&analysis, folder)?;
+        for path in &written {
+            writeln!(io::stderr(), "Plot saved to: {}", path.display())?;
+        }
+        if written.is_empty() {
+            writeln!(io::stderr(), "Nothing to plot: no samples over time.")?;
+        }
     }
     Ok(exit_of(verdict))
 }

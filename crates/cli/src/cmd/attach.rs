@@ -89,7 +89,7 @@ pub(crate) fn detach(pid: u32, door: Door) -> anyhow::Result<Exit> {
 }
 
 fn summarise(options: &Options, output: &Path, ended: Option<String>) -> anyhow::Result<Exit> {
-    let digest = HeapDigest::read(output);
+    let digest = HeapDigest::read(output, false);
     if options.json {
         let digest = digest.as_ref().map(HeapDigest::to_json);
         writeln!(io::stdout(), "{:#}", json!({"pid": options.pid, "ended": ended, "heap": digest}))?;

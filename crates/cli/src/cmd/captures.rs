@@ -5,7 +5,7 @@ use std::path::Path;
 use stormlog_analyze::rules::heap::{Capture, Kept};
 use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
 use stormlog_view::rows::Place;
-use stormlog_view::{MOMENTS, Question, Reading, ViewError, find};
+use stormlog_view::{MOMENTS, Moment, Question, Reading, ViewError, find};
 
 /// Lines kept of each capture.
 const LINES: usize = 20;
@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path) -> Option<Result<Capture, ViewError>> {
 
 fn summed_up(reading: &Reading) -> Capture {
     let answer = reading.answer();
-    let end = settled(&answer.moments, reading.stats.complete);
+    let end = end_of(&answer.moments, reading.stats.complete);
     let stats = &reading.stats;
     Capture {
         path: reading.chosen.path.display().to_string(),
@@ -33,6 +33,14 @@ fn summed_up(reading: &Reading) -> Capture {
     }
 }
 
+/// The moment whose memory is meant: the last before the program took itself down. What it gave back earlier than in the last
+/// tenth of its time it gave back on purpose.
+fn end_of(moments: &[Moment], is_complete: bool) -> u64 {
+    let last = moments.last().map_or(0, |moment| moment.time_us);
+    let late = moments.partition_point(|moment| moment.time_us < last - last / 10);
+    settled(&moments[late..], is_complete)
+}
+
 fn kept(leak: &Leak) -> Kept {
     Kept {
         place: words(&leak.place),
@@ -40,8 +48,8 @@ fn kept(leak: &Leak) -> Kept {
         bytes: leak.own_bytes,
         count: leak.count,
         is_steady: leak.pattern == Pattern::Steady,
-        bytes_per_second: leak.growth_bytes_per_second,
-        first_seconds: leak.first_seconds,
+        bytes_per_second: leak.growth_bytes_per_second.unwrap_or_default(),
+        first_seconds: leak.first_seconds.unwrap_or_default(),
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let measures = Measures::of(&analysis);
     if let (Some(path), true) = (&options.baseline, options.update_baseline) {
-        whole_file::write(path, &indented(&Value::Object(measures.to_baseline())))?;
+        whole_file::write(path, indented(&Value::Object(measures.to_baseline())))?;
         writeln!(io::stderr(), "Baseline written to {}", path.display())?;
     }
     let budget = Budget {
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     for (path, page) in [(&options.junit, gate::junit(&checks)), (&options.markdown, gate::markdown(&checks))]
     {
         if let Some(path) = path {
-            whole_file::write(path, &page)?;
+            whole_file::write(path, page)?;
         }
     }
     let mut out = io::stdout().lock();

@@ -39,7 +39,7 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
     for problem in loaded.problems() {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
-    let mut settings = settings_of(path);
+    let mut settings = settings_of(&run_of(path));
     for session in &loaded.recording.sessions {
         let Some(rank) = session.ranks.first() else { continue };
         let head = &rank.head;
@@ -47,8 +47,13 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
         settings.insert("world_size".to_owned(), head.identity.world_size.to_string());
         settings.insert("sampling_interval_ms".to_owned(), head.sampling_interval_ms.to_string());
     }
+    let heap_peak = loaded.captures.iter().map(|capture| capture.peak_bytes).max();
+    let mut lines = BTreeMap::new();
+    for kept in loaded.captures.iter().flat_map(|capture| &capture.kept) {
+        *lines.entry(kept.place.clone()).or_insert(0) += kept.bytes;
+    }
     let analysis = judge(loaded);
-    let mut found = Side { measures: Measures::of(&analysis), settings, ..Side::default() };
+    let mut found = Side { measures: Measures::of(&analysis), settings, heap_peak, lines, ..Side::default() };
     for finding in &analysis.findings {
         *found.findings.entry(finding.kind.clone()).or_insert(0) += 1;
     }
@@ -56,7 +61,21 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
         let known = found.phases.entry(phase.clone()).or_insert(0);
         *known = (*known).max(*peak);
     }
-    Ok((found, !analysis.is_damaged() && analysis.event_count > 0))
+    Ok((found, !analysis.is_damaged() && (analysis.event_count > 0 || analysis.captures > 0)))
+}
+
+/// The run at a path: itself, or the only one in a directory of runs.
+fn run_of(path: &Path) -> PathBuf {
+    if path.join(stormlog_supervise::RUN_FILE).is_file() {
+        return path.to_owned();
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let runs: Vec<PathBuf> =
+        entries.filter(|entry| entry.join(stormlog_supervise::RUN_FILE).is_file()).collect();
+    match runs.as_slice() {
+        [only] => only.clone(),
+        _ => path.to_owned(),
+    }
 }
 
 /// What a run wrote down about itself: its command, environment and versions.

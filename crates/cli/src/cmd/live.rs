@@ -24,10 +24,11 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.once || options.json || !io::stdout().is_terminal() {
         let mut watcher = Watcher::open(&options.target).map_err(wrong)?;
-        let mut reading = watcher.look(Wish::default());
+        let wish = Wish { waits_for_names: true, ..Wish::default() };
+        let mut reading = watcher.look(wish);
         let began = Instant::now();
         while reading.is_behind() && began.elapsed() < PATIENCE {
-            reading = watcher.look(Wish::default());
+            reading = watcher.look(wish);
         }
         let mut out = io::stdout().lock();
         if options.json {

@@ -1,6 +1,7 @@
 //! One file a command: options in, text out.
 
 pub(crate) mod analyze;
+mod analyze_plots;
 pub(crate) mod attach;
 mod captures;
 pub(crate) mod check;
@@ -20,8 +21,10 @@ mod recordings;
 pub(crate) mod replay;
 pub(crate) mod run;
 mod run_heap;
+mod run_live;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
+mod snapshot_analyze;
 pub(crate) mod snapshot_diff;
 pub(crate) mod stats;
 pub(crate) mod summary;
@@ -29,6 +32,7 @@ pub(crate) mod tensorflow;
 pub(crate) mod tf_analyze;
 pub(crate) mod timeline;
 pub(crate) mod track;
+pub(crate) mod track_export;
 pub(crate) mod validate;
 pub(crate) mod watch;
 mod whole_file;

@@ -10,6 +10,7 @@ use stormlog_analyze::text::python_bytes;
 use stormlog_store::json as store_json;
 
 use super::analyze::{Format, Options, indented, judge};
+use super::analyze_plots::Plots;
 use super::recordings::Loaded;
 use super::whole_file;
 use crate::exit::Exit;
@@ -46,6 +47,7 @@ pub(crate) fn run(
         format!("Input file: {name}"),
         format!("File size: {} bytes", size_of(input)),
     ];
+    let mut plots = Err("cross-rank plots require multi-rank telemetry input.");
     let report = match (&problem, foreign(input)) {
         (Some(_), Some(keys)) => {
             let note = "JSON payload does not contain telemetry events";
@@ -63,7 +65,11 @@ pub(crate) fn run(
             return Ok(Exit::InvalidInput);
         }
         (None, _) => {
+            let drawn = options.plot_dir.as_ref().map(|folder| (Plots::of(&loaded.recording), folder));
             let analysis = judge(loaded);
+            if let Some((drawn, folder)) = drawn.filter(|_| !analysis.jobs.is_empty()) {
+                plots = Ok(drawn.write_ranks(&analysis, folder)?);
+            }
             let mut report = optimization_report(&analysis, selected);
             report.insert(
                 "session".to_owned(),
@@ -102,12 +108,15 @@ pub(crate) fn run(
         whole_file::write(path, &if is_text { text + "\n" } else { indented(&report) })?;
         writeln!(out, "Analysis report saved to: {}", path.display())?;
     }
-    if options.visualization {
-        let why = match report.get("cross_rank_analysis") {
-            None => "cross-rank plots require multi-rank telemetry input.",
-            Some(_) => "plots are not part of this build.",
-        };
-        writeln!(out, "Visualization skipped: {why}")?;
+    if options.plot_dir.is_some() {
+        match plots {
+            Ok(written) => {
+                for path in written {
+                    writeln!(out, "Visualization saved to: {}", path.display())?;
+                }
+            }
+            Err(why) => writeln!(out, "Visualization skipped: {why}")?,
+        }
     }
     Ok(Exit::Ok)
 }

@@ -100,7 +100,12 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     let verdict = evidence("verdict").and_then(Value::as_str);
     let metadata =
         |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    writeln!(out, "{}", verdict.or(metadata("context")).unwrap_or("A program ended here."))?;
+    let cuda = CudaOom::of(bundle);
+    let headline = cuda.as_ref().and_then(CudaOom::headline);
+    writeln!(out, "{}", headline.or(verdict).or(metadata("context")).unwrap_or("A program ended here."))?;
+    if let (Some(_), Some(ended)) = (headline, verdict) {
+        line(out, "program", ended)?;
+    }
     let when = bundle.created_at_utc.as_deref().unwrap_or("unknown");
     line(
         out,
@@ -118,7 +123,6 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     if let Some(frame) = innermost(&bundle.metadata) {
         line(out, "at", &frame)?;
     }
-    let cuda = CudaOom::of(bundle);
     cuda.iter().try_for_each(|found| found.write(out))?;
     let mut sizes = Vec::new();
     sizes.extend(bundle.peak_rss_bytes.map(|peak| format!("peak {}", format_bytes(peak))));
@@ -132,7 +136,8 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     for row in evidence("held_by").and_then(Value::as_array).into_iter().flatten().take(5) {
         let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
         let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
-        line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+        let when = row.get("note").and_then(Value::as_str).unwrap_or_default();
+        line(out, "held by", format!("{bytes:>10}  {place}   {when}").trim_end())?;
     }
     for row in evidence("memory_map").and_then(Value::as_array).into_iter().flatten().take(6) {
         let name = row.get("name").and_then(Value::as_str).unwrap_or("unknown");

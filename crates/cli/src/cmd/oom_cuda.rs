@@ -67,6 +67,11 @@ impl CudaOom {
         Value::Object(record)
     }
 
+    /// What is said first: what ran out, at which step and in which phase. `None` for a bundle whose own verdict says it.
+    pub(crate) fn headline(&self) -> Option<&str> {
+        self.facts.get("verdict").and_then(Value::as_str).filter(|_| self.is_beside)
+    }
+
     /// The lines between the cause and the last events.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let line = |out: &mut dyn Write, label: &str, text: &str| writeln!(out, "  {label:<9} {text}");
@@ -88,11 +93,15 @@ impl CudaOom {
         if let Some(hidden) = self.hidden() {
             line(out, "hidden", &hidden)?;
         }
+        if let Some(driver) = self.driver() {
+            line(out, "driver", &driver)?;
+        }
         if self.is_beside {
             for row in self.rows("held_by").take(MOST) {
                 let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
                 let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
-                line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+                let note = row.get("note").and_then(Value::as_str).unwrap_or_default();
+                line(out, "held by", format!("{bytes:>10}  {place}   {note}").trim_end())?;
             }
         }
         if let Some(report) = &self.report {
@@ -130,7 +139,9 @@ impl CudaOom {
         let total = self.number("device_total_bytes").map(format_bytes);
         let about: Vec<String> = name.map(str::to_owned).into_iter().chain(total).collect();
         let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
-        Some(format!("GPU {index}{about}"))
+        let step = self.number("step").map(|step| format!(" · step {}", grouped(step)));
+        let phase = self.facts.get("phase").and_then(Value::as_str).map(|phase| format!(" · {phase}"));
+        Some(format!("GPU {index}{about}{}{}", step.unwrap_or_default(), phase.unwrap_or_default()))
     }
 
     fn asked(&self) -> Option<String> {
@@ -149,9 +160,7 @@ impl CudaOom {
     }
 
     fn verdict(&self) -> Option<&str> {
-        let judged =
-            self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.sentence.as_str());
-        judged.or_else(|| self.facts.get("verdict").and_then(Value::as_str).filter(|_| self.is_beside))
+        self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.sentence.as_str())
     }
 
     /// The bar and its parts, which sum to the device where all of them are known.
@@ -210,6 +219,13 @@ impl CudaOom {
         summed(found)
     }
 
+    /// What each library took from the driver, where that was followed.
+    fn driver(&self) -> Option<String> {
+        let held = self.facts.get("hidden_memory")?.get("driver_events")?.get("held")?.as_array()?;
+        let row = |row: &Value| Some((row.get("owner")?.as_str()?.to_owned(), row.get("bytes")?.as_u64()?));
+        summed(held.iter().filter_map(row).collect())
+    }
+
     fn number(&self, key: &str) -> Option<u64> {
         self.facts.get(key).and_then(Value::as_u64)
     }
@@ -226,6 +242,19 @@ fn summed(mut parts: Vec<(String, u64)>) -> Option<String> {
     let words: Vec<String> =
         parts.iter().take(MOST + 2).map(|(name, bytes)| format!("{name} {}", format_bytes(*bytes))).collect();
     (!words.is_empty()).then(|| words.join(" · "))
+}
+
+/// `1,204`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Shares as characters; what is there has at least one.
@@ -273,6 +302,11 @@ fn object(path: &Path) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_grouped() {
+        assert_eq!([0, 999, 1204, 1_234_567].map(grouped), ["0", "999", "1,204", "1,234,567"]);
+    }
 
     #[test]
     fn a_bar_shows_every_share() {

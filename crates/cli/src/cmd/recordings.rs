@@ -71,7 +71,7 @@ pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> 
     Ok(loaded)
 }
 
-fn broken(path: &Path, sentence: String) -> Input {
+pub(crate) fn broken(path: &Path, sentence: String) -> Input {
     let mut input = Input { path: path.display().to_string(), ..Input::default() };
     input.damage(sentence);
     input

@@ -90,8 +90,10 @@ fn write_page(out: &mut impl Write, report: &ReplayReport) -> io::Result<()> {
         ]);
     }
     write_table(out, &table)?;
-    for caution in report.predictions.iter().filter_map(|prediction| prediction.caution).take(1) {
-        writeln!(out, "\nCaution: {caution}")?;
+    for prediction in &report.predictions {
+        if let Some(caution) = prediction.caution {
+            writeln!(out, "\nCaution, {}: {caution}", prediction.settings)?;
+        }
     }
     match &report.best {
         Some(best) => writeln!(out, "\nBest: PYTORCH_CUDA_ALLOC_CONF={best}")?,

@@ -11,7 +11,7 @@ use serde_json::json;
 use stormlog_event::format_bytes;
 use stormlog_supervise::{Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome};
 
-use super::run_heap;
+use super::{run_heap, run_live};
 
 use crate::exit::Wrong;
 use crate::table::span;
@@ -28,8 +28,10 @@ pub(crate) struct Options {
     pub(crate) json: bool,
     pub(crate) report_exceptions: bool,
     pub(crate) record_torch: bool,
+    pub(crate) follow_cuda_driver: bool,
     pub(crate) heap: Option<HeapOptions>,
     pub(crate) heap_output: Option<PathBuf>,
+    pub(crate) live: bool,
 }
 
 /// The exit code is the program's.
@@ -45,15 +47,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         interval: options.interval,
         report_exceptions: options.report_exceptions,
         record_torch: options.record_torch,
+        follow_cuda_driver: options.follow_cuda_driver,
         limit_as: options.limit,
         heap: options.heap.clone(),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         command,
     };
+    if options.live {
+        run_live::check_terminal()?;
+    }
     if let Some(output) = &options.heap_output {
         run_heap::check_output(output)?;
     }
-    let mut outcome = stormlog_supervise::run(&run).map_err(|error| match error {
+    let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
+    let mut outcome = ran.map_err(|error| match error {
         RunError::Start { .. } | RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
         other => other.into(),
     })?;
@@ -75,7 +82,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
 
 /// Somebody reads the terminal while the program runs; a log file is read at its end, and has the summary.
 fn is_watched_by_somebody(options: &Options) -> bool {
-    !options.quiet && !options.json && io::stderr().is_terminal()
+    !options.quiet && !options.json && !options.live && io::stderr().is_terminal()
 }
 
 fn say(warning: &str) {
@@ -159,7 +166,8 @@ fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Resu
         Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display())?,
         None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display())?,
     }
-    run_heap::say_more(out, outcome)
+    run_heap::say_more(out, outcome)?;
+    run_live::say_more(out, &outcome.directory)
 }
 
 fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {

@@ -53,7 +53,9 @@ pub(super) fn say(out: &mut impl Write, process: &ProcessOutcome) -> io::Result<
     if process.cause.is_some() {
         for (index, (bytes, place)) in heap.held.iter().enumerate() {
             let word = if index == 0 { "held by" } else { "" };
-            writeln!(out, "  {word:<9} {:>11}  {place}", format_bytes(*bytes))?;
+            let when = if index == 0 && heap.is_held_at_failure { heap.held_when() } else { "" };
+            let line = format!("  {word:<9} {:>11}  {place}   {when}", format_bytes(*bytes));
+            writeln!(out, "{}", line.trim_end())?;
         }
     }
     if heap.lost_events > 0 {

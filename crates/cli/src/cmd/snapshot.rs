@@ -4,9 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stormlog_event::format_bytes;
-use stormlog_torch::{
-    Decomposition, DeviceReport, OomReport, PoolVerdict, ReportOptions, SnapshotReport, VerdictKind,
-};
+use stormlog_torch::{Decomposition, DeviceReport, OomReport, PoolVerdict, ReportOptions, SnapshotReport};
 
 use crate::exit::{Exit, NotThere, Wrong};
 use crate::table::{Table, moment};
@@ -48,34 +46,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The page as `stormlog analyze` gives it: the exit code says whether anything is wrong.
-pub(crate) fn analyze(file: &Path, json: bool, output: Option<&Path>) -> anyhow::Result<Exit> {
-    let report = stormlog_torch::report(&load(file)?, &ReportOptions::default());
-    let mut page = Vec::new();
-    if json {
-        serde_json::to_writer_pretty(&mut page, &report)?;
-        page.push(b'\n');
-    } else {
-        write_page(&mut page, file, &report)?;
-    }
-    match output {
-        Some(path) => {
-            super::whole_file::write(path, &String::from_utf8_lossy(&page))?;
-            writeln!(io::stderr(), "Analysis report saved to: {}", path.display())?;
-        }
-        None => io::stdout().lock().write_all(&page)?,
-    }
-    Ok(match report.verdict.kind {
-        VerdictKind::Healthy | VerdictKind::NoTrace => Exit::Ok,
-        _ => Exit::Findings,
-    })
-}
-
-fn write_page(out: &mut impl Write, file: &Path, report: &SnapshotReport) -> io::Result<()> {
+/// The page; `stormlog analyze` prints it too.
+pub(crate) fn write_page(out: &mut impl Write, file: &Path, report: &SnapshotReport) -> io::Result<()> {
     writeln!(out, "{}", file.display())?;
     writeln!(out, "  verdict   {}", report.verdict.sentence)?;
+    for verdict in &report.also {
+        writeln!(out, "  also      {}", verdict.sentence)?;
+    }
     for advice in &report.advice {
         writeln!(out, "  try       {}", advice.sentence)?;
+    }
+    if let Some(nothing) = report.no_setting_helps() {
+        writeln!(out, "  try       {nothing}")?;
+    }
+    for hint in &report.hints {
+        writeln!(out, "  change    {hint}")?;
     }
     for caution in &report.cautions {
         writeln!(out, "  caution   {caution}")?;

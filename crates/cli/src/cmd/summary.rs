@@ -30,6 +30,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     rows.truncate(options.top);
     head(&mut out, &reading, &held)?;
+    if rows.is_empty() {
+        return Ok(Exit::Ok);
+    }
     let whole = held.whole().bytes.max(1) as f64;
     let share = |bytes: u64| format!("{:.1}", 100.0 * bytes as f64 / whole);
     let mut table = Table::new(&["OWN", "%", "TOTAL", "%", "COUNT", "FUNCTION"], &[0, 1, 2, 3, 4]);

@@ -12,8 +12,10 @@ use stormlog_record::alerts::Thresholds;
 use stormlog_store::sink::{Sink, SinkConfig};
 use stormlog_track::{HOST_DEVICE, Outlets};
 
-use super::track::{code, refuse};
+use super::track::code;
+use super::track_export::{self, Export};
 use super::watch::{self, MAX_EVENTS, Reason, Screen, Stop, Wanted, Watch};
+use crate::Program;
 use crate::exit::Wrong;
 
 pub(crate) struct Options {
@@ -28,7 +30,8 @@ pub(crate) struct Options {
     pub(crate) output: Option<PathBuf>,
     pub(crate) identity: [Value; 4],
     pub(crate) sink: Option<SinkConfig>,
-    pub(crate) export: Option<&'static str>,
+    /// Services the session is sent to.
+    pub(crate) export: Option<Export>,
     pub(crate) json: bool,
 }
 
@@ -37,7 +40,9 @@ const STATUS_SECONDS: f64 = 5.0;
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
-    refuse(options.export)?;
+    if let Some(export) = &options.export {
+        export.check()?;
+    }
     let device = device_of(&options.device)?;
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json);
@@ -81,6 +86,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     watch.finish(&reason);
     let results = results(options, &watch, &seen.alerts);
     report(&mut screen, options, &watch, &results)?;
+    if let Some(export) = &options.export {
+        let sink = options.sink.as_ref().map(|sink| sink.root_dir.as_path());
+        let done = track_export::tracked(&watch, options.output.as_deref(), sink, None);
+        export.deliver(Program::Tfmemprof, done, options.json)?;
+    }
     if options.json {
         let mut answer = results;
         answer["stopped_by"] = reason.word().into();

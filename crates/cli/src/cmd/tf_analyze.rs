@@ -1,7 +1,7 @@
 //! `tfmemprof analyze`: the results of `tfmemprof monitor` and `track`, or any telemetry, in 0.4.3's words.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_analyze::report::{score, text};
@@ -9,6 +9,7 @@ use stormlog_analyze::{Analysis, AnalysisOptions, Recording, analyze};
 use stormlog_event::{Defaults, Interner, Record, Severity, event_from_record};
 use stormlog_store::json;
 
+use super::analyze_plots::Plots;
 use super::{analyze as general, recordings, whole_file};
 use crate::exit::{CtrlC, Exit};
 
@@ -41,8 +42,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Ok(Value::Object(map)) if map.contains_key("memory_usage") => Some(map),
         _ => None,
     };
-    let (analysis, basics) = match results {
-        Some(results) => match of_results(&results) {
+    let (analysis, basics, plots) = match results {
+        Some(results) => match of_results(&results, options.visualize) {
             Ok(found) => found,
             Err(sentence) => {
                 writeln!(out, "Error: {sentence}")?;
@@ -55,9 +56,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
                 writeln!(out, "Error: Failed to load results from {name}: {problem}")?;
                 return Ok(Exit::InvalidInput);
             }
+            let plots = options.visualize.then(|| Plots::of(&loaded.recording));
             let analysis = general::judge(loaded);
             let basics = of_analysis(&analysis);
-            (analysis, basics)
+            (analysis, basics, plots)
         }
     };
     write_basics(&mut out, &basics)?;
@@ -67,18 +69,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.optimize {
         write_scores(&mut out, &analysis)?;
     }
-    if options.visualize {
-        writeln!(out, "\nVisualization skipped: plots are not part of this build.")?;
+    if let Some(plots) = plots {
+        // The name 0.4.3 gives it, where one stands.
+        let is_drawn = plots.write_timeline(Path::new("memory_timeline.png"))?;
+        let said = if is_drawn {
+            "Timeline plot saved as memory_timeline.png"
+        } else {
+            "Nothing to plot: no samples."
+        };
+        writeln!(out, "\n{said}")?;
     }
     if let Some(path) = &options.report {
-        whole_file::write(path, &text(&analysis))?;
+        whole_file::write(path, text(&analysis))?;
         writeln!(out, "\nReport saved to {}", path.display())?;
     }
     Ok(Exit::Ok)
 }
 
 /// `memory_usage` in megabytes and `timestamps` in seconds, two lists of one length.
-fn of_results(results: &Record) -> Result<(Analysis, Basics), String> {
+fn of_results(results: &Record, is_drawn: bool) -> Result<(Analysis, Basics, Option<Plots>), String> {
     let list = |key: &str| match results.get(key) {
         Some(Value::Array(items)) => items.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>(),
         None | Some(Value::Null) => Some(Vec::new()),
@@ -114,7 +123,8 @@ fn of_results(results: &Record) -> Result<(Analysis, Basics), String> {
         rises: steps(true),
         falls: steps(false),
     };
-    Ok((analyze(recording, Vec::new(), &AnalysisOptions::default()), basics))
+    let plots = is_drawn.then(|| Plots::of(&recording));
+    Ok((analyze(recording, Vec::new(), &AnalysisOptions::default()), basics, plots))
 }
 
 fn of_analysis(analysis: &Analysis) -> Basics {

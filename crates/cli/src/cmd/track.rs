@@ -13,9 +13,11 @@ use stormlog_store::Format;
 use stormlog_store::sink::{Sink, SinkConfig};
 use stormlog_track::{Outlets, gpu_bytes_of};
 
+use super::track_export::{self, Export};
 use super::watch::keep::Kept;
 use super::watch::{self, Found, MAX_EVENTS, Reason, Screen, Stop, Wanted, Watch};
-use crate::exit::{Exit, Wrong};
+use crate::Program;
+use crate::exit::Exit;
 
 pub(crate) struct Options {
     pub(crate) pid: Option<u32>,
@@ -31,8 +33,10 @@ pub(crate) struct Options {
     pub(crate) identity: [Value; 4],
     pub(crate) oom: Option<Oom>,
     pub(crate) sink: Option<SinkConfig>,
-    /// The flag of an export this program does not do.
-    pub(crate) export: Option<&'static str>,
+    /// The name the command was called by.
+    pub(crate) program: Program,
+    /// Services the session is sent to.
+    pub(crate) export: Option<Export>,
     pub(crate) json: bool,
 }
 
@@ -47,9 +51,13 @@ pub(crate) struct Oom {
 const STATUS_SECONDS: f64 = 10.0;
 /// Seconds between two looks at what the process holds on GPUs: a driver takes milliseconds to list its processes.
 const GPU_SECONDS: f64 = 1.0;
+/// The same while it holds nothing there, or there is no driver, which is then looked for again.
+const NO_GPU_SECONDS: f64 = 10.0;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
-    refuse(options.export)?;
+    if let Some(export) = &options.export {
+        export.check()?;
+    }
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json);
     header(&mut screen, options);
@@ -104,17 +112,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     if options.json {
         screen.answer(&format!("{:#}", answer(options, &watch, &reason, dump.as_ref(), &status)));
     }
-    Ok(code(&reason))
-}
-
-/// An export that is not there is a wrong command line, as a missing extra is in 0.4.3.
-pub(super) fn refuse(export: Option<&'static str>) -> Result<(), Wrong> {
-    match export {
-        None => Ok(()),
-        Some(flag) => Err(Wrong(format!(
-            "{flag} is not available here: leave it out, write --output FILE and upload that file yourself"
-        ))),
+    if let Some(export) = &options.export {
+        let sink = options.sink.as_ref().map(|sink| sink.root_dir.as_path());
+        let done = track_export::tracked(&watch, options.output.as_deref(), sink, dump.as_deref());
+        export.deliver(options.program, done, options.json)?;
     }
+    Ok(code(&reason))
 }
 
 /// Ctrl-C is how tracking without a duration ends, so it is success; other signals say so in the code.
@@ -198,8 +201,9 @@ impl Status {
         }
         let elapsed = watch.elapsed();
         if elapsed >= self.next_gpu {
-            self.next_gpu = elapsed + GPU_SECONDS;
             self.held = watch.tree.as_ref().and_then(|tree| gpu_bytes_of(&tree.list()));
+            let holds = self.held.is_some_and(|bytes| bytes > 0);
+            self.next_gpu = elapsed + if holds { GPU_SECONDS } else { NO_GPU_SECONDS };
             self.peak_gpu = self.peak_gpu.max(self.held);
         }
         if elapsed < self.next {

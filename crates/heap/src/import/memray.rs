@@ -349,7 +349,7 @@ impl Import {
             stream.nodes.insert(python, python);
             stream.nodes.insert(native, native);
         }
-        self.state.apply(stream, &Op { address, size, python, native, kind }, false);
+        self.state.apply(stream, &Op { address, size, python, native, kind, ..Op::default() }, false);
         Some(())
     }
 

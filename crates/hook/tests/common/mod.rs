@@ -1,6 +1,11 @@
 //! Real programs under the hooks, and a plain reader of what they leave: every record of every chunk, nothing clever.
 
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test program uses its part; a panic is the report"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

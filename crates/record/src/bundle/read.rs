@@ -91,9 +91,9 @@ impl Bundle {
         let (manifest, metadata, evidence) =
             (part("manifest.json"), part("metadata.json"), part(EVIDENCE_FILE));
         if manifest.is_empty() && metadata.is_empty() && evidence.is_empty() {
-            let message =
-                "not an OOM bundle (looked for manifest.json, metadata.json and evidence.json)".to_owned();
-            return Err(StoreError::Unrecognised { path: directory, message });
+            let message = "not an OOM bundle (looked for manifest.json, metadata.json and evidence.json); \
+                           `stormlog oom list` finds the bundles in a directory";
+            return Err(StoreError::Unrecognised { path: path.to_owned(), message: message.to_owned() });
         }
         let folder =
             directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

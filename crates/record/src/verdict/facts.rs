@@ -76,7 +76,7 @@ pub struct HostFacts {
     pub total_bytes: Option<u64>,
     /// What was available at the last look.
     pub available_bytes: Option<u64>,
-    /// `oom_kill` of `/proc/vmstat`: every OOM kill, of cgroups as well.
+    /// `oom_kill` of `/proc/vmstat` over the last seconds: every OOM kill, of cgroups as well.
     pub oom_kill: Change,
 }
 
@@ -114,8 +114,8 @@ pub struct DeathFacts {
     pub rlimit_as_bytes: Option<u64>,
     /// Resident memory at the last sample.
     pub last_rss_bytes: Option<u64>,
-    /// Address space at the last sample.
-    pub last_vms_bytes: Option<u64>,
+    /// The most address space.
+    pub peak_vms_bytes: Option<u64>,
     /// The most resident memory.
     pub peak_rss_bytes: Option<u64>,
     /// Growth before the end.
@@ -142,7 +142,7 @@ impl DeathFacts {
             host: HostFacts::default(),
             rlimit_as_bytes: None,
             last_rss_bytes: None,
-            last_vms_bytes: None,
+            peak_vms_bytes: None,
             peak_rss_bytes: None,
             growth: None,
             held_by: Vec::new(),

@@ -20,6 +20,10 @@ pub struct KernelKill {
     pub scope: Option<Scope>,
     /// The cgroup whose limit was met.
     pub cgroup: Option<String>,
+    /// That limit.
+    pub limit_bytes: Option<u64>,
+    /// What the cgroup used of it.
+    pub usage_bytes: Option<u64>,
     /// Resident memory of the victim: anonymous, file and shared.
     pub rss_bytes: Option<u64>,
 }

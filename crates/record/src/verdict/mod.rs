@@ -12,7 +12,7 @@ mod sentence;
 pub use facts::{CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException};
 
 use crate::Cause;
-use kernel::Scope;
+use kernel::{KernelKill, Scope};
 
 const SIGKILL: i32 = 9;
 const SIGABRT: i32 = 6;
@@ -118,19 +118,11 @@ fn reported(facts: &DeathFacts) -> Option<Cause> {
 
 /// Who sent a SIGKILL: the kernel for a cgroup, the kernel for the machine, or somebody.
 fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
-    let of_path = |path: Option<&str>| {
-        let named = facts.cgroups.iter().position(|cgroup| Some(cgroup.path.as_str()) == path);
-        named.or_else(|| limiting(facts))
-    };
     let log = facts.kernel.as_deref();
-    if let Some(kill) = log.and_then(|kills| kills.iter().rev().find(|kill| kill.pid == facts.pid)) {
+    if let Some(kill) = told(facts) {
         return match kill.scope {
             Some(Scope::Global) => Found { cause: Cause::GlobalOomKill, confidence: 1.0, cgroup: None },
-            _ => Found {
-                cause: Cause::CgroupOomKill,
-                confidence: 1.0,
-                cgroup: of_path(kill.cgroup.as_deref()),
-            },
+            _ => Found { cause: Cause::CgroupOomKill, confidence: 1.0, cgroup: named(facts, kill) },
         };
     }
     // The log may have rolled over or be of another pid namespace, so its silence is weak evidence.
@@ -165,7 +157,7 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
     }
     match facts.host.oom_kill.rise() {
         Some(0) => return Found { cause: Cause::SigKill, confidence: 0.95, cgroup: None },
-        Some(_) if is_host_full(facts) && facts.sender.is_none() => {
+        Some(_) if (is_host_full(facts) || is_large(facts)) && facts.sender.is_none() => {
             return Found { cause: Cause::GlobalOomKill, confidence: 0.7, cgroup: None };
         }
         _ => {}
@@ -190,6 +182,19 @@ fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
     Found { cause: Cause::SigKill, confidence: if facts.sender.is_some() { 1.0 } else { 0.7 }, cgroup: None }
 }
 
+/// The kernel's own report of this kill.
+fn told(facts: &DeathFacts) -> Option<&KernelKill> {
+    facts.kernel.as_deref()?.iter().rev().find(|kill| kill.pid == facts.pid)
+}
+
+/// The cgroup that the kernel named, among those the process was known to be in. It may have moved to another since, whose
+/// limit only the report knows.
+fn named(facts: &DeathFacts, kill: &KernelKill) -> Option<usize> {
+    let is_it = |cgroup: &CgroupFacts| kill.cgroup.as_deref().is_some_and(|path| cgroup.path.ends_with(path));
+    let found = facts.cgroups.iter().position(|cgroup| is_it(cgroup) && cgroup.limit_bytes.is_some());
+    found.or_else(|| kill.limit_bytes.is_none().then(|| limiting(facts)).flatten())
+}
+
 /// The cgroup whose limit is nearest.
 fn limiting(facts: &DeathFacts) -> Option<usize> {
     let limited = facts.cgroups.iter().enumerate().filter(|(_, cgroup)| cgroup.limit_bytes.is_some());
@@ -202,6 +207,11 @@ fn limiting(facts: &DeathFacts) -> Option<usize> {
 fn share(cgroup: &CgroupFacts) -> Option<f64> {
     let limit = cgroup.limit_bytes.filter(|limit| *limit > 0)?;
     Some(cgroup.usage_bytes? as f64 / limit as f64)
+}
+
+/// Whom the killer takes: a process with a good part of the machine's memory.
+fn is_large(facts: &DeathFacts) -> bool {
+    facts.peak_rss_bytes.zip(facts.host.total_bytes).is_some_and(|(peak, total)| peak >= total / 4)
 }
 
 /// Less than a thirtieth available is what precedes a global kill.
@@ -224,11 +234,14 @@ fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Opt
             (facts.host.total_bytes, Some("the machine".to_owned()), used)
         }
         Cause::MemoryError if facts.rlimit_as_bytes.is_some() => {
-            (facts.rlimit_as_bytes, Some("RLIMIT_AS".to_owned()), facts.last_vms_bytes)
+            (facts.rlimit_as_bytes, Some("RLIMIT_AS".to_owned()), facts.peak_vms_bytes)
         }
-        _ => match found.cgroup.or_else(|| limiting(facts)) {
-            Some(at) => of_cgroup(at),
-            None => (None, None, None),
+        _ => match (found.cgroup, told(facts).filter(|kill| kill.limit_bytes.is_some())) {
+            (None, Some(kill)) if found.cause == Cause::CgroupOomKill => {
+                let name = kill.cgroup.as_deref().map(|path| format!("cgroup {path}"));
+                (kill.limit_bytes, name, kill.usage_bytes)
+            }
+            (at, _) => at.or_else(|| limiting(facts)).map_or((None, None, None), of_cgroup),
         },
     }
 }

@@ -51,8 +51,8 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         Cause::Signal => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
         Cause::MemoryError => match facts.rlimit_as_bytes {
             Some(limit) => {
-                let vms = known(facts.last_vms_bytes, ", ")
-                    .map_or(String::new(), |text| text + " of address space in use");
+                let vms = known(facts.peak_vms_bytes, ", at most ")
+                    .map_or(String::new(), |text| text + " of address space were seen in use");
                 format!(
                     "{who} raised MemoryError{after}: it reached the address space limit (RLIMIT_AS) of {}{vms}{}.",
                     format_bytes(limit),

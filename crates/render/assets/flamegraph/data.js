@@ -3,6 +3,8 @@
 
 async function unpack() {
   const data = await read();
+  data.strings = data.strings.map(plain);
+  data.threads = data.threads.map(plain);
   // Columns arrive as differences where that packs well.
   data.parent = Int32Array.from(data.nodes.up, (up, node) => node - up);
   data.frame = Int32Array.from(data.nodes.frame);

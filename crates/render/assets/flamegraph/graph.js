@@ -3,13 +3,23 @@
 
 const ROW = 19;
 const LEAST = 0.6; // pixels below which a frame is not drawn
+const MOST_LEVELS = 1500;
+const LEAST_FOLDED = 3; // outermost frames that are not worth folding
+const FONT = "12px system-ui, sans-serif";
 
 class Graph {
   constructor(canvas, data, state) {
-    this.canvas = canvas;
-    this.data = data;
-    this.state = state;
+    Object.assign(this, { canvas, data, state });
     this.context = canvas.getContext("2d");
+    this.context.font = FONT;
+    // Measuring text is slow, and the same few names come again and again.
+    this.widths = new Map();
+    this.names = data.frames.function.map((_, frame) => {
+      // A module is known by its file.
+      const name = shortName(data, frame);
+      const place = placeOf(data, frame);
+      return name === "<module>" && place ? [place + "  <module>", place] : [place ? name + "  " + place : name, name];
+    });
   }
 
   /** The part of the whole width that the zoomed frame fills. */
@@ -18,50 +28,68 @@ class Graph {
     return [tree.left[zoom], Math.max(tree.width[zoom], 1e-9)];
   }
 
-  resize() {
+  resize(levels) {
     const ratio = window.devicePixelRatio || 1;
-    const width = this.canvas.clientWidth;
-    const levels = Math.min(this.state.tree.levels, 1500);
-    const height = Math.min(levels * ROW + 2, 30000);
-    this.canvas.style.height = height + "px";
-    this.canvas.width = Math.round(width * ratio);
-    this.canvas.height = Math.round(height * ratio);
+    this.width = this.canvas.clientWidth;
+    this.height = levels * ROW + 2;
+    this.canvas.style.height = this.height + "px";
+    this.canvas.width = Math.round(this.width * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.width = width;
-    this.height = height;
+    this.context.font = FONT;
+    this.context.textBaseline = "middle";
   }
 
   y(depth) {
-    return this.state.upside ? this.height - (depth + 1) * ROW - 1 : depth * ROW + 1;
+    const row = this.row(depth);
+    return this.state.upside ? this.height - (row + 1) * ROW - 1 : row * ROW + 1;
+  }
+
+  row(depth) {
+    return depth <= 1 ? depth : Math.max(1, depth - Math.max(0, this.folded - 1));
+  }
+
+  /** How many of the outermost frames are one way to everything, and nobody's own code: a notebook's or a test runner's. */
+  trunk(scale) {
+    const { tree, unfolded, invert } = this.state;
+    if (unfolded || invert) return 0;
+    let levels = 0;
+    for (let node = 0; ; levels++) {
+      const next = tree.child[tree.first[node]];
+      const isAlone = tree.first[node + 1] > tree.first[node] && (tree.width[node] - tree.width[next]) * scale < LEAST;
+      if (!isAlone || this.data.frames.flags[tree.frame[next]] === 0) break;
+      node = next;
+    }
+    return levels > LEAST_FOLDED ? levels : 0;
   }
 
   draw() {
-    this.resize();
-    const { context: c, state } = this;
-    const { tree } = state;
+    const { tree } = this.state;
     const [from, span] = this.window();
-    const scale = this.width / span;
-    c.clearRect(0, 0, this.width, this.height);
-    c.font = "12px system-ui, sans-serif";
-    c.textBaseline = "middle";
-    this.shown = [];
+    const wide = this.canvas.clientWidth;
+    const scale = wide / span;
+    this.folded = this.trunk(wide / Math.max(tree.width[0], 1e-9));
+    const seen = [];
+    let levels = 1;
     const visit = [0];
     while (visit.length) {
       const node = visit.pop();
       const left = (tree.left[node] - from) * scale;
-      const wide = tree.width[node] * scale;
-      if (wide < LEAST || left > this.width || left + wide < 0) continue;
-      this.box(node, Math.max(left, 0), Math.min(left + wide, this.width));
-      const list = tree.children[node];
-      if (list) for (let i = list.length - 1; i >= 0; i--) visit.push(list[i]);
+      const right = left + tree.width[node] * scale;
+      if (right - left < LEAST || left > wide || right < 0 || tree.depth[node] >= MOST_LEVELS) continue;
+      // Of the folded ones only the first has a row.
+      if (tree.depth[node] <= 1 || tree.depth[node] > this.folded) seen.push([node, Math.max(left, 0), Math.min(right, wide)]);
+      levels = Math.max(levels, this.row(tree.depth[node]) + 1);
+      for (let k = tree.first[node + 1] - 1; k >= tree.first[node]; k--) visit.push(tree.child[k]);
     }
+    this.resize(levels);
+    this.shown = seen.map(([node, left, right]) => [node, left, right, this.y(tree.depth[node])]);
+    for (const box of this.shown) this.box(...box);
   }
 
-  box(node, left, right) {
+  box(node, left, right, y) {
     const { context: c, state } = this;
-    const y = this.y(state.tree.depth[node]);
     const wide = right - left;
-    this.shown.push([node, left, right, y]);
     const [fill, ink] = this.colours(node);
     c.globalAlpha = state.matching && !state.matching.has(node) ? 0.28 : 1;
     c.fillStyle = fill;
@@ -72,49 +100,65 @@ class Graph {
       c.lineWidth = 2;
       c.strokeRect(left + 1, y + 1, Math.max(wide - 2.6, 1), ROW - 3);
     }
-    if (wide > 34) {
+    const text = wide > 22 ? this.label(node, wide - 8) : "";
+    if (text) {
       c.fillStyle = ink;
-      c.fillText(this.fit(this.label(node), wide - 8), left + 4, y + ROW / 2);
+      c.fillText(text, left + 4, y + ROW / 2);
     }
     c.globalAlpha = 1;
   }
 
-  fit(text, room) {
-    // Measuring is slow: only text that may be too long is measured, and cut by its mean width until it fits.
-    let most = Math.floor(room / 5);
-    let cut = text.length <= most ? text : text.slice(0, most - 1) + "…";
-    for (let wide = this.context.measureText(cut).width; wide > room; wide = this.context.measureText(cut).width) {
-      most = Math.min(cut.length - 1, Math.floor((cut.length * room) / wide));
-      if (most < 3) return "";
-      cut = text.slice(0, most - 1) + "…";
-    }
-    return cut;
+  measure(text) {
+    let wide = this.widths.get(text);
+    if (wide === undefined) this.widths.set(text, (wide = this.context.measureText(text).width));
+    return wide;
   }
 
-  label(node) {
+  /** What a box says in so much room: name and place, the name alone, its beginning, or nothing rather than a letter or two. */
+  label(node, room) {
     const frame = this.state.tree.frame[node];
-    if (frame < 0) return "all";
-    return this.state.names[frame];
+    const [both, name] = frame < 0 ? [this.rootLabel(), "all"] : this.isFold(node) ? [`… ${this.folded} outer frames that are not yours: click to see them`, "…"] : this.names[frame];
+    // No letter is narrower than two pixels on average: of a name of ten thousand only the beginning is measured.
+    const most = Math.ceil(room / 2);
+    if (both.length <= most && this.measure(both) <= room) return both;
+    if (name.length <= most && this.measure(name) <= room) return name;
+    let cut = name.slice(0, most);
+    while (cut.length > 3) {
+      const wide = this.measure(cut + "…");
+      if (wide <= room) return cut + "…";
+      cut = cut.slice(0, Math.min(cut.length - 1, Math.floor((cut.length * room) / wide)));
+    }
+    return "";
+  }
+
+  rootLabel() {
+    return "all  " + this.state.say(this.state.tree.total[0]);
+  }
+
+  isFold(node) {
+    return this.folded > 0 && node > 0 && this.state.tree.depth[node] <= this.folded;
+  }
+
+  /** Name and place in full. */
+  title(node) {
+    const frame = this.state.tree.frame[node];
+    return frame < 0 ? "all" : this.names[frame][0];
   }
 
   colours(node) {
     const { tree, dark } = this.state;
     const frame = tree.frame[node];
-    if (tree.before && this.data.entries.before_bytes) return this.difference(node);
+    if (this.data.entries.before_bytes) return this.difference(node);
     if (frame < 0) return dark ? ["#3a3c42", "#e9e6df"] : ["#dcd8ce", "#1c1b19"];
-    const flags = this.data.frames.flags[frame];
-    const hash = (Math.imul(this.data.frames.file[frame] + 1, 0x9e3779b1) >>> 16) & 255;
-    let hue = 14 + (hash / 255) * 34, chroma = 62;
-    if (flags & NATIVE) (hue = 205 + (hash / 255) * 25), (chroma = 22);
-    else if (flags & (LIBRARY | IMPORT | INTERPRETER)) chroma = 22;
-    return dark ? [`hsl(${hue} ${chroma}% ${30 + (hash & 7)}%)`, "#f4f1ea"] : [`hsl(${hue} ${chroma}% ${72 + (hash & 7)}%)`, "#1c1b19"];
+    return frameColours(this.data.frames.flags[frame], this.data.frames.file[frame], dark);
   }
 
   difference(node) {
     const { tree, dark } = this.state;
     const delta = tree.total[node] - tree.before[node];
-    const share = Math.max(-1, Math.min(1, delta / Math.max(tree.width[node], 1)));
-    const strength = Math.round(Math.abs(share) * 60);
+    const share = Math.min(1, Math.abs(delta) / Math.max(tree.width[node], 1));
+    const strength = Math.round(share * 60);
+    if (strength === 0) return dark ? ["#34363c", "#e9e6df"] : ["#e4e1d9", "#1c1b19"];
     const hue = delta > 0 ? 8 : 215;
     return dark ? [`hsl(${hue} ${strength}% ${26 + strength / 6}%)`, "#f4f1ea"] : [`hsl(${hue} ${strength + 10}% ${90 - strength / 2.4}%)`, "#1c1b19"];
   }
@@ -123,4 +167,14 @@ class Graph {
     for (const [node, left, right, top] of this.shown ?? []) if (x >= left && x <= right && y >= top && y < top + ROW) return node;
     return -1;
   }
+}
+
+/** Box and ink of a frame: one's own code is warm, a library's is pale, what is not Python is blue; a file keeps its shade. */
+function frameColours(flags, file, dark) {
+  const hash = (Math.imul(file + 1, 0x9e3779b1) >>> 16) & 255;
+  let hue = (dark ? 12 : 16) + (hash / 255) * (dark ? 20 : 26), chroma = dark ? 48 : 74;
+  if (flags & NATIVE) (hue = 205 + (hash / 255) * 25), (chroma = dark ? 20 : 26);
+  else if (flags & (LIBRARY | IMPORT | INTERPRETER)) chroma = dark ? 12 : 20;
+  const light = (dark ? 31 : 75) + (hash & 7);
+  return [`hsl(${hue} ${chroma}% ${light}%)`, dark ? "#f4f1ea" : "#1c1b19"];
 }

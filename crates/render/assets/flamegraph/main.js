@@ -1,72 +1,79 @@
-// The page: holds the state, answers keys and clicks, and redraws. Text from the recording goes in as text only.
+// The page: holds the state, answers keys and clicks, and redraws.
 "use strict";
 
-const $ = (id) => document.getElementById(id);
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
+const MOST_ROWS = 100;
 
 class Page {
   constructor(data) {
     this.data = data;
-    const { strings, frames } = data;
+    data.shown = shownMoment(data);
     this.state = {
-      metric: "bytes", thread: -1, invert: !!data.inverted, upside: false, hideImports: false, hideLibraries: false,
+      metric: "bytes", thread: -1, invert: !!data.inverted, upside: false, hideImports: true, hideLibraries: false, unfolded: false,
       span: null, spanMode: "high", zoom: 0, focus: -1, matching: null, search: "",
-      names: frames.function.map((f, i) => {
-        const file = strings[frames.file[i]];
-        const place = file ? "  " + file.split("/").pop() + (frames.line[i] ? ":" + frames.line[i] : "") : "";
-        return strings[f] + place;
-      }),
+      say: (value) => (this.state.metric === "bytes" ? sayBytes(value) : sayAllocations(value)),
+      sayOther: (value) => (this.state.metric === "bytes" ? sayAllocations(value) : sayBytes(value)),
     };
     this.graph = new Graph($("graph"), data, this.state);
-    this.theme(matchMedia("(prefers-color-scheme: dark)").matches);
-    this.head();
-    if (data.strip && data.strip.time.length > 1) {
+    this.held = new Held(data, this.state, (frame) => this.lookFor(frame));
+    this.tip = new Tip($("tip"));
+    this.theme(wantsDark());
+    fillHead(data);
+    this.fillTools();
+    if (data.strip?.time.at(-1) > 0) {
       $("strip-section").hidden = false;
-      $("span-label").hidden = !data.spans;
       this.strip = new Strip($("strip"), data, this.state, (span) => this.setSpan(span));
     }
     this.listen();
-    this.rebuild();
+    this.setSpan(null);
   }
 
-  head() {
-    const { data } = this;
-    $("title").textContent = data.title;
-    $("subtitle").textContent = data.subtitle;
-    for (const [name, value] of data.facts) {
-      const pair = element("div");
-      pair.append(element("dt", name), element("dd", value));
-      $("facts").append(pair);
-    }
-    for (const note of data.notes) $("notes").append(element("p", note));
+  fillTools() {
+    const { data, state } = this;
     const select = $("thread");
     select.append(new Option("all", "-1"));
-    data.threads.forEach((name, i) => select.append(new Option(name, String(i))));
+    data.threads.forEach((name, i) => select.append(new Option(short(name, 60), String(i))));
     $("thread-label").hidden = data.threads.length < 2;
-    $("invert").setAttribute("aria-pressed", this.state.invert);
+    $("invert").setAttribute("aria-pressed", state.invert);
+  }
+
+  fillLegend() {
+    const { data, state } = this;
+    const has = (bits) => data.frames.flags.some((flags) => flags & bits);
+    const kinds = [["your code", 0], ["libraries, imports", LIBRARY], ...(has(NATIVE) ? [["native", NATIVE]] : [])];
+    const difference = state.dark ? [["more", "hsl(8 60% 36%)"], ["less", "hsl(215 60% 36%)"]] : [["more", "hsl(8 70% 65%)"], ["less", "hsl(215 70% 65%)"]];
+    const colours = data.entries.before_bytes ? difference : kinds.map(([name, flags]) => [name, frameColours(flags, 7, state.dark)[0]]);
+    $("legend").replaceChildren(
+      ...colours.map(([name, colour]) => {
+        const item = element("span");
+        const box = element("i");
+        box.style.background = colour;
+        item.append(box, name);
+        return item;
+      }),
+    );
   }
 
   theme(dark) {
     this.state.dark = dark;
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    setTheme(dark);
     this.state.focusColour = dark ? "#7fb0ff" : "#1d5fd1";
+    this.fillLegend();
   }
 
   /** A new tree: after anything that changes which memory is shown. */
   rebuild() {
     const { state, data } = this;
-    state.tree = grow(data, select(data, state), state);
+    const selected = select(data, state);
+    state.tree = grow(data, selected, state);
     state.zoom = 0;
     state.focus = -1;
     const nothing = state.tree.width[0] === 0;
     $("empty").hidden = !nothing;
-    $("empty").textContent = state.span ? "Nothing was held in this span." : data.empty;
+    $("graph").hidden = nothing;
+    // A page that has nothing to show says so, and no more.
+    document.body.classList.toggle("nothing", nothing && !state.span && state.thread < 0);
+    $("empty").textContent = state.span ? "Nothing was held in this span." : plain(data.empty);
+    this.held.fill(selected);
     this.find(state.search);
     this.fillList();
     this.redraw();
@@ -79,68 +86,53 @@ class Page {
     this.describe(this.state.focus >= 0 ? this.state.focus : this.state.zoom);
   }
 
-  value(v) {
-    return this.state.metric === "bytes" ? sayBytes(v) : sayAllocations(v);
-  }
-
-  otherValue(v) {
-    return this.state.metric === "bytes" ? sayAllocations(v) : sayBytes(v);
-  }
-
   describe(node) {
-    const { state, data } = this;
-    const { tree } = state;
-    const box = $("detail");
-    box.replaceChildren();
-    const frame = tree.frame[node];
-    const whole = tree.total[0];
-    const line = element("div");
-    line.append(element("strong", frame < 0 ? "all" : data.strings[data.frames.function[frame]]));
-    if (frame >= 0) {
-      const file = data.strings[data.frames.file[frame]];
-      const number = data.frames.line[frame];
-      line.append(element("span", "  " + file + (number ? ":" + number : ""), "soft"));
-    }
-    box.append(line);
-    let text = `${this.value(tree.total[node])} (${sayShare(tree.total[node], whole)}) · own ${this.value(tree.own[node])} · ${this.otherValue(tree.other[node])}`;
-    if (data.entries.before_bytes) {
-      const delta = tree.total[node] - tree.before[node];
-      text += ` · before ${this.value(tree.before[node])} · ${delta >= 0 ? "+" : ""}${this.value(delta)}`;
-    }
-    box.append(element("div", text));
-    const source = frame >= 0 ? data.source?.[frame] : undefined;
-    if (source !== undefined) box.append(element("code", data.strings[source].trim()));
+    $("detail").replaceChildren(...describe(this.data, this.state, node));
   }
 
   showPath() {
     const { state } = this;
     const path = $("path");
     path.replaceChildren();
-    if (state.zoom === 0) return;
+    if (state.zoom === 0) {
+      path.textContent = "Click a box to zoom in.";
+      return;
+    }
     const chain = [];
     for (let n = state.zoom; n >= 0; n = state.tree.parent[n]) chain.unshift(n);
     chain.forEach((node, i) => {
       if (i > 0) path.append(" › ");
-      const button = element("button", this.graph.label(node));
+      const button = element("button", short(this.graph.title(node), 80));
       button.addEventListener("click", () => this.zoom(node));
       path.append(button);
     });
+    // Of a long way its end matters.
+    path.scrollLeft = path.scrollWidth;
   }
 
+  /** Only where somebody looks: it takes longer than the graph. */
   fillList() {
-    const rows = byFrame(this.state.tree).slice(0, 100);
+    if (!$("list").open) return;
+    const { state, data } = this;
+    const rows = byFrame(state.tree).slice(0, MOST_ROWS);
+    $("other-head").textContent = state.metric === "bytes" ? "allocations" : "size";
     $("rows").replaceChildren(
       ...rows.map((row) => {
         const line = element("tr");
-        line.append(element("td", this.value(row.own)), element("td", this.value(row.total)), element("td", this.otherValue(row.other)), element("td", this.state.names[row.frame]));
+        const other = state.metric === "bytes" ? sayCount(row.other) : sayBytes(row.other);
+        const name = element("td", short(nameOf(data, row.frame), LONGEST_NAME));
+        name.append(element("span", "  " + short(placeOf(data, row.frame), LONGEST_NAME), "soft"));
+        line.append(element("td", state.say(row.own)), element("td", state.say(row.total)), element("td", other), name);
         return line;
       }),
     );
   }
 
   zoom(node) {
+    if (this.graph.isFold(node)) this.state.unfolded = true;
     this.state.zoom = node;
     this.state.focus = node;
+    this.tip.hide();
     this.redraw();
   }
 
@@ -165,14 +157,27 @@ class Page {
       if (!covered[n]) sum += tree.total[n];
       covered[n] = 1;
     }
-    $("matches").value = `${sayCount(state.matching.size)} frames, ${this.value(sum)} (${sayShare(sum, tree.total[0])})`;
+    const count = state.matching.size;
+    $("matches").value = `${sayCount(count)} ${count === 1 ? "frame" : "frames"}, ${state.say(sum)} (${sayShare(sum, tree.total[0])})`;
+  }
+
+  /** Shows where a line is in the graph. */
+  lookFor(frame) {
+    const { data } = this;
+    const file = data.strings[data.frames.file[frame]];
+    $("search").value = file ? `${file}:${data.frames.line[frame]}` : nameOf(data, frame);
+    this.find($("search").value);
+    this.redraw();
   }
 
   setSpan(span) {
     const { state, data } = this;
     state.span = span;
-    const time = data.strip.time;
-    $("span-text").textContent = span ? `${sayTime(time[span[0]])} to ${sayTime(time[span[1]])} — ${state.spanMode === "high" ? "at its highest" : "allocated in it and kept"}. Escape shows the whole again.` : "";
+    $("span-label").hidden = !span;
+    const time = data.strip?.time ?? [];
+    const hint = data.spans ? "Drag over the plot to see one span alone." : "";
+    const what = state.spanMode === "high" ? "when most was held in it" : "what it allocated and kept";
+    $("span-text").textContent = span ? `${sayTime(time[span[0]])} to ${sayTime(time[span[1]])}: ${what}. Escape shows the whole again.` : hint;
     this.rebuild();
   }
 
@@ -189,14 +194,14 @@ class Page {
     const deeper = state.upside ? "ArrowUp" : "ArrowDown";
     const higher = state.upside ? "ArrowDown" : "ArrowUp";
     let next = at;
-    if (key === deeper) next = tree.children[at]?.[0] ?? at;
+    if (key === deeper) next = tree.children(at)[0] ?? at;
     else if (key === higher) next = tree.parent[at] >= 0 ? tree.parent[at] : at;
-    else {
-      const list = tree.children[tree.parent[at]] ?? [at];
-      const place = list.indexOf(at) + (key === "ArrowRight" ? 1 : -1);
-      next = list[place] ?? at;
+    else if (at > 0) {
+      const list = tree.children(tree.parent[at]);
+      next = list[list.indexOf(at) + (key === "ArrowRight" ? 1 : -1)] ?? at;
     }
     state.focus = next;
+    if (this.graph.isFold(next)) state.unfolded = true;
     this.redraw();
   }
 
@@ -206,11 +211,13 @@ class Page {
       const box = graph.canvas.getBoundingClientRect();
       return graph.at(event.clientX - box.left, event.clientY - box.top);
     };
-    graph.canvas.addEventListener("mousemove", (event) => {
+    graph.canvas.addEventListener("pointermove", (event) => {
       const node = point(event);
-      graph.canvas.title = node > 0 ? graph.label(node) : "";
-      if (node >= 0) this.describe(node);
+      if (node < 0) return this.tip.hide();
+      this.describe(node);
+      this.tip.show(describe(this.data, state, node), event.clientX, event.clientY);
     });
+    graph.canvas.addEventListener("pointerleave", () => this.tip.hide());
     graph.canvas.addEventListener("click", (event) => {
       const node = point(event);
       if (node >= 0) this.zoom(node);
@@ -226,18 +233,18 @@ class Page {
     $("upside").addEventListener("click", () => this.toggle("upside", "upside"));
     $("imports").addEventListener("click", () => this.toggle("hideImports", "imports"));
     $("libraries").addEventListener("click", () => this.toggle("hideLibraries", "libraries"));
-    $("reset").addEventListener("click", () => this.zoom(0));
     $("theme").addEventListener("click", () => (this.theme(!state.dark), this.redraw()));
     $("help").addEventListener("click", () => $("help-dialog").showModal());
+    $("list").addEventListener("toggle", () => this.fillList());
     addEventListener("resize", () => this.redraw());
-    addEventListener("beforeprint", () => ((this.wasDark = state.dark), this.theme(false), ($("list").open = true), this.redraw()));
-    addEventListener("afterprint", () => (this.theme(this.wasDark), this.redraw()));
+    addEventListener("beforeprint", () => (($("list").open = true), this.fillList()));
+    printInLight(() => state.dark, (dark) => (this.theme(dark), this.redraw()));
     addEventListener("keydown", (event) => this.key(event));
   }
 
   key(event) {
     if ($("help-dialog").open || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target === $("strip")) return;
+    if (event.target === $("strip") && (event.key.startsWith("Arrow") || event.key === "Escape")) return;
     const typing = ["INPUT", "SELECT"].includes(event.target.tagName);
     if (event.key === "Escape") {
       if (typing) event.target.blur();
@@ -260,7 +267,7 @@ class Page {
         this.rebuild();
       },
       Backspace: () => this.zoom(Math.max(0, this.state.tree.parent[this.state.zoom])),
-      Enter: () => event.target.tagName !== "BUTTON" && this.state.focus >= 0 && this.zoom(this.state.focus),
+      Enter: () => this.state.focus >= 0 && this.zoom(this.state.focus),
     };
     if (event.key.startsWith("Arrow") && event.target === this.graph.canvas) {
       event.preventDefault();
@@ -272,12 +279,4 @@ class Page {
   }
 }
 
-unpack()
-  .then((data) => {
-    window.stormlog = new Page(data);
-    document.documentElement.dataset.ready = "yes";
-  })
-  .catch((error) => {
-    $("empty").hidden = false;
-    $("empty").textContent = "This page cannot show its data: " + error.message;
-  });
+begin(unpack(), (data) => new Page(data));

@@ -5,6 +5,8 @@ class Strip {
   constructor(canvas, data, state, chosen) {
     Object.assign(this, { canvas, data, state, chosen });
     this.context = canvas.getContext("2d");
+    this.hover = -1;
+    this.pointed();
     if (!data.spans) canvas.style.cursor = "default";
     else this.listen();
   }
@@ -17,6 +19,15 @@ class Strip {
     let after = time.findIndex((t) => t >= wanted);
     if (after < 0) after = time.length - 1;
     return after > 0 && wanted - time[after - 1] < time[after] - wanted ? after - 1 : after;
+  }
+
+  /** The figures under the pointer. */
+  pointed() {
+    const point = (at) => {
+      if (at !== this.hover) (this.hover = at), this.draw();
+    };
+    this.canvas.addEventListener("pointermove", (event) => point(this.bin(event)));
+    this.canvas.addEventListener("pointerleave", () => point(-1));
   }
 
   listen() {
@@ -32,6 +43,7 @@ class Strip {
       this.draw();
     });
     this.canvas.addEventListener("pointerup", (event) => {
+      if (start < 0) return;
       const end = this.bin(event);
       const span = [Math.min(start, end), Math.max(start, end)];
       start = -1;
@@ -59,49 +71,105 @@ class Strip {
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    c.clearRect(0, 0, width, height);
+    c.font = "11px system-ui, sans-serif";
     const { time, heap, rss } = data.strip;
     const style = getComputedStyle(document.documentElement);
-    const top = Math.max(1, ...heap, ...(rss ?? []).filter((v) => v !== null));
-    const floor = height - 14;
-    const x = (i) => ((time[i] - time[0]) / Math.max(1, time[time.length - 1] - time[0])) * width;
-    const y = (v) => floor - (v / top) * (floor - 14);
+    const paint = (name) => style.getPropertyValue(name);
+    const top = [...heap, ...(rss ?? [])].reduce((most, value) => Math.max(most, value ?? 0), 1);
+    const [roof, floor] = [18, height - 15];
+    const last = time.length - 1;
+    const x = (i) => ((time[i] - time[0]) / Math.max(1, time[last] - time[0])) * width;
+    const y = (v) => floor - (v / top) * (floor - roof);
+    Object.assign(this, { x, y, floor, width, paint });
+    if (state.span) {
+      c.fillStyle = paint("--focus");
+      c.globalAlpha = 0.16;
+      c.fillRect(x(state.span[0]), 0, Math.max(2, x(state.span[1]) - x(state.span[0])), floor);
+      c.globalAlpha = 1;
+    }
     c.beginPath();
     c.moveTo(0, floor);
     heap.forEach((v, i) => c.lineTo(x(i), y(v)));
     c.lineTo(width, floor);
     c.closePath();
-    c.fillStyle = style.getPropertyValue("--heap");
-    c.globalAlpha = 0.28;
+    c.fillStyle = paint("--heap");
+    c.globalAlpha = 0.24;
     c.fill();
     c.globalAlpha = 1;
-    const line = (curve, name, dash) => {
-      c.beginPath();
+    if (rss) this.line(rss, "--rss", [4, 3]);
+    this.line(heap, "--heap", []);
+    c.fillStyle = paint("--line");
+    c.fillRect(0, floor, width, 1);
+    this.words(time[last]);
+    this.mark(this.hover >= 0 ? this.hover : moment(data, state));
+  }
+
+  line(curve, name, dash) {
+    const { context: c } = this;
+    c.beginPath();
+    c.setLineDash(dash);
+    let pen = false;
+    curve.forEach((v, i) => {
+      if (v === null) return (pen = false);
+      pen ? c.lineTo(this.x(i), this.y(v)) : c.moveTo(this.x(i), this.y(v));
+      pen = true;
+    });
+    c.strokeStyle = this.paint(name);
+    c.lineWidth = 1.4;
+    c.stroke();
+    c.setLineDash([]);
+  }
+
+  /** Times below, and what the curves are above. */
+  words(end) {
+    const { context: c, width } = this;
+    const height = this.canvas.clientHeight;
+    c.fillStyle = this.paint("--soft");
+    for (let i = 0; i <= 4; i++) {
+      const text = i === 0 ? "0" : sayTime((end * i) / 4);
+      const at = (width * i) / 4 - (i === 4 ? c.measureText(text).width : i === 0 ? 0 : c.measureText(text).width / 2);
+      c.fillText(text, at, height - 2);
+    }
+    let at = 0;
+    const legend = [["--heap", "heap", []], ...(this.data.strip.rss ? [["--rss", "resident", [4, 3]]] : [])];
+    for (const [name, text, dash] of legend) {
+      c.strokeStyle = this.paint(name);
       c.setLineDash(dash);
-      let pen = false;
-      curve.forEach((v, i) => {
-        if (v === null) return (pen = false);
-        pen ? c.lineTo(x(i), y(v)) : c.moveTo(x(i), y(v));
-        pen = true;
-      });
-      c.strokeStyle = style.getPropertyValue(name);
-      c.lineWidth = 1.4;
+      c.lineWidth = 2;
+      c.beginPath();
+      c.moveTo(at, 6);
+      c.lineTo(at + 18, 6);
       c.stroke();
       c.setLineDash([]);
-    };
-    if (rss) line(rss, "--rss", [4, 3]);
-    line(heap, "--heap", []);
-    c.fillStyle = style.getPropertyValue("--soft");
-    c.font = "11px system-ui, sans-serif";
-    c.fillText(sayBytes(top) + (rss ? "   heap —   resident - -" : "   heap —"), 2, 10);
-    c.fillText("0", 2, height - 2);
-    const end = sayTime(time[time.length - 1] ?? 0);
-    c.fillText(end, width - c.measureText(end).width - 2, height - 2);
-    if (state.span) {
-      c.fillStyle = style.getPropertyValue("--focus");
-      c.globalAlpha = 0.18;
-      c.fillRect(x(state.span[0]), 0, Math.max(2, x(state.span[1]) - x(state.span[0])), floor);
-      c.globalAlpha = 1;
+      c.fillText(text, at + 23, 10);
+      at += 36 + c.measureText(text).width;
     }
+    this.legendEnd = at;
+  }
+
+  /** One moment: the one that the graph shows, or the one under the pointer. */
+  mark(at) {
+    const { context: c, data, width } = this;
+    if (at < 0) return;
+    const { time, heap, rss } = data.strip;
+    const x = this.x(at);
+    c.strokeStyle = this.paint("--ink");
+    c.globalAlpha = 0.5;
+    c.lineWidth = 1;
+    c.beginPath();
+    c.moveTo(x, 14);
+    c.lineTo(x, this.floor);
+    c.stroke();
+    c.globalAlpha = 1;
+    c.fillStyle = this.paint("--heap");
+    c.beginPath();
+    c.arc(x, this.y(heap[at]), 3, 0, 7);
+    c.fill();
+    const what = this.hover >= 0 ? "" : "shown: ";
+    const resident = rss && rss[at] !== null ? `, resident ${sayBytes(rss[at])}` : "";
+    const text = `${what}${sayBytes(heap[at])} at ${sayTime(time[at])}${resident}`;
+    const wide = c.measureText(text).width;
+    c.fillStyle = this.paint("--ink");
+    c.fillText(text, Math.min(Math.max(x - wide / 2, this.legendEnd + 8), width - wide), 10);
   }
 }

@@ -4,35 +4,33 @@
 
 const NATIVE = 1, LIBRARY = 2, IMPORT = 4, INTERPRETER = 8;
 
-/** The entries to draw: {node, value, before} columns, for a thread (or all), a metric and a span (or the whole). */
+/** The entries to draw, as columns, for a thread (or all), a metric and a span (or the whole). */
 function select(data, options) {
-  const rows = { node: [], value: [], before: data.entries.before_bytes ? [] : null, other: [] };
-  const push = (node, value, other, before) => {
-    rows.node.push(node);
-    rows.value.push(value);
-    rows.other.push(other);
-    if (rows.before) rows.before.push(before);
-  };
-  const bySize = options.metric === "bytes";
-  if (options.span && data.spans) {
-    const s = data.spans;
-    const [from, to] = options.span;
-    const at = options.spanMode === "high" ? highest(data.strip.heap, from, to) : to;
-    for (let i = 0; i < s.node.length; i++) {
-      if (options.thread >= 0 && s.thread[i] !== options.thread) continue;
-      const alive = s.birth[i] <= at && s.death[i] > at;
-      if (!alive || (options.spanMode === "kept" && s.birth[i] <= from)) continue;
-      push(s.node[i], bySize ? s.bytes[i] : s.count[i], bySize ? s.count[i] : s.bytes[i], 0);
-    }
-    return rows;
+  const inSpan = options.span && data.spans;
+  const { node, thread, birth, death, ...values } = inSpan ? data.spans : data.entries;
+  const [value, other, before] = options.metric === "bytes" ? [values.bytes, values.count, values.before_bytes] : [values.count, values.bytes, values.before_count];
+  const at = inSpan ? moment(data, options) : 0;
+  const oldest = inSpan && options.spanMode === "kept" ? options.span[0] : -1;
+  const column = (Kind) => new Kind(node.length);
+  const rows = { node: column(Int32Array), value: column(Float64Array), other: column(Float64Array), before: before ? column(Float64Array) : null };
+  let count = 0;
+  for (let i = 0; i < node.length; i++) {
+    if (options.thread >= 0 && thread[i] !== options.thread) continue;
+    if (inSpan && !(birth[i] <= at && death[i] > at && birth[i] > oldest)) continue;
+    rows.node[count] = node[i];
+    rows.value[count] = value[i];
+    rows.other[count] = other[i];
+    if (before) rows.before[count] = before[i];
+    count++;
   }
-  const e = data.entries;
-  for (let i = 0; i < e.node.length; i++) {
-    if (options.thread >= 0 && e.thread[i] !== options.thread) continue;
-    const before = rows.before ? (bySize ? e.before_bytes[i] : e.before_count[i]) : 0;
-    push(e.node[i], bySize ? e.bytes[i] : e.count[i], bySize ? e.count[i] : e.bytes[i], before);
-  }
+  for (const name in rows) rows[name] &&= rows[name].subarray(0, count);
   return rows;
+}
+
+/** Which step of the plot is shown: of a span its highest or its end; of the whole the one whose memory this is, -1 for none. */
+function moment(data, options) {
+  if (options.span) return options.spanMode === "high" ? highest(data.strip.heap, ...options.span) : options.span[1];
+  return data.shown;
 }
 
 function highest(curve, from, to) {
@@ -41,42 +39,41 @@ function highest(curve, from, to) {
   return best;
 }
 
-/** Builds the tree. Node 0 is everything. */
+/** The step of the plot at which exactly the memory of this page was alive, if there is one: the peak, or the end. */
+function shownMoment({ spans, strip, entries }) {
+  if (!spans || !strip) return -1;
+  const whole = entries.bytes.reduce((sum, bytes) => sum + bytes, 0);
+  const last = strip.heap.length - 1;
+  const sumAt = (at) => spans.bytes.reduce((sum, bytes, i) => (spans.birth[i] <= at && spans.death[i] > at ? sum + bytes : sum), 0);
+  return [highest(strip.heap, 0, last), last].find((at) => sumAt(at) === whole) ?? -1;
+}
+
+/** Builds the tree. Node 0 is everything; a parent comes before its children. */
 function grow(data, rows, options) {
   const flags = data.frames.flags;
   const hidden = (options.hideImports ? IMPORT : 0) | (options.hideLibraries ? LIBRARY | INTERPRETER : 0);
-  const tree = { frame: [-1], parent: [-1], total: [0], own: [0], other: [0], before: [0], depth: [0] };
+  const frame = [-1], parent = [-1], depth = [0];
   const children = new Map();
   const width = data.frames.function.length + 1;
-  const child = (parent, frame) => {
-    const key = parent * width + frame;
-    let id = children.get(key);
-    if (id === undefined) {
-      id = tree.frame.length;
-      children.set(key, id);
-      tree.frame.push(frame);
-      tree.parent.push(parent);
-      tree.depth.push(tree.depth[parent] + 1);
-      for (const column of [tree.total, tree.own, tree.other, tree.before]) column.push(0);
+  const child = (above, id) => {
+    const key = above * width + id;
+    let node = children.get(key);
+    if (node === undefined) {
+      node = frame.push(id) - 1;
+      children.set(key, node);
+      parent.push(above);
+      depth.push(depth[above] + 1);
     }
-    return id;
+    return node;
   };
   // A stack's node in the tree is found once and remembered: stacks share most of their path.
   const known = new Int32Array(data.frame.length).fill(-1);
   known[0] = 0;
   const path = [];
-  const place = (node) => {
-    if (options.invert) {
-      let at = 0;
-      for (let n = node; n > 0; n = data.parent[n]) if (!(flags[data.frame[n]] & hidden)) at = child(at, data.frame[n]);
-      return at;
-    }
+  const upright = (node) => {
     path.length = 0;
     let n = node;
-    while (known[n] < 0) {
-      path.push(n);
-      n = data.parent[n];
-    }
+    for (; known[n] < 0; n = data.parent[n]) path.push(n);
     let at = known[n];
     for (let i = path.length - 1; i >= 0; i--) {
       if (!(flags[data.frame[path[i]]] & hidden)) at = child(at, data.frame[path[i]]);
@@ -84,43 +81,63 @@ function grow(data, rows, options) {
     }
     return at;
   };
-  for (let i = 0; i < rows.node.length; i++) {
-    const leaf = place(rows.node[i]);
+  const inverted = (node) => {
+    let at = 0;
+    for (let n = node; n > 0; n = data.parent[n]) if (!(flags[data.frame[n]] & hidden)) at = child(at, data.frame[n]);
+    return at;
+  };
+  const leaves = rows.node.map(options.invert ? inverted : upright);
+  const n = frame.length;
+  const column = () => new Float64Array(n);
+  const tree = { frame: new Int32Array(frame), parent: new Int32Array(parent), depth: new Int32Array(depth), total: column(), own: column(), other: column(), before: column() };
+  for (let i = 0; i < leaves.length; i++) {
+    const leaf = leaves[i];
     tree.own[leaf] += rows.value[i];
-    const before = rows.before ? rows.before[i] : 0;
-    for (let n = leaf; n >= 0; n = tree.parent[n]) {
-      tree.total[n] += rows.value[i];
-      tree.other[n] += rows.other[i];
-      tree.before[n] += before;
-    }
+    tree.total[leaf] += rows.value[i];
+    tree.other[leaf] += rows.other[i];
+    if (rows.before) tree.before[leaf] += rows.before[i];
+  }
+  for (let i = n - 1; i > 0; i--) {
+    const above = tree.parent[i];
+    tree.total[above] += tree.total[i];
+    tree.other[above] += tree.other[i];
+    tree.before[above] += tree.before[i];
   }
   return order(tree);
 }
 
 /** Children side by side, the largest first. In a comparison a frame is as wide as its larger side. */
 function order(tree) {
-  const n = tree.frame.length;
-  tree.width = Float64Array.from(tree.total);
-  for (let i = 0; i < n; i++) tree.width[i] = Math.max(tree.total[i], tree.before[i]);
+  const { parent } = tree;
+  const n = parent.length;
+  tree.width = new Float64Array(n);
   // A parent must have room for its children also where both sides are mixed.
   const sum = new Float64Array(n);
-  for (let i = n - 1; i > 0; i--) {
-    tree.width[i] = Math.max(tree.width[i], sum[i]);
-    sum[tree.parent[i]] += tree.width[i];
+  for (let i = n - 1; i >= 0; i--) {
+    tree.width[i] = Math.max(tree.total[i], tree.before[i], sum[i]);
+    if (i > 0) sum[parent[i]] += tree.width[i];
   }
-  tree.width[0] = Math.max(tree.width[0], sum[0]);
-  tree.children = Array.from({ length: n }, () => null);
-  for (let i = 1; i < n; i++) (tree.children[tree.parent[i]] ??= []).push(i);
-  for (const list of tree.children) if (list) list.sort((a, b) => tree.width[b] - tree.width[a] || a - b);
+  // The children of a node are those from its place in `first` to that of the next.
+  tree.first = new Int32Array(n + 1);
+  for (let i = 1; i < n; i++) tree.first[parent[i] + 1]++;
+  for (let i = 0; i < n; i++) tree.first[i + 1] += tree.first[i];
+  tree.child = new Int32Array(Math.max(0, n - 1));
+  const next = tree.first.slice(0, n);
+  for (let i = 1; i < n; i++) tree.child[next[parent[i]]++] = i;
+  tree.children = (node) => tree.child.subarray(tree.first[node], tree.first[node + 1]);
   tree.left = new Float64Array(n);
   for (let i = 0; i < n; i++) {
+    const from = tree.first[i], to = tree.first[i + 1];
+    // Most have one or two; only more than that are worth a sort.
+    const a = tree.child[from], b = tree.child[from + 1];
+    if (to - from > 2) tree.children(i).sort((a, b) => tree.width[b] - tree.width[a] || a - b);
+    else if (to - from === 2 && tree.width[b] > tree.width[a]) (tree.child[from] = b), (tree.child[from + 1] = a);
     let x = tree.left[i];
-    for (const c of tree.children[i] ?? []) {
-      tree.left[c] = x;
-      x += tree.width[c];
+    for (let k = from; k < to; k++) {
+      tree.left[tree.child[k]] = x;
+      x += tree.width[tree.child[k]];
     }
   }
-  tree.levels = tree.depth.reduce((a, b) => Math.max(a, b), 0) + 1;
   return tree;
 }
 
@@ -128,15 +145,17 @@ function order(tree) {
 function byFrame(tree) {
   const totals = new Map();
   const open = new Map();
-  const visit = [[0, false]];
+  const visit = [0];
   while (visit.length) {
-    const [node, leaving] = visit.pop();
-    const frame = tree.frame[node];
-    if (leaving) {
+    const node = visit.pop();
+    // Leaving a node is visited as its number, negative.
+    if (node < 0) {
+      const frame = tree.frame[-node];
       open.set(frame, open.get(frame) - 1);
       continue;
     }
     if (node > 0) {
+      const frame = tree.frame[node];
       const row = totals.get(frame) ?? { frame, own: 0, total: 0, other: 0 };
       row.own += tree.own[node];
       if (!open.get(frame)) {
@@ -145,9 +164,9 @@ function byFrame(tree) {
       }
       totals.set(frame, row);
       open.set(frame, (open.get(frame) ?? 0) + 1);
-      visit.push([node, true]);
+      visit.push(-node);
     }
-    for (const c of tree.children[node] ?? []) visit.push([c, false]);
+    for (const c of tree.children(node)) visit.push(c);
   }
   return [...totals.values()].sort((a, b) => b.own - a.own || b.total - a.total);
 }

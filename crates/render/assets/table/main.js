@@ -1,32 +1,40 @@
-// A table that sorts and filters. Text from the recording goes in as text only; only the rows that fit a screen or ten are made.
+// A table that sorts and filters. Only the rows that fit a screen or ten are made.
 "use strict";
 
-const $ = (id) => document.getElementById(id);
 const MOST_SHOWN = 2000;
+const LONGEST_CELL = 300;
 
 class Table {
   constructor(data) {
     this.data = data;
     this.sort = { column: data.sort_column, down: true };
-    $("title").textContent = data.title;
-    $("subtitle").textContent = data.subtitle;
-    for (const note of data.notes) $("notes").append(Object.assign(document.createElement("p"), { textContent: note }));
+    this.dark = wantsDark();
+    setTheme(this.dark);
+    fillHead(data);
+    const isText = data.columns.map((column) => column.kind === "text");
+    for (const row of data.rows) row.forEach((value, i) => isText[i] && (row[i] = plain(value)));
+    this.largest = data.columns.map((column, i) => (column.kind === "bytes" ? data.rows.reduce((most, row) => Math.max(most, row[i]), 1) : 0));
     data.columns.forEach((column, i) => {
-      const head = document.createElement("th");
+      const head = element("th", undefined, isText[i] ? "" : "number");
       head.scope = "col";
-      if (column.kind !== "text") head.className = "number";
-      const button = Object.assign(document.createElement("button"), { textContent: column.name });
+      const button = element("button", column.name);
       button.addEventListener("click", () => this.by(i));
       head.append(button);
       $("heads").append(head);
     });
     $("filter").addEventListener("input", () => this.show());
+    $("theme").addEventListener("click", () => setTheme((this.dark = !this.dark)));
+    printInLight(() => this.dark, setTheme);
     addEventListener("keydown", (event) => {
       if (event.key === "/" && event.target !== $("filter")) {
         event.preventDefault();
         $("filter").focus();
+      } else if (event.key === "Escape") {
+        $("filter").value = "";
+        this.show();
       }
     });
+    $("tools").hidden = $("heads").hidden = data.rows.length === 0;
     this.show();
   }
 
@@ -36,14 +44,19 @@ class Table {
     this.show();
   }
 
-  cell(column, value) {
-    const cell = document.createElement("td");
-    if (column.kind === "bytes") cell.textContent = sayBytes(value);
-    else if (column.kind === "count") cell.textContent = sayCount(value);
-    else cell.textContent = value;
-    if (column.kind !== "text") {
-      cell.className = "number";
-      cell.title = String(value);
+  cell(i, value) {
+    const { kind } = this.data.columns[i];
+    if (kind === "text") {
+      const shown = shortPath(value);
+      const cell = element("td", short(shown, LONGEST_CELL));
+      if (cell.textContent !== value) cell.title = short(value, 2000);
+      return cell;
+    }
+    const cell = element("td", kind === "bytes" ? sayBytes(value) : sayCount(value), "number");
+    cell.title = String(value);
+    if (kind === "bytes") {
+      cell.classList.add("share");
+      cell.style.setProperty("--part", ((100 * value) / this.largest[i]).toFixed(1) + "%");
     }
     return cell;
   }
@@ -58,19 +71,19 @@ class Table {
     [...$("heads").children].forEach((head, i) => (i === sort.column ? head.setAttribute("aria-sort", sort.down ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
     $("rows").replaceChildren(
       ...rows.slice(0, MOST_SHOWN).map((row) => {
-        const line = document.createElement("tr");
-        row.forEach((value, i) => line.append(this.cell(data.columns[i], value)));
+        const line = element("tr");
+        row.forEach((value, i) => line.append(this.cell(i, value)));
         return line;
       }),
     );
-    $("shown").value = `${sayCount(rows.length)} of ${sayCount(data.rows.length)} rows`;
-    $("more").textContent = rows.length > MOST_SHOWN ? `The first ${sayCount(MOST_SHOWN)} are shown: filter to see others.` : rows.length === 0 ? data.empty : "";
+    // The first column of sizes is what each row holds by itself: it may be summed.
+    const own = data.columns.findIndex((column) => column.kind === "bytes");
+    const sum = own < 0 ? "" : `, ${data.columns[own].name.toLowerCase()} ${sayBytes(rows.reduce((all, row) => all + row[own], 0))}`;
+    $("shown").value = `${sayCount(rows.length)} of ${sayCount(data.rows.length)} rows${sum}`;
+    const more = `The first ${sayCount(MOST_SHOWN)} are shown: filter to see others.`;
+    const nothing = data.rows.length === 0 ? plain(data.empty) : "No row contains that.";
+    $("more").textContent = rows.length > MOST_SHOWN ? more : rows.length === 0 ? nothing : "";
   }
 }
 
-read()
-  .then((data) => {
-    window.stormlog = new Table(data);
-    document.documentElement.dataset.ready = "yes";
-  })
-  .catch((error) => ($("more").textContent = "This page cannot show its data: " + error.message));
+begin(read(), (data) => new Table(data));

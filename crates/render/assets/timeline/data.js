@@ -10,6 +10,8 @@ class Trace {
   constructor(device) {
     const { moments, blocks, stretches } = device;
     this.device = device;
+    device.stacks.strings = device.stacks.strings.map(plain);
+    device.spans.forEach((span) => (span.name = plain(span.name)));
     this.after = running(moments.after);
     this.time = moments.time.length ? running(moments.time) : null;
     for (const name of ["active", "allocated", "reserved", "other"]) this[name] = running(moments[name]);

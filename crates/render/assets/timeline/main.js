@@ -1,14 +1,5 @@
-// The page: holds the state, answers keys and clicks, and redraws. Text from the recording goes in as text only.
+// The page: holds the state, answers keys and clicks, and redraws.
 "use strict";
-
-const $ = (id) => document.getElementById(id);
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
 
 class Page {
   constructor(data) {
@@ -17,29 +8,22 @@ class Page {
     this.state = { over: "events", by: "category", home: -1, hover: -1, pinned: -1, matching: null, tall: null, drag: null };
     this.chart = new Chart($("chart"), this.state);
     this.segments = new Segments($("segments"), this.state);
-    this.head();
-    this.theme(matchMedia("(prefers-color-scheme: dark)").matches);
+    fillHead(data);
+    this.fillTools();
+    this.theme(wantsDark());
     this.choose(data.devices.reduce((best, device, i, all) => (device.events > all[best].events ? i : best), 0));
     this.listen();
   }
 
-  head() {
+  fillTools() {
     const { data } = this;
-    $("title").textContent = data.title;
-    $("subtitle").textContent = data.subtitle;
-    for (const [name, value] of data.facts) {
-      const pair = element("div");
-      pair.append(element("dt", name), element("dd", value));
-      $("facts").append(pair);
-    }
-    for (const note of data.notes) $("notes").append(element("p", note));
     data.devices.forEach((device, i) => $("device").append(new Option(String(device.device), String(i))));
     $("device-label").hidden = data.devices.length < 2;
   }
 
   theme(dark) {
     this.state.dark = dark;
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    setTheme(dark);
   }
 
   /** Another device. */
@@ -292,8 +276,7 @@ class Page {
     $("theme").addEventListener("click", () => (this.theme(!state.dark), this.recolour(), this.redraw()));
     $("help").addEventListener("click", () => $("help-dialog").showModal());
     addEventListener("resize", () => this.redraw());
-    addEventListener("beforeprint", () => ((this.wasDark = state.dark), this.theme(false), this.recolour(), this.redraw()));
-    addEventListener("afterprint", () => (this.theme(this.wasDark), this.recolour(), this.redraw()));
+    printInLight(() => state.dark, (dark) => (this.theme(dark), this.recolour(), this.redraw()));
     addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -339,13 +322,7 @@ class Page {
   }
 }
 
-read()
-  .then((data) => {
-    if (!data.devices.length) throw new Error("the recording holds no memory");
-    window.stormlog = new Page(data);
-    document.documentElement.dataset.ready = "yes";
-  })
-  .catch((error) => {
-    $("empty").hidden = false;
-    $("empty").textContent = "This page cannot show its data: " + error.message;
-  });
+begin(read(), (data) => {
+  if (!data.devices.length) throw new Error("the recording holds no memory");
+  return new Page(data);
+});

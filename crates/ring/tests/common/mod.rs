@@ -1,5 +1,10 @@
 //! What the test programs share.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)] // each program uses a part; a panic is the report
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test program uses its part; a panic is the report"
+)]
 
 use std::sync::atomic::AtomicU64;
 

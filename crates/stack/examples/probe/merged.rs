@@ -69,5 +69,6 @@ pub unsafe extern "C" fn probe_merged(out: *mut u8, room: usize) -> usize {
             Merged::Truncated => answer.push_str("...\n"),
         }
     }
+    // SAFETY: handed on from the caller.
     unsafe { give(&answer, out, room) }
 }

@@ -23,8 +23,10 @@ unsafe extern "C" {
 }
 
 extern "C" fn visit(context: *mut c_void, found: *mut c_void) -> c_int {
+    // SAFETY: the unwinder's own context, valid during this call.
     let ip = unsafe { _Unwind_GetIP(context) } as u64;
     if ip != 0 {
+        // SAFETY: `compare` hands its vector over and waits for the walk.
         unsafe { (*found.cast::<Vec<u64>>()).push(ip) };
     }
     0
@@ -35,9 +37,11 @@ extern "C" fn visit(context: *mut c_void, found: *mut c_void) -> c_int {
 pub fn compare() -> bool {
     let registers = Registers::capture();
     let mut theirs: Vec<u64> = Vec::new();
+    // SAFETY: `visit` takes the vector it is given here, which lives on.
     unsafe { _Unwind_Backtrace(visit, (&raw mut theirs).cast()) };
     let mut tree = NATIVE_TREE.lock().unwrap();
     let node =
+        // SAFETY: the cell is this thread's alone; nothing in the walk asks for it again.
         STACK.with(|stack| unsafe { (*stack.get()).current(&registers, *UNWINDER, &(0..0), &mut *tree) });
     let ours = frames(&tree, node);
     let cut = ours.iter().position(|frame| *frame == Frame::Truncated);
@@ -74,12 +78,15 @@ pub fn walk() -> Vec<Frame> {
     let mut tree = NATIVE_TREE.lock().unwrap();
     let registers = Registers::capture();
     let node =
+        // SAFETY: the cell is this thread's alone; nothing in the walk asks for it again.
         STACK.with(|stack| unsafe { (*stack.get()).current(&registers, *UNWINDER, &(0..0), &mut *tree) });
     frames(&tree, node).split_off(1)
 }
 
 fn name_of(ip: u64) -> String {
+    // SAFETY: a C structure for which zeroes are a value.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: looks the address up, never follows it.
     if unsafe { libc::dladdr(ip as *const c_void, &mut info) } == 0 {
         return String::new();
     }
@@ -87,6 +94,7 @@ fn name_of(ip: u64) -> String {
         if name.is_null() {
             String::new()
         } else {
+            // SAFETY: the loader's own text, not null.
             unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned()
         }
     };
@@ -105,6 +113,7 @@ pub extern "C" fn probe_refresh() {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn probe_native_problem(out: *mut u8, room: usize) -> usize {
+    // SAFETY: handed on from the caller.
     unsafe { give(&PROBLEM.lock().unwrap(), out, room) }
 }
 
@@ -115,6 +124,7 @@ pub extern "C" fn probe_native_in_signal(own_stack: c_int) -> c_int {
     extern "C" fn handler(_signal: c_int) {
         SAME.store(i32::from(compare()), std::sync::atomic::Ordering::SeqCst);
     }
+    // SAFETY: the handler only walks; its stack outlives the signal, which is raised and done with in here.
     unsafe {
         let mut memory = vec![0u8; 1 << 20];
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
@@ -182,6 +192,7 @@ pub extern "C" fn probe_native_damaged(rounds: u64) {
 pub unsafe extern "C" fn probe_native_time(rounds: u64, anew: c_int, frames_out: *mut u64) -> f64 {
     let mut tree = NATIVE_TREE.lock().unwrap();
     STACK.with(|stack| {
+        // SAFETY: the cell is this thread's alone, and borrowed here only.
         let stack = unsafe { &mut *stack.get() };
         let mut node = stack.current(&Registers::capture(), *UNWINDER, &(0..0), &mut *tree);
         let start = cpu_time();
@@ -192,6 +203,7 @@ pub unsafe extern "C" fn probe_native_time(rounds: u64, anew: c_int, frames_out:
             node = stack.current(&Registers::capture(), *UNWINDER, &(0..0), &mut *tree);
         }
         let time = (cpu_time() - start) / rounds as f64;
+        // SAFETY: the caller's promise: a place to write to.
         unsafe { *frames_out = frames(&tree, node).len() as u64 };
         time
     })

@@ -17,6 +17,7 @@ struct Allocator {
     free: unsafe extern "C" fn(*mut c_void, *mut c_void),
 }
 
+// SAFETY: Python's allocators are called from every thread as they are.
 unsafe impl Send for Allocator {}
 
 type Access = unsafe extern "C" fn(i32, *mut Allocator);
@@ -57,20 +58,24 @@ fn real(context: *mut c_void) -> Allocator {
 unsafe extern "C" fn malloc(context: *mut c_void, size: usize) -> *mut c_void {
     event();
     let real = real(context);
+    // SAFETY: the request as it came, to the allocator it was for.
     unsafe { (real.malloc)(real.context, size) }
 }
 unsafe extern "C" fn calloc(context: *mut c_void, count: usize, size: usize) -> *mut c_void {
     event();
     let real = real(context);
+    // SAFETY: the request as it came, to the allocator it was for.
     unsafe { (real.calloc)(real.context, count, size) }
 }
 unsafe extern "C" fn realloc(context: *mut c_void, block: *mut c_void, size: usize) -> *mut c_void {
     event();
     let real = real(context);
+    // SAFETY: the request as it came, to the allocator it was for.
     unsafe { (real.realloc)(real.context, block, size) }
 }
 unsafe extern "C" fn free(context: *mut c_void, block: *mut c_void) {
     let real = real(context);
+    // SAFETY: the request as it came, to the allocator it was for.
     unsafe { (real.free)(real.context, block) }
 }
 
@@ -78,9 +83,12 @@ unsafe extern "C" fn free(context: *mut c_void, block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn probe_trace(on: i32, native_too: i32) {
     NATIVE_TOO.store(native_too != 0, Relaxed);
+    // SAFETY: the function of that name has this signature.
     let get: Access = unsafe { std::mem::transmute(python_symbol(c"PyMem_GetAllocator")) };
+    // SAFETY: the function of that name has this signature.
     let set: Access = unsafe { std::mem::transmute(python_symbol(c"PyMem_SetAllocator")) };
     for (domain, kept) in REAL.lock().unwrap().iter_mut().enumerate() {
+        // SAFETY: the caller holds the GIL; `get` fills the whole structure, `set` copies it.
         unsafe {
             if on != 0 {
                 let mut real = std::mem::MaybeUninit::<Allocator>::uninit();
@@ -102,6 +110,7 @@ pub unsafe extern "C" fn probe_trace_counts(
     deepest: *mut u64,
     native: *mut u64,
 ) {
+    // SAFETY: the caller's promise: four places to write to.
     unsafe {
         *events = EVENTS.load(Relaxed);
         *different = DIFFERENT.load(Relaxed);

@@ -40,7 +40,7 @@ pub(super) const OWNER_GENERATOR: u8 = 1;
 pub(super) const REFERENCE: usize = !7;
 
 impl Layout {
-    const V3_11: Self = Self {
+    pub const V3_11: Self = Self {
         thread_frame: 56,
         cframe_frame: Some(8),
         thread_id: 152,

@@ -2,12 +2,12 @@
 //!
 //! An entry is kept for each frame of the chain, the ones Python hides included. A kept frame is believed only after its predecessor
 //! and instruction were compared with memory, from the top down: the top frame is alive because the thread state says so, and each
-//! compared frame vouches for the next. So no address is read that is not a live frame, and a frame that returned and was
-//! entered again looks exactly as different as it is.
+//! compared frame vouches for the next. So no address is read that is not a live frame or on the same page of memory as one, and a frame that
+//! returned and was entered again looks exactly as different as it is.
 
-use core::arch::asm;
 use core::mem::size_of;
 
+use super::layout::Layout;
 use super::{Interpreter, Visible, load};
 use crate::Nodes;
 
@@ -24,20 +24,28 @@ const LONGEST: usize = 1 << 20;
 /// Places in the table from frame address to entry: a power of two, twice the capacity.
 const PLACES: usize = 2 * CAPACITY;
 
+/// The smallest page of memory there is.
+const PAGE: usize = 4096;
+
 /// Nodes that are found again without asking the tree, by parent and instruction: a power of two.
 const RECENT: usize = 256;
 
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(16))]
 struct Entry {
-    frame: usize,
-    /// The instruction pointer. It points into the code object, so it says which one that is, too. On 3.11 its free lowest bit says that C
-    /// called the frame.
+    /// The frame that called this one.
+    previous: usize,
+    /// The instruction pointer. It points into the code object, so it says which one that is, too.
     instruction: usize,
+    frame: usize,
     node: u32,
+    /// So many entries, from this one outwards, are on one page of memory: while this one's frame is alive, they can be read at once.
+    run: u16,
+    /// 3.11: C called the frame.
+    entry: bool,
 }
 
-const EMPTY: Entry = Entry { frame: 0, instruction: 0, node: 0 };
+const EMPTY: Entry = Entry { previous: 0, instruction: 0, frame: 0, node: 0, run: 1, entry: false };
 
 /// What a frame's node was: only of frames whose node depends on nothing else.
 #[derive(Clone, Copy)]
@@ -53,7 +61,7 @@ struct Recent {
 
 const NEVER: Recent = Recent { instruction: 0, parent: 0, era: 0, node: 0 };
 
-/// One thread's kept stack: about 58 KiB of plain memory, valid when zero, of which a shallow stack touches little.
+/// One thread's kept stack: about 76 KiB of plain memory, valid when zero, of which a shallow stack touches little.
 #[repr(C)]
 pub struct PythonStack {
     generation: u32,
@@ -112,6 +120,8 @@ impl PythonStack {
     /// `generation` must change whenever a code object was destroyed since the last call ([`super::CodeWatch`] tells), or the stack of dead code
     /// could be taken for that of new code at the same address. For code that is not watched, see [`Nodes::unwatched`].
     ///
+    /// `native`: a native stack goes with this one, so it matters at every frame whether C called it.
+    ///
     /// # Safety
     /// `thread_state` is what [`Interpreter::thread_state`] gave to this thread in this very allocation.
     #[inline]
@@ -120,6 +130,7 @@ impl PythonStack {
         interpreter: &Interpreter,
         thread_state: *const u8,
         generation: u32,
+        native: bool,
         nodes: &mut N,
     ) -> u32 {
         // SAFETY: the caller's.
@@ -129,10 +140,10 @@ impl PythonStack {
                 self.generation = generation;
                 return self.whole(interpreter, top, nodes);
             }
-            if interpreter.layout.frame_entry.is_some() {
-                self.quick::<N, true>(interpreter, top, nodes)
-            } else {
-                self.quick::<N, false>(interpreter, top, nodes)
+            match (interpreter.layout.frame_entry.is_some(), native) {
+                (true, false) => self.quick::<N, true, false>(interpreter, top, nodes),
+                (true, true) => self.quick::<N, true, true>(interpreter, top, nodes),
+                (false, _) => self.quick::<N, false, false>(interpreter, top, nodes),
             }
         }
     }
@@ -140,45 +151,58 @@ impl PythonStack {
     /// The plain case: the innermost frame is the kept one, and nothing below it has changed. All else is for [`Self::walk`].
     ///
     /// # Safety
-    /// `frame` is 0 or the top frame of this thread. `ENTRY`: the layout has the entry flag of 3.11.
+    /// `top` is 0 or the top frame of this thread. `ENTRY`: the layout is that of 3.11. `COMPARED`: its entry flags are compared, too.
     #[inline(always)]
-    unsafe fn quick<N: Nodes, const ENTRY: bool>(
+    unsafe fn quick<N: Nodes, const ENTRY: bool, const COMPARED: bool>(
         &mut self,
         interpreter: &Interpreter,
         top: usize,
         nodes: &mut N,
     ) -> u32 {
         let entries = self.entries.as_mut_ptr();
-        // SAFETY: len <= CAPACITY, and 0 <= hidden < len where the loop begins, so each entry exists. The top frame is alive, and each frame
-        // is read only after the one above it was found to hang on it.
+        // SAFETY: len <= CAPACITY, and hidden < len where an entry is read, so each entry exists. The top frame is alive, and a run of frames is
+        // read only after the frame above it was found to hang on its first.
         unsafe {
             let kept = entries.add(self.len);
-            if top == 0 || top != (*kept).frame || self.unwatched > 0 || self.len <= self.hidden {
+            if top == 0
+                || top != (*kept).frame
+                || self.unwatched > 0
+                || self.len <= self.hidden
+                || interpreter.previous(top) != (*kept).previous
+            {
                 return self.walk::<N, ENTRY>(interpreter, top, nodes);
             }
-            let last = entries.add(self.hidden + 1);
-            let (mut at, mut frame) = (kept, top);
-            loop {
-                let below = (*at.sub(1)).frame;
-                if interpreter.previous(frame) != below {
-                    break;
+            let last = entries.add(self.hidden);
+            let mut at = kept.sub(1);
+            while at > last {
+                let end = at.sub(usize::from((*at).run)).max(last);
+                if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
+                    return self.walk::<N, ENTRY>(interpreter, top, nodes);
                 }
-                frame = not_from_memory(below);
-                if at == last {
-                    let instruction = instruction::<ENTRY>(interpreter, top);
-                    if instruction == (*kept).instruction {
-                        return (*kept).node;
-                    }
-                    (*kept).instruction = instruction;
-                    return self.look_up(interpreter, self.len, nodes);
-                }
-                at = at.sub(1);
-                if instruction::<ENTRY>(interpreter, frame) != (*at).instruction {
-                    break;
-                }
+                at = end;
             }
-            self.walk::<N, ENTRY>(interpreter, top, nodes)
+            let now = read::<ENTRY>(interpreter, top);
+            if now.instruction == (*kept).instruction && now.entry == (*kept).entry {
+                return (*kept).node;
+            }
+            ((*kept).instruction, (*kept).entry) = (now.instruction, now.entry);
+            let called_by_c = if ENTRY { now.entry } else { interpreter.is_entry(top, now.previous) };
+            let (parent, key) = ((*kept.sub(1)).node, now.instruction | usize::from(called_by_c));
+            if let Some(node) = self.recent_node(parent, key) {
+                (*kept).node = node;
+                return node;
+            }
+            self.look_up(interpreter, self.len, nodes)
         }
+    }
+
+    /// The node of a frame, if it is one of the last that were looked up.
+    #[inline(always)]
+    fn recent_node(&self, parent: u32, key: usize) -> Option<u32> {
+        // SAFETY: the hash is below the length.
+        let recent = unsafe { self.recent.get_unchecked(hash_of_node(parent, key)) };
+        (recent.instruction == key && recent.parent == parent && recent.era == self.era)
+            .then_some(recent.node)
     }
 
     /// # Safety
@@ -226,7 +250,7 @@ impl PythonStack {
                     let changed = if self.unwatched > 0 { changed.min(self.unwatched) } else { changed };
                     // SAFETY: all entries are now live frames.
                     return unsafe {
-                        self.push_fresh(fresh);
+                        self.push_fresh::<ENTRY>(interpreter, fresh);
                         self.look_up(interpreter, changed, nodes)
                     };
                 }
@@ -266,14 +290,14 @@ impl PythonStack {
             // frame above was just found to point to it.
             unsafe {
                 let entry = &mut *entries.add(at);
-                let now = instruction::<ENTRY>(interpreter, entry.frame);
-                if now != entry.instruction {
-                    entry.instruction = now;
+                let now = read::<ENTRY>(interpreter, entry.frame);
+                if now.instruction != entry.instruction || now.entry != entry.entry {
+                    (entry.instruction, entry.entry) = (now.instruction, now.entry);
                     changed = at;
                 }
-                let previous = interpreter.previous(entry.frame);
-                if previous != (*entries.add(at - 1)).frame {
-                    return Compared::Elsewhere { at, previous };
+                entry.previous = now.previous;
+                if now.previous != (*entries.add(at - 1)).frame {
+                    return Compared::Elsewhere { at, previous: now.previous };
                 }
             }
             at -= 1;
@@ -283,11 +307,13 @@ impl PythonStack {
 
     /// Puts the `count` fresh frames on top of the kept ones.
     #[inline]
-    fn push_fresh(&mut self, count: usize) {
+    fn push_fresh<const ENTRY: bool>(&mut self, interpreter: &Interpreter, count: usize) {
         for slot in self.fresh.iter().take(count).rev() {
+            let below = self.entries.get(self.len).copied().unwrap_or(EMPTY);
+            let together = on_one_page::<ENTRY>(interpreter, slot.frame, below.frame);
             self.len += 1;
             if let Some(entry) = self.entries.get_mut(self.len) {
-                *entry = *slot;
+                *entry = Entry { run: if together { below.run + 1 } else { 1 }, ..*slot };
             }
             if let Some(place) = self.places.get_mut(hash(slot.frame)) {
                 *place = self.len as u16;
@@ -315,12 +341,8 @@ impl PythonStack {
                 } else {
                     let called_by_c = interpreter.is_entry(entry.frame, below.frame);
                     let key = entry.instruction | usize::from(called_by_c);
-                    let recent = self.recent.as_mut_ptr().add(hash_of_node(below.node, key));
-                    if (*recent).instruction == key
-                        && (*recent).parent == below.node
-                        && (*recent).era == self.era
-                    {
-                        (*recent).node
+                    if let Some(node) = self.recent_node(below.node, key) {
+                        node
                     } else if let Some(Visible { code, unit, always }) = interpreter.visible(entry.frame) {
                         let node = nodes.python(below.node, code, unit, called_by_c);
                         if nodes.unwatched() {
@@ -328,6 +350,7 @@ impl PythonStack {
                                 self.unwatched = at;
                             }
                         } else if always && node != below.node {
+                            let recent = self.recent.as_mut_ptr().add(hash_of_node(below.node, key));
                             *recent = Recent { instruction: key, parent: below.node, era: self.era, node };
                         }
                         node
@@ -348,6 +371,7 @@ impl PythonStack {
     #[cold]
     unsafe fn whole<N: Nodes>(&mut self, interpreter: &Interpreter, mut frame: usize, nodes: &mut N) -> u32 {
         self.clear();
+        let with_entry = interpreter.layout.frame_entry.is_some();
         let mut count = 0;
         while frame != 0 && count < LONGEST {
             // past the capacity, the last `BOTTOM` slots are used in turn
@@ -355,9 +379,10 @@ impl PythonStack {
             // SAFETY: `frame` hangs on the live chain.
             unsafe {
                 if let Some(slot) = self.fresh.get_mut(slot) {
-                    *slot = match interpreter.layout.frame_entry {
-                        Some(_) => read::<true>(interpreter, frame),
-                        None => read::<false>(interpreter, frame),
+                    *slot = if with_entry {
+                        read::<true>(interpreter, frame)
+                    } else {
+                        read::<false>(interpreter, frame)
                     };
                 }
                 frame = interpreter.previous(frame);
@@ -382,7 +407,11 @@ impl PythonStack {
             }
             count = WINDOW;
         }
-        self.push_fresh(count);
+        if with_entry {
+            self.push_fresh::<true>(interpreter, count);
+        } else {
+            self.push_fresh::<false>(interpreter, count);
+        }
         // SAFETY: the entries are the frames just walked.
         unsafe { self.look_up(interpreter, 1, nodes) }
     }
@@ -409,40 +438,115 @@ fn hash(frame: usize) -> usize {
     (frame >> 3).wrapping_mul(0x9e37_79b9) >> 16 & (PLACES - 1)
 }
 
-/// The same number, without the compiler knowing. Else it would take the one it was found equal to, and each frame would wait for the one
-/// above it to be loaded: that is the whole cost of walking a deep stack.
-#[inline(always)]
-fn not_from_memory(mut kept: usize) -> usize {
-    // SAFETY: no instructions.
-    unsafe { asm!("/* {0} */", inout(reg) kept, options(pure, nomem, nostack, preserves_flags)) };
-    kept
-}
-
 #[inline(always)]
 fn hash_of_node(parent: u32, instruction: usize) -> usize {
     (instruction ^ (parent as usize) << 5).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         >> (usize::BITS - RECENT.ilog2())
 }
 
-/// # Safety
-/// `frame` is a live frame.
+/// Where a frame keeps the frame that called it, and its instruction. 3.11 has one layout, so the compiler may know it.
 #[inline(always)]
-unsafe fn instruction<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> usize {
-    let layout = &interpreter.layout;
+fn places<const ENTRY: bool>(interpreter: &Interpreter) -> (u16, u16) {
+    let layout = if ENTRY { &Layout::V3_11 } else { &interpreter.layout };
+    (layout.frame_previous, layout.frame_instruction)
+}
+
+/// # Safety
+/// `frame` is a live frame. `ENTRY`: the layout is that of 3.11.
+#[inline(always)]
+unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> Entry {
+    let (previous, instruction) = places::<ENTRY>(interpreter);
     // SAFETY: the caller's.
     unsafe {
-        let instruction = load::<usize>(frame, layout.frame_instruction);
-        match layout.frame_entry {
-            Some(at) if ENTRY => instruction | usize::from(load::<u8>(frame, at)),
-            _ => instruction,
+        Entry {
+            previous: load(frame, previous),
+            instruction: load(frame, instruction),
+            entry: match Layout::V3_11.frame_entry {
+                Some(at) if ENTRY => load::<u8>(frame, at) != 0,
+                _ => false,
+            },
+            frame,
+            ..EMPTY
         }
     }
 }
 
+/// Whether the frames of the entries from `at` down to `end` are as they were kept.
+///
 /// # Safety
-/// `frame` is a live frame.
+/// The entries exist; the frame of `at` is alive, and those of the others are on its page of memory.
 #[inline(always)]
-unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> Entry {
+unsafe fn as_kept<const ENTRY: bool, const COMPARED: bool>(
+    interpreter: &Interpreter,
+    end: *const Entry,
+    mut at: *const Entry,
+) -> bool {
     // SAFETY: the caller's.
-    Entry { frame, instruction: unsafe { instruction::<ENTRY>(interpreter, frame) }, node: 0 }
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if ENTRY && !COMPARED {
+            return together::as_kept(end, at);
+        }
+        let mut differences = 0;
+        while at >= end {
+            let (kept, now) = (&*at, read::<ENTRY>(interpreter, (*at).frame));
+            differences |= (now.previous ^ kept.previous) | (now.instruction ^ kept.instruction);
+            if COMPARED {
+                differences |= usize::from(now.entry) ^ usize::from(kept.entry);
+            }
+            at = at.sub(1);
+        }
+        differences == 0
+    }
+}
+
+/// On 3.11 what is compared are two words side by side, in the frame as in the entry: one load each. This loop is most of the cost of an
+/// allocation under a deep stack.
+#[cfg(target_arch = "x86_64")]
+mod together {
+    use core::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128,
+        _mm_setzero_si128, _mm_xor_si128,
+    };
+
+    use super::{Entry, Layout};
+
+    const PAIR: usize = Layout::V3_11.frame_previous as usize;
+    const _: () = assert!(Layout::V3_11.frame_instruction as usize == PAIR + 8);
+
+    /// # Safety
+    /// As for [`super::as_kept`], with the layout of 3.11.
+    #[inline(always)]
+    pub unsafe fn as_kept(end: *const Entry, mut at: *const Entry) -> bool {
+        // SAFETY: the caller's; an entry begins with the two words and is aligned to them.
+        unsafe {
+            let difference = |at: *const Entry| {
+                let now = _mm_loadu_si128(((*at).frame + PAIR) as *const __m128i);
+                _mm_xor_si128(now, _mm_load_si128(at.cast()))
+            };
+            let mut all = _mm_setzero_si128();
+            while at.addr() >= end.addr() + 3 * size_of::<Entry>() {
+                let two = _mm_or_si128(difference(at), difference(at.sub(1)));
+                let more = _mm_or_si128(difference(at.sub(2)), difference(at.sub(3)));
+                all = _mm_or_si128(all, _mm_or_si128(two, more));
+                at = at.sub(4);
+            }
+            while at >= end {
+                all = _mm_or_si128(all, difference(at));
+                at = at.sub(1);
+            }
+            _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) == 0xffff
+        }
+    }
+}
+
+/// Whether what [`as_kept`] reads of frame `outer` is on the page where that of frame `inner` begins.
+#[inline(always)]
+fn on_one_page<const ENTRY: bool>(interpreter: &Interpreter, inner: usize, outer: usize) -> bool {
+    let (previous, instruction) = places::<ENTRY>(interpreter);
+    let entry = Layout::V3_11.frame_entry.filter(|_| ENTRY).unwrap_or(0);
+    let first = usize::from(previous.min(instruction));
+    let last = usize::from(previous.max(instruction).max(entry)) + 7;
+    let page = |address: usize| address / PAGE;
+    page(outer + first) == page(inner + first) && page(outer + last) == page(inner + first)
 }

@@ -3,9 +3,9 @@
 //! The only place that calls Python's API or writes to Python's memory, and only while this thread provably holds the GIL. What is called does not
 //! allocate from Python: `malloc` may have been called by Python's own allocator, which must not be entered twice.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
-    AtomicPtr, AtomicU64, AtomicUsize,
+    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
@@ -62,6 +62,10 @@ struct Watched {
     id: AtomicUsize,
 }
 
+const NOT_ASKED: u8 = 0;
+const PLAIN: u8 = 1;
+const OTHERS: u8 = 2;
+
 /// Code of interpreters beyond these is not watched.
 const MOST: usize = 64;
 
@@ -69,20 +73,41 @@ const MOST: usize = 64;
 pub struct CodeWatch {
     means: Means,
     number: Option<InterpreterNumber>,
+    allocators: Option<AllocatorName>,
+    /// One of the three below.
+    plain: AtomicU8,
     watched: [Watched; MOST],
 }
 
 impl CodeWatch {
-    /// Finds the functions it needs; installs nothing yet. Uses `dlsym`, which may allocate. To be made before Python's allocators are replaced (3.11 must see
-    /// that they are the plain ones). `destroyed` is for the whole process.
+    /// Finds the functions it needs; installs nothing yet. Uses `dlsym`, which may allocate. `destroyed` is for the whole process.
     pub fn new(interpreter: &Interpreter, destroyed: Destroyed) -> Self {
         DESTROYED.store(destroyed as usize, Relaxed);
         Self {
             means: Means::find(interpreter),
             // SAFETY: the type is that of CPython's header.
             number: unsafe { symbol(c"PyInterpreterState_GetID") },
+            // SAFETY: as above.
+            allocators: unsafe { symbol(c"_PyMem_GetCurrentAllocatorName") },
+            plain: AtomicU8::new(NOT_ASKED),
             watched: [const { Watched { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } }; MOST],
         }
+    }
+
+    /// Whether Python's allocators are its plain ones, which free a block of the C library as their own; the debugging ones end the program instead. To
+    /// be asked before anything is put before them, and once a thread has a state: until then CPython has not chosen.
+    pub fn plain_allocators(&self) -> bool {
+        let known = self.plain.load(Relaxed);
+        if known != NOT_ASKED {
+            return known == PLAIN;
+        }
+        // SAFETY: compares a few pointers and gives a constant text or null.
+        let plain = self.allocators.is_some_and(|name| unsafe {
+            let name = name();
+            !name.is_null() && matches!(CStr::from_ptr(name).to_bytes(), b"pymalloc" | b"malloc")
+        });
+        self.plain.store(if plain { PLAIN } else { OTHERS }, Relaxed);
+        plain
     }
 
     /// Makes sure that the death of `code` will be told. `false`: it will not be (no means, or none yet without the GIL): compare
@@ -187,8 +212,8 @@ impl CodeWatch {
                     restore(pending[0], pending[1], pending[2]);
                     id as isize
                 }
-                Means::Extra { request } => request(on_free),
-                Means::None => -1,
+                Means::Extra { request } if self.plain_allocators() => request(on_free),
+                Means::Extra { .. } | Means::None => -1,
             }
         };
         let id = usize::try_from(id).ok()?;
@@ -253,16 +278,9 @@ impl Means {
                     None => Self::None,
                 };
             }
-            // Python will free our block as one of its own; its debugging allocators refuse foreign blocks by ending the program
-            let Some(name) = symbol::<AllocatorName>(c"_PyMem_GetCurrentAllocatorName") else {
-                return Self::None;
-            };
-            let name = name();
-            let plain = !name.is_null()
-                && matches!(core::ffi::CStr::from_ptr(name).to_bytes(), b"pymalloc" | b"malloc");
             match symbol(c"_PyEval_RequestCodeExtraIndex") {
-                Some(request) if plain => Self::Extra { request },
-                _ => Self::None,
+                Some(request) => Self::Extra { request },
+                None => Self::None,
             }
         }
     }

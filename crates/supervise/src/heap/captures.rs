@@ -60,8 +60,9 @@ impl Captures {
         Ok((Captures { directory, keeper, stop: Some(stop), thread: Some(thread) }, env))
     }
 
-    /// Finishes the captures of a process that has ended and moves them to its directory; what they say.
-    pub(crate) fn settle(&self, pid: u32, cause: &Value, to: &Path) -> Option<HeapDigest> {
+    /// Finishes the captures of a process that has ended and moves them to its directory; what they say, `of_failure` when it died of a
+    /// request that got no memory.
+    pub(crate) fn settle(&self, pid: u32, cause: &Value, of_failure: bool, to: &Path) -> Option<HeapDigest> {
         let mut finished = lock(&self.keeper).finish(pid, cause);
         // A process that became another program by exec wrote one each; the one that recorded most is what is asked for.
         finished.sort_by_key(|path| std::cmp::Reverse(std::fs::metadata(path).map_or(0, |file| file.len())));
@@ -72,7 +73,7 @@ impl Captures {
             let moved = if std::fs::rename(path, &target).is_ok() { target } else { path.clone() };
             first.get_or_insert(moved);
         }
-        HeapDigest::read(&first?)
+        HeapDigest::read(&first?, of_failure)
     }
 
     /// Ends the looking after. What still runs goes on writing into its live file.

@@ -1,11 +1,11 @@
-//! What a capture says in a few lines: its peak, what lived at the end and where, the request that failed.
+//! What a capture says in a few lines: its peak, what lived when it mattered and where, the request that failed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use stormlog_event::format_bytes;
-use stormlog_heap::{Capture, FailedRequest, Frame, FrameKind, Heap, Mode, Watch};
+use stormlog_heap::{Capture, FailedRequest, Frame, FrameKind, Heap, Mode, Profile, Watch};
 
 /// Places named.
 const PLACES: usize = 5;
@@ -19,8 +19,10 @@ pub struct HeapDigest {
     pub peak_bytes: u64,
     /// Bytes that lived at the end.
     pub live_bytes: u64,
-    /// Where they were allocated, largest first: bytes and place.
+    /// What lived at the moment that matters and where it was allocated, largest first: bytes and place.
     pub held: Vec<(u64, String)>,
+    /// That moment is when the last request failed, not the end.
+    pub is_held_at_failure: bool,
     /// The last request that got no memory, in words.
     pub failed: Option<String>,
     /// Records that could not be written.
@@ -28,19 +30,30 @@ pub struct HeapDigest {
 }
 
 impl HeapDigest {
-    /// Reads the capture at `path`; `None` when it cannot be read.
+    /// Reads the capture at `path`; `None` when it cannot be read. Who died of a failed request lived on until its exception had let
+    /// go of everything: `of_failure` asks who held the memory when the request failed.
     #[must_use]
-    pub fn read(path: &Path) -> Option<Self> {
-        let heap = Capture::open(path).ok()?.read(Watch::default()).ok()?;
+    pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
+        let capture = Capture::open(path).ok()?;
+        let heap = capture.read(Watch::default()).ok()?;
         let stats = heap.stats(1, None);
+        let failure = heap.last_failure().filter(|_| of_failure);
+        let at_failure = failure.and_then(|change| held_at(&capture, change));
         Some(HeapDigest {
             path: path.to_owned(),
             peak_bytes: stats.peak_bytes,
             live_bytes: stats.live_at_end_bytes,
-            held: held(&heap),
+            is_held_at_failure: at_failure.is_some(),
+            held: at_failure.unwrap_or_else(|| held_at_end(&heap)),
             failed: stats.failed_requests.last().map(failed),
             lost_events: stats.lost_events,
         })
+    }
+
+    /// When what is [`held`](Self::held) was held.
+    #[must_use]
+    pub fn held_when(&self) -> &'static str {
+        if self.is_held_at_failure { "when the request failed" } else { "at the end" }
     }
 
     /// For `evidence.json` and the outcome.
@@ -50,18 +63,32 @@ impl HeapDigest {
             self.held.iter().map(|(bytes, place)| json!({"bytes": bytes, "place": place})).collect();
         json!({
             "path": self.path.display().to_string(), "peak_bytes": self.peak_bytes, "live_bytes": self.live_bytes,
-            "held_by": held, "failed_request": self.failed, "lost_events": self.lost_events,
+            "held_by": held, "held_when": self.held_when(), "failed_request": self.failed, "lost_events": self.lost_events,
         })
     }
 }
 
-/// What lived at the end, by the innermost line of the user's own code.
-fn held(heap: &Heap) -> Vec<(u64, String)> {
+fn held_at_end(heap: &Heap) -> Vec<(u64, String)> {
     let profile = heap.profile(Mode::Leaks, None);
+    let nodes = profile.nodes.iter().zip(0..).filter(|(node, _)| node.own.bytes > 0);
+    by_place(&profile, nodes.map(|(node, id)| (id, node.own.bytes)))
+}
+
+/// What lived at a change of the heap; `None` when that cannot be told.
+fn held_at(capture: &Capture, change: u64) -> Option<Vec<(u64, String)>> {
+    let heap = capture.read(Watch { moments: vec![change], ..Watch::default() }).ok()?;
+    let profile = heap.profile(Mode::Total, None);
+    let alive = profile.lifetimes.iter().filter(|life| life.birth == 0 && life.death > 0);
+    let places = by_place(&profile, alive.map(|life| (life.node, life.weight.bytes)));
+    (!places.is_empty()).then_some(places)
+}
+
+/// Bytes of nodes, by the innermost line of the user's own code.
+fn by_place(profile: &Profile, nodes: impl Iterator<Item = (u32, u64)>) -> Vec<(u64, String)> {
     let mut places: HashMap<String, u64> = HashMap::new();
-    for (id, node) in profile.nodes.iter().enumerate().filter(|(_, node)| node.own.bytes > 0) {
-        let place = place(profile.stack(id as u32));
-        *places.entry(place).or_default() += node.own.bytes;
+    for (node, bytes) in nodes {
+        let held = places.entry(place(profile.stack(node))).or_default();
+        *held = held.saturating_add(bytes);
     }
     let mut rows: Vec<(u64, String)> = places.into_iter().map(|(place, bytes)| (bytes, place)).collect();
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));

@@ -65,7 +65,8 @@ impl Category {
     }
 }
 
-/// Sizes cuBLAS and cublasLt take for scratch: 8.125 MiB, 32 MiB on newer GPUs, 1 MiB.
+/// Sizes cuBLAS and cublasLt take for scratch: 8.125 MiB, 32 MiB on newer GPUs, 1 MiB. Of what was there before recording
+/// started they prove nothing: many a weight has such a size.
 const WORKSPACES: [u64; 3] = [8_519_680, 33_554_432, 1_048_576];
 
 /// Decides for the blocks that are live at one moment.

@@ -35,6 +35,28 @@ pub struct Decomposition {
     pub device_total_bytes: Option<u64>,
 }
 
+impl std::ops::AddAssign for Decomposition {
+    /// Several devices together; the whole device is known only when every one is.
+    fn add_assign(&mut self, other: Self) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        let sum = u64::saturating_add;
+        *self = Decomposition {
+            requested_bytes: sum(self.requested_bytes, other.requested_bytes),
+            rounding_bytes: sum(self.rounding_bytes, other.rounding_bytes),
+            split_slack_bytes: sum(self.split_slack_bytes, other.split_slack_bytes),
+            pending_free_bytes: sum(self.pending_free_bytes, other.pending_free_bytes),
+            stranded_bytes: sum(self.stranded_bytes, other.stranded_bytes),
+            releasable_bytes: sum(self.releasable_bytes, other.releasable_bytes),
+            walled_off_bytes: sum(self.walled_off_bytes, other.walled_off_bytes),
+            other_stream_bytes: sum(self.other_stream_bytes, other.other_stream_bytes),
+            reserved_bytes: sum(self.reserved_bytes, other.reserved_bytes),
+            outside_bytes: both(self.outside_bytes, other.outside_bytes),
+            device_free_bytes: both(self.device_free_bytes, other.device_free_bytes),
+            device_total_bytes: both(self.device_total_bytes, other.device_total_bytes),
+        };
+    }
+}
+
 /// The stream and pool a request falls into.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {

@@ -6,20 +6,9 @@ use serde::Serialize;
 use super::categories::Category;
 use super::decompose::{Decomposition, decompose};
 use super::holders::{Judged, judge};
-use super::{peak, text};
+use super::moment::{Moment, NoSuchMark, events_until};
+use super::text;
 use crate::track::Recording;
-
-/// The moment that is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Moment {
-    /// When the most was allocated.
-    Peak,
-    /// When the snapshot was taken.
-    End,
-    /// After so many events.
-    After(usize),
-}
 
 /// Bytes and blocks on both sides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -45,10 +34,10 @@ impl Sides {
         } else {
             (&mut self.before_bytes, &mut self.before_count)
         };
-        *sum += bytes;
+        *sum = sum.saturating_add(bytes);
         *count += 1;
-        self.delta_bytes = self.after_bytes as i64 - self.before_bytes as i64;
-        self.delta_count = self.after_count as i64 - self.before_count as i64;
+        self.delta_bytes = self.after_bytes.wrapping_sub(self.before_bytes) as i64;
+        self.delta_count = self.after_count.wrapping_sub(self.before_count) as i64;
     }
 }
 
@@ -74,36 +63,66 @@ pub struct CategoryDiff {
     pub sides: Sides,
 }
 
-/// Two snapshots compared.
+/// One device of both.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SnapshotDiff {
-    /// The moment of both.
-    pub at: Moment,
-    /// Everything in the program's hands.
+pub struct DeviceDiff {
+    /// Its ordinal.
+    pub device: usize,
+    /// Everything in the program's hands there.
     pub total: Sides,
     /// The allocator's books of the first.
     pub before: Decomposition,
     /// And of the second.
     pub after: Decomposition,
+}
+
+/// Two snapshots compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SnapshotDiff {
+    /// The moment of both.
+    pub at: Moment,
+    /// Everything in the program's hands, on all devices.
+    pub total: Sides,
+    /// The allocator's books of the first, all devices together.
+    pub before: Decomposition,
+    /// And of the second.
+    pub after: Decomposition,
+    /// Device by device.
+    pub devices: Vec<DeviceDiff>,
     /// By category, the largest change first.
     pub categories: Vec<CategoryDiff>,
     /// By stack, the largest change first; unchanged ones are left out.
     pub stacks: Vec<StackDiff>,
 }
 
-/// Compares two recordings at the same kind of moment.
-pub fn diff(before: &Recording<'_>, after: &Recording<'_>, at: Moment) -> SnapshotDiff {
+/// Compares recordings of devices at the same kind of moment. Stacks count over all devices: rank 3 of one run may have
+/// used another device than rank 3 of the other.
+pub fn diff(
+    before: &[Recording<'_>],
+    after: &[Recording<'_>],
+    at: &Moment,
+) -> Result<SnapshotDiff, NoSuchMark> {
     let mut total = Sides::default();
+    let mut devices: Vec<DeviceDiff> = Vec::new();
     let mut categories: FxHashMap<Category, Sides> = FxHashMap::default();
     let mut stacks: FxHashMap<String, StackDiff> = FxHashMap::default();
-    let mut sides = [Decomposition::default(); 2];
-    for (second, recording) in [(false, before), (true, after)] {
-        let (blocks, decomposition) = live(recording, at);
-        sides[usize::from(second)] = decomposition;
+    let sides = before
+        .iter()
+        .map(|recording| (false, recording))
+        .chain(after.iter().map(|recording| (true, recording)));
+    for (second, recording) in sides {
+        let (blocks, books) = live(recording, at)?;
+        let entry = device(&mut devices, recording.device);
+        if second {
+            entry.after += books
+        } else {
+            entry.before += books
+        }
         let tables = &recording.snapshot.tables;
         let mut names = FxHashMap::default();
         for block in blocks {
             total.add(second, block.size);
+            entry.total.add(second, block.size);
             categories.entry(block.category).or_default().add(second, block.size);
             let name = names.entry(block.stack).or_insert_with(|| text::normalised(tables, block.stack));
             let entry = stacks.entry(name.clone()).or_insert_with(|| StackDiff {
@@ -114,6 +133,7 @@ pub fn diff(before: &Recording<'_>, after: &Recording<'_>, at: Moment) -> Snapsh
             entry.sides.add(second, block.size);
         }
     }
+    devices.sort_by_key(|entry| entry.device);
     let order = |sides: &Sides| std::cmp::Reverse((sides.delta_bytes.unsigned_abs(), sides.after_bytes));
     let mut categories: Vec<CategoryDiff> =
         categories.into_iter().map(|(category, sides)| CategoryDiff { category, sides }).collect();
@@ -123,17 +143,25 @@ pub fn diff(before: &Recording<'_>, after: &Recording<'_>, at: Moment) -> Snapsh
         .filter(|entry| entry.sides.delta_bytes != 0 || entry.sides.delta_count != 0)
         .collect();
     stacks.sort_by(|a, b| order(&a.sides).cmp(&order(&b.sides)).then_with(|| a.frames.cmp(&b.frames)));
-    let [before, after] = sides;
-    SnapshotDiff { at, total, before, after, categories, stacks }
+    let (mut before, mut after) = (Decomposition::default(), Decomposition::default());
+    for entry in &devices {
+        before += entry.before;
+        after += entry.after;
+    }
+    Ok(SnapshotDiff { at: at.clone(), total, before, after, devices, categories, stacks })
 }
 
-fn live(recording: &Recording<'_>, at: Moment) -> (Vec<Judged>, Decomposition) {
-    let count = recording.snapshot.event_count(recording.device);
-    let events = match at {
-        Moment::Peak => peak::find(recording).allocated_after,
-        Moment::End => count,
-        Moment::After(events) => events.min(count),
-    };
+fn device(devices: &mut Vec<DeviceDiff>, device: usize) -> &mut DeviceDiff {
+    let index = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
+        let (total, before, after) = Default::default();
+        devices.push(DeviceDiff { device, total, before, after });
+        devices.len() - 1
+    });
+    &mut devices[index]
+}
+
+fn live(recording: &Recording<'_>, at: &Moment) -> Result<(Vec<Judged>, Decomposition), NoSuchMark> {
+    let events = events_until(recording, at)?;
     let segments = recording.state_after(events).segments();
-    (judge(recording, events, &segments), decompose(&segments, &recording.settings, None))
+    Ok((judge(recording, events, &segments), decompose(&segments, &recording.settings, None)))
 }

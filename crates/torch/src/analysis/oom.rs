@@ -116,7 +116,7 @@ pub(crate) fn explain(
         decomposition,
     };
     report.cause = cause(&report);
-    report.sentence = sentence(&report);
+    report.sentence = sentence(&report, recording.settings.max_split_size.is_some());
     Some(report)
 }
 
@@ -164,7 +164,7 @@ fn cause(report: &OomReport) -> OomCause {
     }
 }
 
-fn sentence(report: &OomReport) -> String {
+fn sentence(report: &OomReport, splits_are_limited: bool) -> String {
     let request = size(report.request_bytes);
     let parts = &report.decomposition;
     let class = if report.small { "small" } else { "large" };
@@ -191,8 +191,13 @@ fn sentence(report: &OomReport) -> String {
             size(parts.outside_bytes.unwrap_or(0))
         ),
         OomCause::Refused => format!(
-            "refused although it fits: {request} were asked for and a free {class} block of {} is there; the split rules of the settings forbid it, or the file is incomplete",
-            size(report.largest_usable_free_bytes)
+            "refused although it fits: {request} were asked for and a free {class} block of {} is there; {}",
+            size(report.largest_usable_free_bytes),
+            if splits_are_limited {
+                "the rule of max_split_size_mb forbids it"
+            } else {
+                "the recording does not show why: some of it is missing, or contradicts itself"
+            }
         ),
         OomCause::Full => format!(
             "really full: {request} were asked for while {} of {} held were in use; {} free in this pool, the largest block {}",

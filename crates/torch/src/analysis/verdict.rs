@@ -99,25 +99,32 @@ impl Churn {
     }
 }
 
-pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
+/// The verdict, and what else is wrong.
+pub(crate) fn judge(facts: &Facts<'_>) -> (Verdict, Vec<Verdict>) {
     if facts.events == 0 {
         let sentence = "no trace recorded: only the final state can be shown; switch recording on with \
                         torch.cuda.memory._record_memory_history()";
-        return Verdict { kind: VerdictKind::NoTrace, sentence: sentence.to_owned() };
+        return (Verdict { kind: VerdictKind::NoTrace, sentence: sentence.to_owned() }, Vec::new());
     }
-    if let Some(oom) = facts.oom {
-        let kind = match oom.cause {
-            OomCause::Fragmentation => VerdictKind::OomFragmentation,
-            OomCause::Full => VerdictKind::OomFull,
-            _ => VerdictKind::OomOther,
-        };
-        return Verdict { kind, sentence: oom.sentence.clone() };
+    let leak = leak(facts);
+    // What only grows is not said twice.
+    let growth = if leak.is_none() { growth(facts) } else { None };
+    let found = [oom(facts), leak, churn(facts), fragmentation(facts), growth];
+    let mut found = found.into_iter().flatten();
+    match found.next() {
+        Some(worst) => (worst, found.collect()),
+        None => (healthy(facts), Vec::new()),
     }
-    leak(facts)
-        .or_else(|| churn(facts))
-        .or_else(|| fragmentation(facts))
-        .or_else(|| growth(facts))
-        .unwrap_or_else(|| healthy(facts))
+}
+
+fn oom(facts: &Facts<'_>) -> Option<Verdict> {
+    let oom = facts.oom?;
+    let kind = match oom.cause {
+        OomCause::Fragmentation => VerdictKind::OomFragmentation,
+        OomCause::Full => VerdictKind::OomFull,
+        _ => VerdictKind::OomOther,
+    };
+    Some(Verdict { kind, sentence: oom.sentence.clone() })
 }
 
 fn leak(facts: &Facts<'_>) -> Option<Verdict> {
@@ -133,15 +140,14 @@ fn leak(facts: &Facts<'_>) -> Option<Verdict> {
     }
     let more = match leaks.len() - 1 {
         0 => String::new(),
-        1 => ", and one more place".to_owned(),
-        more => format!(", and {more} more places"),
+        1 => format!(", nor were those of one more place: {} in all", size(bytes)),
+        more => format!(", nor were those of {more} more places: {} in all", size(bytes)),
     };
     let sentence = format!(
-        "leak: {} blocks ({}) taken at {} all through the run were never given back{more}; {} kept in all",
+        "leak: {} blocks ({}) taken at {} all through the run were never given back{more}",
         first.count,
         size(first.bytes),
-        first.site.as_deref().unwrap_or("an unknown place"),
-        size(bytes)
+        first.site.as_deref().unwrap_or("an unknown place")
     );
     Some(Verdict { kind: VerdictKind::Leak, sentence })
 }

@@ -46,7 +46,8 @@ pub(super) struct Builder {
     pub(super) slots: [Val; keys::COUNT],
     pub(super) present: u64,
     pub(super) unknown: Vec<(Val, Val)>,
-    frames: Vec<u32>,
+    /// The stack at hand.
+    pub(super) frames: Vec<u32>,
     /// The last short string and its number.
     last_text: (Vec<u8>, u32),
 }
@@ -161,13 +162,18 @@ impl Builder {
                 other => return Err(self.wrong(Key::Frames, "frames only", *other)),
             }
         }
+        Ok(Val::Stack { id: self.stack_here()?, slot })
+    }
+
+    /// The stack of the frames at hand.
+    pub(super) fn stack_here(&mut self) -> Result<u32> {
         if self.tables.weight() > MAX_TABLE_BYTES {
             return Err(SnapshotError::TooMany {
                 what: "bytes of text and stacks",
                 limit: MAX_TABLE_BYTES as u64,
             });
         }
-        Ok(Val::Stack { id: self.tables.add_stack(&self.frames).0, slot })
+        Ok(self.tables.add_stack(&self.frames).0)
     }
 
     pub(super) fn more_items(&mut self, id: u32, items: &[Val]) -> Result<()> {
@@ -204,8 +210,19 @@ impl Builder {
     /// A dictionary with its first contents: keys and values in turn.
     pub(super) fn dict(&mut self, pairs: &[Val]) -> Result<Val> {
         self.gather(pairs);
+        if let Some(value) = self.shape()? {
+            return Ok(value);
+        }
+        self.count_loose(pairs.len() + 1)?;
+        self.dicts.push(pairs.to_vec());
+        Ok(Val::Dict(self.dicts.len() as u32 - 1))
+    }
+
+    /// The dictionary at hand, if it is one we know.
+    #[inline]
+    pub(super) fn shape(&mut self) -> Result<Option<Val>> {
         let has = |keys: u64| self.present & keys == keys;
-        if has(Key::Action.bit())
+        let value = if has(Key::Action.bit())
             && self.present & (Key::Size.bit() | Key::Addr.bit() | Key::TimeUs.bit() | Key::Stream.bit()) != 0
         {
             self.event()
@@ -218,25 +235,34 @@ impl Builder {
         } else if has(Key::Stage.bit() | Key::Name.bit()) {
             self.annotation()
         } else {
-            self.count_loose(pairs.len() + 1)?;
-            self.dicts.push(pairs.to_vec());
-            Ok(Val::Dict(self.dicts.len() as u32 - 1))
+            return Ok(None);
+        };
+        value.map(Some)
+    }
+
+    /// A dictionary begins: none of its values are there yet.
+    #[inline]
+    pub(super) fn start_dict(&mut self) {
+        self.present = 0;
+        self.unknown.clear();
+    }
+
+    /// A value of the dictionary at hand, by the number of a known key.
+    #[inline]
+    pub(super) fn put(&mut self, key: u32, value: Val) {
+        if let Some(slot) = self.slots.get_mut(key as usize) {
+            *slot = value;
+            self.present |= 1 << key;
         }
     }
 
     #[inline]
     pub(super) fn gather(&mut self, pairs: &[Val]) {
-        self.present = 0;
-        self.unknown.clear();
+        self.start_dict();
         for pair in pairs.chunks_exact(2) {
             let &[key, value] = pair else { continue };
             match key {
-                Val::Str(id) if id < keys::COUNT as u32 && id > 0 => {
-                    if let Some(slot) = self.slots.get_mut(id as usize) {
-                        *slot = value;
-                    }
-                    self.present |= 1 << id;
-                }
+                Val::Str(id) if id < keys::COUNT as u32 && id > 0 => self.put(id, value),
                 _ => self.unknown.push((key, value)),
             }
         }

@@ -6,6 +6,7 @@ mod input;
 mod json;
 mod keys;
 mod pickle;
+mod quick;
 mod shapes;
 mod value;
 

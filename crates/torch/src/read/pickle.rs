@@ -22,8 +22,12 @@ const VIEW: usize = 1 << 20;
 
 /// Runs the pickle in `input` to its end and returns the value it leaves.
 pub(super) fn read<R: Read>(input: &mut Input<R>, builder: &mut Builder) -> Result<Val> {
-    let mut machine =
-        Machine { stack: Vec::new(), marks: Vec::new(), memo: Vec::new(), wide: Vec::new(), puts: 0 };
+    run(input, builder, true)
+}
+
+/// `shortcuts` changes how long it takes, nothing else.
+pub(super) fn run<R: Read>(input: &mut Input<R>, builder: &mut Builder, shortcuts: bool) -> Result<Val> {
+    let mut machine = Machine { shortcuts, ..Machine::default() };
     let mut wanted = 1;
     loop {
         input.want(wanted)?;
@@ -44,15 +48,17 @@ enum Outcome {
     Need(usize),
 }
 
-struct Machine {
+#[derive(Default)]
+pub(super) struct Machine {
+    pub(super) shortcuts: bool,
     stack: Vec<Val>,
     /// Stack heights where containers under construction start.
     marks: Vec<usize>,
-    memo: Vec<Slot>,
+    pub(super) memo: Vec<Slot>,
     /// Memoised values too wide for a slot.
-    wide: Vec<Val>,
+    pub(super) wide: Vec<Val>,
     /// Slots filled so far: bounds how far ahead a slot number may run.
-    puts: usize,
+    pub(super) puts: usize,
 }
 
 impl Machine {
@@ -146,8 +152,14 @@ impl Machine {
                 b'X' | b'T' | b'B' => text!(4, u64::from(le32(operand!(pos + 1, 4)))),
                 0x8d | 0x8e => text!(8, le64(operand!(pos + 1, 8))),
                 b'}' => {
-                    self.stack.push(Val::FreshDict(NO_SLOT));
-                    pos += 1;
+                    let rest = window.get(pos..).unwrap_or(&[]);
+                    pos += match self.quick_dict(rest, builder)? {
+                        Some(used) => used,
+                        None => {
+                            self.stack.push(Val::FreshDict(NO_SLOT));
+                            1
+                        }
+                    };
                 }
                 b']' => {
                     self.stack.push(Val::FreshList(NO_SLOT));
@@ -441,11 +453,16 @@ impl Machine {
         Ok(())
     }
 
-    /// Cuts the stack at `place` and leaves `value` there; neighbouring events become one entry.
+    /// Cuts the stack at `place` and leaves `value` there.
     fn replace(&mut self, place: usize, value: Val) {
         self.stack.truncate(place);
+        self.push_value(value);
+    }
+
+    /// Puts a value on the stack; neighbouring events become one entry.
+    pub(super) fn push_value(&mut self, value: Val) {
         if let Val::Events(start, end) = value
-            && place > self.marks.last().copied().unwrap_or(0)
+            && self.stack.len() > self.marks.last().copied().unwrap_or(0)
             && let Some(Val::Events(_, before)) = self.stack.last_mut()
             && *before == start
         {
@@ -472,18 +489,23 @@ fn le64(bytes: &[u8]) -> u64 {
     }
 }
 
-/// A little-endian two's complement number of any length that fits 64 bits.
+/// A little-endian two's complement number of one to eight bytes: addresses and times have six or seven.
+#[inline]
+pub(super) fn short_long(bytes: &[u8]) -> i64 {
+    let unsigned = match *bytes {
+        [a, b, c, d, e, f] => u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+        [a, b, c, d, e, f, g] => u64::from_le_bytes([a, b, c, d, e, f, g, 0]),
+        _ => bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    };
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    (unsigned << unused) as i64 >> unused
+}
+
+/// The same of any length that fits 64 bits.
 #[inline]
 fn long(bytes: &[u8], at: u64) -> Result<Val> {
-    // Addresses and times: six to eight bytes.
-    if let &[.., top] = bytes
-        && bytes.len() <= 8
-    {
-        let mut wide = [if top >= 0x80 { 0xff } else { 0 }; 8];
-        if let Some(low) = wide.get_mut(..bytes.len()) {
-            low.copy_from_slice(bytes);
-        }
-        return Ok(Val::Int(i64::from_le_bytes(wide)));
+    if (1..=8).contains(&bytes.len()) {
+        return Ok(Val::Int(short_long(bytes)));
     }
     let negative = bytes.last().is_some_and(|&top| top >= 0x80);
     let mut value = if negative { -1i128 } else { 0 };

@@ -80,7 +80,7 @@ pub(super) enum Memo {
 impl Slot {
     pub(super) const UNSET: Slot = Slot(0);
     pub(super) const SPENT: Slot = Slot(2);
-    const EMPTY_LIST: Slot = Slot(3);
+    pub(super) const EMPTY_LIST: Slot = Slot(3);
     const EMPTY_DICT: Slot = Slot(4);
     pub(super) const OPEN_LIST: Slot = Slot(5);
     pub(super) const OPEN_DICT: Slot = Slot(6);
@@ -106,6 +106,18 @@ impl Slot {
             _ => return None,
         };
         (index <= INDEX).then_some(Slot(tag << 28 | index))
+    }
+
+    /// The number of the string in it.
+    #[inline]
+    pub(super) fn text(self) -> Option<u32> {
+        (self.0 >> 28 == 1).then_some(self.0 & INDEX)
+    }
+
+    /// The number of the frame in it.
+    #[inline]
+    pub(super) fn frame(self) -> Option<u32> {
+        (self.0 >> 28 == 2).then_some(self.0 & INDEX)
     }
 
     /// The slot of a value kept elsewhere.

@@ -1,5 +1,5 @@
 //! What the tests share: the recordings, and what the allocator itself counted while they were made.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::path::PathBuf;
 

@@ -3,6 +3,8 @@
 
 mod background;
 mod ending;
+mod names;
+mod output;
 mod pace;
 mod place;
 mod process;
@@ -11,5 +13,6 @@ mod telemetry;
 mod watcher;
 
 pub(crate) use background::Background;
+pub use output::OUTPUT_FILE;
 pub use place::LiveTarget;
 pub use watcher::Watcher;

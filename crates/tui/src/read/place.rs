@@ -13,6 +13,7 @@ use stormlog_store::json::read_value;
 use stormlog_store::recording::{RING_FILE, SESSION_FILE, read_session};
 
 use crate::error::TuiError;
+use crate::read::output::last_line;
 
 const RUN_FILE: &str = "run.json";
 /// Where the processes of a run write their captures.
@@ -81,6 +82,14 @@ impl Place {
         match self {
             Place::Run(path) | Place::Session(path) | Place::Capture(path) => last(path),
             Place::Tree(tree) => format!("process {}", tree.root()),
+        }
+    }
+
+    /// What the program printed last, where its run keeps that.
+    pub(super) fn output(&self) -> Option<String> {
+        match self {
+            Place::Run(path) => last_line(path),
+            _ => None,
         }
     }
 

@@ -9,15 +9,16 @@ use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
 use stormlog_event::stacks::{self, FrameKind};
 use stormlog_event::{SessionStatus, SessionSummary};
-use stormlog_heap::{Entry, Follow, HeapError, Mode};
+use stormlog_heap::{Entry, Follow, HeapError, Mode, Weight};
 use stormlog_pidfd::Pidfd;
 use stormlog_store::recording::read_session;
 
 use crate::read::ending;
+use crate::read::names::KnownNames;
 use crate::read::pace::Pace;
 use crate::read::place::{Found, run_record, short_command};
 use crate::read::telemetry::Told;
-use crate::state::reading::{Heap, Line, Process, ProcessRow, Thread};
+use crate::state::reading::{Heap, Line, Process, ProcessRow, Thread, Wish};
 use crate::state::series::Series;
 
 /// Lines of the heap that are handed on: more than anybody scrolls through.
@@ -39,6 +40,7 @@ pub(super) struct Watched {
     /// How it ended, as far as we saw ourselves.
     seen_end: Option<String>,
     follow: Option<Follow>,
+    names: KnownNames,
     pace: Pace,
     told: Told,
     trouble: Option<String>,
@@ -63,6 +65,7 @@ impl Watched {
             gone_ns: gone_ns.filter(|ended| *ended > 0),
             seen_end: None,
             follow: None,
+            names: KnownNames::default(),
             pace: Pace::default(),
             told: Told::default(),
             trouble: None,
@@ -134,7 +137,7 @@ impl Watched {
 
     /// Lets go of what is only needed while it is looked at closely.
     pub(super) fn let_go(&mut self) {
-        (self.follow, self.told) = (None, Told::default());
+        (self.follow, self.names, self.told) = Default::default();
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -151,11 +154,11 @@ impl Watched {
     }
 
     /// Everything about it; of its heap the lines of one thread or of all.
-    pub(super) fn detail(&mut self, now_ns: u64, thread: Option<u64>) -> Process {
+    pub(super) fn detail(&mut self, now_ns: u64, wish: Wish) -> Process {
         if let Some(session) = &self.found.session {
             self.told.look(session);
         }
-        let heap = match self.heap(now_ns, thread) {
+        let heap = match self.heap(now_ns, wish) {
             Ok(heap) => {
                 self.trouble = None;
                 heap
@@ -192,7 +195,8 @@ impl Watched {
         }
     }
 
-    fn heap(&mut self, now_ns: u64, thread: Option<u64>) -> Result<Option<Heap>, HeapError> {
+    fn heap(&mut self, now_ns: u64, wish: Wish) -> Result<Option<Heap>, HeapError> {
+        let thread = wish.thread;
         let Some(path) = &self.found.capture else { return Ok(None) };
         if self.follow.as_ref().is_none_or(|follow| follow.path() != path) {
             (self.follow, self.pace) = (Some(Follow::open(path)?), Pace::default());
@@ -214,9 +218,16 @@ impl Watched {
             heap.curve().iter().map(|point| (at(point.time_us), point.max_bytes)).collect();
         let live = heap.live();
         curve.push(if is_over || is_behind { at(heap.duration_us()) } else { now_ns }, live.bytes);
-        let threads = heap.by_thread(Mode::Leaks).into_iter().filter(|share| share.weight.count > 0);
-        let mut lines: Vec<Line> = heap.lines(Mode::Leaks, thread).into_iter().map(line).collect();
-        lines.truncate(MOST_LINES);
+        let mut threads = heap.by_thread(Mode::Leaks);
+        threads.retain(|share| share.weight.count > 0);
+        let entries = heap.named_lines(Mode::Leaks, thread, Some(self.names.begin(wish.waits_for_names)));
+        let whole = match thread {
+            Some(thread) => threads.iter().find(|share| share.thread == thread).map(|share| share.weight),
+            None => Some(live),
+        };
+        let rest = without_stack(&entries, whole.unwrap_or_default());
+        let mut lines: Vec<Line> = entries.into_iter().take(MOST_LINES).map(line).collect();
+        lines.extend(rest);
         Ok(Some(Heap {
             curve,
             bytes: live.bytes,
@@ -225,6 +236,7 @@ impl Watched {
             is_sampled: heap.header.sample_bytes > 0,
             behind_seconds: is_behind.then(|| (now_us - until_us) as f64 / 1e6),
             threads: threads
+                .into_iter()
                 .map(|share| Thread {
                     id: share.thread,
                     name: share.name,
@@ -292,6 +304,16 @@ fn recorded_rss(follow: &Follow) -> Series {
     let heap = follow.heap();
     let at = |time_us: u64| heap.header.start_realtime_ns.saturating_add(time_us.saturating_mul(1000));
     heap.samples.iter().map(|sample| (at(sample.time_us), sample.rss)).collect()
+}
+
+/// What the lines do not explain, so that they add up to the whole.
+fn without_stack(entries: &[Entry], whole: Weight) -> Option<Line> {
+    let known = |part: fn(&Weight) -> u64| entries.iter().map(|entry| part(&entry.own)).sum::<u64>();
+    let bytes = whole.bytes.saturating_sub(known(|own| own.bytes));
+    let count = whole.count.saturating_sub(known(|own| own.count));
+    let (function, kind) = ("(no stack)".to_owned(), FrameKind::Remark);
+    let frame = stacks::Frame { function, file: String::new(), line: 0, kind };
+    (bytes > 0).then_some(Line { frame, own_bytes: bytes, total_bytes: bytes, count })
 }
 
 fn line(entry: Entry) -> Line {

@@ -48,16 +48,16 @@ impl Watcher {
         let mut chosen = None;
         for watched in &mut self.watched {
             if Some(watched.pid()) == pid {
-                chosen = Some(watched.detail(at_ns, wish.thread));
+                chosen = Some(watched.detail(at_ns, wish));
             } else {
                 watched.let_go();
             }
         }
         if chosen.is_none() {
-            chosen = self.watched.first_mut().map(|watched| watched.detail(at_ns, wish.thread));
+            chosen = self.watched.first_mut().map(|watched| watched.detail(at_ns, wish));
         }
         let processes = self.watched.iter().map(Watched::row).collect();
-        Reading { title: self.title(), at_ns, processes, chosen }
+        Reading { title: self.title(), at_ns, processes, chosen, output: self.place.output() }
     }
 
     /// The process that is shown when nobody chooses: the largest, and that one until it ends.

@@ -210,7 +210,7 @@ impl LiveState {
 
     fn choose_process(&mut self, pid: Option<u32>) {
         if pid != self.wish.pid {
-            self.wish = Wish { pid, thread: None };
+            self.wish = Wish { pid, ..Wish::default() };
             (self.cursor, self.anchor) = (Cursor::default(), None);
         }
     }

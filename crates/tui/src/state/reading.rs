@@ -16,6 +16,8 @@ pub struct Reading {
     pub processes: Vec<ProcessRow>,
     /// More about one of them.
     pub chosen: Option<Process>,
+    /// The last line the program printed, where that goes to a file.
+    pub output: Option<String>,
 }
 
 impl Reading {
@@ -146,4 +148,6 @@ pub struct Wish {
     pub pid: Option<u32>,
     /// Lines of this thread only.
     pub thread: Option<u64>,
+    /// Every name at this look, however long they take to find; else those that are found in time.
+    pub waits_for_names: bool,
 }

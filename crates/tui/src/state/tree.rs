@@ -45,6 +45,8 @@ pub(crate) struct Cells<'a> {
 pub struct TreeState {
     held: Holdings,
     pub(crate) title: String,
+    /// Sentences that must be seen.
+    pub(crate) notes: String,
     shape: Shape,
     pub(crate) hidden: Hidden,
     pub(crate) by_count: bool,
@@ -59,13 +61,16 @@ pub struct TreeState {
 }
 
 impl TreeState {
-    /// A tree with its largest branch open.
+    /// A tree with its largest branch open. The first line of `title` says what it is; those after it are sentences that must be seen.
     #[must_use]
     pub fn new(held: Holdings, title: &str) -> Self {
+        let (title, notes) = title.split_once('\n').unwrap_or((title, ""));
+        let notes: Vec<_> = notes.lines().map(|note| crate::text::clean(note.trim())).collect();
         let shape = Shape::new(&held, Hidden::Nothing, false);
         let mut state = TreeState {
             held,
             title: crate::text::clean(title).into_owned(),
+            notes: notes.join(" "),
             shape,
             hidden: Hidden::Nothing,
             by_count: false,

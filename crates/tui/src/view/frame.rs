@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 use stormlog_event::stacks;
 
-use crate::text::{clean, fit, fit_end, short_path, width};
+use crate::text::{clean, fit, fit_end, short_name, short_path, width};
 use crate::view::theme::Theme;
 
 /// Keys and what they do, as many as fit.
@@ -39,7 +39,7 @@ pub(super) fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
 
 /// Function and place in at most so many columns. The end of a path matters more than its beginning.
 pub(super) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
-    let function = clean(&at.function).into_owned();
+    let function = clean(&short_name(&at.function)).into_owned();
     let file = clean(short_path(&at.file)).into_owned();
     let place = if at.line == 0 || file.is_empty() { file } else { format!("{file}:{}", at.line) };
     if width(&function) + 2 + width(&place) <= columns {

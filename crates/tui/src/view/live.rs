@@ -50,9 +50,10 @@ pub(crate) fn draw(
         Constraint::Length(rows(&notes)),
         Constraint::Min(2),
         Constraint::Length(pane),
+        Constraint::Length(u16::from(state.reading.output.is_some() && area.height >= 12)),
         Constraint::Length(u16::from(has_keys)),
     ]);
-    let [top, middle, news, table, below, foot] = parts.areas(area);
+    let [top, middle, news, table, below, output, foot] = parts.areas(area);
     frame.render_widget(Paragraph::new(head), top);
     if let Some(process) = &state.reading.chosen {
         plot::draw(frame, middle, process, theme);
@@ -61,6 +62,11 @@ pub(crate) fn draw(
     draw_table(frame, table, state, theme);
     if let Some(excerpt) = excerpt {
         source::draw(frame, below, excerpt, theme);
+    }
+    if let Some(printed) = &state.reading.output {
+        let text = format!("printed  {}", clean(printed));
+        let line = Line::styled(fit(&text, usize::from(output.width)).into_owned(), theme.faint());
+        frame.render_widget(Paragraph::new(line), output);
     }
     if has_keys {
         let line = if state.filter.is_open {
@@ -106,7 +112,7 @@ fn head_lines(state: &LiveState, columns: u16, theme: &Theme) -> Vec<Line<'stati
         _ => None,
     };
     lines.extend(state_line.map(|(text, style)| Line::styled(fit(&text, columns).into_owned(), style)));
-    let behind = process.heap.as_ref().and_then(|heap| heap.behind_seconds);
+    let behind = process.heap.as_ref().and_then(|heap| heap.behind_seconds).filter(|seconds| *seconds >= 1.0);
     lines.extend(behind.map(|seconds| {
         let text = format!("catching up: {} of the recording to be read", span(seconds));
         Line::styled(fit(&text, columns).into_owned(), theme.found())

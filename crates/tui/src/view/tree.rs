@@ -8,7 +8,7 @@ use stormlog_event::format_bytes;
 
 use crate::read::source::Excerpt;
 use crate::state::tree::{Hidden, Row, TreeState};
-use crate::text::{fit, grouped, width};
+use crate::text::{fit, grouped, width, wrap};
 use crate::view::frame::{keys, place, too_small};
 use crate::view::theme::Theme;
 use crate::view::{help, source};
@@ -25,6 +25,10 @@ const KEYS: &[(&str, &str)] = &[
     ("c", "close all"),
 ];
 
+/// From this height on the sentences about the recording are shown, in at most so many lines.
+const ROOM_FOR_NOTES: u16 = 16;
+const NOTE_LINES: usize = 3;
+
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TreeState, excerpt: Option<&Excerpt>, theme: &Theme) {
     let area = frame.area();
@@ -32,14 +36,16 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TreeState, excerpt: Option
         return too_small(frame);
     }
     let pane = if excerpt.is_some() { (area.height / 3).max(3) } else { 0 };
+    let most = if area.height >= ROOM_FOR_NOTES { NOTE_LINES } else { 0 };
+    let notes = wrap(&state.notes, usize::from(area.width), most);
     let parts = Layout::vertical([
-        Constraint::Length(2),
+        Constraint::Length(2 + u16::try_from(notes.len()).unwrap_or(0)),
         Constraint::Min(1),
         Constraint::Length(pane),
         Constraint::Length(1),
     ]);
     let [head, body, below, foot] = parts.areas(area);
-    draw_head(frame, head, state, theme);
+    draw_head(frame, head, state, notes, theme);
     draw_rows(frame, body, state, theme);
     if let Some(excerpt) = excerpt {
         source::draw(frame, below, excerpt, theme);
@@ -50,7 +56,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TreeState, excerpt: Option
     }
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TreeState, theme: &Theme) {
+fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TreeState, notes: Vec<String>, theme: &Theme) {
     let hidden = match state.hidden {
         Hidden::Nothing => "",
         Hidden::Imports => "  · imports hidden",
@@ -60,10 +66,10 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TreeState, theme: &Theme
     let names = numbers(usize::from(area.width), ["SHARE", "BYTES", "COUNT"]) + "CALLS";
     let columns = usize::from(area.width);
     let names = format!("{names:<columns$}");
-    let lines = vec![
-        Line::from(vec![Span::styled(title, theme.title()), Span::styled(hidden, theme.faint())]),
-        Line::styled(names, theme.header()),
-    ];
+    let mut lines =
+        vec![Line::from(vec![Span::styled(title, theme.title()), Span::styled(hidden, theme.faint())])];
+    lines.extend(notes.into_iter().map(|note| Line::styled(note, theme.faint())));
+    lines.push(Line::styled(names, theme.header()));
     frame.render_widget(Paragraph::new(lines), area);
 }
 

@@ -42,7 +42,7 @@ impl Bundle {
 
     /// Writes a file; after the first that fails the rest is still tried, for what is there helps.
     pub(super) fn write(&mut self, name: &'static str, value: &Value) {
-        match whole_file::write(&self.directory.join(name), &analyze::indented(value)) {
+        match whole_file::write(&self.directory.join(name), analyze::indented(value)) {
             Ok(()) => self.files.push(name),
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));
@@ -64,7 +64,7 @@ impl Bundle {
         if exit == Exit::Error {
             session.status = SessionStatus::Incomplete;
             let report = self.report(summary, &session.session_id, exit);
-            let again = whole_file::write(&self.directory.join(REPORT), &analyze::indented(&report));
+            let again = whole_file::write(&self.directory.join(REPORT), analyze::indented(&report));
             if again.is_err() && self.files.contains(&REPORT) {
                 // A report that claims success must not stay beside a failure.
                 let _ = fs::remove_file(self.directory.join(REPORT));
@@ -73,7 +73,7 @@ impl Bundle {
         }
         self.files.push(MANIFEST);
         let manifest = self.manifest(exit, has_risk, &session);
-        match whole_file::write(&self.directory.join(MANIFEST), &analyze::indented(&manifest)) {
+        match whole_file::write(&self.directory.join(MANIFEST), analyze::indented(&manifest)) {
             Ok(()) => exit,
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));

@@ -15,7 +15,7 @@ use stormlog_event::{Counter, SessionStatus, SessionSummary};
 use stormlog_record::alerts::Thresholds;
 use stormlog_track::Outlets;
 
-use super::track::refuse;
+use super::track_export::Export;
 use super::watch::{self, Stop, Wanted, Watch};
 use crate::Program;
 use crate::exit::{Exit, Wrong};
@@ -31,7 +31,8 @@ pub(crate) struct Options {
     pub(crate) interval: f64,
     pub(crate) native_history: bool,
     pub(crate) native_history_max_entries: i64,
-    pub(crate) export: Option<&'static str>,
+    /// Services the directory is sent to.
+    pub(crate) export: Option<Export>,
     /// The words of the command line, for the record.
     pub(crate) argv: Vec<String>,
 }
@@ -87,11 +88,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if let Some(error) = &bundle.error {
         writeln!(io::stderr(), "Error: Failed to write diagnostic artifact: {error}")?;
     }
+    drop(out);
+    if let Some(export) = &options.export {
+        let directory = bundle.directory.display().to_string();
+        let done = [("command".to_owned(), "diagnose".into()), ("artifact_dir".to_owned(), directory.into())];
+        export.deliver(options.program, done.into_iter().collect(), false)?;
+    }
     Ok(exit)
 }
 
 fn check(options: &Options) -> Result<(), Wrong> {
-    refuse(options.export)?;
     let wrong = |sentence: &str| Err(Wrong(sentence.to_owned()));
     if !(options.duration >= 0.0 && options.duration.is_finite()) {
         return wrong("--duration must be >= 0");
@@ -108,7 +114,7 @@ fn check(options: &Options) -> Result<(), Wrong> {
              MemoryTracker(enable_native_cuda_history=True) in it, and `stormlog snapshot` on what it leaves",
         );
     }
-    Ok(())
+    options.export.as_ref().map_or(Ok(()), Export::check)
 }
 
 /// Watches for the time given; Ctrl-C shortens it, and what was seen until then is kept.

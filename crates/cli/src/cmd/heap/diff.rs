@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stormlog_event::format_bytes;
 use stormlog_render::flamegraph::{self, FlameGraph};
+use stormlog_torch::Moment;
 use stormlog_view::diff::{DiffRow, diff};
 use stormlog_view::rows::By;
 use stormlog_view::{Question, Reading};
@@ -23,7 +24,7 @@ pub(crate) struct Options {
     pub(crate) a: PathBuf,
     pub(crate) b: PathBuf,
     pub(crate) by: By,
-    pub(crate) question: Question,
+    pub(crate) at: Moment,
     pub(crate) json: bool,
     pub(crate) html: bool,
     pub(crate) output: Output,
@@ -45,13 +46,7 @@ fn kind(path: &Path) -> Kind {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     match (kind(&options.a), kind(&options.b)) {
         (Kind::Heap, Kind::Heap) => heaps(options),
-        (Kind::Snapshot, Kind::Snapshot) if options.html => {
-            Err(Wrong("the difference of two snapshots has no page yet: leave --html out".to_owned()).into())
-        }
-        (Kind::Snapshot, Kind::Snapshot) => {
-            let at_end = options.question != Question::Peak;
-            snapshot_diff::run(&options.a, &options.b, at_end, options.top, options.json)
-        }
+        (Kind::Snapshot, Kind::Snapshot) => snapshot_diff::run(options),
         (a, _) => {
             let (heap, snapshot) =
                 if a == Kind::Heap { (&options.a, &options.b) } else { (&options.b, &options.a) };
@@ -66,10 +61,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn heaps(options: &Options) -> anyhow::Result<Exit> {
+    let question = match &options.at {
+        Moment::Peak => Question::Peak,
+        Moment::End => Question::Leaks,
+        other => {
+            return Err(
+                Wrong(format!("{other}: heap captures are compared at their peak or at their end")).into()
+            );
+        }
+    };
     let read = |path: &Path| -> anyhow::Result<Reading> {
         let chosen = choose(path, None)?;
         let _waiting = Waiting::for_file(&chosen.path);
-        Ok(Reading::of(&chosen.path, None, options.question)?)
+        Ok(Reading::of(&chosen.path, None, question)?)
     };
     let (a, b) = (read(&options.a)?, read(&options.b)?);
     let (held_a, held_b) = (a.holdings(), b.holdings());
@@ -77,13 +81,12 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     if options.html {
         let (before, after) = (held_a.whole().bytes, held_b.whole().bytes);
         let graph = FlameGraph {
-            title: format!("{}: memory {}, before and after", b.program(), options.question.words()),
+            title: format!("{}: memory {}, before and after", b.program(), question.words()),
             subtitle: format!("{} → {}", a.chosen.path.display(), b.chosen.path.display()),
             facts: [
                 ("before", format_bytes(before)),
                 ("after", format_bytes(after)),
                 ("difference", signed(after as i64 - before as i64)),
-                ("colours", "red more, blue less".to_owned()),
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
@@ -102,7 +105,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let (before, after) = (held_a.whole(), held_b.whole());
-    let name = if options.question == Question::Peak { "peak" } else { "end" };
+    let name = if question == Question::Peak { "peak" } else { "end" };
     writeln!(
         out,
         "{name} {} → {}  ({}), {} → {} allocations",

@@ -29,6 +29,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
     let reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+    if !reading.knows_when() && (options.from > 0 || options.to.is_some()) {
+        return Err(Wrong(
+            "this capture keeps no single records (--aggregate, --max-size), so it cannot tell what came in a span: leave out --from \
+             and --to to see all that was there at the end"
+                .to_owned(),
+        )
+        .into());
+    }
     let answer = reading.answer();
     let end = settled(&answer.moments, reading.stats.complete).max(options.from);
     let to = options.to.unwrap_or(end);
@@ -44,17 +52,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: usize) -> anyhow::Result<()> {
-    let bytes: u64 = found.iter().map(|leak| leak.own_bytes).sum();
-    let count: u64 = found.iter().map(|leak| leak.count).sum();
+    let bytes = found.iter().fold(0u64, |sum, leak| sum.saturating_add(leak.own_bytes));
+    let count = found.iter().fold(0u64, |sum, leak| sum.saturating_add(leak.count));
     let steady: Vec<&Leak> = found.iter().filter(|leak| leak.pattern == Pattern::Steady).collect();
     writeln!(
         out,
-        "{}: {} in {count} allocations stayed until {} after the start; {} of {} places keep growing",
+        "{}: {} in {count} allocations stayed until {} after the start{}",
         reading.program(),
         format_bytes(bytes),
         when(to.min(reading.heap.duration_us())),
-        steady.len(),
-        found.len()
+        if reading.knows_when() {
+            format!("; {} of {} places keep growing", steady.len(), found.len())
+        } else {
+            String::new()
+        }
     )?;
     for note in reading.notes() {
         writeln!(out, "  {note}")?;
@@ -69,12 +80,15 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
     );
     for leak in found.iter().take(top) {
         let growth = match leak.pattern {
-            Pattern::Steady => format!("{}/s", format_bytes(leak.growth_bytes_per_second as u64)),
+            Pattern::Steady => {
+                format!("{}/s", format_bytes(leak.growth_bytes_per_second.unwrap_or_default() as u64))
+            }
             Pattern::Once => "once".to_owned(),
+            Pattern::Unknown => "unknown".to_owned(),
         };
         let (function, place) = named(Some(&leak.place));
         let caller = leak.caller.as_ref().map_or_else(String::new, |caller| named(Some(caller)).1);
-        let since = format!("{:.1} s", leak.first_seconds);
+        let since = leak.first_seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
         table.row([
             growth,
             format_bytes(leak.own_bytes),

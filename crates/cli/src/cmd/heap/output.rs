@@ -15,7 +15,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Writes `bytes` and says where; `name` is put behind the capture's own name when the user gave none.
-    pub(super) fn write(&self, capture: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, capture: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         if self.path.as_deref() == Some(Path::new("-")) {
             return Ok(io::stdout().lock().write_all(bytes)?);
         }

@@ -53,6 +53,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     head(&mut out, &reading, &held)?;
+    if rows.is_empty() {
+        if options.filter.is_some() {
+            writeln!(out, "No line matches the filter.")?;
+        }
+        return Ok(Exit::Ok);
+    }
     let mut table = Table::new(&["OWN", "TOTAL", "COUNT", "FUNCTION", "PLACE"], &[0, 1, 2]);
     for row in rows.iter().take(options.top) {
         let (function, place) = named(row.stack.first());

@@ -21,8 +21,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if is_screen && !options.json && !held.rows.is_empty() {
         let mut title = Vec::new();
         head(&mut title, &reading, &held)?;
-        let title = String::from_utf8_lossy(&title).trim_end().replace("\n  ", " · ");
-        return live::left(stormlog_tui::tree(held, &title)?);
+        return live::left(stormlog_tui::tree(held, &String::from_utf8_lossy(&title))?);
     }
     let mut out = io::stdout().lock();
     if options.json {

@@ -10,7 +10,8 @@ use stormlog_store::json::write::{dumps, sort_keys};
 use super::Mode;
 use super::catalog::Catalog;
 use super::events::{EventFilter, EventRow, find, is_alert};
-use super::{ooms, rows};
+use super::evidence::{self, Evidence};
+use super::rows;
 use crate::exit::{CtrlC, NotThere};
 
 const COLUMNS: [&str; 11] = [
@@ -25,6 +26,17 @@ const COLUMNS: [&str; 11] = [
     "source_kind",
     "source_path",
     "reasons",
+];
+
+/// What can be pointed at.
+pub(crate) const KINDS: [&str; 7] = [
+    "telemetry_event",
+    "timeline_marker",
+    "alert",
+    "oom_bundle",
+    "diagnose_bundle",
+    "rollup_window",
+    "attachment",
 ];
 
 /// Around what, and how far.
@@ -50,19 +62,6 @@ struct Anchor {
     record: Record,
 }
 
-/// Something that happened.
-struct Evidence {
-    kind: &'static str,
-    title: String,
-    session_id: Option<String>,
-    job_id: Option<String>,
-    rank: Option<i64>,
-    at_ns: u64,
-    source_path: String,
-    source_kind: String,
-    metadata: Value,
-}
-
 pub(super) fn run(
     out: &mut impl Write,
     catalog: &mut Catalog,
@@ -75,31 +74,18 @@ pub(super) fn run(
     let mut found: Vec<(u8, u64, Record)> = Vec::new();
     let near = |at: u64| at.abs_diff(anchor.at_ns) <= filter.window_ns;
     for row in events.iter().filter(|row| near(row.event.timestamp_ns)) {
-        found.extend(judge(&of_event(row), &anchor, filter));
+        let event = of_event(row);
+        found.extend(judge(&event, &anchor, filter));
         if is_alert(&row.event) {
-            let alert = Evidence {
-                kind: "alert",
-                title: format!("Alert: {}", row.event.head.event_type),
-                ..of_event(row)
-            };
-            found.extend(judge(&alert, &anchor, filter));
+            let title = format!("Alert: {}", row.event.head.event_type);
+            let id = evidence::id_of(["alert".into(), event.id.as_str().into()]);
+            found.extend(judge(&Evidence { id, kind: "alert", title, ..event }, &anchor, filter));
         }
     }
-    for bundle in &catalog.bundles {
-        let Some(at_ns) = ooms::created_ns(bundle).filter(|at| near(*at)) else { continue };
-        let session = bundle.session.as_ref();
-        let evidence = Evidence {
-            kind: "oom_bundle",
-            title: "OOM bundle".to_owned(),
-            session_id: bundle.session_id.clone(),
-            job_id: session.and_then(|session| session.job_id.clone()),
-            rank: session.map(|session| session.rank),
-            at_ns,
-            source_path: bundle.path.display().to_string(),
-            source_kind: "oom_bundle".to_owned(),
-            metadata: Value::Object(ooms::to_record(bundle)),
-        };
-        found.extend(judge(&evidence, &anchor, filter));
+    let others = [evidence::markers(&events), evidence::rollups(catalog), evidence::bundles(catalog)];
+    let others = others.into_iter().flatten().chain(evidence::attached(catalog, ctrl_c)?);
+    for other in others.filter(|other| other.distance(anchor.at_ns) <= filter.window_ns) {
+        found.extend(judge(&other, &anchor, filter));
     }
     found.sort_by(|a, b| {
         let key =
@@ -144,6 +130,8 @@ fn anchor(events: &[EventRow], filter: &CorrelateFilter) -> anyhow::Result<Ancho
         ("event_type", head.map(|head| head.event_type.as_str()).into()),
         ("scope", scope.into()),
         ("window_ns", filter.window_ns.into()),
+        ("clock_domain", "unix_epoch_ns".into()),
+        ("clock_normalization", "producer_emitted_epoch_ns".into()),
         ("clock_note", "correlation does not rewrite cross-host clocks".into()),
     ];
     let record = record.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
@@ -153,17 +141,20 @@ fn anchor(events: &[EventRow], filter: &CorrelateFilter) -> anyhow::Result<Ancho
 fn of_event(row: &EventRow) -> Evidence {
     let head = &row.event.head;
     Evidence {
+        id: format!("event:{}", record_id(&row.event)),
         kind: "telemetry_event",
         title: format!("{} telemetry event", head.event_type),
         session_id: Some(head.session_id.clone()),
         job_id: head.identity.job_id.clone(),
         rank: i64::try_from(head.identity.rank).ok(),
-        at_ns: row.event.timestamp_ns,
+        world_size: Some(head.identity.world_size),
+        start_ns: Some(row.event.timestamp_ns),
+        end_ns: None,
         source_path: row.source_path.clone(),
         source_kind: row.source_kind.to_owned(),
         metadata: json!({
             "record_id": record_id(&row.event), "event_type": head.event_type, "collector": head.collector,
-            "context": row.event.context.as_deref(), "session_status": row.session_status,
+            "context": row.event.context.as_deref(), "observed_timestamp_ns": row.event.timestamp_ns, "session_status": row.session_status,
             "metadata": row.event.metadata.map,
         }),
     }
@@ -183,6 +174,10 @@ fn judge(evidence: &Evidence, anchor: &Anchor, filter: &CorrelateFilter) -> Opti
     let session = same(&anchor.session_id, &evidence.session_id);
     let job = same(&anchor.job_id, &evidence.job_id);
     let is_same_job = filter.is_distributed && job == Some(true);
+    if evidence.start_ns.is_none() && session != Some(true) {
+        // Without a time only its session says that it belongs here.
+        return None;
+    }
     if (session == Some(false) && !is_same_job) || (job == Some(false) && session != Some(true)) {
         return None;
     }
@@ -210,12 +205,14 @@ fn judge(evidence: &Evidence, anchor: &Anchor, filter: &CorrelateFilter) -> Opti
         ("session_id", evidence.session_id.as_deref().into()),
         ("job_id", evidence.job_id.as_deref().into()),
         ("rank", evidence.rank.into()),
-        ("start_ns", evidence.at_ns.into()),
-        ("end_ns", Value::Null),
+        ("start_ns", evidence.start_ns.into()),
+        ("end_ns", evidence.end_ns.into()),
         ("source_kind", evidence.source_kind.as_str().into()),
         ("source_path", evidence.source_path.as_str().into()),
         ("reasons", reasons.into_iter().map(Value::from).collect()),
         ("metadata", evidence.metadata.clone()),
+        ("evidence_id", evidence.id.as_str().into()),
+        ("world_size", evidence.world_size.into()),
     ];
     let order = match confidence {
         "high" => 0,
@@ -223,7 +220,7 @@ fn judge(evidence: &Evidence, anchor: &Anchor, filter: &CorrelateFilter) -> Opti
         _ => 2,
     };
     let row = row.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
-    Some((order, evidence.at_ns.abs_diff(anchor.at_ns), row))
+    Some((order, evidence.distance(anchor.at_ns), row))
 }
 
 /// The id 0.4.3 gives a record: a hash of it, keys sorted.

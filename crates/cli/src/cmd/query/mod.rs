@@ -1,8 +1,10 @@
 //! `stormlog query`: rows out of whatever recordings are at some paths, with 0.4.3's targets, filters and columns.
 
+mod attachments;
 mod catalog;
 mod correlate;
 mod events;
+mod evidence;
 mod issues;
 mod ooms;
 mod rows;
@@ -16,7 +18,8 @@ use std::path::PathBuf;
 use crate::exit::{CtrlC, Exit, Wrong};
 use catalog::Catalog;
 
-pub(crate) use correlate::CorrelateFilter;
+pub(crate) use attachments::AttachmentFilter;
+pub(crate) use correlate::{CorrelateFilter, KINDS};
 pub(crate) use events::EventFilter;
 pub(crate) use issues::IssueFilter;
 pub(crate) use ooms::OomFilter;
@@ -35,6 +38,7 @@ pub(crate) enum Mode {
 /// What is asked for.
 pub(crate) enum Target {
     Runs(RunFilter),
+    Attachments(AttachmentFilter),
     Sessions(SessionFilter),
     Events(EventFilter),
     Ooms(OomFilter),
@@ -66,6 +70,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Target::Runs(filter) => {
             let rows = runs::rows(&mut catalog, filter, &ctrl_c)?;
             rows::emit(&mut out, &rows, options.mode, &runs::COLUMNS)?;
+        }
+        Target::Attachments(filter) => {
+            let rows = attachments::rows(&mut catalog, filter, &ctrl_c)?;
+            rows::emit(&mut out, &rows, options.mode, &attachments::COLUMNS)?;
         }
         Target::Sessions(filter) => {
             let rows = sessions::rows(&mut catalog, filter, &ctrl_c)?;

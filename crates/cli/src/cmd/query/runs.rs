@@ -40,17 +40,29 @@ pub(crate) struct RunFilter {
 }
 
 /// A run while its sessions are gathered.
-struct Run {
-    id: String,
+pub(super) struct Run {
+    pub(super) id: String,
     kind: &'static str,
-    path: String,
+    pub(super) path: String,
     /// What the run says about itself; empty for one that was inferred.
-    stated: Record,
-    sessions: Vec<FoundSession>,
+    pub(super) stated: Record,
+    pub(super) sessions: Vec<FoundSession>,
 }
 
 /// The rows, newest first.
 pub(super) fn rows(catalog: &mut Catalog, filter: &RunFilter, ctrl_c: &CtrlC) -> anyhow::Result<Vec<Record>> {
+    let runs = gathered(catalog, ctrl_c)?;
+    let mut rows: Vec<Record> =
+        runs.into_iter().map(Run::into_record).filter(|row| matches(row, filter)).collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Record| (row["started_at_ns"].as_i64().unwrap_or(-1), row["run_id"].to_string());
+        key(b).cmp(&key(a))
+    });
+    Ok(rows)
+}
+
+/// Every run with its sessions: those that say so, then those that were inferred.
+pub(super) fn gathered(catalog: &mut Catalog, ctrl_c: &CtrlC) -> anyhow::Result<Vec<Run>> {
     let mut stated: Vec<Run> = Vec::new();
     for path in &catalog.paths {
         gather(path, 0, &mut stated);
@@ -75,17 +87,7 @@ pub(super) fn rows(catalog: &mut Catalog, filter: &RunFilter, ctrl_c: &CtrlC) ->
         });
         run.sessions.push(session.clone());
     }
-    let mut rows: Vec<Record> = stated
-        .into_iter()
-        .chain(inferred.into_values())
-        .map(Run::into_record)
-        .filter(|row| matches(row, filter))
-        .collect();
-    rows.sort_by(|a, b| {
-        let key = |row: &Record| (row["started_at_ns"].as_i64().unwrap_or(-1), row["run_id"].to_string());
-        key(b).cmp(&key(a))
-    });
-    Ok(rows)
+    Ok(stated.into_iter().chain(inferred.into_values()).collect())
 }
 
 /// Runs that say so, at a path and a few levels below.

@@ -35,8 +35,8 @@ pub(crate) use stop::Stop;
 pub(crate) const MAX_EVENTS: usize = 10_000;
 /// How long a thread may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
-/// The longest the loop sleeps: Ctrl-C is answered within it.
-const BEAT: Duration = Duration::from_millis(100);
+/// The longest the loop sleeps; a signal or the end of the process wakes it at once.
+const BEAT: Duration = Duration::from_millis(250);
 const HOST_COLLECTOR: &str = "stormlog.cpu_tracker";
 
 /// Whose memory, and how.

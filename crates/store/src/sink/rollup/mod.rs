@@ -24,7 +24,7 @@ use super::SinkSegment;
 
 /// The greatest value of a counter, and where it was seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct PeakValue {
     pub device_id: Option<i128>,
     pub rank: Option<u64>,
@@ -34,7 +34,7 @@ pub struct PeakValue {
 
 /// The peaks of the three counters that matter most.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct CounterSummary {
     pub allocator_allocated_bytes: PeakValue,
     pub allocator_reserved_bytes: PeakValue,
@@ -43,7 +43,7 @@ pub struct CounterSummary {
 
 /// Alerts by severity and by type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct AlertSummary {
     pub event_type_counts: BTreeMap<String, u64>,
     pub severity_counts: BTreeMap<String, u64>,
@@ -52,7 +52,7 @@ pub struct AlertSummary {
 
 /// How the collector fared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct CollectorHealth {
     pub degraded_count: u64,
     pub degraded_time_ns: u64,
@@ -63,7 +63,7 @@ pub struct CollectorHealth {
 
 /// Out-of-memory events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct OomSummary {
     pub bundle_path_count: u64,
     pub event_count: u64,
@@ -72,7 +72,7 @@ pub struct OomSummary {
 
 /// Which records a rollup was made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct RollupCoverage {
     pub pruned_bytes: Option<u64>,
     pub pruned_segment_count: Option<u64>,
@@ -102,7 +102,7 @@ impl RollupCoverage {
 
 /// One rank of a session. The hidden gap is what the device uses beyond what the allocator reserved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct RankRollup {
     pub counters: CounterSummary,
     pub event_count: u64,
@@ -121,7 +121,7 @@ pub struct RankRollup {
 
 /// A stretch of a session of fixed length; stretches without events are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct WindowRollup {
     pub alert_count: u64,
     pub collector_transition_count: u64,
@@ -137,7 +137,7 @@ pub struct WindowRollup {
 
 /// One session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct SessionRollup {
     pub alerts: AlertSummary,
     pub collector_health: CollectorHealth,
@@ -158,7 +158,7 @@ pub struct SessionRollup {
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct RollupFile {
     pub coverage: RollupCoverage,
     pub format: String,

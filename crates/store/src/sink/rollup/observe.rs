@@ -9,7 +9,7 @@ use super::{CounterSummary, PeakValue, RankRollup, WindowRollup};
 
 /// What a rollup needs to know of an event.
 #[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct Observation<'a> {
     pub timestamp_ns: u64,
     pub event_type: &'a str,

@@ -81,7 +81,7 @@ fn another_process_is_chosen_from_the_list() {
     state.key(Key::Letter('p'));
     state.key(Key::Down);
     state.key(Key::Enter);
-    assert_eq!(state.wish(), Wish { pid: Some(4712), thread: None });
+    assert_eq!(state.wish(), Wish { pid: Some(4712), ..Wish::default() });
     state.key(Key::Tab);
     assert_eq!(state.wish().pid, Some(4711));
 }

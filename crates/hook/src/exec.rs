@@ -1,0 +1,282 @@
+//! Programs that replace themselves or start others: the recording ends properly, and the new program is recorded too, whatever environment it is
+//! given. Must never allocate (a `vfork` child shares its parent's memory) and never keep an `exec` from happening.
+//!
+//! A new program is recorded when its environment says so. An environment of the caller's own making lacks our two variables, so they are put in
+//! before it is handed over, unless it has `STORMLOG_HEAP` itself (an empty one means no), or the program has taken it out of its own environment.
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr::null;
+
+use stormlog_capture::layout::state;
+
+use crate::hooks::call;
+use crate::options::Text;
+use crate::real::{self, Function};
+use crate::session;
+
+type Texts = *const *const c_char;
+type Exec = unsafe extern "C" fn(*const c_char, Texts, Texts) -> c_int;
+type ExecPlain = unsafe extern "C" fn(*const c_char, Texts) -> c_int;
+type ExecOpen = unsafe extern "C" fn(c_int, Texts, Texts) -> c_int;
+type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    Texts,
+    Texts,
+) -> c_int;
+
+const OPTIONS: &[u8] = b"STORMLOG_HEAP=";
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// An environment of more variables is handed over as it is.
+const MOST: usize = 1024;
+
+unsafe extern "C" {
+    static environ: Texts;
+}
+
+/// The variable of an environment that begins so.
+///
+/// # Safety
+/// `environment` is null or a null-terminated row of C strings.
+unsafe fn find(environment: Texts, name: &[u8]) -> Option<*const c_char> {
+    if environment.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's; the row ends with a null.
+    unsafe {
+        let mut at = environment;
+        while !(*at).is_null() {
+            if CStr::from_ptr(*at).to_bytes().starts_with(name) {
+                return Some(*at);
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+/// Calls `work` with the environment a new program is to have: the one given, with our variables where they are missing.
+///
+/// # Safety
+/// `given` is null or a null-terminated row of C strings.
+unsafe fn with_ours(given: Texts, work: impl FnOnce(Texts) -> c_int) -> c_int {
+    // SAFETY: the caller's; the program's own environment is such a row.
+    unsafe {
+        if !real::is_preloaded() || core::ptr::eq(given, environ) || find(given, OPTIONS).is_some() {
+            return work(given);
+        }
+        let (Some(options), Some(preload)) = (find(environ, OPTIONS), find(environ, PRELOAD)) else {
+            return work(given);
+        };
+        let mut row = [null(); MOST + 3];
+        let mut count = 0;
+        let mut theirs = None;
+        while !given.is_null() && !(*given.add(count)).is_null() {
+            if count == MOST {
+                return work(given);
+            }
+            row[count] = *given.add(count);
+            if CStr::from_ptr(row[count]).to_bytes().starts_with(PRELOAD) {
+                theirs = Some(count);
+            }
+            count += 1;
+        }
+        row[count] = options;
+        let mut both = Text::default();
+        match theirs {
+            None => row[count + 1] = preload,
+            Some(at) => {
+                both.push(real::text(preload));
+                both.push(b":");
+                both.push(&real::text(row[at])[PRELOAD.len()..]);
+                both.push(&[0]);
+                row[at] = both.bytes().as_ptr().cast();
+                if both.bytes().last() != Some(&0) {
+                    return work(given); // too long
+                }
+            }
+        }
+        work(row.as_ptr())
+    }
+}
+
+/// Says that the program ends here, and takes it back when `exec` returns. The new program makes a recording of its own.
+fn replace(function: &Function, exec: impl FnOnce(usize) -> c_int) -> c_int {
+    let own = session::is_own_process();
+    if own {
+        session::mark(state::EXITED);
+    }
+    let address = function.get();
+    let result = if address == 0 { -1 } else { exec(address) };
+    if own {
+        session::mark(state::RUNNING);
+    }
+    result
+}
+
+/// See `execve(2)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: the real function of this type, with the caller's arguments.
+    unsafe {
+        with_ours(environment, |environment| {
+            replace(&real::EXECVE, |real| transmute::<usize, Exec>(real)(path, arguments, environment))
+        })
+    }
+}
+
+/// See `execvpe(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_ours(environment, |environment| {
+            replace(&real::EXECVPE, |real| transmute::<usize, Exec>(real)(file, arguments, environment))
+        })
+    }
+}
+
+/// See `fexecve(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_ours(environment, |environment| {
+            replace(&real::FEXECVE, |real| transmute::<usize, ExecOpen>(real)(file, arguments, environment))
+        })
+    }
+}
+
+/// See `execv(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    replace(&real::EXECV, |real| unsafe { transmute::<usize, ExecPlain>(real)(path, arguments) })
+}
+
+/// See `execvp(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    replace(&real::EXECVP, |real| unsafe { transmute::<usize, ExecPlain>(real)(file, arguments) })
+}
+
+/// See `posix_spawn(3)`. The caller goes on; only the environment is ours to see to.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawn(
+    child: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Texts,
+    environment: Texts,
+) -> c_int {
+    let spawn = |environment| {
+        call!(
+            real::POSIX_SPAWN,
+            Spawn,
+            (child, path, actions, attributes, arguments, environment),
+            libc::ENOSYS
+        )
+    };
+    // SAFETY: as above.
+    unsafe { with_ours(environment, spawn) }
+}
+
+/// See `posix_spawnp(3)`.
+///
+/// # Safety
+/// As the real function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawnp(
+    child: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Texts,
+    environment: Texts,
+) -> c_int {
+    let spawn = |environment| {
+        call!(
+            real::POSIX_SPAWNP,
+            Spawn,
+            (child, file, actions, attributes, arguments, environment),
+            libc::ENOSYS
+        )
+    };
+    // SAFETY: as above.
+    unsafe { with_ours(environment, spawn) }
+}
+
+/// `execl` with its arguments in a row.
+unsafe extern "C" fn execl_row(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as `execl`.
+    unsafe { execv(path, arguments) }
+}
+
+/// `execlp` with its arguments in a row.
+unsafe extern "C" fn execlp_row(file: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as `execlp`.
+    unsafe { execvp(file, arguments) }
+}
+
+/// `execle` with its arguments in a row; behind their end stands the environment.
+unsafe extern "C" fn execle_row(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as `execle`.
+    unsafe {
+        let mut end = arguments;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        execve(path, arguments, (*end.add(1)).cast())
+    }
+}
+
+/// A function of any number of texts: those in registers are pushed below those on the stack, where the return address was, and so all stand in a row.
+macro_rules! of_any_number {
+    ($(#[$about:meta])* $name:ident, $row:ident) => {
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As the real function.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                "pop r11", "push r9", "push r8", "push rcx", "push rdx", "push rsi", "push r11",
+                "lea rsi, [rsp + 8]", "call {row}",
+                "pop r11", "add rsp, 40", "push r11", "ret",
+                row = sym $row,
+            );
+        }
+    };
+}
+
+of_any_number!(/// See `execl(3)`.
+    execl, execl_row);
+of_any_number!(/// See `execlp(3)`.
+    execlp, execlp_row);
+of_any_number!(/// See `execle(3)`.
+    execle, execle_row);

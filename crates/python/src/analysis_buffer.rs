@@ -1,0 +1,221 @@
+//! The analysis of events that were loaded and that nobody has touched: straight from the native buffer, without an object an
+//! event. Gives what `analysis` gives for the same events as Python objects; `tests/python` holds the two together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use stormlog_analyze::Sample;
+use stormlog_analyze::recording::derived_of;
+use stormlog_analyze::rules::collective::MarkerSearch;
+use stormlog_analyze::rules::gap::FragmentationSeen;
+use stormlog_event::{Counter, Event, Metadata, Support};
+
+use crate::analysis::{GapEvents, RankEvents, Ranks, rank_result};
+use crate::events::EventBuffer;
+
+/// The samples in which hidden memory can be seen.
+pub(crate) fn gap_events(events: &[Event]) -> GapEvents {
+    let mut found = GapEvents { samples: Vec::new(), places: Vec::new(), seen: FragmentationSeen::default() };
+    for (place, event) in events.iter().enumerate() {
+        let usable = Sample::of(event).filter(|sample| sample.total().is_some() && sample.gap().is_some());
+        let Some(sample) = usable else { continue };
+        if let Some(ratio) = derived_of(event).fragmentation_ratio {
+            found.seen.observe(sample.at_ns, ratio);
+        }
+        found.samples.push(sample);
+        found.places.push(place);
+    }
+    found
+}
+
+/// The events of each rank, the largest world that was claimed, and the first moment.
+pub(crate) fn by_rank(events: &[Event]) -> (BTreeMap<u64, RankEvents>, u64, u64) {
+    let mut ranks: BTreeMap<u64, RankEvents> = BTreeMap::new();
+    let mut marked = Marked::default();
+    let (mut world_size, mut first_ns) = (0, u64::MAX);
+    for event in events {
+        let at_ns = event.timestamp_ns;
+        first_ns = first_ns.min(at_ns);
+        world_size = world_size.max(event.head.identity.world_size);
+        let rank = ranks.entry(event.head.identity.rank).or_default();
+        if marked.names_a_collective(event) {
+            rank.markers.push(at_ns);
+        }
+        if let Some(sample) = Sample::of(event).filter(|sample| sample.gap().is_some()) {
+            rank.samples.push(sample);
+            rank.heads.push((at_ns, Arc::clone(&event.head)));
+        }
+    }
+    (ranks, world_size, first_ns)
+}
+
+/// Events that follow each other mostly share their metadata: it is searched once.
+#[derive(Default)]
+struct Marked {
+    search: MarkerSearch,
+    last: Option<(Arc<Metadata>, bool)>,
+}
+
+impl Marked {
+    fn names_a_collective(&mut self, event: &Event) -> bool {
+        let in_metadata = match &self.last {
+            Some((metadata, found)) if Arc::ptr_eq(metadata, &event.metadata) => *found,
+            _ => {
+                let found = event.metadata.map.values().any(|value| self.search.value(value));
+                self.last = Some((Arc::clone(&event.metadata), found));
+                found
+            }
+        };
+        in_metadata
+            || self.search.text(&event.head.event_type)
+            || event.context.as_deref().is_some_and(|context| self.search.text(context))
+    }
+}
+
+/// How often each thing came, in the order they came first.
+struct Tally<K>(Vec<(K, u64)>);
+
+impl<K: PartialEq> Tally<K> {
+    fn add(&mut self, key: K) {
+        match self.0.iter_mut().rev().find(|(known, _)| *known == key) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((key, 1)),
+        }
+    }
+
+    /// The most frequent; of equals the first.
+    fn most_common(&self) -> Option<&K> {
+        let most = self.0.iter().map(|(_, count)| *count).max()?;
+        self.0.iter().find(|(_, count)| *count == most).map(|(key, _)| key)
+    }
+}
+
+/// What `summarize_cross_rank_analysis` needs: the record as JSON, how many of its notes are the merge's, the job, what was left
+/// out, and the session of each suspect; no points.
+#[pyfunction]
+fn rank_summary(buffer: &EventBuffer) -> (Ranks, Option<String>, Vec<String>, Vec<Option<String>>) {
+    let events = buffer.events();
+    let is_sample = |event: &&Event| Sample::of(event).is_some();
+    let mut notes = Vec::new();
+    let samples = events.iter().filter(is_sample).count();
+    if samples != events.len() {
+        notes.push("Ignored non-sample events during cross-rank analysis.".to_owned());
+    }
+    let mut jobs: Tally<Arc<str>> = Tally(Vec::new());
+    let mut used = 0;
+    let counted = || events.iter().filter(is_sample).filter(|event| event.counter(Counter::Used).is_some());
+    for event in counted() {
+        used += 1;
+        if let Some(job) = event.head.identity.job_id.as_deref().filter(|job| !job.is_empty()) {
+            // A name is copied when it is new only.
+            match jobs.0.iter_mut().rev().find(|(known, _)| &**known == job) {
+                Some((_, count)) => *count += 1,
+                None => jobs.add(Arc::from(job)),
+            }
+        }
+    }
+    if used != samples {
+        notes.push("Ignored samples without device-used memory during cross-rank analysis.".to_owned());
+    }
+    if used == 0 {
+        notes.push("No sample telemetry events were available for distributed analysis.".to_owned());
+        return ((String::new(), 0, Vec::new()), None, notes, Vec::new());
+    }
+    let job_id = jobs.most_common().map(|job| job.to_string());
+    if jobs.0.len() > 1 {
+        notes.push("Multiple job_id values were observed; filtering to the most common value.".to_owned());
+    }
+    let is_ours = |event: &&Event| jobs.0.len() <= 1 || event.head.identity.job_id == job_id;
+    let mut ranks: BTreeMap<u64, Vec<(Sample, usize)>> = BTreeMap::new();
+    let mut claimed: Tally<u64> = Tally(Vec::new());
+    let mut stated: BTreeMap<u64, u64> = BTreeMap::new();
+    for (place, event) in events.iter().enumerate() {
+        let sample = Sample::of(event).filter(|sample| sample.used().is_some());
+        let Some(sample) = sample.filter(|_| is_ours(&event)) else { continue };
+        let identity = &event.head.identity;
+        ranks.entry(identity.rank).or_default().push((sample, place));
+        if identity.world_size > 1 {
+            claimed.add(identity.world_size);
+        }
+        if event.head.sampling_interval_ms > 0 {
+            *stated.entry(event.head.sampling_interval_ms).or_default() += 1;
+        }
+    }
+    let world_size = claimed.most_common().copied().unwrap_or(1);
+    let found = rank_result(ranks, job_id.clone(), world_size, median_ns(&stated), notes.clone(), false);
+    let sessions = found
+        .1
+        .iter()
+        .map(|(rank, at_ns)| {
+            let is_it = |event: &&Event| {
+                event.timestamp_ns == *at_ns && event.head.identity.rank == *rank && is_ours(event)
+            };
+            counted().rfind(is_it).map(|event| event.head.session_id.clone())
+        })
+        .collect();
+    (found.0, job_id, notes, sessions)
+}
+
+/// The median of intervals in milliseconds, in nanoseconds.
+fn median_ns(stated: &BTreeMap<u64, u64>) -> u64 {
+    let count: u64 = stated.values().sum();
+    if count == 0 {
+        return 0;
+    }
+    let at = |wanted: u64| {
+        let mut before = 0;
+        stated.iter().find_map(|(value, times)| {
+            before += times;
+            (before > wanted).then_some(*value)
+        })
+    };
+    let (low, high) = (at((count - 1) / 2).unwrap_or(0), at(count / 2).unwrap_or(0));
+    (low.saturating_add(high)).saturating_mul(500_000)
+}
+
+/// Session and rank of every group of events with its last moment, and the places of the phases' boundaries.
+#[pyfunction]
+fn event_groups(buffer: &EventBuffer) -> (Vec<(String, u64, u64)>, Vec<usize>) {
+    let mut groups: Vec<(String, u64, u64)> = Vec::new();
+    let mut boundaries = Vec::new();
+    let mut last: Option<(Arc<stormlog_event::Head>, usize)> = None;
+    for (place, event) in buffer.events().iter().enumerate() {
+        let head = &event.head;
+        let group = match &last {
+            Some((known, group)) if Arc::ptr_eq(known, head) => *group,
+            _ => {
+                let rank = head.identity.rank;
+                let same = |group: &(String, u64, u64)| group.0 == head.session_id && group.1 == rank;
+                groups.iter().position(same).unwrap_or_else(|| {
+                    groups.push((head.session_id.clone(), rank, event.timestamp_ns));
+                    groups.len() - 1
+                })
+            }
+        };
+        last = Some((Arc::clone(head), group));
+        groups[group].2 = groups[group].2.max(event.timestamp_ns);
+        if head.event_type.starts_with("phase_") {
+            boundaries.push(place);
+        }
+    }
+    (groups, boundaries)
+}
+
+/// Whether any sample has all three counters, and whether any of those can tell fragmentation.
+#[pyfunction]
+fn allocator_availability(buffer: &EventBuffer) -> (bool, bool) {
+    let needed = [Counter::Allocated, Counter::Reserved, Counter::Used];
+    let mut counted = buffer.events().iter().filter(|event| {
+        Sample::of(event).is_some() && needed.iter().all(|counter| event.counter(*counter).is_some())
+    });
+    let Some(first) = counted.next() else { return (false, false) };
+    let tells = |event: &Event| event.metadata.capabilities.supports(Support::FragmentationAnalysis);
+    (true, tells(first) || counted.any(tells))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(rank_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(event_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(allocator_availability, module)?)
+}

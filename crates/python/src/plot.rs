@@ -1,0 +1,28 @@
+//! Figures, described by Python as JSON, drawn here.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use stormlog_render::plot::Figure;
+
+/// A figure as `png`, `svg` or `html`. `scale` is for PNG: pixels for each unit of the picture.
+#[pyfunction]
+fn draw_figure<'py>(py: Python<'py>, figure: &str, form: &str, scale: f64) -> PyResult<Bound<'py, PyBytes>> {
+    let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+    let drawn = py.detach(|| -> PyResult<Vec<u8>> {
+        let figure: Figure = serde_json::from_str(figure).map_err(|error| wrong(&error))?;
+        match form {
+            "png" => figure.png(scale).map_err(|error| wrong(&error)),
+            "svg" => Ok(figure.svg().into_bytes()),
+            "html" => Ok(figure.page().into_bytes()),
+            other => {
+                Err(PyValueError::new_err(format!("a figure is drawn as png, svg or html, not {other}")))
+            }
+        }
+    })?;
+    Ok(PyBytes::new(py, &drawn))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(draw_figure, module)?)
+}

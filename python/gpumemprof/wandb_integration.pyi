@@ -1,0 +1,1 @@
+from stormlog.wandb_integration import *

@@ -1,0 +1,1 @@
+from stormlog.mlflow_integration import *

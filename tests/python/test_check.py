@@ -1,0 +1,87 @@
+"""`stormlog check` and `compare` on real runs: CI reads what is written, and what differs is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HOLDS = (
+    "import sys, time\n"
+    "kept = [bytearray(b'x') * (int(sys.argv[1]) << 20) for _ in range(20)]\n"
+    "time.sleep(0.4)\n"
+)
+
+
+def stormlog(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"
+    command = [sys.executable, "-c", code, *arguments]
+    env = {**os.environ, **more}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two real runs of one program: more memory and another setting the second time."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "holds.py").write_text(HOLDS)
+    made = []
+    for name, size, arenas in (("before", "1", "2"), ("after", "4", "8")):
+        (folder / name).mkdir()
+        program = [sys.executable, str(folder / "holds.py"), size]
+        done = stormlog(folder / name, "run", "--interval", "0.02", "--", *program, MALLOC_ARENA_MAX=arenas)
+        assert done.returncode == 0, done.stderr
+        (run,) = (folder / name / "stormlog-runs").iterdir()
+        made.append(run)
+    return made[0], made[1]
+
+
+def test_two_runs_show_what_they_took_and_what_was_set(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    done = stormlog(tmp_path, "compare", str(runs[0]), str(runs[1]), "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["peak_device_used_bytes"]["delta"] > 30 << 20
+    assert found["settings"]["environment.MALLOC_ARENA_MAX"] == {"a": "2", "b": "8"}
+    assert "command" in found["settings"]
+    # A directory with one run in it is that run.
+    page = stormlog(tmp_path, "compare", str(runs[0].parent), str(runs[1].parent)).stdout
+    assert "environment.MALLOC_ARENA_MAX: 2 → 8" in page and "peak_device_used_bytes" in page
+
+
+def test_what_ci_reads_is_well_formed_and_counts(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    budget = ("--max-peak", "30MiB", "--junit", "j.xml", "--markdown", "c.md")
+    done = stormlog(tmp_path, "check", str(runs[1]), *budget)
+    assert done.returncode == 4, done.stdout + done.stderr
+    suites = ET.parse(tmp_path / "j.xml").getroot()
+    assert suites.tag == "testsuites" and suites.get("failures") == "1"
+    (suite,) = suites
+    cases = list(suite)
+    assert suite.tag == "testsuite" and suite.get("tests") == str(len(cases))
+    assert all(case.get("name") and case.get("classname") for case in cases)
+    failures = [case.find("failure") for case in cases if case.find("failure") is not None]
+    assert [
+        failure is not None and "≤ 30.00 MiB" in (failure.get("message") or "") for failure in failures
+    ] == [True]
+    table = [line for line in (tmp_path / "c.md").read_text().splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1 and "| FAILED |" in table[2]
+
+
+def test_a_baseline_is_made_kept_and_moved(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    before, after = map(str, runs)
+    assert stormlog(tmp_path, "check", before, "--baseline", "b.json", "--update-baseline").returncode == 0
+    kept = (tmp_path / "b.json").read_text()
+    failed = stormlog(tmp_path, "check", after, "--baseline", "b.json")
+    assert failed.returncode == 4 and "FAILED" in failed.stdout
+    assert (tmp_path / "b.json").read_text() == kept, "a gate that fails changes nothing"
+    assert stormlog(tmp_path, "check", after, "--baseline", "b.json", "--update-baseline").returncode == 0
+    assert (tmp_path / "b.json").read_text() != kept
+    assert stormlog(tmp_path, "check", after, "--baseline", "b.json").returncode == 0
+    (tmp_path / "b.json").write_text('{"format": "other"}')
+    wrong = stormlog(tmp_path, "check", after, "--baseline", "b.json")
+    assert wrong.returncode == 5 and "not a memory baseline" in wrong.stderr
