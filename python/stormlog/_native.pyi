@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final
 
 __all__ = [
+    "CudaDriverEvents",
     "EventBuffer",
     "Gpu",
     "HeapError",
