@@ -244,6 +244,19 @@ mod tests {
     }
 
     #[test]
+    fn what_an_exit_gives_back_is_no_release() {
+        // A program of five seconds, recorded: its dictionary doubled at 290 and 550.
+        let rss = "27 38 47 58 63 69 84 91 98 104 111 136 143 150 157 164 171 177 184 191 197 204 290 253 259 266 273 280 286 292 299 305 \
+                   311 318 325 331 338 345 352 358 364 371 377 411 550 470 477 484 490 495 501 479 264 81 0";
+        let mut envelope = Envelope::default();
+        for (index, value) in rss.split_whitespace().enumerate() {
+            envelope.observe(index as u64 * 100_000_000, value.parse::<u64>().unwrap() << 20);
+        }
+        let found = growth(&envelope).unwrap();
+        assert!(found.shape.goes_on() && found.bytes > 400.0 * MIB && found.confidence > 0.8, "{found:?}");
+    }
+
+    #[test]
     fn too_few_samples_prove_nothing() {
         assert_eq!(of((0..5).map(|i| 100.0 * f64::from(i))), None);
         assert_eq!(of([]), None);

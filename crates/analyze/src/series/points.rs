@@ -15,6 +15,9 @@ const MIN_VALLEYS: usize = 5;
 
 /// The last part of a recording, in which the program may be on its way out.
 const ENDING: f64 = 0.06;
+/// An exit takes its time however short the program was: so many seconds of a short recording, but not more than this share of it.
+const EXIT_SECONDS: f64 = 1.0;
+const MOST_ENDING: f64 = 0.15;
 /// With this many windows one of them may be taken for its neighbours.
 const ENOUGH_TO_ERODE: usize = 32;
 
@@ -79,7 +82,8 @@ fn erode(series: &mut [Point]) {
 /// How much of the series is before the program ended: what an exit gives back in its last moments is no release.
 fn end_of_life(series: &[Point]) -> usize {
     let (Some(first), Some(last)) = (series.first(), series.last()) else { return 0 };
-    let begin = last.0 - ENDING * (last.0 - first.0);
+    let whole = last.0 - first.0;
+    let begin = last.0 - (ENDING * whole).max(EXIT_SECONDS.min(MOST_ENDING * whole));
     match legs_of(series).last() {
         Some(leg) if !leg.is_up && series[leg.from].0 >= begin => leg.from + 1,
         _ => series.len(),
