@@ -1,0 +1,1 @@
+from stormlog.cuda_driver import *
