@@ -256,15 +256,7 @@ impl Scene {
         ended_ns: u64,
     ) -> Option<PathBuf> {
         let verdict = &death.verdict;
-        let mut evidence = Evidence::of(verdict.cause);
-        evidence.signal = verdict.signal;
-        evidence.exit_code = verdict.exit_code;
-        evidence.verdict = Some(verdict.sentence.clone());
-        evidence.tries = verdict.tries.clone();
-        evidence.notes = verdict.notes.clone();
-        evidence.limit_bytes = verdict.limit_bytes;
-        evidence.limit_source = verdict.limit_source.clone();
-        evidence.usage_bytes = verdict.usage_bytes;
+        let mut evidence = Evidence::from(verdict);
         evidence.peak_rss_bytes = watched.peak_rss;
         evidence.last_event_timestamp_ns = Some(last_event_ns);
         evidence.limits = death.limits.clone();

@@ -147,15 +147,7 @@ fn finish_session(
         facts.cgroups =
             kills.unwrap_or_default().iter().filter(|kill| kill.pid == pid).map(met_limit).collect();
         let verdict = judge(&facts);
-        let mut evidence = Evidence::of(verdict.cause);
-        evidence.signal = verdict.signal;
-        evidence.exit_code = verdict.exit_code;
-        evidence.verdict = Some(verdict.sentence.clone());
-        evidence.tries = verdict.tries.clone();
-        evidence.notes = verdict.notes.clone();
-        evidence.limit_bytes = verdict.limit_bytes;
-        evidence.limit_source = verdict.limit_source.clone();
-        evidence.usage_bytes = verdict.usage_bytes;
+        let mut evidence = Evidence::from(&verdict);
         evidence.memory_map = maps::kept(directory);
         evidence.last_event_timestamp_ns = Some(last_ns);
         let text = exception.as_ref().map(|(reported, _)| ExceptionText {

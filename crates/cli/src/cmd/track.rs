@@ -300,15 +300,7 @@ fn total_events(watch: &Watch) -> u64 {
 /// The evidence of a death, with the last events.
 fn bundle(mut writer: BundleWriter, oom: &Oom, watch: &Watch, verdict: &Verdict) -> anyhow::Result<PathBuf> {
     let session = watch.group.session();
-    let mut evidence = Evidence::of(verdict.cause);
-    evidence.signal = verdict.signal;
-    evidence.exit_code = verdict.exit_code;
-    evidence.verdict = Some(verdict.sentence.clone());
-    evidence.tries = verdict.tries.clone();
-    evidence.notes = verdict.notes.clone();
-    evidence.limit_bytes = verdict.limit_bytes;
-    evidence.limit_source = verdict.limit_source.clone();
-    evidence.usage_bytes = verdict.usage_bytes;
+    let evidence = Evidence::from(verdict);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let custom = Record::from_iter([("command".to_owned(), Value::from("track"))]);
     let content = BundleContent {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use stormlog_event::{Counter, Counters, Record};
 
 use crate::phases::OpenPhase;
+use crate::verdict::Verdict;
 use crate::{Cause, signal_name};
 
 /// The version of `evidence.json`.
@@ -91,6 +92,23 @@ pub struct HeldBy {
     pub bytes: u64,
     /// What more is known: `since epoch 2, still growing`.
     pub note: Option<String>,
+}
+
+impl From<&Verdict> for Evidence {
+    /// What a verdict says.
+    fn from(verdict: &Verdict) -> Self {
+        Evidence {
+            signal: verdict.signal,
+            exit_code: verdict.exit_code,
+            verdict: Some(verdict.sentence.clone()),
+            tries: verdict.tries.clone(),
+            notes: verdict.notes.clone(),
+            limit_bytes: verdict.limit_bytes,
+            limit_source: verdict.limit_source.clone(),
+            usage_bytes: verdict.usage_bytes,
+            ..Evidence::of(verdict.cause)
+        }
+    }
 }
 
 impl Evidence {
