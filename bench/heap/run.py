@@ -26,6 +26,7 @@ import json
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -97,7 +98,9 @@ class Watch(threading.Thread):
     def now(self) -> int:
         """Bytes at this moment."""
         total = 0
-        for path in self.capture.parent.glob(self.capture.name + "*"):
+        # While it runs, ours lie in the directory of the run.
+        parts = [(self.capture.parent, self.capture.name + "*"), (self.capture.parent / "runs", "**/heap/*")]
+        for path in (path for folder, pattern in parts for path in folder.glob(pattern)):
             with contextlib.suppress(OSError):
                 total += path.stat().st_blocks * 512
         return total
@@ -144,6 +147,7 @@ def measure(options: argparse.Namespace, part: str, folder: Path, deadline: floa
                     continue
                 for old in folder.glob(capture.name + "*"):
                     old.unlink()
+                shutil.rmtree(folder / "runs", ignore_errors=True)
                 watch = Watch(capture)
                 if part == "disk":
                     watch.start()
