@@ -206,6 +206,10 @@ pub fn same(cached: &[Frame], plain: &[Frame]) -> bool {
     }
 }
 
+/// Hands a text over, as much of it as there is room for; its whole length.
+///
+/// # Safety
+/// `out` has `room` bytes to write to.
 pub unsafe fn give(answer: &str, out: *mut u8, room: usize) -> usize {
     let length = answer.len().min(room);
     // SAFETY: the caller's promise: `out` has `room` bytes; no more are written.

@@ -9,7 +9,7 @@ use super::{layout, lines, svg};
 use crate::page::Template;
 
 const TEMPLATE: Template = Template {
-    html: include_str!("../../assets/plot/page.html"),
+    html: concat!(include_str!("../../assets/head.html"), include_str!("../../assets/plot/page.html")),
     style: include_str!("../../assets/plot/style.css"),
     scripts: &[include_str!("../../assets/say.js"), include_str!("../../assets/plot/main.js")],
 };

@@ -102,6 +102,10 @@ impl Layout {
         }
     }
 
+    /// The layout that the interpreter itself publishes.
+    ///
+    /// # Safety
+    /// `runtime` is the address of the `_PyRuntime` of a CPython of this version.
     unsafe fn published(version: u32, runtime: usize, at: &Published) -> Result<Self, Unsupported> {
         // SAFETY: `_PyRuntime` starts with `_Py_DebugOffsets`, an array of u64 as far as we read, constant for the process's life.
         let words = unsafe { core::slice::from_raw_parts(runtime as *const u64, at.unicode + 4) };

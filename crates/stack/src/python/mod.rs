@@ -164,6 +164,9 @@ impl Interpreter {
 
     /// On 3.11 `attached` is the state of whichever thread has the GIL. It may only be looked into when it cannot vanish meanwhile:
     /// when it is not ours it belongs to a running thread that may end. With one interpreter it is never needed.
+    ///
+    /// # Safety
+    /// Called on a thread of the process this interpreter runs in; `own` is that thread's state or null.
     #[cold]
     unsafe fn state_on_3_11(&self, attached: *const u8, own: *const u8) -> *const u8 {
         let Some((head, next)) = self.first_interpreter else { return own };
