@@ -379,12 +379,17 @@ pub fn slot_at(state: &State, address: usize) -> Option<usize> {
 pub fn quiesce(state: &State) -> bool {
     sys::barrier();
     let mut patience = 1000;
+    // One look that finds a thread outside is enough: whoever comes in after it sees that nothing is recorded and leaves again, so a
+    // second look could find it there for an instant.
     let mut wait = |busy: &dyn Fn() -> bool| {
-        while busy() && patience > 0 {
+        while busy() {
+            if patience == 0 {
+                return false;
+            }
             patience -= 1;
             sys::pause(1_000_000);
         }
-        !busy()
+        true
     };
     let mut all = wait(&|| state.attaching.load(Ordering::SeqCst) != 0);
     let mut at = state.threads.load(Ordering::Acquire);
