@@ -11,27 +11,39 @@ __author__ = "Stormlog Team"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import analyzer as analyzer
+    from . import attributed_viz as attributed_viz
     from . import collective_attribution as collective_attribution
     from . import collector_health as collector_health
     from . import context_profiler as context_profiler
+    from . import correlation as correlation
     from . import cpu_profiler as cpu_profiler
     from . import cuda_native_debug as cuda_native_debug
     from . import derived_fields as derived_fields
     from . import device_collectors as device_collectors
+    from . import diagnose as diagnose
+    from . import diagnose_report as diagnose_report
     from . import distributed_analysis as distributed_analysis
     from . import errors as errors
     from . import exit_codes as exit_codes
+    from . import formatting as formatting
     from . import gap_analysis as gap_analysis
     from . import heap as heap
     from . import hidden_memory as hidden_memory
+    from . import issues as issues
     from . import module_memory as module_memory
     from . import oom_flight_recorder as oom_flight_recorder
     from . import phases as phases
     from . import profiler as profiler
+    from . import query as query
     from . import recording as recording
+    from . import report as report
+    from . import run_catalog as run_catalog
+    from . import scrub as scrub
     from . import session as session
     from . import shapes as shapes
+    from . import system_info as system_info
     from . import telemetry as telemetry
+    from . import telemetry_classification as telemetry_classification
     from . import telemetry_model as telemetry_model
     from . import telemetry_rollups as telemetry_rollups
     from . import telemetry_sink as telemetry_sink
@@ -163,27 +175,39 @@ _HOME_OF = {
 _MODULES = frozenset(
     {
         "analyzer",
+        "attributed_viz",
         "collective_attribution",
         "collector_health",
         "context_profiler",
+        "correlation",
         "cpu_profiler",
         "cuda_native_debug",
         "derived_fields",
         "device_collectors",
+        "diagnose",
+        "diagnose_report",
         "distributed_analysis",
         "errors",
         "exit_codes",
+        "formatting",
         "gap_analysis",
         "heap",
         "hidden_memory",
+        "issues",
         "module_memory",
         "oom_flight_recorder",
         "phases",
         "profiler",
+        "query",
         "recording",
+        "report",
+        "run_catalog",
+        "scrub",
         "session",
         "shapes",
+        "system_info",
         "telemetry",
+        "telemetry_classification",
         "telemetry_model",
         "telemetry_rollups",
         "telemetry_sink",

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 
 from stormlog import _native, cuda_driver, hidden_memory
 from stormlog._auto_device import Device
-from stormlog._auto_progress import STEPS
+from stormlog._auto_progress import STEPS, stack_of_error
 from stormlog._auto_settings import Settings, session_directory
 from stormlog.oom_flight_recorder import exception_facts, exception_text
 from stormlog.telemetry import resolve_distributed_identity
@@ -95,10 +95,7 @@ def cuda_is_used() -> None:
     if settings.history_entries:
         _start_history(settings.history_entries)
     if settings.writes_bundles and not STATE.has_observer:
-        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-        if attach is not None:
-            attach(_ran_out)
-            STATE.has_observer = True
+        _attach_observer(torch)
     STEPS.count()
     threading.Thread(target=_look_for_devices, args=(STATE,), name="stormlog-auto", daemon=True).start()
 
@@ -145,6 +142,18 @@ def _start_history(entries: int) -> None:
         # That a block is to be freed is told again when it is; to leave it out makes it a third cheaper.
         cuda_native_debug.start_cuda_memory_history(None, entries, skip_actions=["free_requested"])
         STATE.history_is_ours = True
+
+
+@_never_raises
+def _attach_observer(torch: Any) -> None:
+    """Be told of errors.
+
+    An allocator that is not PyTorch's own (cudaMallocAsync, a plug-in) refuses; what nobody catches is seen.
+    """
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach is not None:
+        attach(_ran_out)
+        STATE.has_observer = True
 
 
 def _look_for_devices(state: _State) -> None:
@@ -212,7 +221,7 @@ def _died_of(error: BaseException) -> None:
     device = device_of(int(torch.cuda.current_device()))
     if device is not None:
         names = (type(error).__name__, type(error).__module__, exception_text(error))
-        device.raised(reason, names, STATE.history_is_ours)
+        device.raised(reason, names, stack_of_error(error), STATE.history_is_ours)
 
 
 def _chain_exception_hooks() -> None:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native, cuda_native_debug, hidden_memory
-from stormlog._auto_progress import STEPS, stack_and_phase
+from stormlog._auto_progress import STEPS, phase_of, stack_and_phase
 from stormlog._auto_verdict import binary_size, usable_blocks, verdict
-from stormlog._cuda_categories import workspace_bytes
+from stormlog._cuda_categories import is_users, tensor_categories, workspace_bytes
 from stormlog._cuda_snapshot import allocator_snapshot
+from stormlog._meter import CudaMeter
 from stormlog.tracker import MemoryTracker
 
 _LOGGER = logging.getLogger("stormlog.auto")
@@ -58,12 +59,17 @@ class Failure:
 
     @classmethod
     def of_exception(
-        cls, device: int, reason: str, exception: tuple[str, str, str], is_recorded: bool
+        cls,
+        device: int,
+        reason: str,
+        exception: tuple[str, str, str],
+        stack: tuple[str, ...],
+        is_recorded: bool,
     ) -> Failure:
         """As an exception tells it that nobody caught."""
         thread = threading.current_thread().name
-        step = STEPS.current()
-        return cls(device, reason, exception, None, None, None, (), thread, is_recorded, step)
+        step, phase = STEPS.current(), phase_of(stack)
+        return cls(device, reason, exception, None, None, None, stack, thread, is_recorded, step, phase)
 
 
 def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) -> bool:
@@ -104,21 +110,28 @@ def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) 
 def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]:
     """Everything for `oom show`, the large files on the way."""
     torch: Any = sys.modules["torch"]
-    snapshot: dict[str, Any] = {"segments": [], "device_traces": []}
+    snapshot: dict[str, Any] = {}
     categories: dict[str, Any] = {}
+    held: list[dict[str, Any]] = []
     try:
         snapshot = cuda_native_debug._whole(allocator_snapshot(torch))
         with (bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME).open("wb") as file:
             pickle.dump(snapshot, file, protocol=4)
     except Exception as error:
-        problems.append(f"snapshot: {error}")
+        problems.append(f"snapshot: {_sentence(error)}")
     try:
         index = cuda_native_debug.build_cuda_tensor_attribution_index(failure.device, skip_gc=True)
-        workspace = _quietly(lambda: workspace_bytes(torch, failure.device))
-        categories = cuda_native_debug.memory_categories(snapshot, index, workspace)
+        if snapshot:
+            workspace = _quietly(lambda: workspace_bytes(torch, failure.device))
+            categories = cuda_native_debug.memory_categories(snapshot, index, workspace)
+            held = list(_holders(categories, failure.is_recorded))
+        else:
+            now = CudaMeter(torch, failure.device).read()
+            categories = tensor_categories(index, now.allocated, now.reserved)
+            held = list(_tensors(index))
         _replace(bundle / cuda_native_debug.MEMORY_CATEGORIES_FILENAME, categories)
     except Exception as error:
-        problems.append(f"categories: {error}")
+        problems.append(f"categories: {_sentence(error)}")
     usable = usable_blocks(snapshot, failure.device, failure.segment_bytes)
     hidden = _hidden(failure.device, problems)
     sentence, tries = verdict(failure, usable, categories, hidden)
@@ -142,7 +155,7 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         "hidden_memory": hidden,
         "verdict": sentence,
         "try": tries,
-        "held_by": list(_holders(categories, failure.is_recorded)),
+        "held_by": held,
         "stack": list(failure.stack),
         "thread": failure.thread,
         "step": failure.step,
@@ -155,7 +168,7 @@ def _hidden(device: int, problems: list[str]) -> dict[str, Any]:
     try:
         return hidden_memory.report(device)
     except Exception as error:
-        problems.append(f"hidden memory: {error}")
+        problems.append(f"hidden memory: {_sentence(error)}")
         return {}
 
 
@@ -179,9 +192,14 @@ def _holders(categories: dict[str, Any], is_recorded: bool) -> Iterator[dict[str
         yield {"place": place, "bytes": size, "note": note}
 
 
-def is_users(frame: str) -> bool:
-    """Whether a frame is neither PyTorch's nor generated nor ours."""
-    return not any(part in frame for part in ("/torch/", "/stormlog/", "<frozen ", "??", "<eval_with_key>"))
+def _tensors(index: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The largest tensors by name, where no stack tells who took them."""
+    rows = sorted(index["attributed_storage_pointers"], key=lambda row: row["storage_bytes"], reverse=True)
+    for row in rows[:_HOLDERS]:
+        one = row["tensors"][0]
+        name = row["names"][0] if row["names"] else "a tensor without a name"
+        note = f"{row['category'].replace('_', ' ')}, {one['dtype']} {one['shape']}"
+        yield {"place": name, "bytes": row["storage_bytes"], "note": note}
 
 
 def _state_in(bundle: Path, page: dict[str, Any]) -> None:
@@ -211,6 +229,11 @@ def _system() -> dict[str, Any]:
         "cuda_version": getattr(getattr(torch, "version", None), "cuda", None),
         "memory_total": _native.host_memory()[0],
     }
+
+
+def _sentence(error: Exception) -> str:
+    """What it says, without the C++ stack PyTorch appends."""
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _quietly(ask: Any) -> Any:

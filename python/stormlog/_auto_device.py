@@ -65,12 +65,14 @@ class Device:
         """PyTorch's allocator is about to raise."""
         self._write(Failure.of_allocator(self.index, wanted, allowed, free, is_recorded))
 
-    def raised(self, reason: str, exception: tuple[str, str, str], is_recorded: bool) -> None:
+    def raised(
+        self, reason: str, exception: tuple[str, str, str], stack: tuple[str, ...], is_recorded: bool
+    ) -> None:
         """An exception says that memory ran out; the allocator's own has its bundle already."""
         is_known = reason == "torch.cuda.OutOfMemoryError" or exception[0] == "OutOfMemoryError"
         if is_known and self._written and time.monotonic() - self._written[-1] < _SAME:
             return
-        self._write(Failure.of_exception(self.index, reason, exception, is_recorded), is_last=True)
+        self._write(Failure.of_exception(self.index, reason, exception, stack, is_recorded), is_last=True)
 
     def _write(self, failure: Failure, is_last: bool = False) -> None:
         # Another thread writes one about the same moment.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -74,6 +75,13 @@ def stack_and_phase() -> tuple[tuple[str, ...], str | None]:
             # With checkpoints there is a forward pass again inside the backward one.
             return tuple([*here, *lines][:MAX_FRAMES]), "backward"
     return tuple(here), phase_of(here)
+
+
+def stack_of_error(error: BaseException) -> tuple[str, ...]:
+    """Where an exception was raised, innermost first; as text."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    lines = [f"{code.co_filename}:{line} {code.co_name}" for code, line in reversed(frames)]
+    return tuple(lines[:MAX_FRAMES])
 
 
 def phase_of(stack: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 # Requests up to this size live in pools of their own.
 _SMALL = 1 << 20
+_SMALLER = "a smaller batch or activation checkpointing; what holds most is named in this bundle"
 
 
 def binary_size(size: float) -> str:
@@ -89,7 +90,10 @@ def verdict(
     start = f"CUDA out of memory{progress(failure.step, failure.phase)} on GPU {failure.device}"
     request = usable.request
     if request is None:
-        return f"{start}, outside PyTorch's allocator: {failure.exception[2].splitlines()[0]}", [
+        said = (failure.exception[2] or failure.exception[0]).splitlines()[0]
+        if failure.exception[0] == "OutOfMemoryError":
+            return f"{start}: {said.removeprefix('CUDA out of memory. ')}", [_SMALLER]
+        return f"{start}, outside PyTorch's allocator: {said}", [
             "leave the libraries room: torch.cuda.set_per_process_memory_fraction(0.95), or a smaller batch"
         ]
     asked = f"{start}: {binary_size(request)} asked"
@@ -114,12 +118,18 @@ def verdict(
         return f"{asked}; {size} is free only on other streams, or not given back by them yet", [
             "wait for the other streams, or use fewer"
         ]
-    if others >= request and others > (allocated or 0) // 10:
+    free = failure.free_bytes
+    has_room = free is not None and free >= request
+    if others >= request and others > (allocated or 0) // 10 and not has_room:
         return f"{asked}; other processes hold {binary_size(others)} of the device", [
             "find them with nvidia-smi; they may be left over"
         ]
     held = "" if allocated is None else f" {binary_size(allocated)} is in use"
     limit = "" if failure.allowed_bytes is None else f" of {binary_size(failure.allowed_bytes)} allowed"
-    return f"{asked}; it is full:{held}{limit}", [
-        "a smaller batch or activation checkpointing; what holds most is named in this bundle"
-    ]
+    if has_room and limit:
+        # Its own limit is in the way, whoever else is on the device.
+        return f"{asked}; it is full:{held}{limit}, though {binary_size(free or 0)} of the device is free", [
+            "a higher torch.cuda.set_per_process_memory_fraction, if the device is yours",
+            _SMALLER,
+        ]
+    return f"{asked}; it is full:{held}{limit}", [_SMALLER]

@@ -18,6 +18,10 @@ PRECEDENCE = ("parameters", "gradients", "optimizer_state", "buffers", "activati
 UNEXPLAINED = "no_python_tensor"
 _TOP_STACKS = 20
 _FRAMES = 8
+# Who allocates, and for whom.
+_OWN_FRAMES = 2
+# The last two are what `torch.compile` and `torch.fx` make.
+_NOT_THE_USERS = ("/torch/", "/stormlog/", "<frozen ", "??", "/torchinductor_", "<eval_with_key>")
 
 
 def categories_of_storages(torch: Any, tensors: Iterable[Any]) -> dict[int, str]:
@@ -94,15 +98,34 @@ def memory_categories(
         "reserved_bytes": reserved,
         "free_in_cache_bytes": sum(free),
         "largest_free_block_bytes": max(free, default=0),
-        "categories": {
-            name: {"bytes": size, "blocks": count}
-            for name, (size, count) in sorted(sums.items(), key=lambda item: item[1][0], reverse=True)
-        },
+        "categories": _largest_first(sums),
         "top_stacks": [
             {"bytes": size, "blocks": count, "frames": list(frames)} for frames, (size, count) in held
         ],
         "allocator_settings": snapshot.get("allocator_settings"),
     }
+
+
+def tensor_categories(tensor_index: dict[str, Any], allocated: int, reserved: int) -> dict[str, Any]:
+    """The same by live tensors alone, for an allocator that does not tell its blocks (cudaMallocAsync)."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for entry in tensor_index.get("attributed_storage_pointers", []):
+        _add(sums[entry.get("category", "data")], int(entry["storage_bytes"]))
+    rest = allocated - sum(size for size, _ in sums.values())
+    if rest > 0:
+        # How many pieces that is nobody tells.
+        sums[UNEXPLAINED] = [rest, 0]
+    return {
+        "device_index": tensor_index.get("device_index"),
+        "allocated_bytes": allocated,
+        "reserved_bytes": reserved,
+        "categories": _largest_first(sums),
+    }
+
+
+def _largest_first(sums: dict[str, list[int]]) -> dict[str, dict[str, int]]:
+    rows = sorted(sums.items(), key=lambda item: item[1][0], reverse=True)
+    return {name: {"bytes": size, "blocks": count} for name, (size, count) in rows}
 
 
 def _of_tensor(torch: Any, tensor: Any) -> str:
@@ -140,11 +163,20 @@ def placed(segment: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def stack_of(block: dict[str, Any]) -> tuple[str, ...]:
-    """Where a block was allocated, innermost first; empty where the history does not tell."""
+    """Where a block was allocated, innermost first; empty where the history does not tell.
+
+    Under a deep library the program's own lines are far out: the first of them are kept all the same.
+    """
     frames = block.get("frames") or []
-    return tuple(
-        f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}" for frame in frames[:_FRAMES]
-    )
+    lines = [f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}" for frame in frames]
+    inner, outer = lines[:_FRAMES], lines[_FRAMES:]
+    missing = _OWN_FRAMES - sum(map(is_users, inner))
+    return (*inner, *list(filter(is_users, outer))[: max(missing, 0)])
+
+
+def is_users(frame: str) -> bool:
+    """Whether a frame is neither PyTorch's nor generated nor ours."""
+    return not any(part in frame for part in _NOT_THE_USERS)
 
 
 def _add(total: list[int], size: int) -> None:

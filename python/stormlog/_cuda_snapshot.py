@@ -26,13 +26,16 @@ def allocator_snapshot(torch: Any) -> Any:
 
 
 def allocator_segments(torch: Any) -> list[dict[str, Any]] | None:
-    """The segments alone; None where this PyTorch cannot leave the history out."""
+    """The segments alone; None where this PyTorch cannot leave the history out, or its allocator has none."""
     ask: Any = getattr(torch.cuda, "memory_snapshot", None)
     names = getattr(getattr(ask, "__code__", None), "co_varnames", ())
     if "include_traces" not in names:
         return None
-    with _unimported(torch):
-        return list(ask(include_traces=False))
+    try:
+        with _unimported(torch):
+            return list(ask(include_traces=False))
+    except RuntimeError:  # cudaMallocAsync, or an allocator of the user's
+        return None
 
 
 @contextmanager

@@ -32,6 +32,7 @@ def build_cuda_tensor_attribution_index(device: Any = None, *, skip_gc: bool = F
     if not skip_gc:
         gc.collect()
     tensors: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    sizes: dict[int, int] = {}
     with warnings.catch_warnings():
         # Looking at attributes of everything there is wakes up every deprecation there is.
         warnings.simplefilter("ignore")
@@ -42,6 +43,7 @@ def build_cuda_tensor_attribution_index(device: Any = None, *, skip_gc: bool = F
             pointer = _storage(tensor)
             if pointer is not None:
                 tensors[pointer].append(_described(tensor))
+                sizes[pointer] = int(tensor.untyped_storage().nbytes())
     return {
         "device_index": index,
         "storage_pointer_count": len(tensors),
@@ -53,6 +55,7 @@ def build_cuda_tensor_attribution_index(device: Any = None, *, skip_gc: bool = F
                 "names": sorted(
                     names.get(pointer, ()), key=lambda name: (name.count("."), len(name)), reverse=True
                 ),
+                "storage_bytes": sizes[pointer],
                 "category": categories.get(pointer, "data"),
                 "tensor_count": len(found),
                 "tensors": found,

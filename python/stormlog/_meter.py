@@ -115,6 +115,9 @@ class CudaMeter:
                 value = flat.get(f"{name}.all.{kind}")
                 return None if value is None else int(value)
 
+        ever, freed = number("allocated_bytes", "allocated"), number("allocated_bytes", "freed")
+        if not ever and number("allocated_bytes", "current"):
+            ever = freed = None  # another allocator (cudaMallocAsync), which does not count
         return Counters(
             number("allocated_bytes", "current") or 0,
             number("reserved_bytes", "current") or 0,
@@ -123,8 +126,8 @@ class CudaMeter:
             number("allocated_bytes", "peak") or 0,
             number("reserved_bytes", "peak") or 0,
             number("active_bytes", "peak") or 0,
-            number("allocated_bytes", "allocated"),
-            number("allocated_bytes", "freed"),
+            ever,
+            freed,
         )
 
     def synchronize(self) -> None:

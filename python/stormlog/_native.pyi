@@ -27,6 +27,7 @@ __all__ = [
     "draw_figure",
     "event_from_record",
     "event_groups",
+    "find_sources",
     "heap_flamegraph",
     "heap_recording",
     "heap_stacks",
@@ -34,6 +35,7 @@ __all__ = [
     "heap_stats",
     "heap_stop",
     "host_memory",
+    "is_process_alive",
     "judge_calls",
     "legacy_session_id",
     "load_sessions",
@@ -152,6 +154,10 @@ def derive_session(events: Iterable[object]) -> tuple[float | None, float | None
 def memory_feature_enabled(event: object, feature: str) -> bool: ...
 def run_cli(program: str, args: Sequence[str]) -> int: ...
 def release_interrupts() -> None: ...
+
+# Kind and path of everything with telemetry at a path.
+def find_sources(path: str | os.PathLike[str]) -> list[tuple[str, Path]]: ...
+def is_process_alive(pid: int) -> bool: ...
 def check_sink_settings(settings: _SinkSettings) -> None: ...
 def read_sink_manifest(
     path: str | os.PathLike[str],

@@ -47,14 +47,24 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    marks = [mark for name in _OWN_MARKS for mark in item.iter_markers(name)]
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # A limit that is none is told before the test has run.
+    for mark in _marks(item):
+        _limit(mark)
+
+
+def _marks(item: pytest.Item) -> list[pytest.Mark]:
     wanted = bool(item.config.getoption("--stormlog-heap"))
     # Another plugin has marks of these names; where it is at work, they are its own.
     if item.config.pluginmanager.hasplugin("memray_manager") and not wanted:
-        marks = []
-    if not marks and not wanted:
+        return []
+    return [mark for name in _OWN_MARKS for mark in item.iter_markers(name)]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    marks = _marks(item)
+    if not marks and not item.config.getoption("--stormlog-heap"):
         yield
         return
     from stormlog import heap
@@ -97,9 +107,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _broken(mark: pytest.Mark, figures: dict[str, Any], capture: Path) -> str | None:
-    if not mark.args:
-        raise pytest.UsageError(f"@pytest.mark.{mark.name} needs a limit, such as '24 MB'")
-    limit = parse_size(mark.args[0])
+    limit = _limit(mark)
     if mark.name == "limit_memory":
         return _over_memory(limit, mark.args[0], figures)
     return _over_leaks(limit, mark.args[0], mark.kwargs.get("filter_fn"), capture)
@@ -137,13 +145,14 @@ def _over_leaks(
     return "\n".join([f"The test left memory behind, more than {text} from one call stack:", *lines])
 
 
-def parse_size(text: str | int) -> int:
-    """``"24 MB"``, ``"1.5 GiB"`` or a number of bytes."""
+def _limit(mark: pytest.Mark) -> int:
     from stormlog import _native
 
+    text = mark.args[0] if mark.args else None
     size = text if isinstance(text, int) else _native.parse_size(str(text))
     if size is None:
-        raise pytest.UsageError(f"{text!r} is not a size; write it like '24 MB'")
+        given = ", ".join(map(repr, mark.args))
+        pytest.fail(f"@pytest.mark.{mark.name}({given}) needs a size, such as '24 MB'", pytrace=False)
     return size
 
 

@@ -8,8 +8,9 @@ By CUPTI, loaded when it is asked for; `stormlog run --cuda-driver` or `STORMLOG
     print(cuda_driver.report(0)["held"])
 
 CUPTI has one place for all who listen. Where Nsight or a profiler has it, one line says so and nothing else
-changes; where `torch.profiler` begins, the place is given up. Must never wait for a device, or raise into the
-program.
+changes; where `torch.profiler` begins, the place is given up, for as long as the program runs: PyTorch keeps
+it, and where it is told not to (`TEARDOWN_CUPTI=1`) a program that asked for it again at once never ended.
+Must never wait for a device, or raise into the program.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = ["report", "start", "stop"]
 
 _LOGGER = logging.getLogger("stormlog.cuda_driver")
 PYTORCH = "pytorch"
+_KINETOS = "torch.profiler took its place"
 # The beginning of a library's name, and what it is called in reports.
 _OWNERS = {
     "libc10_cuda": PYTORCH,
@@ -50,6 +52,7 @@ class _State:
         self.events: _native.CudaDriverEvents | None = None
         self.why_not: str | None = "it was not asked for"
         self.seen: dict[int, dict[str, int]] = {}
+        self.is_kinetos = False
         self.lock = threading.Lock()
 
 
@@ -61,8 +64,8 @@ def start(library: str | None = None) -> bool:
     with _STATE.lock:
         if _STATE.events is not None and _STATE.events.is_on:
             return True
-        why_not = "CUPTI was not found"
-        for path in [library] if library else _libraries():
+        why_not = _KINETOS if _STATE.is_kinetos else "CUPTI was not found"
+        for path in [] if _STATE.is_kinetos else [library] if library else _libraries():
             try:
                 _STATE.events = _native.CudaDriverEvents(path)
             except OSError as error:
@@ -158,7 +161,8 @@ def _yield_to_kineto() -> None:
 
     @functools.wraps(prepare)
     def prepare_alone(*args: Any, **kwargs: Any) -> Any:
-        stop("torch.profiler took its place")
+        stop(_KINETOS)
+        _STATE.is_kinetos = True
         return prepare(*args, **kwargs)
 
     profiler._prepare_profiler = prepare_alone

@@ -200,7 +200,7 @@ def write_cuda_snapshot_artifacts(
         MEMORY_CATEGORIES_FILENAME,
     ]
     problems: list[str] = []
-    for name, render in _pages(whole, device):
+    for name, render in _pages(whole, tensor_index, device):
         try:
             with python_warnings.catch_warnings():
                 python_warnings.simplefilter("ignore")
@@ -229,13 +229,21 @@ def _recorder() -> Callable[..., object]:
     return record
 
 
-def _pages(snapshot: dict[str, Any], device: Any) -> Iterator[tuple[str, Callable[[], str]]]:
+def _pages(
+    snapshot: dict[str, Any], tensor_index: dict[str, Any], device: Any
+) -> Iterator[tuple[str, Callable[[], str]]]:
     def viewer() -> Any:
         return import_module("torch.cuda._memory_viz")
+
+    def attributed() -> str:
+        from stormlog.attributed_viz import render_attributed_html
+
+        return render_attributed_html(snapshot, tensor_index, device=device_index(device) or 0)
 
     yield SEGMENT_SUMMARY_FILENAME, lambda: str(viewer().segsum(snapshot))
     yield TRACE_SUMMARY_FILENAME, lambda: str(viewer().trace(snapshot))
     yield TRACE_HTML_FILENAME, lambda: str(viewer().trace_plot(snapshot, device=device_index(device)))
+    yield TRACE_HTML_ANNOTATED_FILENAME, attributed
 
 
 def _whole(snapshot: Any) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-from stormlog.context_profiler import *
+from stormlog.tensorflow.context_profiler import *

@@ -1,1 +1,1 @@
-from stormlog.profiler import *
+from stormlog.tensorflow.profiler import *

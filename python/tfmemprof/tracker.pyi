@@ -1,1 +1,1 @@
-from stormlog.tracker import *
+from stormlog.tensorflow.tracker import *

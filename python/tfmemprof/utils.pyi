@@ -1,1 +1,1 @@
-from stormlog.utils import *
+from stormlog.tensorflow.utils import *

@@ -161,10 +161,12 @@ assert cuda_driver.start()
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
     torch.ones(3).sum()
 names = [event.key for event in profile.key_averages()]
+again = cuda_driver.start()
 code = cupti.cuptiSubscribe(ctypes.byref(ctypes.c_void_p()), None, None)
-print(json.dumps([cuda_driver.report(0), "aten::sum" in names, code]))
+print(json.dumps([cuda_driver.report(0), "aten::sum" in names, again, code]))
 """,
     )
-    report, is_profiled, code = found
+    report, is_profiled, again, code = found
     assert not report["is_on"] and report["why_not"] == "torch.profiler took its place"
     assert is_profiled and code == 0, "the place is free"
+    assert again is False, "who asks while PyTorch lets go of it waits without end"

@@ -101,6 +101,32 @@ def test_the_environment_is_not_believed(tmp_path: Path) -> None:
     assert page(own_bundles(tmp_path)[0])["allocator_settings"]["expandable_segments"] is True
 
 
+def test_another_allocator_is_sampled_and_its_error_kept(tmp_path: Path) -> None:
+    source = LIMITED + (
+        "layer = torch.nn.Linear(4096, 4096, device='cuda')\n"
+        "layer(torch.randn(64, 4096, device='cuda')).sum().backward()\n"
+        "held = load_cache()\n"
+        "time.sleep(0.5)\n"
+        "block(800)\n"
+    )
+    done = run(tmp_path, source, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    assert done.returncode == 1 and "OutOfMemoryError" in done.stderr, done.stderr
+    (bundle,) = own_bundles(tmp_path)
+    found = page(bundle)
+    assert found["allocator_backend"] == "cudaMallocAsync"
+    assert [problem.split(":")[0] for problem in found["problems"]] == ["snapshot"], "it has none to show"
+    categories = {name: part["bytes"] for name, part in found["categories"].items()}
+    assert categories["data"] >= 600 * MB and categories["parameters"] >= 4096 * 4096 * 4, categories
+    assert sum(categories.values()) == found["allocated_bytes"]
+    assert found["held_by"][0]["place"] == "held" and any("program.py" in line for line in found["stack"])
+    exported = tmp_path / "events.jsonl"
+    stormlog("convert", str(tmp_path / "runs"), str(exported))
+    events = [json.loads(line) for line in exported.read_text().splitlines()]
+    sampled = [row["allocator_allocated_bytes"] for row in events if row["event_type"] == "sample"]
+    assert any(size is not None and size >= 600 * MB for size in sampled), "it is sampled all the same"
+    sys.stdout.write(f"{found['verdict']}\n")
+
+
 def test_who_catches_it_gets_the_memory_back(tmp_path: Path) -> None:
     source = LIMITED + (
         "gc.disable()\n"

@@ -8,9 +8,10 @@ import sys
 import time
 
 
-def work(how):
+def work(how, ready):
     held = bytearray(20 << 20)
     held[::4096] = b"x" * len(held[::4096])
+    ready.set()
     time.sleep(0.4)
     if how == "exit":
         os._exit(5)
@@ -29,11 +30,13 @@ def work(how):
 if __name__ == "__main__":
     method, how = sys.argv[1:3] if len(sys.argv) > 2 else ("fork", "kill")
     context = multiprocessing.get_context(method)
-    worker = context.Process(target=work, args=(how,))
+    ready = context.Event()
+    worker = context.Process(target=work, args=(how, ready))
     worker.start()
     print(worker.pid, flush=True)
-    time.sleep(0.8)
+    ready.wait()  # a loaded machine takes its time to start an interpreter
     if how == "kill":
+        time.sleep(1.5)  # many readings of what it holds, also where they come late
         os.kill(worker.pid, signal.SIGKILL)
     worker.join()
     time.sleep(0.2)

@@ -119,6 +119,21 @@ class Cuda:
         }
 
 
+def use_another_allocator(torch: Any) -> None:
+    """As `backend:cudaMallocAsync`: it counts, and refuses to be recorded, observed or looked into."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("cudaMallocAsync does not yet support this.\nException raised from C++:\nframe #0")
+
+    def record(enabled: str | None = "all", max_entries: int = 1, device: Any = None) -> None:
+        refuse()
+
+    torch.history._record_memory_history = record
+    torch.history._snapshot = torch.cuda.memory_snapshot = refuse
+    torch._C._cuda_attach_out_of_memory_observer = refuse
+    torch._C._cuda_getAllocatorBackend = lambda: "cudaMallocAsync"
+
+
 def stack() -> list[dict[str, Any]]:
     frames = []
     frame: Any = sys._getframe(2)

@@ -68,3 +68,12 @@ DIFFERENCES["load/sink-torn"] = (None, TORN)
 _both("sink-damaged", ("ValueError", "segment-000001.jsonl:3:"), PLACE)
 _both("sink-empty", ("ValueError", "retained no segments"), PLACE)
 _both("sink-empty/manifest.json", ("ValueError", "retained no segments"), PLACE)
+
+# Of `stormlog.query`: where its answers differ, and why. Each is shown by a test of test_query_module.py.
+QUERY_DIFFERENCES: dict[str, str] = {
+    "summarize peak": "an unknown counter has no say in a peak; 0.4.3 fails with a TypeError",
+    "telemetry_timeline.json": "the timeline of a diagnose bundle is part of it; 0.4.3 tries to load it",
+    "csv": "metadata that 0.4.3 wrote into a CSV as Python text is read; 0.4.3 leaves it out",
+    "running": "a session whose process is gone from this machine was interrupted; 0.4.3 calls it running",
+    "path": "one path need not be in a list; 0.4.3 takes each letter of it for a path",
+}

@@ -34,6 +34,9 @@ class Tensor:
     def data_ptr(self) -> int:
         return self.address
 
+    def nbytes(self) -> int:
+        return self.size
+
     def nelement(self) -> int:
         return self.size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,16 @@ resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
 first = bytearray(50_000_000)
 second = bytearray(600_000_000)
 """
+# One of four ranks; the third keeps 400 MB more.
+RANK = """
+import os, time
+def build():
+    return bytearray(b"x" * 20_000_000)
+def dispatch():
+    return [bytearray(b"x" * 1_000_000) for _ in range(400 if os.environ["RANK"] == "2" else 2)]
+kept = [build(), dispatch()]
+time.sleep(1)
+"""
 CALM = """
 import time
 for _ in range(30):
@@ -33,9 +44,10 @@ for _ in range(30):
 """
 
 
-def stormlog(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def stormlog(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", COMMAND, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    known = {**os.environ, **env}
+    return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, timeout=120)
 
 
 def run(folder: Path, text: str) -> Path:
@@ -53,6 +65,18 @@ def test_growth_is_told_with_its_line(tmp_path: Path) -> None:
     alone = stormlog(tmp_path, "analyze", str(capture))
     assert alone.returncode == 3, alone.stdout + alone.stderr
     assert "program.py:5 remember keeps" in alone.stdout and "1 heap capture" in alone.stdout
+
+
+def test_the_rank_that_differs_is_told_with_the_line_that_differs(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(RANK)
+    for rank in "0123":
+        # Each in a run of its own, as on four machines.
+        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "night"}
+        stormlog(tmp_path, "run", "--heap", "--quiet", "--dir", "runs", "program.py", **names)
+    told = stormlog(tmp_path, "analyze", "runs").stdout
+    assert "rank 2 peaks" in told and "above the median of 4 ranks" in told, told
+    (line,) = (line for line in told.splitlines() if line.strip().startswith("it keeps"))
+    assert "program.py:6 dispatch" in line, told
 
 
 def test_a_request_that_got_no_memory_is_critical(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ import auto_stand_in
 import cuda_stand_in
 import pytest
 from stormlog import _auto, hidden_memory
+from stormlog._auto_bundle import Failure
 from stormlog._auto_settings import Settings
+from stormlog._auto_verdict import Usable, verdict
+from stormlog._cuda_categories import stack_of
 from stormlog.telemetry import load_telemetry_sessions
 
 MB = 1 << 20
@@ -155,6 +158,36 @@ def test_fragmentation_is_named(torch: Any, tmp_path: Path) -> None:
     assert "may use is 40.00 MiB" in found["verdict"] and "expandable_segments:True" in found["try"][0]
 
 
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [(900 * MB, "256.00 MiB allowed, though 900.00 MiB of the"), (9 * MB, "other processes hold 5.00 GiB")],
+)
+def test_who_is_in_the_way_is_told_by_the_room_there_is(free: int, words: str) -> None:
+    names = ("OutOfMemoryError", "torch", "CUDA out of memory.")
+    failure = Failure(0, "torch.cuda.OutOfMemoryError", names, 200 * MB, 256 * MB, free, (), "main", True)
+    usable = Usable(200 * MB, 0, 0, 0, 0, 0)
+    sentence, tries = verdict(
+        failure, usable, {"allocated_bytes": 100 * MB}, {"other_processes_bytes": 5 << 30}
+    )
+    assert words in sentence and tries, sentence
+
+
+def test_the_programs_own_line_is_kept_however_deep_the_library_is() -> None:
+    library = [
+        {"filename": f"/x/torch/nn/{depth}.py", "line": depth, "name": "forward"} for depth in range(20)
+    ]
+    compiled = {"filename": "/tmp/torchinductor_me/ab/cab.py", "line": 7, "name": "call"}
+    own = [
+        {"filename": f"/home/me/{name}.py", "line": 3, "name": name} for name in ("model", "train", "main")
+    ]
+    stack = stack_of({"frames": [compiled, *library, *own]})
+    assert len(stack) == 10 and stack[0].startswith("/tmp/torchinductor_me/")
+    assert stack[-2:] == ("/home/me/model.py:3 model", "/home/me/train.py:3 train")
+    assert stack_of({"frames": own}) == tuple(
+        f"/home/me/{name}.py:3 {name}" for name in ("model", "train", "main")
+    )
+
+
 def test_many_ooms_cost_few_bundles(torch: Any, tmp_path: Path) -> None:
     for _ in range(20):
         with pytest.raises(torch.OutOfMemoryError):
@@ -210,6 +243,27 @@ def test_the_allocators_error_is_not_told_twice(torch: Any, tmp_path: Path) -> N
     sys.excepthook(caught.type, caught.value, None)
     sys.excepthook(ValueError, ValueError("something else"), None)
     assert len(bundles(tmp_path)) == 1
+
+
+def test_an_allocator_that_refuses_to_be_observed_is_sampled_and_its_error_kept(
+    torch: Any, tmp_path: Path
+) -> None:
+    auto_stand_in.use_another_allocator(torch)
+    weight = torch.stand_in.take(100 * MB, kind=cuda_stand_in.Parameter)
+    assert any(thread.name == "stormlog-auto" for thread in threading.enumerate()), "devices are looked for"
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        torch.stand_in.take(200 * MB)
+    assert bundles(tmp_path) == [], "who catches it leaves nothing: nobody was told"
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    (bundle,) = bundles(tmp_path)
+    found = page(bundle)
+    assert found["problems"] == ["snapshot: cudaMallocAsync does not yet support this."]
+    assert found["allocated_bytes"] == 100 * MB and found["allocator_backend"] == "cudaMallocAsync"
+    assert found["categories"] == {"parameters": {"bytes": 100 * MB, "blocks": 1}}
+    assert found["held_by"][0]["bytes"] == 100 * MB and "parameters" in found["held_by"][0]["note"]
+    assert found["verdict"].startswith("CUDA out of memory on GPU 0: Tried to allocate 200"), found
+    assert "auto_stand_in.py" in found["stack"][0] and "test_an_allocator" in found["stack"][-1]
+    assert weight.size == 100 * MB
 
 
 def test_settings_are_read_and_nonsense_is_not() -> None:

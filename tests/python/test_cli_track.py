@@ -130,7 +130,7 @@ def test_tfmemprof_has_its_own_page_and_flags(tmp_path: Path) -> None:
     assert page.returncode == 0 and page.stdout.startswith("TensorFlow Stormlog - System Information\n")
     assert run("tfmemprof", "track").returncode == 2
     output = tmp_path / "deep" / "results.json"
-    args = ["--device", "/CPU:0", "--interval", "0.05", "--duration", "0.4", "--output", str(output)]
+    args = ["--device", "/CPU:0", "--interval", "0.05", "--duration", "1", "--output", str(output)]
     done = run("tfmemprof", "-v", "track", "--threshold", "1", *args)
     assert done.returncode == 0 and f"Results saved to {output}" in done.stdout
     results = json.loads(output.read_text())
@@ -241,10 +241,21 @@ def test_its_end_is_noticed_and_named(program: subprocess.Popen[str], tmp_path: 
     assert {event["pid"] for event in events} == {program.pid}
 
 
+def is_open_in(pid: int, prefix: str) -> bool:
+    """Whether a process has a file open whose path begins so."""
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(link.readlink()).startswith(prefix):
+                    return True
+    return False
+
+
 def test_a_kill_becomes_a_bundle(program: subprocess.Popen[str], tmp_path: Path) -> None:
     args = ["--pid", str(program.pid), "--oom-flight-recorder", "--oom-dump-dir", str(tmp_path), "--json"]
     child = subprocess.Popen(command("stormlog", "track", *args), stdout=subprocess.PIPE, text=True)
-    time.sleep(1)
+    while not is_open_in(child.pid, f"/proc/{program.pid}/"):
+        time.sleep(0.02)
     program.kill()
     found = json.loads(child.communicate(timeout=60)[0])
     assert child.returncode == 3 and found["stopped_by"] == "process_ended"
@@ -302,7 +313,7 @@ def test_the_oom_killer_is_named_with_its_limit(tmp_path: Path, when: str) -> No
 def test_on_a_terminal_one_line_is_kept_up_to_date() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        command("stormlog", "monitor", "--duration", "1.3"), stdout=theirs, stderr=subprocess.DEVNULL
+        command("stormlog", "monitor", "--duration", "3"), stdout=theirs, stderr=subprocess.DEVNULL
     ) as child:
         os.close(theirs)
         shown = b""

@@ -301,8 +301,8 @@ def test_out_of_memory_for_real(tmp_path: Path) -> None:
     assert metadata["custom_metadata"]["sample_used_bytes"] > 50 * MB
     events = load_telemetry_events(bundle)
     assert events[0].event_type == "start" and events[0].device_used_bytes is not None
-    # The thread goes on sampling while the bundle is being written.
-    assert "OOM detected (builtins.MemoryError)" in [event.context for event in events[-9:]]
+    # Not the last: the thread goes on sampling while the bundle is being written.
+    assert "OOM detected (builtins.MemoryError)" in [event.context for event in events]
 
 
 def test_the_package_has_it_under_both_names() -> None:

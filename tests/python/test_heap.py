@@ -197,6 +197,21 @@ def test_children_of_every_kind_are_recorded(tmp_path: Path) -> None:
     assert {"in_fork", "in_exec", "in_worker"} <= seen
 
 
+def test_the_program_that_ended_is_the_one_that_is_told_of(tmp_path: Path) -> None:
+    """The first image holds less but records more; the second is the one that was killed."""
+    last = "held = bytearray(50 << 20); import os; os.kill(os.getpid(), 9)"
+    first = (
+        "import os, sys; held = [bytearray(1000) for _ in range(30_000)]; "
+        f"os.execv(sys.executable, [sys.executable, '-c', {last!r}])"
+    )
+    done = record(tmp_path / "out.bin", sys.executable, "-c", first)
+    assert done.returncode == 137, done.stderr
+    figures = stats(tmp_path / "out.bin")
+    assert figures["live_at_end_bytes"] >= 50 << 20 and not figures["complete"]
+    (earlier,) = (tmp_path / "runs").glob("*/*/heap-2.bin")
+    assert stats(earlier)["live_at_end_bytes"] < 50 << 20
+
+
 def test_sampling_keeps_the_totals(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text("kept = [bytearray(20_000) for _ in range(20_000)]\n")

@@ -101,7 +101,8 @@ def test_an_unknown_name_is_an_attribute_error_of_that_root(root: str) -> None:
 
 def home_of(alias: str, name: str) -> str:
     """The module an alias's submodule is: what TensorFlow has of its own comes first under its older name."""
-    own = {("tfmemprof", name): f"stormlog.tensorflow.{name}" for name in ("analyzer", "visualizer")}
+    names = ("analyzer", "context_profiler", "diagnose", "profiler", "tracker", "utils", "visualizer")
+    own = {("tfmemprof", name): f"stormlog.tensorflow.{name}" for name in names}
     return own.get((alias, name), f"stormlog.{name}")
 
 

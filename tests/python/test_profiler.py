@@ -208,7 +208,8 @@ def test_the_monitor_never_waits_for_the_device(torch: Any) -> None:
     profiler.start_monitoring(None)
     profiler.start_monitoring(0.001)
     profiler.stop_monitoring()
-    assert [snapshot.operation for snapshot in profiler.snapshots] == ["monitor"]
+    # The first at once; more where this thread was kept waiting.
+    assert {snapshot.operation for snapshot in profiler.snapshots} == {"monitor"}
     with profiler:
         profiler.start_monitoring(0.001)
         while len(profiler.snapshots) < 3:

@@ -35,6 +35,25 @@ def test_limit_memory(tmp_path: Path) -> None:
     assert "load" in done.stdout and "test_it.py:4" in done.stdout
 
 
+def test_a_limit_that_is_none_is_told_before_the_test_runs(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+        @pytest.mark.limit_memory("plenty")
+        def test_word():
+            open("ran", "w")
+
+        @pytest.mark.limit_leaks
+        def test_nothing():
+            open("ran", "w")
+        """,
+    )
+    assert "2 errors" in done.stdout, done.stdout
+    assert "@pytest.mark.limit_memory('plenty') needs a size, such as '24 MB'" in done.stdout
+    assert "@pytest.mark.limit_leaks() needs a size" in done.stdout
+    assert "_pytest_plugin.py" not in done.stdout and not (tmp_path / "ran").exists()
+
+
 def test_limit_leaks(tmp_path: Path) -> None:
     done = run(
         tmp_path,

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,16 @@ def newest(directory: Path) -> Any:
 def check(bundle: Any, cause: str, ended: int, status: str = "interrupted") -> None:
     assert bundle["cause"] == cause
     assert bundle["session_status"] == status
-    assert 0 <= ended - bundle["last_event_timestamp_ns"] < INTERVAL_NS + 2_000_000_000
-    assert bundle["peak_rss_bytes"] > 1 << 20
+    # How near the last event is to the death: test_run_evidence.
+    assert bundle["session"]["started_at_ns"] <= bundle["last_event_timestamp_ns"] <= ended
+    assert bundle["peak_rss_bytes"] is None or bundle["peak_rss_bytes"] > 0
     assert bundle["evidence"]["verdict"]
     rows = stormlog("sessions", bundle["path"] + "/..")
     assert [row["status"] for row in rows if row["session_id"] == bundle["session_id"]] == [status]
 
 
 def test_a_clean_run_leaves_a_completed_session_and_no_bundle(tmp_path: Path) -> None:
-    code, bundle, _ = run(tmp_path, *program("holds_memory.py", "0.4"))
+    code, bundle, _ = run(tmp_path, *program("holds_memory.py", "1"))
     assert (code, bundle) == (0, None)
     (row,) = stormlog("sessions", str(tmp_path))
     assert (row["status"], row["event_count"] >= 5) == ("completed", True)
@@ -150,22 +151,49 @@ def start(directory: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
+def until(condition: Callable[[], Any]) -> Any:
+    """Waits for the condition, however slow the machine is."""
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    return True
+
+
 def pid_of(directory: Path) -> int:
-    (run_directory,) = directory.iterdir()
-    return int(json.loads((run_directory / "run.json").read_text())["pid"])
+    """The program of the run below; it may run before its number is written down."""
+    (record,) = until(lambda: list(directory.glob("*/run.json")))
+    return int(until(lambda: json.loads(record.read_text()).get("pid")))
+
+
+def is_seen(directory: Path, after_ns: int) -> bool:
+    """Whether the one process of the run has a sample of after that moment."""
+    words = [*STORMLOG, "sessions", str(directory), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    rows = json.loads(done.stdout) if done.returncode == 0 else []
+    return any((row["last_event_ns"] or 0) > after_ns for row in rows)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGBUS])
 def test_programs_that_are_ended_by_somebody(tmp_path: Path, number: int) -> None:
     with start(tmp_path, *program("holds_memory.py")) as running:
         assert running.stdout and running.stdout.readline() == "ready\n"
-        time.sleep(0.3)
+        ready = time.time_ns()
+        until(lambda: is_seen(tmp_path, ready))
         os.kill(pid_of(tmp_path), number)
         running.communicate()
         ended = time.time_ns()
     # Python turns SIGINT into KeyboardInterrupt, and then ends itself by the signal.
     assert running.returncode == 128 + number
-    check(newest(tmp_path), "sigkill" if number == signal.SIGKILL else "signal", ended)
+    bundle = newest(tmp_path)
+    check(bundle, "sigkill" if number == signal.SIGKILL else "signal", ended)
+    assert bundle["peak_rss_bytes"] > 30 << 20
 
 
 def test_a_signal_to_the_supervisor_reaches_the_program_and_its_handler(tmp_path: Path) -> None:
@@ -241,17 +269,19 @@ def test_ranks_come_from_each_processs_environment(tmp_path: Path) -> None:
 def test_the_next_command_finishes_what_a_killed_supervisor_could_not(tmp_path: Path) -> None:
     with start(tmp_path, *program("holds_memory.py")) as running:
         assert running.stdout and running.stdout.readline() == "ready\n"
-        time.sleep(0.5)
+        ready = time.time_ns()
+        until(lambda: is_seen(tmp_path, ready))
         program_pid = pid_of(tmp_path)
         running.kill()
         running.wait()
         os.kill(program_pid, signal.SIGKILL)
         killed = time.time_ns()
-    time.sleep(0.2)
+    until(lambda: is_gone(program_pid))
     (row,) = stormlog("oom", "list", str(tmp_path))
     bundle = stormlog("oom", "show", row["path"])
     assert (bundle["cause"], bundle["session_status"]) == ("sigkill", "interrupted")
-    assert 0 <= killed - bundle["last_event_timestamp_ns"] < INTERVAL_NS + 500_000_000
+    assert "holds_memory.py (pid " in bundle["evidence"]["verdict"]
+    assert ready < bundle["last_event_timestamp_ns"] <= killed, "what was seen is kept"
     (directory,) = tmp_path.iterdir()
     assert json.loads((directory / "run.json").read_text())["status"] == "interrupted"
     (session,) = stormlog("sessions", str(tmp_path))

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
-from test_run import cgroup, command, in_cgroup, newest, pid_of, program, stormlog
-
-
-def is_gone(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    return True
-
-
-def until(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
+from test_run import cgroup, command, in_cgroup, is_gone, newest, pid_of, program, stormlog, until
 
 
 def abandon(directory: Path, words: list[str]) -> None:
     """Starts the run, kills its supervisor while the program lives, and waits for the program's own end."""
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout and running.stdout.readline() == "ready\n"
         until(lambda: list(directory.glob("*/rank*/memory_map.json")))
-        time.sleep(0.2)
         child = pid_of(directory)
         running.send_signal(signal.SIGKILL)
-    assert not is_gone(child)
+    # It lives as long as its supervisor does, and a little longer.
     until(lambda: is_gone(child))
 
 
 def test_an_oom_kill_is_still_named(tmp_path: Path) -> None:
     with cgroup(120 << 20) as group:
-        abandon(tmp_path, in_cgroup(group, command(tmp_path, *program("leaks.py", "40", "800"))))
+        abandon(
+            tmp_path, in_cgroup(group, command(tmp_path, *program("waits_for_its_parents_end.py", "grow")))
+        )
     bundle = newest(tmp_path)
     assert bundle["cause"] == "cgroup_oom_kill", bundle["evidence"]["notes"]
     assert bundle["limit_bytes"] == 120 << 20
@@ -48,7 +34,7 @@ def test_an_oom_kill_is_still_named(tmp_path: Path) -> None:
 
 
 def test_an_exception_is_still_told(tmp_path: Path) -> None:
-    abandon(tmp_path, command(tmp_path, *program("raises.py", "1.5")))
+    abandon(tmp_path, command(tmp_path, *program("waits_for_its_parents_end.py", "raise")))
     bundle = newest(tmp_path)
     assert (bundle["cause"], bundle["exit_code"]) == ("exit", 1)
     assert bundle["exception_type"] == "RuntimeError"

@@ -30,6 +30,14 @@ def sessions(directory: Path) -> dict[int, Any]:
     return {row["pid"]: row for row in stormlog("sessions", str(directory))}
 
 
+def test_a_rank_met_before_its_exec_is_recorded_as_what_it_becomes(tmp_path: Path) -> None:
+    child = int(finish(tmp_path, *program("becomes_a_rank.py")))
+    row = sessions(tmp_path)[child]
+    assert (row["rank"], row["local_rank"], row["world_size"]) == (3, 1, 4)
+    (directory,) = tmp_path.glob(f"*/*-pid{child}")
+    assert directory.name == f"rank3-pid{child}"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_killed_worker_leaves_a_bundle_while_its_parent_lives(tmp_path: Path, method: str) -> None:
     worker = int(finish(tmp_path, *program("worker_dies.py", method, "kill")))
@@ -144,7 +152,9 @@ def test_the_program_and_its_workers_killed_together_are_all_told(tmp_path: Path
         assert running.stdout
         workers = [int(pid) for pid in running.stdout.readline().split()]
         time.sleep(0.5)
-        for pid in [pid_of(tmp_path), *workers]:
+        # Stopped, so that it cannot outlive its workers, however long it takes to get to the last of them.
+        os.kill(pid_of(tmp_path), signal.SIGSTOP)
+        for pid in [*workers, pid_of(tmp_path)]:
             os.kill(pid, signal.SIGKILL)
         running.communicate()
     assert running.returncode == 137

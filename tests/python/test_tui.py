@@ -100,6 +100,18 @@ def test_tree_keys_search_source_and_resize(terminal: Callable[..., Terminal], c
     assert tree.leave() == 0
 
 
+def test_a_dumb_terminal_gets_plain_text(terminal: Callable[..., Terminal], capture: Path) -> None:
+    tree = terminal("tree", str(capture), TERM="dumb")
+    end = time.monotonic() + PATIENCE
+    while tree.process.poll() is None and time.monotonic() < end:
+        tree.read(0.1)
+    while tree.read(0.1):
+        pass
+    assert tree.process.returncode == 0
+    assert BIG.encode() in tree.seen and b"\x1b" not in tree.seen
+    assert termios.tcgetattr(tree.theirs) == tree.before
+
+
 def test_hostile_names_do_nothing(terminal: Callable[..., Terminal], capture: Path) -> None:
     tree = terminal("tree", str(capture), columns=200)
     tree.wait_for("everything")

@@ -14,7 +14,7 @@ use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
 use crate::rules::gap::{GapClass, GapFinding, GapThresholds, hidden_gaps};
 use crate::rules::inputs::{self, Input};
-use crate::rules::outliers::{self, Peak};
+use crate::rules::outliers::{self, Odd, Peak};
 use crate::rules::ranks::{CrossRank, cross_rank};
 use crate::rules::{
     about, advice, collector, fragmentation, growth, heap, limit, metrics, oom, pressure, retries,
@@ -62,8 +62,8 @@ pub struct SessionFacts {
     pub ranks: Vec<u64>,
     /// Highest values over all its streams: allocated, reserved, used.
     pub peaks: [Option<u64>; 3],
-    /// The steepest growth of a floor that goes on, bytes per second: of allocated, and of used.
-    pub growth: [Option<f64>; 2],
+    /// The steepest growth that is a leak, bytes per second.
+    pub growth: Option<f64>,
     /// The highest use (or what was handed out) of each phase.
     pub phase_peaks: BTreeMap<String, u64>,
 }
@@ -96,6 +96,8 @@ pub struct Analysis {
     pub event_count: u64,
     /// Whether anything but host memory was recorded.
     pub has_devices: bool,
+    /// For each job with a rank that stands out, the processes whose heaps would say why.
+    pub odd_ranks: Vec<Odd>,
     /// Heap captures looked at.
     pub captures: usize,
     /// Allocator snapshots looked at.
@@ -121,6 +123,13 @@ impl Analysis {
         let own = heap::findings(capture).into_iter();
         self.findings.extend(own.filter(|finding| !is_explained || finding.kind != "leak"));
         self.sort();
+    }
+
+    /// Adds the line by which the odd rank of a job differs from the others, as heap captures of them show it.
+    pub fn explain_rank(&mut self, own: &heap::Capture, others: &[heap::Capture]) {
+        for finding in self.findings.iter_mut().filter(|finding| finding.id == outliers::ID) {
+            outliers::explain(finding, own, others);
+        }
     }
 
     /// Adds what an allocator snapshot shows, as its own rules found it.
@@ -182,6 +191,7 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         unavailable: unavailable(&recording),
         event_count: recording.event_count,
         has_devices: streams_of(&recording).any(|stream| !stream.is_host()),
+        odd_ranks: Vec::new(),
         captures: 0,
         snapshots: 0,
         inputs,
@@ -197,6 +207,7 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     for job in jobs(&recording, &phases) {
         analysis.take_job(&job, options);
     }
+    oom::told_once(&mut analysis.findings);
     analysis.findings = said_once(analysis.findings);
     analysis.sort();
     analysis
@@ -240,6 +251,7 @@ impl Analysis {
                 Some(Peak {
                     rank: rank.record.head.identity.rank,
                     session_id: rank.session_id.to_owned(),
+                    pid: rank.record.head.pid,
                     host: rank.record.head.host.clone(),
                     bytes: most.used()?,
                     at_ns: most.at_ns,
@@ -247,7 +259,10 @@ impl Analysis {
                 })
             })
             .collect();
-        self.findings.extend(outliers::finding(&peaks));
+        if let Some((finding, odd)) = outliers::finding(&peaks) {
+            self.findings.push(finding);
+            self.odd_ranks.push(odd);
+        }
         let across = cross_rank(&job.as_job(), job.has_one_clock());
         self.findings.extend(first_cause_finding(&across, job));
         self.jobs.push(across);
@@ -393,20 +408,13 @@ fn said_once(findings: Vec<Finding>) -> Vec<Finding> {
 fn facts(session: &SessionRecord, phases: &[PhaseIndex]) -> SessionFacts {
     let streams = || session.ranks.iter().flat_map(|rank| &rank.streams);
     let peak = |of: fn(&Stream) -> &Envelope| streams().filter_map(|stream| of(stream).peak()).max();
-    let steepest = |of: fn(&Stream) -> &Envelope| {
-        streams()
-            .filter_map(|stream| growth_of(of(stream)))
-            .filter(|found| found.shape.goes_on() && found.confidence >= 0.5)
-            .map(|found| found.bytes_per_second)
-            .reduce(f64::max)
-    };
     SessionFacts {
         session_id: session.session_id.clone(),
         span_ns: session.span_ns,
         event_count: session.event_count,
         ranks: session.ranks.iter().map(|rank| rank.head.identity.rank).collect(),
         peaks: [peak(|s| &s.allocated), peak(|s| &s.reserved), peak(|s| &s.used)],
-        growth: [steepest(|s| &s.allocated), steepest(|s| &s.used)],
+        growth: streams().filter_map(growth::pace).reduce(f64::max),
         phase_peaks: phase_peaks(session, phases),
     }
 }

@@ -57,6 +57,7 @@ impl Comparison {
             .collect()
     }
 
+    /// The few numbers of a run, under the names of the object form.
     fn peaks(&self) -> [(&'static str, Option<u64>, Option<u64>); 4] {
         let (a, b) = (&self.a.measures, &self.b.measures);
         [
@@ -119,11 +120,12 @@ impl Comparison {
         // Writing to a string cannot fail.
         for (name, a, b) in self.peaks() {
             if a.is_some() || b.is_some() {
+                let name = name.trim_end_matches("_bytes").replace('_', " ");
                 let _ = writeln!(page, "{name:<24} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
             }
         }
         let (a, b) = (self.a.measures.growth, self.b.measures.growth);
-        let _ = writeln!(page, "{:<24} {:>12} → {:>12}", "growth", rate(a), rate(b));
+        let _ = writeln!(page, "{:<24} {:>12} → {:>12}", "growth", pace(a), pace(b));
         for (name, a, b) in self.pairs(phases).into_iter().take(SHOWN) {
             let _ = writeln!(page, "phase {name:<18} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
         }
@@ -163,9 +165,14 @@ fn lines(side: &Side) -> &BTreeMap<String, u64> {
     &side.lines
 }
 
+fn pace(bytes_per_second: f64) -> String {
+    if bytes_per_second == 0.0 { "none".to_owned() } else { rate(bytes_per_second) }
+}
+
 fn change(a: Option<u64>, b: Option<u64>) -> String {
     match (a, b) {
-        (Some(a), Some(b)) if b >= a => format!("+{}", format_bytes(b - a)),
+        (Some(a), Some(b)) if a == b => "the same".to_owned(),
+        (Some(a), Some(b)) if b > a => format!("+{}", format_bytes(b - a)),
         (Some(a), Some(b)) => format!("−{}", format_bytes(a - b)),
         (None, Some(_)) => "new".to_owned(),
         (Some(_), None) => "gone".to_owned(),
@@ -210,6 +217,7 @@ mod tests {
         assert_eq!(comparison.changed_settings(), [("torch", Some("2.10"), Some("2.11"))]);
         let page = comparison.text();
         assert!(page.contains("3.00 GiB →     4.00 GiB  +1.00 GiB"), "{page}");
+        assert!(page.starts_with("peak allocated ") && page.contains("none →         none"), "{page}");
         assert!(page.contains("gone") && !page.contains("env.A"));
         assert_eq!(comparison.to_record()["peak_allocated_bytes"]["delta"], 1 << 30);
     }

@@ -10,7 +10,7 @@ use stormlog_event::{Finding, Record, Severity, format_bytes};
 
 use crate::measure::Measures;
 use crate::rules::metrics;
-use crate::text::rate;
+use crate::text::{counted, rate};
 
 /// The increase over a baseline that is let through when none is named.
 pub const DEFAULT_INCREASE: f64 = 0.02;
@@ -65,6 +65,9 @@ pub fn check(measures: &Measures, budget: &Budget) -> Vec<Check> {
     if let Some(baseline) = &budget.baseline {
         let increase = budget.max_increase.unwrap_or(DEFAULT_INCREASE);
         let before = baseline.gated_peak();
+        // Of the same kind: what is resident is no answer to what an allocator handed out.
+        let peak =
+            if baseline.peak_allocated.is_some() { measures.peak_allocated } else { measures.peak_used };
         let most = before.map(|before| (before as f64 * (1.0 + increase)) as u64);
         checks.push(Check {
             name: "allocated_peak_increase",
@@ -87,14 +90,24 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// `passed: 2 checks`, `FAILED: 1 of 3 checks`; what is only reported is none.
+pub fn summary(checks: &[Check]) -> String {
+    let judged = checks.iter().filter(|check| check.passed.is_some()).count() as u64;
+    match checks.iter().filter(|check| check.passed == Some(false)).count() {
+        0 if judged == 0 => "nothing was checked".to_owned(),
+        0 => format!("passed: {}", counted(judged, "check")),
+        failed => format!("FAILED: {failed} of {}", counted(judged, "check")),
+    }
+}
+
 /// Whether every check passed.
 pub fn has_passed(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.passed != Some(false))
 }
 
-/// `1MiB/min`, `200 KiB/s`, `5%`-free: bytes over a unit of time, as bytes per second.
+/// `1MiB/min`, `200 KiB/s`: bytes over a unit of time, as bytes per second. The unit is never guessed.
 pub fn parse_rate(text: &str) -> Option<f64> {
-    let (size, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let (size, unit) = text.split_once('/')?;
     let seconds = match unit.trim().to_ascii_lowercase().as_str() {
         "s" | "sec" | "second" => 1.0,
         "min" | "m" | "minute" => 60.0,
@@ -105,11 +118,11 @@ pub fn parse_rate(text: &str) -> Option<f64> {
     Some(stormlog_event::parse_bytes(size)? as f64 / seconds)
 }
 
-/// `2%` or `0.02`.
+/// `2%` or `0.02`. A whole number without its sign is refused: 2 would let three times the memory through.
 pub fn parse_share(text: &str) -> Option<f64> {
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.trim().parse::<f64>().ok()?,
+        None => text.trim().parse::<f64>().ok().filter(|share| *share < 1.0)?,
     };
     (share.is_finite() && share >= 0.0).then_some(share)
 }
@@ -233,6 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_resident_is_not_held_against_what_was_handed_out() {
+        let budget = Budget { baseline: Some(measures(1000)), ..Budget::default() };
+        let resident = Measures { peak_used: Some(10), ..Measures::default() };
+        let checks = check(&resident, &budget);
+        assert_eq!((checks[0].actual.as_str(), checks[0].passed), ("unknown", Some(false)));
+        assert_eq!(summary(&checks), "FAILED: 1 of 1 check");
+        let budget = Budget { baseline: Some(resident), ..Budget::default() };
+        assert!(has_passed(&check(&Measures { peak_used: Some(10), ..measures(1000) }, &budget)));
+    }
+
+    #[test]
     fn what_is_unknown_does_not_pass() {
         let budget = Budget { max_peak: Some(10), ..Budget::default() };
         assert!(!has_passed(&check(&Measures::default(), &budget)));
@@ -243,10 +267,11 @@ mod tests {
     #[test]
     fn rates_and_shares_are_read() {
         assert_eq!(parse_rate("1MiB/min"), Some(1_048_576.0 / 60.0));
-        assert_eq!(parse_rate("60"), Some(60.0));
+        assert_eq!(parse_rate("1MiB"), None, "a minute, an hour?");
         assert_eq!(parse_rate("1MiB/fortnight"), None);
         assert_eq!(parse_share("2%"), Some(0.02));
         assert_eq!(parse_share("0.1"), Some(0.1));
+        assert_eq!((parse_share("2"), parse_share("200%")), (None, Some(2.0)));
         assert_eq!(parse_share("-1%"), None);
     }
 

@@ -36,7 +36,7 @@ pub enum BaselineError {
 impl Measures {
     /// The measures of an analysis.
     pub fn of(analysis: &Analysis) -> Self {
-        let rates = analysis.sessions.iter().flat_map(|session| session.growth).flatten();
+        let rates = analysis.sessions.iter().filter_map(|session| session.growth);
         Measures {
             peak_allocated: analysis.peak(0),
             peak_reserved: analysis.peak(1),

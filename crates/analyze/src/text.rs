@@ -2,6 +2,11 @@
 
 pub use stormlog_event::{format_duration as duration, format_rate as rate};
 
+/// `1 event`, `3 events`.
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes as 0.4.3's `format_bytes` writes them: `1.50 GB` for 1.5 · 2^30, `0 B`, sign kept.
 pub fn python_bytes(bytes: i128) -> String {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];

@@ -3,11 +3,19 @@
 //! What belongs together lies together: kinds, guesses of addresses (see `predict`), sizes, nodes, times. A regular program
 //! leaves regular columns, and those compress to almost nothing. A block that comes and goes again and again, the same each time, is
 //! said once, with a count. This file takes columns apart; `pack` makes them.
+//!
+//! A stream that is packed whole, when its program has ended, has frames with lines and short definitions of code objects (see `whole`),
+//! better guesses, and columns that were compressed with what is typical of them (see `typical`).
 
+use rustc_hash::FxHashSet;
+
+use crate::lines::{Code, Text};
 use crate::op::{Op, Ops, PAIRS, is_allocation, is_free};
 use crate::pack::is_pair;
-use crate::predict::{Place, Predictor, Victim};
-use crate::record::{kind, unzigzag};
+use crate::predict::{NEAR, Place, Predictor, Victim};
+use crate::record::{definition, kind, unzigzag};
+use crate::typical;
+use crate::whole::Names;
 use crate::wire::{Take, number};
 
 pub(crate) const KINDS: usize = 0;
@@ -24,7 +32,43 @@ pub(crate) const DEFINITIONS: usize = 10;
 pub(crate) const PAYLOAD: usize = 11;
 /// Counts of repetitions; not in files of version 1.
 pub(crate) const AGAIN: usize = 12;
-pub(crate) const COLUMNS: usize = 13;
+/// The rest is only in streams that were packed whole. Of a Python node: its code, its line, its parent.
+pub(crate) const CODES: usize = 13;
+pub(crate) const LINES: usize = 14;
+pub(crate) const PARENTS: usize = 15;
+/// Of a code object: its id, its first line, its name, its file and, where that is new, the name of it.
+pub(crate) const IDS: usize = 16;
+pub(crate) const FIRST_LINES: usize = 17;
+pub(crate) const NAMES: usize = 18;
+pub(crate) const FILES: usize = 19;
+pub(crate) const FILE_NAMES: usize = 20;
+/// How many blocks ago the one was that a block lies behind.
+pub(crate) const FAR: usize = 21;
+pub(crate) const COLUMNS: usize = 22;
+
+/// How a block of chunks is packed: each way has all columns of those before it, and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Version 1.
+    Plain,
+    /// With counts of repetitions.
+    Counted,
+    /// All of a stream, when its program has ended.
+    Whole,
+}
+
+impl Form {
+    pub(crate) fn columns(self) -> usize {
+        match self {
+            Form::Plain => AGAIN,
+            Form::Counted => CODES,
+            Form::Whole => COLUMNS,
+        }
+    }
+}
+
+/// A code object in short, where a kind is written: it is a `DEFINITION` to everyone else.
+pub(crate) const CODE: u8 = 27;
 
 /// Bits of a kind's byte: the node differs from the last one.
 pub(crate) const OTHER_PYTHON: u8 = 32;
@@ -33,6 +77,12 @@ pub(crate) const OTHER_NATIVE: u8 = 64;
 pub(crate) const STRAY: u8 = 64;
 pub(crate) const BEHIND: u8 = 128;
 pub(crate) const TAKEN: u8 = 129;
+pub(crate) const AFTER: u8 = 130;
+pub(crate) const LAST_AFTER: u8 = 250;
+/// In the middle of those that stand for neighbours of the block freed last.
+pub(crate) const AROUND: u8 = 128;
+const FIRST_AROUND: u8 = AROUND - NEAR as u8;
+const LAST_AROUND: u8 = AROUND + (NEAR - 1) as u8;
 pub(crate) const OLD: u8 = 254;
 pub(crate) const UNKNOWN: u8 = 255;
 
@@ -63,33 +113,16 @@ pub struct Columns {
     before: [Op; 2],
     /// Records of a repetition that are still to come: of each two an allocation first.
     left: u64,
+    is_whole: bool,
+    names: Names,
+    /// Bytes of definitions that were put together.
+    made: usize,
 }
 
 impl Columns {
-    /// `None`: these bytes were never packed by this codec. `has_counts`: there is a column for repetitions.
-    pub(crate) fn new(bytes: &[u8], first_node: u32, has_counts: bool) -> Option<Self> {
-        let mut take = Take::new(bytes);
-        let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-        let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
-        let count = if has_counts { COLUMNS } else { AGAIN };
-        for column in &mut columns[..count] {
-            let length = usize::try_from(take.number()?).ok().filter(|length| *length <= MAX_COLUMN)?;
-            let stored = take.bytes()?;
-            *column = if stored.len() == length {
-                stored.to_vec()
-            } else {
-                // The frame states its size itself; a lie about it costs nothing.
-                match zstd::zstd_safe::get_frame_content_size(stored) {
-                    Ok(Some(size)) if size == length as u64 => {
-                        decompressor.decompress(stored, length).ok()?
-                    }
-                    _ => return None,
-                }
-            };
-            if column.len() != length {
-                return None;
-            }
-        }
+    /// `None`: these bytes were never packed by this codec.
+    pub(crate) fn new(bytes: &[u8], first_node: u32, form: Form) -> Option<Self> {
+        let columns = unpack(bytes, form)?;
         let at = [0; COLUMNS];
         let predictor = Predictor::decoder(columns[PLACES].len());
         Some(Columns {
@@ -100,6 +133,9 @@ impl Columns {
             next_node: first_node,
             before: Default::default(),
             left: 0,
+            is_whole: form == Form::Whole,
+            names: Names::default(),
+            made: 0,
         })
     }
 
@@ -111,16 +147,27 @@ impl Columns {
         while room > 0 && ops.list.len() - start < BATCH {
             if self.left > 0 {
                 room -= self.again(room, ops);
-            } else if self.columns[KINDS].get(self.at[KINDS]) == Some(&PAIRS) {
-                self.begin_again(&ops.list[start..])?;
-            } else if self.at[KINDS] == self.columns[KINDS].len() {
-                break;
-            } else {
-                // In its place from the start: to build it elsewhere and copy it takes longer than to decode it.
-                ops.list.push(Op::default());
+                continue;
+            }
+            // Plain ones in a row: nearly all there are.
+            let plain = (room.min(BATCH as u64) as usize).min(BATCH - (ops.list.len() - start));
+            let before = ops.list.len();
+            for _ in 0..plain {
+                match self.columns[KINDS].get(self.at[KINDS]) {
+                    None | Some(&PAIRS) => break,
+                    // In its place from the start: to build it elsewhere and copy it takes longer than to decode it.
+                    Some(_) => ops.list.push(Op::default()),
+                }
                 let Ops { list, payload, .. } = &mut *ops;
                 self.one(list.last_mut()?, payload)?;
-                room -= 1;
+            }
+            room -= (ops.list.len() - before) as u64;
+            match self.columns[KINDS].get(self.at[KINDS]) {
+                None => break,
+                Some(&PAIRS) if room > 0 && ops.list.len() - start < BATCH => {
+                    self.begin_again(&ops.list[start..])?;
+                }
+                Some(_) => {}
             }
         }
         if self.left == 0 {
@@ -169,47 +216,67 @@ impl Columns {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn one(&mut self, op: &mut Op, payload: &mut Vec<u8>) -> Option<()> {
         let control = self.byte(KINDS)?;
         op.kind = control & 31;
-        if is_allocation(op.kind) || op.kind == kind::FAILED {
-            if control & OTHER_PYTHON != 0 {
-                self.last.python = self.last.python.wrapping_add(unzigzag(self.number(PYTHON)?) as u32);
-            }
-            if control & OTHER_NATIVE != 0 {
-                self.last.native = self.last.native.wrapping_add(unzigzag(self.number(NATIVE)?) as u32);
-            }
-            (op.python, op.native) = (self.last.python, self.last.native);
-            op.size = self.number(SIZES)?;
+        if is_free(op.kind) {
+            let victim = match self.byte(VICTIMS)? {
+                UNKNOWN => Victim::Unknown,
+                OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
+                code @ FIRST_AROUND..=LAST_AROUND if self.is_whole => {
+                    Victim::Near(isize::from(code) - isize::from(AROUND))
+                }
+                rank => Victim::Young(usize::from(rank)),
+            };
+            let literal = if victim == Victim::Unknown { self.literal()? } else { 0 };
+            op.address = self.predictor.free(op.kind, victim, literal)?;
+            return Some(());
         }
+        if !is_allocation(op.kind) {
+            return self.other(op, control, payload);
+        }
+        self.asked(op, control)?;
+        let place = match self.byte(PLACES)? {
+            rank @ 0..STRAY => Place::Freed(usize::from(rank)),
+            rank @ STRAY..BEHIND => Place::Stray(usize::from(rank - STRAY)),
+            BEHIND => Place::Behind,
+            TAKEN => Place::Taken,
+            rank @ AFTER..=LAST_AFTER if self.is_whole => Place::After(usize::from(rank - AFTER)),
+            OLD if self.is_whole => Place::After(usize::try_from(self.number(FAR)?).ok()?),
+            _ => Place::Unknown,
+        };
+        let literal = if place == Place::Unknown { self.literal()? } else { 0 };
+        op.address = self.predictor.allocate(op.kind, op.size, place, literal)?;
+        Some(())
+    }
+
+    /// Who asked for memory, and for how much.
+    #[inline(always)]
+    fn asked(&mut self, op: &mut Op, control: u8) -> Option<()> {
+        if control & OTHER_PYTHON != 0 {
+            self.last.python = self.last.python.wrapping_add(unzigzag(self.number(PYTHON)?) as u32);
+        }
+        if control & OTHER_NATIVE != 0 {
+            self.last.native = self.last.native.wrapping_add(unzigzag(self.number(NATIVE)?) as u32);
+        }
+        (op.python, op.native) = (self.last.python, self.last.native);
+        op.size = self.number(SIZES)?;
+        Some(())
+    }
+
+    /// A record that is neither an allocation nor a free.
+    fn other(&mut self, op: &mut Op, control: u8, payload: &mut Vec<u8>) -> Option<()> {
         match op.kind {
-            allocator if is_allocation(allocator) => {
-                let place = match self.byte(PLACES)? {
-                    rank @ 0..STRAY => Place::Freed(usize::from(rank)),
-                    rank @ STRAY..BEHIND => Place::Stray(usize::from(rank - STRAY)),
-                    BEHIND => Place::Behind,
-                    TAKEN => Place::Taken,
-                    _ => Place::Unknown,
-                };
-                let literal = if place == Place::Unknown { self.literal()? } else { 0 };
-                op.address = self.predictor.allocate(allocator, op.size, place, literal)?;
-            }
-            free if is_free(free) => {
-                let victim = match self.byte(VICTIMS)? {
-                    UNKNOWN => Victim::Unknown,
-                    OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
-                    rank => Victim::Young(usize::from(rank)),
-                };
-                let literal = if victim == Victim::Unknown { self.literal()? } else { 0 };
-                op.address = self.predictor.free(free, victim, literal)?;
-            }
             kind::REALLOC_UNDO => op.address = self.literal()?,
             kind::MUNMAP => {
                 op.address = self.literal()?;
                 op.size = self.number(SIZES)?;
             }
-            kind::FAILED => op.address = self.number(AGES)?,
+            kind::FAILED => {
+                self.asked(op, control)?;
+                op.address = self.number(AGES)?;
+            }
             kind::TIME => {
                 self.last.time = self.last.time.wrapping_add(unzigzag(self.number(TIMES)?) as u64);
                 op.size = self.last.time;
@@ -218,6 +285,25 @@ impl Columns {
                 op.address = self.number(NODES)?;
                 op.size = self.number(NODES)?;
                 self.node(op)?;
+            }
+            kind::NODE_LINE => {
+                let difference = unzigzag(self.number(CODES)?) as u64;
+                self.names.used = self.names.used.wrapping_add(difference);
+                op.address = self.names.used;
+                let line = self.number(LINES)?;
+                let from = u64::from(self.names.first_line(op.address));
+                op.size = from.wrapping_add(unzigzag(line >> 1) as u64) << 1 | line & 1;
+                (op.python, op.native) =
+                    (self.next_node, self.next_node.wrapping_sub(self.number(PARENTS)? as u32));
+                self.next_node = self.next_node.wrapping_add(1);
+            }
+            CODE => {
+                op.kind = kind::DEFINITION;
+                let before = payload.len();
+                self.code(op, payload)?;
+                op.python = u32::try_from(payload.len() - before).ok()?;
+                self.made += payload.len() - before;
+                (self.made <= MAX_COLUMN).then_some(())?;
             }
             kind::NODE_NATIVE => {
                 let difference = unzigzag(self.number(NODES)?) as u64;
@@ -238,6 +324,24 @@ impl Columns {
             PAIRS => return None,
             _ => {}
         }
+        Some(())
+    }
+
+    /// A code object that was packed in short.
+    fn code(&mut self, op: &mut Op, payload: &mut Vec<u8>) -> Option<()> {
+        op.size = definition::CODE;
+        op.address = self.names.defined.wrapping_add(unzigzag(self.number(IDS)?) as u64);
+        let first_line = u32::try_from(self.number(FIRST_LINES)?).ok()?;
+        self.names.define(op.address, first_line);
+        let name = text(&self.columns[NAMES], &mut self.at[NAMES])?;
+        let (distance, length) = number(self.columns[FILES].get(self.at[FILES]..)?)?;
+        self.at[FILES] += length;
+        let mut distance = usize::try_from(distance).ok()?;
+        if distance == 0 {
+            self.names.add(text(&self.columns[FILE_NAMES], &mut self.at[FILE_NAMES])?)?;
+            distance = 1;
+        }
+        Code { first_line, name, file: self.names.file(distance)?, table: &[] }.put(payload);
         Some(())
     }
 
@@ -267,4 +371,62 @@ impl Columns {
         self.at[column] += length;
         Some(value)
     }
+}
+
+/// A text: its length and width in one number, then its bytes.
+fn text<'a>(column: &'a [u8], at: &mut usize) -> Option<Text<'a>> {
+    let rest = column.get(*at..)?;
+    let (head, start) = number(rest)?;
+    let end = start.checked_add(usize::try_from(head >> 2).ok()?)?;
+    *at += end;
+    Some(Text { width: 1 << (head & 3), bytes: rest.get(start..end)? })
+}
+
+/// The columns as they were before they were compressed.
+pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<[Vec<u8>; COLUMNS]> {
+    let mut take = Take::new(bytes);
+    let mut columns: [Vec<u8>; COLUMNS] = Default::default();
+    let typical = if form == Form::Whole { typical::numbered(take.byte()?)? } else { None };
+    let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
+    for (index, column) in columns[..form.columns()].iter_mut().enumerate() {
+        let length = usize::try_from(take.number()?).ok().filter(|length| *length <= MAX_COLUMN)?;
+        let stored = take.bytes()?;
+        *column = if stored.len() == length {
+            stored.to_vec()
+        } else {
+            // The frame states its size itself; a lie about it costs nothing.
+            match zstd::zstd_safe::get_frame_content_size(stored) {
+                Ok(Some(size)) if size == length as u64 => {}
+                _ => return None,
+            }
+            if let Some(typical) = typical {
+                decompressor.set_dictionary(&typical[index]).ok()?;
+            }
+            decompressor.decompress(stored, length).ok()?
+        };
+        if column.len() != length {
+            return None;
+        }
+    }
+    Some(columns)
+}
+
+/// Adds the code objects of which nodes name instructions.
+pub(crate) fn codes_used(columns: &[Vec<u8>; COLUMNS], codes: &mut FxHashSet<u64>) -> Option<()> {
+    let mut nodes = Take::new(&columns[NODES]);
+    for control in &columns[KINDS] {
+        let numbers = match control & 31 {
+            kind::NODE_PYTHON => {
+                codes.insert(nodes.number()?);
+                2
+            }
+            kind::NODE_NATIVE => 2,
+            kind::NODE_TRUNCATED => 1,
+            _ => 0,
+        };
+        for _ in 0..numbers {
+            nodes.number()?;
+        }
+    }
+    Some(())
 }

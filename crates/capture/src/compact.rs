@@ -1,7 +1,8 @@
 //! Moves chunks from the live file into the finished file, and gives the program its slots back.
 //!
 //! A slot is handed back only after its chunk was written: killed at any instruction, the compactor loses nothing, and a chunk that is
-//! then in both files is known by its stream and sequence. It must never keep more in memory than the chunks of one block.
+//! then in both files is known by its stream and sequence. While the program runs it must never keep more in memory than the chunks of one
+//! block; at the end `seal` packs a small capture anew.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::file::{Finished, Run, Sample, block};
 use crate::live::{Header, Live, Slot, SlotHeader};
 use crate::op::{self, Ops};
 use crate::pack::Packer;
-use crate::record::kind;
+use crate::seal::seal;
 use crate::source::{Piece, Source, existing};
 
 /// Chunks of one block: enough to find what repeats, few enough to decode in little memory, and 2 MiB of disk that wait.
@@ -23,6 +24,8 @@ const RUN: usize = 32;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A state is written this often.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+/// Full slots taken in one step, the oldest first: whoever waits for the end of a step does not wait long.
+const MOST: usize = 4 * RUN;
 /// Full slots that make a state urgent.
 const URGENT: usize = 128;
 /// Memory samples kept by a capture that is bounded; beyond, every other one goes.
@@ -131,7 +134,7 @@ impl Compactor {
         if self.options.aggregate && self.options.fold.is_some() {
             return self.fold_step(false);
         }
-        let full: Vec<Slot> = self.slots()?.into_iter().filter(|slot| slot.is_full).collect();
+        let mut full: Vec<Slot> = self.slots()?.into_iter().filter(|slot| slot.is_full).collect();
         if full.is_empty() {
             self.waiting_since = None;
             return Ok(());
@@ -141,6 +144,8 @@ impl Compactor {
             return Ok(());
         }
         self.waiting_since = None;
+        full.sort_by_key(|slot| slot.header.sequence);
+        full.truncate(MOST);
         self.take(full, false)?;
         self.write_samples(64)?;
         self.shrink()
@@ -167,6 +172,7 @@ impl Compactor {
             self.take(slots, true)?;
             self.write_samples(1)?;
             self.shrink()?;
+            self.seal();
         }
         if let Some(finished) = &mut self.source.finished {
             finished.append_ending(&ending)?;
@@ -296,12 +302,31 @@ impl Compactor {
         self.rewrite(&keep)
     }
 
+    /// Replaces the finished file by one that says the same in less room. What cannot be done is left: the file is whole as it is.
+    fn seal(&mut self) {
+        let temporary = self.temporary();
+        let sealed = seal(&mut self.source, &self.header, &temporary).and_then(|new| {
+            let Some(mut new) = new else { return Ok(()) };
+            std::fs::rename(&temporary, &self.path).map_err(CaptureError::io(&self.path))?;
+            new.renamed(&self.path);
+            self.source.finished = Some(new);
+            Ok(())
+        });
+        if sealed.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+    }
+
+    fn temporary(&self) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".tmp");
+        PathBuf::from(name)
+    }
+
     /// Replaces the finished file by the state, the samples and the blocks to keep: whole, or not at all.
     fn rewrite(&mut self, keep: &FxHashSet<usize>) -> Result<(), CaptureError> {
         let (Some(fold), Some(old)) = (&self.options.fold, &self.source.finished) else { return Ok(()) };
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".tmp");
-        let temporary = PathBuf::from(name);
+        let temporary = self.temporary();
         let mut new = Finished::create(&temporary, &self.header)?;
         new.append_checkpoint(&fold.state())?;
         if self.options.aggregate {
@@ -322,7 +347,7 @@ impl Compactor {
 /// Chunks that go into one block.
 struct Block {
     run: Run,
-    packed: Packer,
+    packed: Packer<'static>,
     slots: Vec<Slot>,
     next_node: u32,
 }
@@ -349,19 +374,9 @@ impl Block {
     }
 
     fn push(&mut self, slot: Slot, chunk: &Ops) {
-        for op in &chunk.list {
-            if op.kind == kind::TIME {
-                let first = if self.run.times == (0, 0) { op.size } else { self.run.times.0 };
-                self.run.times = (first, op.size);
-            }
-            self.next_node = self.next_node.wrapping_add(u32::from(is_node(op.kind)));
-        }
+        self.next_node = self.run.note(chunk, self.next_node);
         self.run.lengths.push(chunk.list.len() as u32);
         self.packed.push(chunk);
         self.slots.push(slot);
     }
-}
-
-fn is_node(kind: u8) -> bool {
-    matches!(kind, kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED)
 }

@@ -13,17 +13,22 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashSet;
+
 use crate::CaptureError;
-use crate::columns::Columns;
+use crate::columns::{COLUMNS, Columns, Form, codes_used, unpack};
 use crate::layout;
 use crate::live::{FIXED, Header, u32_at};
+use crate::op::{Ops, is_node};
 use crate::pack::Packer;
+use crate::record::kind;
+use crate::samples;
 use crate::wire::{Put, Take};
 
 /// First bytes of a finished file.
 pub const MAGIC: [u8; 8] = *b"SLHEAPFN";
-/// Version of what is written; all below it can be read. Version 2 says repetitions once.
-pub const VERSION: u32 = 2;
+/// Version of what is written; all below it can be read. Version 2 says repetitions once, version 3 packs small captures anew at their end.
+pub const VERSION: u32 = 3;
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLBK");
 const BLOCK_HEADER: usize = 24;
 const START: usize = 20;
@@ -55,6 +60,10 @@ mod codec {
     pub(super) const ZSTD: u8 = 2;
     /// With a column of counts.
     pub(super) const COUNTED_ZSTD: u8 = 3;
+    /// A stream packed whole.
+    pub(super) const WHOLE_ZSTD: u8 = 4;
+    /// Samples: for each of the four numbers its differences, one after the other.
+    pub(super) const SAMPLES_ZSTD: u8 = 5;
 }
 
 /// Consecutive chunks of one stream in one block.
@@ -79,6 +88,18 @@ impl Run {
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.first_sequence.saturating_add(self.lengths.len() as u64)
+    }
+
+    /// Takes note of the times of a chunk; gives the id its next new node would get, `next_node` being that of its first.
+    pub(crate) fn note(&mut self, chunk: &Ops, mut next_node: u32) -> u32 {
+        for op in &chunk.list {
+            if op.kind == kind::TIME {
+                let first = if self.times == (0, 0) { op.size } else { self.times.0 };
+                self.times = (first, op.size);
+            }
+            next_node = next_node.wrapping_add(u32::from(is_node(op.kind)));
+        }
+        next_node
     }
 
     fn meta(&self) -> Vec<u8> {
@@ -142,6 +163,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A stream that was packed whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.kind == block::CHUNKS && self.codec == codec::WHOLE_ZSTD
+    }
+
     /// Bytes it takes in the file.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -293,7 +319,7 @@ impl Finished {
         }
         let payload = bytes.split_off(entry.meta as usize);
         match entry.codec {
-            codec::ZSTD => {
+            codec::ZSTD | codec::SAMPLES_ZSTD => {
                 let mut unpacked = Vec::new();
                 // As a stream: memory grows with what is there, not with what is announced.
                 zstd::stream::read::Decoder::with_buffer(&payload[..])
@@ -301,7 +327,7 @@ impl Finished {
                     .map_err(|_| damaged("a block does not unpack"))?;
                 Ok(unpacked)
             }
-            codec::PLAIN | codec::COLUMNS_ZSTD | codec::COUNTED_ZSTD => Ok(payload),
+            codec::PLAIN | codec::COLUMNS_ZSTD | codec::COUNTED_ZSTD | codec::WHOLE_ZSTD => Ok(payload),
             other => Err(damaged(&format!("a block packed in a later way ({other})"))),
         }
     }
@@ -309,8 +335,20 @@ impl Finished {
     /// The records of a block of chunks.
     pub fn columns(&self, entry: &Entry) -> Result<Columns, CaptureError> {
         let first_node = entry.run.as_ref().map_or(0, |run| run.first_node);
-        let has_counts = entry.codec == codec::COUNTED_ZSTD;
-        Columns::new(&self.payload(entry)?, first_node, has_counts).ok_or_else(|| self.undecodable(entry))
+        Columns::new(&self.payload(entry)?, first_node, form(entry)).ok_or_else(|| self.undecodable(entry))
+    }
+
+    /// Adds the code objects of which nodes in a block of chunks name instructions.
+    pub(crate) fn codes_used(&self, entry: &Entry, codes: &mut FxHashSet<u64>) -> Result<(), CaptureError> {
+        let columns = unpack(&self.payload(entry)?, form(entry));
+        columns.and_then(|columns| codes_used(&columns, codes)).ok_or_else(|| self.undecodable(entry))
+    }
+
+    /// The columns of the first stream, which was packed whole.
+    pub(crate) fn whole_columns(&self) -> Result<[Vec<u8>; COLUMNS], CaptureError> {
+        let entry = self.blocks.iter().find(|entry| entry.is_whole());
+        let entry = entry.ok_or_else(|| CaptureError::damaged(&self.path, "no stream is packed whole"))?;
+        unpack(&self.payload(entry)?, Form::Whole).ok_or_else(|| self.undecodable(entry))
     }
 
     /// The error for records that do not decode.
@@ -324,6 +362,10 @@ impl Finished {
         let mut samples = Vec::new();
         for entry in self.blocks.iter().filter(|entry| entry.kind == block::SAMPLES) {
             let payload = self.payload(entry)?;
+            if entry.codec == codec::SAMPLES_ZSTD {
+                samples.extend(samples::unpack(&payload).ok_or_else(|| self.undecodable(entry))?);
+                continue;
+            }
             let mut take = Take::new(&payload);
             while let (Some(time_us), Some(rss), Some(pss), Some(cgroup)) =
                 (take.number(), take.number(), take.number(), take.number())
@@ -351,9 +393,31 @@ impl Finished {
         entry.map(|entry| self.payload(entry)).transpose()
     }
 
-    pub(crate) fn append_run(&mut self, run: &Run, packed: Packer, level: i32) -> Result<(), CaptureError> {
+    pub(crate) fn append_run(
+        &mut self,
+        run: &Run,
+        packed: Packer<'_>,
+        level: i32,
+    ) -> Result<(), CaptureError> {
         let payload = packed.finish(level).map_err(CaptureError::io(&self.path))?;
         self.append(block::CHUNKS, codec::COUNTED_ZSTD, &run.meta(), &payload)
+    }
+
+    /// A stream that is packed whole, of a Python of this version.
+    pub(crate) fn append_whole(
+        &mut self,
+        run: &Run,
+        packed: Packer<'_>,
+        python: Option<u64>,
+    ) -> Result<(), CaptureError> {
+        let payload = packed.finish_whole(python).map_err(CaptureError::io(&self.path))?;
+        self.append(block::CHUNKS, codec::WHOLE_ZSTD, &run.meta(), &payload)
+    }
+
+    /// The same as [`append_samples`](Self::append_samples), in less room.
+    pub(crate) fn append_packed_samples(&mut self, samples: &[Sample]) -> Result<(), CaptureError> {
+        let payload = samples::pack(samples).map_err(CaptureError::io(&self.path))?;
+        self.append(block::SAMPLES, codec::SAMPLES_ZSTD, &[], &payload)
     }
 
     pub(crate) fn append_samples(&mut self, samples: &[Sample]) -> Result<(), CaptureError> {
@@ -409,5 +473,13 @@ impl Finished {
         self.blocks.push(Entry { offset: self.end, kind, codec, meta, payload: length, checksum, run });
         self.end += bytes.len() as u64;
         Ok(())
+    }
+}
+
+fn form(entry: &Entry) -> Form {
+    match entry.codec {
+        codec::WHOLE_ZSTD => Form::Whole,
+        codec::COUNTED_ZSTD => Form::Counted,
+        _ => Form::Plain,
     }
 }

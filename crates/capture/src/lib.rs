@@ -33,7 +33,15 @@ mod pack;
 #[cfg(feature = "files")]
 mod predict;
 #[cfg(feature = "files")]
+mod samples;
+#[cfg(feature = "files")]
+mod seal;
+#[cfg(feature = "files")]
 pub mod source;
+#[cfg(feature = "files")]
+mod typical;
+#[cfg(feature = "files")]
+mod whole;
 #[cfg(feature = "files")]
 pub mod wire;
 
@@ -43,3 +51,6 @@ pub use columns::Columns;
 pub use compact::{Compactor, Fold, Options};
 #[cfg(feature = "files")]
 pub use error::CaptureError;
+#[cfg(feature = "files")]
+#[doc(hidden)]
+pub use typical::make as make_typical;

@@ -9,64 +9,151 @@ use crate::record::definition;
 const LINE: u8 = 13;
 const NONE: u8 = 15;
 
+/// A text as CPython keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Text<'a> {
+    /// Bytes a character.
+    pub(crate) width: u8,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    fn split_off(payload: &mut &'a [u8]) -> Option<Text<'a>> {
+        let (length, rest) = payload.split_first_chunk()?;
+        let (width, rest) = rest.split_first()?;
+        let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        *payload = rest;
+        Some(Text { width: *width, bytes })
+    }
+
+    fn put(self, payload: &mut Vec<u8>) {
+        payload.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        payload.push(self.width);
+        payload.extend_from_slice(self.bytes);
+    }
+}
+
+/// The definition of a code object, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code<'a> {
+    pub(crate) first_line: u32,
+    pub(crate) name: Text<'a>,
+    pub(crate) file: Text<'a>,
+    pub(crate) table: &'a [u8],
+}
+
+impl<'a> Code<'a> {
+    /// `None`: not the payload of a code object.
+    pub(crate) fn parse(mut payload: &'a [u8]) -> Option<Self> {
+        let (first_line, rest) = payload.split_first_chunk()?;
+        payload = rest;
+        let (name, file) = (Text::split_off(&mut payload)?, Text::split_off(&mut payload)?);
+        Some(Code { first_line: u32::from_le_bytes(*first_line), name, file, table: payload })
+    }
+
+    /// Appends the payload.
+    pub(crate) fn put(self, payload: &mut Vec<u8>) {
+        payload.extend_from_slice(&self.first_line.to_le_bytes());
+        self.name.put(payload);
+        self.file.put(payload);
+        payload.extend_from_slice(self.table);
+    }
+}
+
 /// A code object's definition with a shorter table; `None` when its payload is not understood.
 pub(crate) fn shorten(what: u64, payload: &[u8]) -> Option<Vec<u8>> {
-    if what != definition::CODE {
-        return None;
-    }
-    // First line, then two texts, each with its length and a byte for its width.
-    let mut table = 4;
-    for _ in 0..2 {
-        let length = u32::from_le_bytes(*payload.get(table..)?.first_chunk()?);
-        table = table.checked_add(5)?.checked_add(length as usize)?;
-    }
-    let short = without_columns(payload.get(table..)?)?;
-    Some([&payload[..table], &short].concat())
+    let code = Code::parse(payload).filter(|_| what == definition::CODE)?;
+    let table = without_columns(code.table)?;
+    let mut short = Vec::with_capacity(payload.len());
+    Code { table: &table, ..code }.put(&mut short);
+    Some(short)
 }
 
 /// The same lines without columns; `None`: not a table.
 #[must_use]
 pub fn without_columns(table: &[u8]) -> Option<Vec<u8>> {
     let mut short = Vec::with_capacity(table.len() / 4);
-    let mut rest = table;
     let mut delta = 0;
     // Code units in a row that share a line, or have none.
     let (mut units, mut has_line) = (0, false);
-    while let Some((head, after)) = rest.split_first() {
+    for entry in Entries(table) {
+        let entry = entry?;
+        if units > 0 && (entry.step != 0 || has_line != entry.has_line) {
+            put(&mut short, &mut delta, units, has_line);
+            units = 0;
+        }
+        has_line = entry.has_line;
+        delta += entry.step;
+        units += entry.units;
+    }
+    put(&mut short, &mut delta, units, has_line);
+    Some(short)
+}
+
+/// The line of a code unit; the first where the table names none, or is none.
+#[must_use]
+pub fn line_at(table: &[u8], first_line: u32, instruction: u32) -> u32 {
+    let mut line = i64::from(first_line);
+    let mut left = u64::from(instruction);
+    for entry in Entries(table) {
+        let Some(entry) = entry else { break };
+        line += entry.step;
+        if left < entry.units {
+            return u32::try_from(line).ok().filter(|_| entry.has_line).unwrap_or(first_line);
+        }
+        left -= entry.units;
+    }
+    first_line
+}
+
+/// Code units that lie together.
+struct Entry {
+    units: u64,
+    /// Lines from the entry before.
+    step: i64,
+    has_line: bool,
+}
+
+/// The entries of a table; `None` once it is damaged.
+struct Entries<'a>(&'a [u8]);
+
+impl Iterator for Entries<'_> {
+    type Item = Option<Entry>;
+
+    fn next(&mut self) -> Option<Option<Entry>> {
+        if self.0.is_empty() { None } else { Some(self.entry()) }
+    }
+}
+
+impl Entries<'_> {
+    fn entry(&mut self) -> Option<Entry> {
+        let (head, rest) = self.0.split_first()?;
+        self.0 = rest;
         if head & 0x80 == 0 {
             return None;
         }
-        rest = after;
         let form = head >> 3 & 15;
         let step = match form {
             14 => {
-                let step = signed(&mut rest)?;
+                let step = signed(&mut self.0)?;
                 for _ in 0..3 {
-                    unsigned(&mut rest)?;
+                    unsigned(&mut self.0)?;
                 }
                 step
             }
-            13 => signed(&mut rest)?,
+            LINE => signed(&mut self.0)?,
             10..=12 => {
-                rest = rest.get(2..)?;
+                self.0 = self.0.get(2..)?;
                 i64::from(form - 10)
             }
             0..=9 => {
-                rest = rest.get(1..)?;
+                self.0 = self.0.get(1..)?;
                 0
             }
             _ => 0,
         };
-        if units > 0 && (step != 0 || has_line != (form != NONE)) {
-            put(&mut short, &mut delta, units, has_line);
-            units = 0;
-        }
-        has_line = form != NONE;
-        delta += step;
-        units += u64::from(head & 7) + 1;
+        Some(Entry { units: u64::from(head & 7) + 1, step, has_line: form != NONE })
     }
-    put(&mut short, &mut delta, units, has_line);
-    Some(short)
 }
 
 /// Writes down a row of units; the first entry of a line carries the step to it.

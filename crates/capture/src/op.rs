@@ -10,6 +10,7 @@ use crate::record::{self, kind, unzigzag};
 /// | `FAILED` | kind + errno × 256 | bytes | Python node | native node |
 /// | `TIME` | 0 | microseconds since the start | | |
 /// | `NODE_PYTHON` | code id | instruction × 2 + entry | this node | its parent |
+/// | `NODE_LINE` | code id | line × 2 + entry | this node | its parent |
 /// | `NODE_NATIVE` | address | | this node | its parent |
 /// | `NODE_TRUNCATED` | | | this node | its parent |
 /// | `DEFINITION` | id | type | bytes of its payload | 1 when more parts follow |
@@ -64,6 +65,13 @@ pub fn is_allocation(kind: u8) -> bool {
 #[must_use]
 pub fn is_free(kind: u8) -> bool {
     matches!(kind, kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE)
+}
+
+/// Does this kind define a node of the stack tree?
+#[inline]
+#[must_use]
+pub fn is_node(kind: u8) -> bool {
+    matches!(kind, kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED)
 }
 
 /// Does this kind make a mapping, which can be cut anywhere?

@@ -1,27 +1,49 @@
 //! Packs records into columns (see `columns`). Must keep every record; of a code object's definition only what nobody reads is left out.
 
 use crate::columns::*;
-use crate::lines;
+use crate::lines::{self, Text, line_at};
 use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping};
 use crate::predict::{Place, Predictor, Victim};
-use crate::record::{kind, zigzag};
+use crate::record::{definition, kind, zigzag};
+use crate::typical;
+use crate::whole::{Codes, Names};
 use crate::wire::Put;
+
+/// Columns of this many bytes are compressed as well as can be: that takes some ten milliseconds. Larger ones are compressed well.
+const SMALL: usize = 64 << 10;
+const BEST: i32 = 19;
+const GOOD: i32 = 12;
+/// Shorter columns are not compressed at all.
+const WORTHWHILE: usize = 25;
 
 /// Chunks of one stream that follow each other, on their way into a block.
 #[derive(Debug)]
-pub(crate) struct Packer {
+pub(crate) struct Packer<'a> {
     columns: [Vec<u8>; COLUMNS],
     predictor: Predictor,
     last: Last,
     /// The next definition begins here: it is no later part of one.
     is_first_part: bool,
+    /// The code objects, where a stream is packed whole.
+    codes: Option<&'a Codes>,
+    names: Names,
 }
 
-impl Packer {
+impl<'a> Packer<'a> {
     /// `is_start`: nothing of this stream came before.
     pub(crate) fn new(is_start: bool) -> Self {
-        let (columns, last) = Default::default();
-        Packer { columns, predictor: Predictor::encoder(), last, is_first_part: is_start }
+        let (columns, last, names) = Default::default();
+        let predictor = Predictor::encoder(false);
+        Packer { columns, predictor, last, is_first_part: is_start, codes: None, names }
+    }
+
+    /// For a stream that is packed whole.
+    pub(crate) fn whole(is_start: bool, codes: &'a Codes) -> Self {
+        Packer { predictor: Predictor::encoder(true), codes: Some(codes), ..Self::new(is_start) }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        if self.codes.is_some() { Form::Whole } else { Form::Counted }
     }
 
     /// Adds a chunk.
@@ -50,17 +72,49 @@ impl Packer {
     pub(crate) fn finish(self, level: i32) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut compressor = zstd::bulk::Compressor::new(level)?;
-        for column in &self.columns {
-            let packed = if column.len() > 24 { compressor.compress(column)? } else { Vec::new() };
-            let is_packed = !packed.is_empty() && packed.len() < column.len();
-            out.put(column.len() as u64);
-            out.put_bytes(if is_packed { &packed } else { column });
+        for column in &self.columns[..self.form().columns()] {
+            put_column(&mut out, column, &mut compressor)?;
+        }
+        Ok(out)
+    }
+
+    /// The content of a block that is packed whole, with the help of what is typical of a Python of this version.
+    pub(crate) fn finish_whole(self, python: Option<u64>) -> std::io::Result<Vec<u8>> {
+        let number = python.map_or(0, typical::number_for);
+        let mut out = vec![number];
+        let typical = typical::numbered(number).flatten();
+        let mut plain = zstd::bulk::Compressor::new(BEST)?;
+        for (index, column) in self.columns.iter().enumerate() {
+            let level = if column.len() <= SMALL { BEST } else { GOOD };
+            match typical.filter(|_| column.len() >= WORTHWHILE) {
+                Some(typical) => {
+                    let mut compressor = zstd::bulk::Compressor::with_dictionary(level, &typical[index])?;
+                    put_column(&mut out, column, &mut compressor)?;
+                }
+                None => {
+                    plain.set_compression_level(level)?;
+                    put_column(&mut out, column, &mut plain)?;
+                }
+            }
         }
         Ok(out)
     }
 
     fn definition(&mut self, op: &Op, payload: &[u8]) {
         let is_last_part = op.native != 1;
+        let codes = self.codes.filter(|_| op.size == definition::CODE);
+        if let Some(code) = codes.and_then(|codes| codes.without_table(op.address)) {
+            self.is_first_part = is_last_part;
+            if is_last_part {
+                self.code(op.address, code);
+            } else {
+                self.columns[KINDS].push(op.kind);
+                for value in [op.size, op.address, 0, 1] {
+                    self.columns[DEFINITIONS].put(value);
+                }
+            }
+            return;
+        }
         let short = (self.is_first_part && is_last_part).then(|| lines::shorten(op.size, payload)).flatten();
         let payload = short.as_deref().unwrap_or(payload);
         self.is_first_part = is_last_part;
@@ -71,7 +125,39 @@ impl Packer {
         self.columns[PAYLOAD].extend_from_slice(payload);
     }
 
+    /// A code object in short.
+    fn code(&mut self, id: u64, code: lines::Code<'_>) {
+        let Packer { columns, names, .. } = self;
+        columns[KINDS].push(CODE);
+        columns[IDS].put(zigzag(id.wrapping_sub(names.defined) as i64));
+        columns[FIRST_LINES].put(u64::from(code.first_line));
+        put_text(&mut columns[NAMES], code.name);
+        let distance = names.find(code.file);
+        columns[FILES].put(distance.unwrap_or(0) as u64);
+        if distance.is_none() {
+            put_text(&mut columns[FILE_NAMES], code.file);
+        }
+        names.define(id, code.first_line);
+    }
+
+    /// A Python frame by its line; false when its code is not known for certain.
+    fn line(&mut self, op: &Op) -> bool {
+        let Some(code) = self.codes.and_then(|codes| codes.get(op.address)) else { return false };
+        let Packer { columns, names, .. } = self;
+        let line = line_at(code.table, code.first_line, (op.size >> 1) as u32);
+        let line = zigzag(i64::from(line) - i64::from(names.first_line(op.address)));
+        columns[KINDS].push(kind::NODE_LINE);
+        columns[CODES].put(zigzag(op.address.wrapping_sub(names.used) as i64));
+        columns[LINES].put(line << 1 | op.size & 1);
+        columns[PARENTS].put(u64::from(op.python.wrapping_sub(op.native)));
+        names.used = op.address;
+        true
+    }
+
     fn record(&mut self, op: &Op) {
+        if op.kind == kind::NODE_PYTHON && self.line(op) {
+            return;
+        }
         let Packer { columns, predictor, last, .. } = self;
         let mut control = op.kind;
         let literal = |columns: &mut [Vec<u8>; COLUMNS], last: &mut Last, address: u64| {
@@ -102,23 +188,30 @@ impl Packer {
                     Place::Stray(rank) => STRAY + rank as u8,
                     Place::Behind => BEHIND,
                     Place::Taken => TAKEN,
+                    Place::After(rank) if rank <= usize::from(LAST_AFTER - AFTER) => AFTER + rank as u8,
+                    Place::After(_) => OLD,
                     Place::Unknown => UNKNOWN,
                 });
-                if place == Place::Unknown {
-                    literal(columns, last, op.address);
+                match place {
+                    Place::Unknown => literal(columns, last, op.address),
+                    Place::After(rank) if rank > usize::from(LAST_AFTER - AFTER) => {
+                        columns[FAR].put(rank as u64)
+                    }
+                    _ => {}
                 }
             }
             free if is_free(free) => {
                 let victim = predictor.victim(free, op.address);
                 columns[VICTIMS].push(match victim {
                     Victim::Young(rank) => rank as u8,
+                    Victim::Near(distance) => AROUND.wrapping_add_signed(distance as i8),
                     Victim::Old(_) => OLD,
                     Victim::Unknown => UNKNOWN,
                 });
                 match victim {
                     Victim::Old(age) => columns[AGES].put(age as u64),
                     Victim::Unknown => literal(columns, last, op.address),
-                    Victim::Young(_) => {}
+                    Victim::Young(_) | Victim::Near(_) => {}
                 }
             }
             kind::REALLOC_UNDO => literal(columns, last, op.address),
@@ -145,6 +238,24 @@ impl Packer {
             _ => {}
         }
     }
+}
+
+fn put_column(
+    out: &mut Vec<u8>,
+    column: &[u8],
+    compressor: &mut zstd::bulk::Compressor<'_>,
+) -> std::io::Result<()> {
+    let packed = if column.len() >= WORTHWHILE { compressor.compress(column)? } else { Vec::new() };
+    let is_packed = !packed.is_empty() && packed.len() < column.len();
+    out.put(column.len() as u64);
+    out.put_bytes(if is_packed { &packed } else { column });
+    Ok(())
+}
+
+/// Its length and width in one number, then its bytes.
+fn put_text(column: &mut Vec<u8>, text: Text<'_>) {
+    column.put((text.bytes.len() as u64) << 2 | u64::from(text.width.trailing_zeros()));
+    column.extend_from_slice(text.bytes);
 }
 
 /// How often the two records before `at` come again, when they are a block that comes and goes.

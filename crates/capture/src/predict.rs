@@ -12,6 +12,8 @@ use crate::record::kind;
 const DEPTH: usize = 48;
 /// The youngest blocks are listed, so that the n-th is found at once; at most so many.
 const LISTED: usize = 128;
+/// How far from the block freed last a neighbour is looked for.
+pub(crate) const NEAR: isize = 64;
 const SMALL_CLASSES: usize = 512;
 const NONE: u32 = u32::MAX;
 
@@ -26,6 +28,8 @@ pub(crate) enum Place {
     Behind,
     /// Where the block was that `realloc` took last.
     Taken,
+    /// Behind the n-th last block. Only in streams that are packed whole.
+    After(usize),
     /// Nowhere that can be guessed.
     Unknown,
 }
@@ -37,16 +41,16 @@ pub(crate) enum Victim {
     Young(usize),
     /// The n-th last that was allocated.
     Old(usize),
+    /// As many living blocks from the one freed last: younger ones from 0 on, older ones from -1 down. Only in streams that are packed whole.
+    Near(isize),
     /// One from before.
     Unknown,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Predictor {
-    /// Every block allocated so far.
+    /// Every block allocated so far; living ones are linked by age.
     blocks: Vec<Block>,
-    /// Living ones linked by age.
-    links: Vec<Link>,
     youngest: Option<u32>,
     /// The youngest that live, in order of age; older ones may be missing.
     listed: Vec<u32>,
@@ -55,20 +59,31 @@ pub(crate) struct Predictor {
     strays: Vec<u64>,
     behind: u64,
     taken: u64,
+    /// The neighbours of the block that was freed last.
+    around: Link,
     /// Only the encoder needs to find blocks by address.
     by_address: Option<FxHashMap<u64, u32>>,
+    /// And by their end, when it packs a stream whole.
+    by_end: Option<FxHashMap<u64, u32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
     address: u64,
     class: u32,
+    link: Link,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Link {
     older: u32,
     younger: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link { older: NONE, younger: NONE }
+    }
 }
 
 impl Predictor {
@@ -79,13 +94,13 @@ impl Predictor {
         Predictor {
             small: vec![Vec::new(); SMALL_CLASSES],
             blocks: Vec::with_capacity(count),
-            links: Vec::with_capacity(count),
             ..Predictor::default()
         }
     }
 
-    pub(crate) fn encoder() -> Self {
-        Predictor { by_address: Some(FxHashMap::default()), ..Self::decoder(0) }
+    pub(crate) fn encoder(is_whole: bool) -> Self {
+        let by_end = is_whole.then(FxHashMap::default);
+        Predictor { by_address: Some(FxHashMap::default()), by_end, ..Self::decoder(0) }
     }
 
     /// The guess that fits, and the allocation done.
@@ -100,20 +115,30 @@ impl Predictor {
             Place::Taken
         } else if let Some(rank) = find(&self.strays) {
             Place::Stray(rank)
+        } else if let Some(index) = self.by_end.as_ref().and_then(|ends| ends.get(&address)) {
+            Place::After(self.blocks.len() - 1 - *index as usize)
         } else {
             Place::Unknown
         };
         self.allocate(kind, size, place, address);
+        let index = self.blocks.len() as u32 - 1;
         if let Some(by_address) = &mut self.by_address {
-            by_address.insert(address, self.blocks.len() as u32 - 1);
+            by_address.insert(address, index);
+        }
+        if let Some(by_end) = &mut self.by_end {
+            by_end.insert(end_of(address, class), index);
         }
         place
     }
 
     /// The address a guess stands for, and the allocation done. `literal` is for `Unknown`. `None`: no such guess.
+    #[inline(always)]
     pub(crate) fn allocate(&mut self, kind: u8, size: u64, place: Place, literal: u64) -> Option<u64> {
         let class = class(kind, size);
         let pick = |list: &mut Vec<u64>, rank: usize| {
+            if rank == 0 {
+                return list.pop();
+            }
             let index = list.len().checked_sub(rank + 1)?;
             Some(list.remove(index))
         };
@@ -122,18 +147,22 @@ impl Predictor {
             Place::Stray(rank) => pick(&mut self.strays, rank)?,
             Place::Behind => self.behind,
             Place::Taken => self.taken,
+            Place::After(rank) => {
+                let index = self.blocks.len().checked_sub(rank.checked_add(1)?)?;
+                let block = self.blocks.get(index)?;
+                end_of(block.address, block.class)
+            }
             Place::Unknown => literal,
         };
-        if matches!(place, Place::Behind | Place::Unknown) {
+        if matches!(place, Place::Behind | Place::After(_) | Place::Unknown) {
             self.behind = address.wrapping_add(extent(kind, size));
         }
         let index = self.blocks.len() as u32;
         let older = self.youngest.unwrap_or(NONE);
-        if let Some(link) = self.links.get_mut(older as usize) {
-            link.younger = index;
+        if let Some(block) = self.blocks.get_mut(older as usize) {
+            block.link.younger = index;
         }
-        self.blocks.push(Block { address, class });
-        self.links.push(Link { older, younger: NONE });
+        self.blocks.push(Block { address, class, link: Link { older, younger: NONE } });
         self.youngest = Some(index);
         if self.listed.len() == LISTED {
             self.listed.drain(..LISTED / 2);
@@ -147,34 +176,35 @@ impl Predictor {
         let found = self.by_address.as_mut().and_then(|blocks| blocks.remove(&address));
         let victim = found.map_or(Victim::Unknown, |index| match self.listed.binary_search(&index) {
             Ok(place) if self.listed.len() - place <= DEPTH => Victim::Young(self.listed.len() - 1 - place),
-            _ => Victim::Old(self.blocks.len() - 1 - index as usize),
+            _ => self.distance(index).unwrap_or(Victim::Old(self.blocks.len() - 1 - index as usize)),
         });
         self.free(kind, victim, address);
         victim
     }
 
     /// The address of a freed block, and the free done. `None`: no such block.
+    #[inline(always)]
     pub(crate) fn free(&mut self, kind: u8, victim: Victim, literal: u64) -> Option<u64> {
         let index = match victim {
             Victim::Young(rank) => Some(self.young(rank)?),
             Victim::Old(age) => {
                 let index = self.blocks.len().checked_sub(age.checked_add(1)?)? as u32;
-                if self.listed.first().is_some_and(|first| *first <= index)
-                    && let Ok(place) = self.listed.binary_search(&index)
-                {
-                    self.listed.remove(place);
-                }
+                self.delist(index);
+                Some(index)
+            }
+            Victim::Near(distance) => {
+                let index = self.near(distance)?;
+                self.delist(index);
                 Some(index)
             }
             Victim::Unknown => None,
         };
         let address = match index {
             Some(index) => {
-                let block = *self.blocks.get(index as usize)?;
+                let Block { address, class, .. } = *self.blocks.get(index as usize)?;
                 self.unlink(index);
-                let list = self.class(block.class);
-                list.push(block.address);
-                block.address
+                self.class(class).push(address);
+                address
             }
             None => {
                 self.strays.push(literal);
@@ -187,11 +217,56 @@ impl Predictor {
         Some(address)
     }
 
+    fn delist(&mut self, index: u32) {
+        if self.listed.first().is_some_and(|first| *first <= index)
+            && let Ok(place) = self.listed.binary_search(&index)
+        {
+            self.listed.remove(place);
+        }
+    }
+
+    /// The living block so far from the one that was freed last.
+    fn near(&self, distance: isize) -> Option<u32> {
+        let mut at = self.around;
+        let mut found = NONE;
+        for _ in 0..if distance < 0 { -distance } else { distance + 1 } {
+            found = if distance < 0 { at.older } else { at.younger };
+            at = self.blocks.get(found as usize)?.link;
+        }
+        Some(found)
+    }
+
+    /// How far a block is from the one that was freed last, for an encoder that packs a stream whole.
+    fn distance(&self, index: u32) -> Option<Victim> {
+        self.by_end.as_ref()?;
+        let Link { mut older, mut younger } = self.around;
+        for step in 0..NEAR {
+            if younger == index {
+                return Some(Victim::Near(step));
+            }
+            if older == index {
+                return Some(Victim::Near(-1 - step));
+            }
+            younger = self.blocks.get(younger as usize).map_or(NONE, |block| block.link.younger);
+            older = self.older(older).unwrap_or(NONE);
+        }
+        None
+    }
+
     /// The n-th youngest, off the list.
+    #[inline(always)]
     fn young(&mut self, rank: usize) -> Option<u32> {
+        if rank == 0 && !self.listed.is_empty() {
+            return self.listed.pop();
+        }
         if let Some(place) = self.listed.len().checked_sub(rank + 1) {
             return Some(self.listed.remove(place));
         }
+        self.young_unlisted(rank)
+    }
+
+    #[cold]
+    fn young_unlisted(&self, rank: usize) -> Option<u32> {
         let mut at = self.youngest?;
         for _ in 0..rank {
             at = self.older(at)?;
@@ -200,23 +275,26 @@ impl Predictor {
     }
 
     fn older(&self, index: u32) -> Option<u32> {
-        self.links.get(index as usize).map(|link| link.older).filter(|older| *older != NONE)
+        self.blocks.get(index as usize).map(|block| block.link.older).filter(|older| *older != NONE)
     }
 
+    #[inline(always)]
     fn unlink(&mut self, index: u32) {
-        let Some(link) = self.links.get(index as usize).copied() else { return };
-        if let Some(younger) = self.links.get_mut(link.younger as usize) {
-            younger.older = link.older;
+        let Some(block) = self.blocks.get_mut(index as usize) else { return };
+        // A block freed twice (a foreign file may say so) must not unlink its old neighbours again.
+        let link = std::mem::take(&mut block.link);
+        self.around = link;
+        if let Some(younger) = self.blocks.get_mut(link.younger as usize) {
+            younger.link.older = link.older;
         } else if self.youngest == Some(index) {
             self.youngest = (link.older != NONE).then_some(link.older);
         }
-        if let Some(older) = self.links.get_mut(link.older as usize) {
-            older.younger = link.younger;
+        if let Some(older) = self.blocks.get_mut(link.older as usize) {
+            older.link.younger = link.younger;
         }
-        // A block freed twice (a foreign file may say so) must not unlink its old neighbours again.
-        self.links[index as usize] = Link { older: NONE, younger: NONE };
     }
 
+    #[inline(always)]
     fn class(&mut self, class: u32) -> &mut Vec<u64> {
         if (class as usize) < SMALL_CLASSES {
             &mut self.small[class as usize]
@@ -231,6 +309,11 @@ fn class(allocator: u8, size: u64) -> u32 {
     let python = allocator >= kind::PY_MALLOC && size <= 512;
     let units = if python { size.div_ceil(16) } else { size.saturating_add(8).div_ceil(16).max(2) };
     (units.min(u64::from(u32::MAX >> 1)) as u32) << 1 | u32::from(python)
+}
+
+/// Where the memory of a block ends, by its class.
+fn end_of(address: u64, class: u32) -> u64 {
+    address.wrapping_add(u64::from(class >> 1).max(1) << 4)
 }
 
 /// Bytes a fresh block takes.

@@ -79,6 +79,8 @@ pub mod kind {
     pub const NODE_NATIVE: u8 = 24;
     /// Frames left out of a stack that is too deep.
     pub const NODE_TRUNCATED: u8 = 25;
+    /// A Python frame whose line is known: only in finished files, where it stands for a `NODE_PYTHON`. B is line × 2 + entry.
+    pub const NODE_LINE: u8 = 26;
     /// A name for something; see [`definition`](super::definition).
     pub const DEFINITION: u8 = 28;
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::CaptureError;
 use crate::columns::Columns;
-use crate::file::{Finished, block};
+use crate::file::{Entry, Finished, block};
 use crate::live::{Header, Live, Slot};
 use crate::op::{self, Ops};
 
@@ -31,11 +31,23 @@ pub struct Piece {
     pub first_sequence: u64,
     /// Kernel thread id of the writer.
     pub thread: u64,
+    /// Id its next new node gets.
+    pub(crate) first_node: u32,
     /// Records in each chunk, where known without decoding.
     pub lengths: Vec<u32>,
     /// Nothing more will come into it.
     pub is_whole: bool,
     place: Place,
+}
+
+impl Piece {
+    /// Where it stands in the finished file.
+    pub(crate) fn entry<'a>(&self, finished: &'a Finished) -> Option<&'a Entry> {
+        match self.place {
+            Place::Block(index) => finished.blocks.get(index),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -113,6 +125,7 @@ impl Source {
                 stream: slot.header.stream,
                 first_sequence: slot.header.sequence,
                 thread: slot.header.thread,
+                first_node: slot.header.first_node,
                 lengths: Vec::new(),
                 is_whole: slot.is_full,
                 place,
@@ -138,6 +151,7 @@ impl Source {
                     stream: run.stream,
                     first_sequence: run.first_sequence,
                     thread: run.thread,
+                    first_node: run.first_node,
                     lengths: run.lengths.clone(),
                     is_whole: true,
                     place: Place::Block(index),

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::analyze_args;
 use crate::attach_args;
-use crate::cmd::{convert, limited, oom, run, sessions, stats, summary, validate};
+use crate::cmd::{convert, limited, oom, run, sessions, validate};
 use crate::heap_args;
 use crate::live_args;
 use crate::snapshot_args;
@@ -58,9 +58,9 @@ pub(crate) enum Command {
     /// The whole trace of a snapshot as one interactive page
     Timeline(snapshot_args::Timeline),
     /// The figures of a heap capture: totals, peak, largest allocators, sizes, threads
-    Stats(Stats),
+    Stats(view_args::Stats),
     /// Who held the memory of a heap capture at its peak, by function
-    Summary(Summary),
+    Summary(Box<view_args::Summary>),
     /// Watch a program while it runs: heap and resident memory, and which lines hold it
     Live(live_args::Live),
     /// A heap capture as a flame graph: one interactive page, or a file for another tool
@@ -306,46 +306,5 @@ pub(crate) struct Sessions {
 impl From<Sessions> for sessions::Options {
     fn from(typed: Sessions) -> Self {
         sessions::Options { path: typed.path, json: typed.json }
-    }
-}
-
-/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written.
-#[derive(Debug, Args)]
-pub(crate) struct Stats {
-    /// A capture, or the directory of a session or run
-    capture: PathBuf,
-    /// Machine-readable output
-    #[arg(long)]
-    json: bool,
-    /// How many places to list
-    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
-    top: usize,
-}
-
-impl From<Stats> for stats::Options {
-    fn from(typed: Stats) -> Self {
-        stats::Options { capture: typed.capture, json: typed.json, top: typed.top }
-    }
-}
-
-/// Own is what a function allocated itself, total what it and all it called allocated.
-#[derive(Debug, Args)]
-pub(crate) struct Summary {
-    /// A capture, or the directory of a session or run
-    capture: PathBuf,
-    /// Machine-readable output
-    #[arg(long)]
-    json: bool,
-    /// What was left at the end instead of what lived at the peak
-    #[arg(long)]
-    leaks: bool,
-    /// How many functions to list
-    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
-    top: usize,
-}
-
-impl From<Summary> for summary::Options {
-    fn from(typed: Summary) -> Self {
-        summary::Options { capture: typed.capture, json: typed.json, top: typed.top, leaks: typed.leaks }
     }
 }

@@ -130,7 +130,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Replay(arguments) => cmd::replay::run(&arguments.into()),
         Command::Timeline(arguments) => cmd::timeline::run(&arguments.into()),
         Command::Stats(arguments) => cmd::stats::run(&arguments.into()),
-        Command::Summary(arguments) => cmd::summary::run(&arguments.into()),
+        Command::Summary(arguments) => cmd::summary::run(&(*arguments).into()),
         Command::Live(arguments) => cmd::live::run(&arguments.into()),
         Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),
         Command::Tree(arguments) => cmd::heap::tree::run(&(*arguments).into()),

@@ -47,6 +47,16 @@ impl Table {
     }
 }
 
+/// Lines of text that others wrote some of, without anything a terminal could take as a command: control characters, and those that
+/// turn or hide text.
+pub(crate) fn harmless(text: &str) -> String {
+    let is_hostile = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if is_hostile(c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// A moment as people read it, with its zone.
 pub(crate) fn moment(ns: i64) -> String {
     match jiff::Timestamp::from_nanosecond(ns.into()) {
@@ -69,6 +79,11 @@ pub(crate) fn span(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_shown() {
+        assert_eq!(harmless("a\x1b[31m\tb\r\nç\u{202e}d"), "a\u{fffd}[31m\u{fffd}b\u{fffd}\nç\u{fffd}d");
+    }
 
     #[test]
     fn columns_line_up() {

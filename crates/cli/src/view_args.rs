@@ -7,6 +7,7 @@ use stormlog_torch::Moment;
 use stormlog_view::{Question, parse_time, rows::By};
 
 use crate::cmd::heap::{Asked, diff, flamegraph, leaks, parse, table, transform, tree};
+use crate::cmd::{stats, summary};
 
 /// The capture, and which of its memory is meant.
 #[derive(Debug, Args)]
@@ -244,6 +245,18 @@ pub(crate) enum Sort {
     File,
 }
 
+impl From<Sort> for table::Sort {
+    fn from(typed: Sort) -> Self {
+        match typed {
+            Sort::Own => table::Sort::Own,
+            Sort::Total => table::Sort::Total,
+            Sort::Count => table::Sort::Count,
+            Sort::Function => table::Sort::Function,
+            Sort::File => table::Sort::File,
+        }
+    }
+}
+
 impl From<Table> for table::Options {
     fn from(typed: Table) -> Self {
         table::Options {
@@ -252,13 +265,7 @@ impl From<Table> for table::Options {
             html: typed.html,
             json: typed.json,
             by: typed.by.into(),
-            sort: match typed.sort {
-                Sort::Own => table::Sort::Own,
-                Sort::Total => table::Sort::Total,
-                Sort::Count => table::Sort::Count,
-                Sort::Function => table::Sort::Function,
-                Sort::File => table::Sort::File,
-            },
+            sort: typed.sort.into(),
             filter: typed.filter,
             top: if typed.top == 0 { usize::MAX } else { typed.top },
         }
@@ -387,6 +394,55 @@ impl From<Transform> for transform::Options {
     }
 }
 
+/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written.
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Of a run with several captures: that of this process (default: the largest)
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// How many places to list
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    top: usize,
+}
+
+impl From<Stats> for stats::Options {
+    fn from(typed: Stats) -> Self {
+        stats::Options { capture: typed.capture, pid: typed.pid, json: typed.json, top: typed.top }
+    }
+}
+
+/// Own is what a function allocated itself, total what it and all it called allocated.
+#[derive(Debug, Args)]
+pub(crate) struct Summary {
+    #[command(flatten)]
+    view: View,
+    /// Machine-readable output: every function
+    #[arg(long)]
+    json: bool,
+    /// Sort by
+    #[arg(long, value_enum, default_value_t = Sort::Own)]
+    sort: Sort,
+    /// How many functions to list; 0 lists all
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    top: usize,
+}
+
+impl From<Summary> for summary::Options {
+    fn from(typed: Summary) -> Self {
+        summary::Options {
+            asked: typed.view.into(),
+            json: typed.json,
+            sort: typed.sort.into(),
+            top: if typed.top == 0 { usize::MAX } else { typed.top },
+        }
+    }
+}
+
 /// Every record of a capture as a line of text, for scripts.
 #[derive(Debug, Args)]
 pub(crate) struct Parse {
@@ -395,10 +451,13 @@ pub(crate) struct Parse {
     /// Of a run with several captures: that of this process (default: the largest)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// Each line an object of JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl From<Parse> for parse::Options {
     fn from(typed: Parse) -> Self {
-        parse::Options { capture: typed.capture, pid: typed.pid }
+        parse::Options { capture: typed.capture, pid: typed.pid, json: typed.json }
     }
 }

@@ -119,6 +119,29 @@ fn what_cannot_be_read_is_named_and_exits_5() {
 }
 
 #[test]
+fn parts_are_read_in_their_order_and_copies_are_counted() {
+    let fixture = fixture();
+    let whole = fs::read_to_string(&fixture.leak).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&whole).unwrap();
+    let folder = fixture.path("parts");
+    fs::create_dir(&folder).unwrap();
+    // By name the second comes first.
+    for (part, name) in events.chunks(events.len().div_ceil(2)).zip(["events_2.json", "events_10.json"]) {
+        fs::write(folder.join(name), serde_json::to_string(part).unwrap()).unwrap();
+    }
+    let count = |paths: &[&str]| {
+        let report = parsed(&stormlog(&[&["analyze", "--json"], paths].concat()));
+        let kinds = report["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].clone());
+        (report["metrics"]["event_count"].as_u64().unwrap(), kinds.collect::<Vec<_>>())
+    };
+    let parts = folder.to_str().unwrap();
+    assert_eq!(count(&[parts]), count(&[&fixture.leak]));
+    let (events_seen, kinds) = count(&[&fixture.leak, parts]);
+    assert_eq!(events_seen, events.len() as u64, "once");
+    assert!(kinds.contains(&json!("overlapping_input")), "and said: {kinds:?}");
+}
+
+#[test]
 fn a_gate_passes_fails_and_writes_what_ci_reads() {
     let fixture = fixture();
     let (junit, table) = (fixture.path("junit.xml"), fixture.path("check.md"));
@@ -148,7 +171,13 @@ fn a_gate_passes_fails_and_writes_what_ci_reads() {
     let wide = ["check", &fixture.leak, "--baseline", baseline, "--max-allocated-peak-increase", "10%"];
     assert_eq!(code(&stormlog(&wide)), 0);
     assert_eq!(code(&stormlog(&["check", &fixture.saw])), 2);
-    assert_eq!(code(&stormlog(&["check", &fixture.saw, "--baseline", "/nowhere.json"])), 5);
+    let missing = stormlog(&["check", &fixture.saw, "--baseline", "/nowhere.json"]);
+    assert_eq!(code(&missing), 5);
+    assert!(text(&missing.stderr).contains("/nowhere.json: there is no baseline yet"));
+    for (option, value) in [("--max-growth", "1MiB"), ("--max-allocated-peak-increase", "2")] {
+        let guessed = stormlog(&["check", &fixture.saw, "--baseline", baseline, option, value]);
+        assert_eq!(code(&guessed), 2, "{option} {value}: a unit is never guessed");
+    }
 }
 
 #[test]
@@ -172,6 +201,10 @@ fn two_runs_are_compared() {
     let answer = parsed(&output);
     assert!(answer["peak_allocated_bytes"]["delta"].as_i64().unwrap() > 0);
     assert_eq!(answer["findings"]["b"]["leak"], 1);
+    // Against nothing there is nothing to say.
+    let nothing = stormlog(&["compare", &fixture.saw, "/nowhere/at/all"]);
+    assert_eq!((code(&nothing), text(&nothing.stdout)), (5, String::new()));
+    assert!(text(&nothing.stderr).contains("/nowhere/at/all"), "{}", text(&nothing.stderr));
 }
 
 #[test]
@@ -255,11 +288,11 @@ fn under_the_older_name_words_file_and_exit_codes_are_those_of_the_older_release
     assert!(text(&output.stdout).contains("Notes: JSON payload does not contain telemetry events"));
 }
 
-/// A job of four ranks whose third jumps first, one file a rank.
-fn ranks(folder: &Path) -> String {
-    let job = folder.join("job");
+/// A job of some ranks whose third jumps first, one file a rank.
+fn ranks(folder: &Path, count: u32) -> String {
+    let job = folder.join(format!("job-{count}"));
     fs::create_dir(&job).unwrap();
-    for rank in 0..4_u32 {
+    for rank in 0..count {
         let record = |step: u32| {
             let jumped = (rank == 2 && step >= 20) || step >= 40;
             let used = (if jumped { 9.0 } else { 4.0 } * GIB) as u64;
@@ -267,7 +300,7 @@ fn ranks(folder: &Path) -> String {
                 "timestamp_ns": 1_700_000_000_000_000_000_u64 + u64::from(step) * 100_000_000, "event_type": "sample",
                 "device_id": 0, "allocator_allocated_bytes": 1_u64 << 30, "allocator_reserved_bytes": 2_u64 << 30,
                 "device_used_bytes": used, "device_total_bytes": 80_u64 << 30, "session_id": format!("s{rank}"),
-                "job_id": "night", "rank": rank, "local_rank": rank, "world_size": 4, "host": "node", "pid": 10 + rank,
+                "job_id": "night", "rank": rank, "local_rank": rank, "world_size": count, "host": "node", "pid": 10 + rank,
             })
         };
         let lines: Vec<String> = (0..80).map(|step| record(step).to_string()).collect();
@@ -284,7 +317,7 @@ fn is_png(path: &Path) -> bool {
 #[test]
 fn plots_are_drawn_where_they_are_wanted_under_each_name() {
     let fixture = fixture();
-    let (job, plots) = (ranks(fixture.folder.path()), fixture.path("plots"));
+    let (job, plots) = (ranks(fixture.folder.path(), 4), fixture.path("plots"));
     let output = stormlog(&["analyze", &job, "--visualization", "--plot-dir", plots.to_str().unwrap()]);
     assert!(text(&output.stderr).contains("Plot saved to: "), "{}", text(&output.stderr));
     for name in ["memory_timeline", "cross_rank_timeline", "rank_timelines"] {
@@ -294,6 +327,11 @@ fn plots_are_drawn_where_they_are_wanted_under_each_name() {
     }
     let svg = fs::read_to_string(plots.join("cross_rank_timeline.svg")).unwrap();
     assert!(svg.contains("rank 2 jumped first") && svg.contains("cluster onset"), "{svg}");
+    // Of many, who is looked for has a name and a colour, and the rest is a crowd.
+    let (many, crowded) = (ranks(fixture.folder.path(), 12), fixture.path("crowded"));
+    stormlog(&["analyze", &many, "--visualization", "--plot-dir", crowded.to_str().unwrap()]);
+    let svg = fs::read_to_string(crowded.join("cross_rank_timeline.svg")).unwrap();
+    assert!(svg.contains("9 other ranks") && svg.contains(">rank 2<") && !svg.contains(">rank 7<"), "{svg}");
     let nothing = fixture.path("nothing");
     let output =
         stormlog(&["analyze", "/nowhere", "--visualization", "--plot-dir", nothing.to_str().unwrap()]);

@@ -47,7 +47,8 @@ fn with_cuda(path: &Path) {
         "hidden_memory": {"hidden_bytes": GIB / 2, "parts": {"context": GIB / 2}, "other_processes_bytes": 2 * GIB,
             "driver_events": {"held": [{"owner": "nccl", "bytes": GIB / 4}, {"owner": "pytorch", "bytes": GIB}]}},
         "held_by": [{"place": "kv.py:57 append", "bytes": GIB, "note": "4 blocks"}],
-        "stack": ["/x/site-packages/torch/nn/functional.py:5 linear", "/home/me/train.py:12 step"], "problems": [],
+        "stack": ["/x/site-packages/torch/nn/functional.py:5 linear", "/src/torch/nn/modules/linear.py:125 forward",
+            "/home/me/torch/train.py:12 step"], "problems": [],
     });
     fs::write(path.join("cuda_oom.json"), facts.to_string()).unwrap();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../torch/tests/data");
@@ -110,7 +111,7 @@ fn damaged_files_cost_their_lines() {
     with_cuda(&path);
     fs::write(path.join("cuda_allocator_snapshot.pickle"), b"\x80\x04cos\nsystem\n.").unwrap();
     let page = show(&path, &[]);
-    assert!(page.contains("asked     47.18 MiB by /home/me/train.py:12 step"), "{page}");
+    assert!(page.contains("asked     47.18 MiB by /home/me/torch/train.py:12 step"), "{page}");
     assert!(page.contains("note      cuda_allocator_snapshot.pickle: "), "{page}");
     for hostile in ["[]", "{", "{\"categories\": 5, \"hidden_memory\": [], \"stack\": {}, \"problems\": 7}"] {
         fs::write(path.join("cuda_oom.json"), hostile).unwrap();

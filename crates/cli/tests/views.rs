@@ -89,6 +89,80 @@ fn every_view_of_a_run() {
     let lines = answer(&["parse", run]);
     let mallocs = lines.lines().filter(|line| line.starts_with("MALLOC ")).count();
     assert!(mallocs > 500, "{mallocs}");
+    let objects = answer(&["parse", run, "--json"]);
+    let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects.len(), lines.lines().count());
+    for (object, line) in objects.iter().zip(lines.lines()) {
+        let name = object["record"].as_str().unwrap();
+        assert!(line.starts_with(name), "{object} is not {line}");
+        if let Some(bytes) = object["bytes"].as_u64() {
+            assert!(
+                line.contains(&format!(" address={:#x} ", number(object, "address"))),
+                "{object}: {line}"
+            );
+            assert!(line.contains(&format!(" bytes={bytes}")), "{object} is not {line}");
+        }
+    }
+    let counts: Vec<u64> =
+        rows(&["summary", run, "--json", "--sort", "count"]).iter().map(|row| number(row, "count")).collect();
+    assert!(counts.len() > 1 && counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
+    assert!(answer(&["summary", run, "-n", "1"]).contains(&format!("… {} more functions", counts.len() - 1)));
+    assert!(answer(&["summary", run, "--temporary"]).contains("freed before the next allocation"));
+}
+
+#[test]
+fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = record(folder.path(), PROGRAM);
+    let sessions = std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path().join("heap.bin"));
+    let capture = sessions.into_iter().find(|path| path.is_file()).unwrap();
+    let text = answer(&["stats", capture.to_str().unwrap()]);
+    assert!(text.contains("\nat the end  ") && text.contains("\nended       well, after "), "{text}");
+    let whole = std::fs::read(&capture).unwrap();
+    let cut = folder.path().join("cut.bin");
+    // What stands last in the file is how it ended.
+    std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
+    let cut = cut.to_str().unwrap();
+    let text = answer(&["stats", cut]);
+    assert!(text.contains("\nlast seen   ") && text.contains("not known: the file was cut after"), "{text}");
+    assert!(answer(&["tree", cut]).contains("The file was cut: its last "));
+    // The header alone.
+    std::fs::write(cut, &whole[..300]).unwrap();
+    for view in ["stats", "tree", "table", "summary"] {
+        let output = stormlog(&[view, cut]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("The file was cut") || said.contains("is cut"), "{view}: {said}");
+    }
+
+    let sums = folder.path().join("sums.bin");
+    let sums = sums.to_str().unwrap();
+    let home = folder.path().join("sums");
+    let recording = ["run", "--quiet", "--dir", home.to_str().unwrap(), "--heap", "--aggregate", "-o", sums];
+    answer(&[&recording[..], &["--", "true"]].concat());
+    let none = stormlog(&["parse", sums]);
+    assert!(none.stdout.is_empty() && String::from_utf8_lossy(&none.stderr).contains("no single records"));
+
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stormlog"))
+        .args(["run", "--quiet", "--heap", "--", "cat"])
+        .env("STORMLOG_DIR", folder.path().join("living"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = program.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"x").unwrap();
+    // It answers once it is up, and then waits for more.
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let living = folder.path().join("living");
+    let text = answer(&["stats", living.to_str().unwrap()]);
+    let leaks = answer(&["tree", living.to_str().unwrap(), "--leaks"]);
+    drop(input);
+    assert!(program.wait().unwrap().success());
+    assert!(text.contains("\nnow         ") && text.contains("\nended       not yet"), "{text}");
+    assert!(leaks.contains("not freed so far"), "{leaks}");
+    let text = answer(&["stats", living.to_str().unwrap()]);
+    assert!(text.contains("\nat the end  "), "{text}");
 }
 
 #[test]

@@ -70,12 +70,44 @@ impl Frame {
     }
 }
 
-fn is_library(file: &str) -> bool {
-    file.contains("/site-packages/")
-        || file.contains("/dist-packages/")
+/// Whether a file belongs to an installed package, the standard library, PyTorch's own sources or to us, rather than to the program.
+#[must_use]
+pub fn is_library(file: &str) -> bool {
+    let below = |folder: &'static str| {
+        let found = file.match_indices(folder);
+        found
+            .filter(|(at, _)| *at == 0 || file[..*at].ends_with('/'))
+            .map(|(at, _)| &file[at + folder.len()..])
+    };
+    ["site-packages/", "dist-packages/", "aten/src/ATen/"].iter().any(|folder| below(folder).next().is_some())
         || file.starts_with("<frozen ")
+        || file.ends_with("/.inject/sitecustomize.py")
+        || file.contains("/torchinductor_") // what `torch.compile` wrote
         || file.split("/lib/python").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        || below("torch/").any(|rest| PARTS_OF_TORCH.iter().any(|part| rest.starts_with(part)))
+        || below("c10/").any(|rest| !rest.ends_with(".py"))
 }
+
+/// What PyTorch has in its folder, and few programs have in a folder of theirs that is named so too.
+const PARTS_OF_TORCH: [&str; 17] = [
+    "_",
+    "amp/",
+    "autograd/",
+    "backends/",
+    "csrc/",
+    "cuda/",
+    "distributed/",
+    "functional.py",
+    "fx/",
+    "jit/",
+    "nn/functional.py",
+    "nn/modules/",
+    "nn/parallel/",
+    "optim/",
+    "utils/checkpoint.py",
+    "utils/data/_utils/",
+    "utils/data/dataloader.py",
+];
 
 fn is_interpreter(function: &str, file: &str) -> bool {
     let library = file.rsplit('/').next().unwrap_or(file);
@@ -233,6 +265,13 @@ mod tests {
             ("/usr/lib/python3.11/importlib/__init__.py", Origin::Import),
             ("<frozen runpy>", Origin::Library),
             ("<string>", Origin::User),
+            ("site-packages/torch/nn/modules/linear.py", Origin::Library),
+            ("/src/pytorch/torch/nn/modules/linear.py", Origin::Library),
+            ("/src/pytorch/torch/_tensor.py", Origin::Library),
+            ("/home/me/torch/train.py", Origin::User),
+            ("/home/me/torch/utils/data.py", Origin::User),
+            ("/home/me/mytorch/nn/modules/linear.py", Origin::User),
+            ("/runs/a/.inject/sitecustomize.py", Origin::Library),
         ] {
             assert_eq!(python("f", file).origin(), origin, "{file}");
         }

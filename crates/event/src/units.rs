@@ -21,14 +21,17 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Seconds as `41 min 12 s`, `2 h 05 min`, `3.2 s`, `9 days`.
+/// Seconds as `41 min 12 s`, `2 h 05 min`, `3.2 s`, `11 ms`, `9 days`.
 pub fn format_duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "an unknown time".to_owned();
     }
     // Rounded before it is split, so that 59.97 s is not "0 min 60 s".
     let whole = seconds.round();
-    if seconds < 10.0 {
+    if seconds < 0.095 {
+        // A tenth of a second is too coarse here: `0.0 s` says nothing.
+        format!("{:.0} ms", seconds * 1000.0)
+    } else if seconds < 10.0 {
         format!("{seconds:.1} s")
     } else if whole < MINUTE {
         format!("{whole:.0} s")
@@ -88,7 +91,9 @@ mod tests {
     #[test]
     fn times_and_rates_read_well() {
         for (seconds, text) in [
-            (0.0, "0.0 s"),
+            (0.0, "0 ms"),
+            (0.0114, "11 ms"),
+            (0.095, "0.1 s"),
             (3.21, "3.2 s"),
             (59.4, "59 s"),
             (59.97, "1 min 00 s"),

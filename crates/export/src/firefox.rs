@@ -7,11 +7,12 @@ use fxprof_processed_profile::{
 };
 use stormlog_event::stacks::Holdings;
 
-use crate::{About, label, outermost_first};
+use crate::{About, all_in_frames, label, outermost_first};
 
 /// JSON text of the profile.
 #[must_use]
 pub fn firefox(held: &Holdings, about: &About<'_>) -> String {
+    let held = &*all_in_frames(held);
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(about.start_ms);
     let zero = Timestamp::from_millis_since_reference(0.0);
     let mut profile = Profile::new(about.title, started.into(), SamplingInterval::from_millis(1));

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use stormlog_event::stacks::Holdings;
 
-use crate::outermost_first;
+use crate::{all_in_frames, outermost_first};
 
 /// The file gprof2dot reads with `-f json`.
 #[must_use]
 pub fn gprof2dot(held: &Holdings) -> Value {
+    let held = &*all_in_frames(held);
     let functions: Vec<Value> = held
         .tree
         .frames
@@ -41,5 +42,18 @@ mod tests {
         let file = super::gprof2dot(&crate::testing::held());
         assert_eq!(file["events"][2]["callchain"], serde_json::json!([2, 1, 0]));
         assert_eq!(file["events"][2]["cost"], serde_json::json!([30, 3]));
+    }
+
+    /// gprof2dot itself fails on an empty chain.
+    #[test]
+    fn what_has_no_stack_has_a_chain_too() {
+        let mut held = crate::testing::held();
+        held.rows[0].node = 0;
+        let file = super::gprof2dot(&held);
+        assert_eq!(file["events"][0]["callchain"], serde_json::json!([3]));
+        assert_eq!(file["functions"][3]["name"], "(no stack)");
+        let about = crate::About { title: "t", start_ms: 0, pid: 1 };
+        let samples = &crate::speedscope(&held, &about)["profiles"][0]["samples"];
+        assert!(samples.as_array().unwrap().iter().all(|stack| stack != &serde_json::json!([])), "{samples}");
     }
 }

@@ -13,7 +13,9 @@ mod speedscope;
 mod svg;
 mod table;
 
-use stormlog_event::stacks::{Frame, Holdings};
+use std::borrow::Cow;
+
+use stormlog_event::stacks::{Frame, FrameKind, Holdings};
 
 pub use collapsed::collapsed;
 pub use firefox::firefox;
@@ -46,6 +48,23 @@ fn label(frame: &Frame) -> String {
 fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The same with a frame for what has no stack: other tools leave out memory without one, or fail on it.
+fn all_in_frames(held: &Holdings) -> Cow<'_, Holdings> {
+    if held.rows.iter().all(|row| row.node != 0) {
+        return Cow::Borrowed(held);
+    }
+    let mut held = held.clone();
+    held.tree.frames.push(Frame {
+        function: "(no stack)".to_owned(),
+        file: String::new(),
+        line: 0,
+        kind: FrameKind::Remark,
+    });
+    let node = held.tree.push(0, held.tree.frames.len() as u32 - 1);
+    held.rows.iter_mut().filter(|row| row.node == 0).for_each(|row| row.node = node);
+    Cow::Owned(held)
 }
 
 /// Frames of a row, the outermost first, as indexes into the tree's frames.

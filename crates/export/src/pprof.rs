@@ -8,7 +8,7 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use stormlog_event::stacks::Holdings;
 
-use crate::{About, outermost_first};
+use crate::{About, all_in_frames, outermost_first};
 
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
@@ -103,6 +103,7 @@ impl Strings {
 /// The gzipped profile.
 #[must_use]
 pub fn pprof(held: &Holdings, about: &About<'_>) -> Vec<u8> {
+    let held = &*all_in_frames(held);
     let mut strings =
         Strings { known: FxHashMap::from_iter([(String::new(), 0)]), list: vec![String::new()] };
     let (objects, count) = (strings.id("inuse_objects"), strings.id("count"));

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use stormlog_event::stacks::Holdings;
 
-use crate::{About, outermost_first};
+use crate::{About, all_in_frames, outermost_first};
 
 /// The file speedscope opens.
 #[must_use]
 pub fn speedscope(held: &Holdings, about: &About<'_>) -> Value {
+    let held = &*all_in_frames(held);
     let frames: Vec<Value> = held
         .tree
         .frames

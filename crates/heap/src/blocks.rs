@@ -12,46 +12,57 @@ const NOBODY: Block = Block { size: 0, site: u32::MAX, born: 0 };
 /// All blocks that live.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    near: Vec<(u64, Block)>,
+    near: Vec<Near>,
     far: FxHashMap<u64, Block>,
+}
+
+/// A place of the small table: half a line of the cache.
+#[derive(Debug, Clone)]
+#[repr(align(32))]
+struct Near {
+    address: u64,
+    block: Block,
+    /// Blocks of this place that lie in the large table: mostly none, and then nobody looks there.
+    pushed_out: u32,
 }
 
 impl Default for Blocks {
     fn default() -> Self {
-        Blocks { near: vec![(0, NOBODY); 1 << NEAR_BITS], far: FxHashMap::default() }
+        let near = Near { address: 0, block: NOBODY, pushed_out: 0 };
+        Blocks { near: vec![near; 1 << NEAR_BITS], far: FxHashMap::default() }
     }
 }
 
 impl Blocks {
     /// A block comes; gives the one that lay there, if any.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         let near = &mut self.near[place(address)];
-        let (other, old) = std::mem::replace(near, (address, block));
-        if old.site == NOBODY.site {
-            return self.far.remove(&address);
-        }
-        if other == address {
+        let other = std::mem::replace(&mut near.address, address);
+        let old = std::mem::replace(&mut near.block, block);
+        if old.site != NOBODY.site && other == address {
             return Some(old);
         }
-        self.far.insert(other, old);
-        self.far.remove(&address)
+        if old.site == NOBODY.site && near.pushed_out == 0 {
+            return None;
+        }
+        near.exchange(&mut self.far, address, (other, old))
     }
 
     /// A block goes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, address: u64) -> Option<Block> {
         let near = &mut self.near[place(address)];
-        if near.0 == address && near.1.site != NOBODY.site {
-            return Some(std::mem::replace(&mut near.1, NOBODY));
+        if near.address == address && near.block.site != NOBODY.site {
+            return Some(std::mem::replace(&mut near.block, NOBODY));
         }
-        self.far.remove(&address)
+        if near.pushed_out == 0 { None } else { near.take(&mut self.far, address) }
     }
 
     /// Is there one?
     pub(crate) fn contains(&self, address: u64) -> bool {
         let near = &self.near[place(address)];
-        (near.0 == address && near.1.site != NOBODY.site) || self.far.contains_key(&address)
+        (near.address == address && near.block.site != NOBODY.site) || self.far.contains_key(&address)
     }
 
     /// Makes room for so many.
@@ -64,8 +75,34 @@ impl Blocks {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Block)> {
-        let near = self.near.iter().filter(|(_, block)| block.site != NOBODY.site);
-        near.map(|(address, block)| (*address, block)).chain(self.far.iter().map(|(at, block)| (*at, block)))
+        let near = self.near.iter().filter(|near| near.block.site != NOBODY.site);
+        near.map(|near| (near.address, &near.block)).chain(self.far.iter().map(|(at, block)| (*at, block)))
+    }
+}
+
+impl Near {
+    /// Takes a block of this place out of the large table.
+    #[inline(never)]
+    fn take(&mut self, far: &mut FxHashMap<u64, Block>, address: u64) -> Option<Block> {
+        let taken = far.remove(&address);
+        self.pushed_out -= u32::from(taken.is_some());
+        taken
+    }
+
+    /// The same, and puts the block in that lay in the small table, if any.
+    #[inline(never)]
+    fn exchange(
+        &mut self,
+        far: &mut FxHashMap<u64, Block>,
+        address: u64,
+        (other, old): (u64, Block),
+    ) -> Option<Block> {
+        let taken = if self.pushed_out == 0 { None } else { self.take(far, address) };
+        if old.site != NOBODY.site {
+            far.insert(other, old);
+            self.pushed_out += 1;
+        }
+        taken
     }
 }
 

@@ -113,6 +113,7 @@ impl<'a> Bytes<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use stormlog_capture::lines::line_at;
     use stormlog_stack::line_table::line_for;
 
     /// Entries as CPython writes them, of every form.
@@ -140,7 +141,10 @@ mod tests {
             let table = entries.concat();
             let short = without_columns(&table).unwrap();
             for instruction in 0..500 {
-                prop_assert_eq!(line_for(&short, 1000, instruction), line_for(&table, 1000, instruction));
+                let line = line_for(&table, 1000, instruction);
+                prop_assert_eq!(line_for(&short, 1000, instruction), line);
+                prop_assert_eq!(line_at(&table, 1000, instruction), line.unwrap_or(1000));
+                prop_assert_eq!(line_at(&short, 1000, instruction), line.unwrap_or(1000));
             }
             prop_assert!(short.len() <= table.len());
             prop_assert_eq!(without_columns(&short).unwrap(), short);
@@ -150,7 +154,9 @@ mod tests {
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(short) = without_columns(&bytes) {
                 for instruction in 0..300 {
-                    prop_assert_eq!(line_for(&short, 7, instruction), line_for(&bytes, 7, instruction));
+                    let line = line_for(&bytes, 7, instruction);
+                    prop_assert_eq!(line_for(&short, 7, instruction), line);
+                    prop_assert_eq!(line_at(&bytes, 7, instruction), line.unwrap_or(7));
                 }
             }
         }

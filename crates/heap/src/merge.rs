@@ -231,6 +231,7 @@ impl Merge<'_> {
     ) -> Result<(u64, Stop), CaptureError> {
         let Head { stream, feed, batch, at, folded, payload_at, ahead, .. } = &mut self.heads[index];
         let is_watched = may_wait && !self.turns.is_empty();
+        let is_plain = time.is_some() && !is_watched;
         let mut count = 0;
         loop {
             if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
@@ -247,45 +248,61 @@ impl Merge<'_> {
             }
             let Some(held) = batch else { return Ok((count, Stop::Ended)) };
             let Batch { ops, sequence, offset, .. } = held;
-            while let Some(op) = ops.list.get(*at) {
+            // Counted in registers: this loop is most of what reading is.
+            let (mut here, mut beyond) = (*at, *folded);
+            let stop = loop {
+                let Some(op) = ops.list.get(here) else { break None };
                 match op.kind {
+                    // Nearly all there are.
+                    kind::MALLOC..=kind::REALLOC if is_plain => {
+                        self.state.allocate(stream, op);
+                        count += 1;
+                        here += 1;
+                    }
+                    kind::FREE if is_plain => {
+                        self.state.free(stream, op);
+                        count += 1;
+                        here += 1;
+                    }
                     kind::TIME => {
                         // Clocks of one stream never go back, whatever the file says.
                         let is_later = op.size > stream.time_us;
                         stream.time_us = stream.time_us.max(op.size);
-                        *at += 1;
+                        here += 1;
                         if is_later && time.is_none_or(|time| stream.time_us > time) {
-                            mark(stream, *sequence, *offset + *at as u64 + *folded);
-                            return Ok((count, Stop::Later));
+                            break Some(Stop::Later);
                         }
                     }
-                    kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
+                    kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
                         self.state.learn(stream, op, &[]);
-                        *at += 1;
+                        here += 1;
                     }
                     kind::DEFINITION => {
                         let end = (*payload_at + op.python as usize).min(ops.payload.len());
                         self.state.learn(stream, op, &ops.payload[(*payload_at).min(end)..end]);
                         *payload_at = end;
-                        *at += 1;
+                        here += 1;
                     }
                     _ => {
                         if time.is_none() {
-                            mark(stream, *sequence, *offset + *at as u64 + *folded);
-                            return Ok((count, Stop::Later));
+                            break Some(Stop::Later);
                         }
                         let may_wait = may_wait && is_about_mappings(op.kind);
                         if (is_watched && !self.turns.take(index, op))
                             || !self.state.apply(stream, op, may_wait)
                         {
-                            mark(stream, *sequence, *offset + *at as u64 + *folded);
-                            return Ok((count, Stop::Waits));
+                            break Some(Stop::Waits);
                         }
                         count += 1;
-                        *at += 1;
-                        *folded += op.records() - 1;
+                        here += 1;
+                        beyond += op.records() - 1;
                     }
                 }
+            };
+            (*at, *folded) = (here, beyond);
+            if let Some(stop) = stop {
+                mark(stream, *sequence, *offset + here as u64 + beyond);
+                return Ok((count, stop));
             }
         }
     }

@@ -335,26 +335,23 @@ impl State {
         }
     }
 
-    #[inline]
-    fn allocate(&mut self, stream: &mut Stream, op: &Op) {
+    #[inline(always)]
+    pub(crate) fn allocate(&mut self, stream: &mut Stream, op: &Op) {
         let site = self.site(stream, op);
         let age = self.step().unwrap_or(stream.allocations.wrapping_add(1));
         let born = (age << 1) | u32::from(self.in_span);
         let block = Block { size: op.size, site, born };
         if let Some(old) = self.blocks.insert(op.address, block) {
-            // Its free was lost, or nobody saw it.
-            self.forced = self.forced.saturating_add(1);
-            self.lose(old.site, self.weights.amount(old.size));
+            self.force(old);
         }
         stream.taken = None;
         stream.allocations = stream.allocations.wrapping_add(1);
         let amount = self.weights.amount(op.size);
-        self.count(site, op.size, amount);
-        self.gain(site, amount);
+        self.came(site, op.size, amount);
     }
 
-    #[inline]
-    fn free(&mut self, stream: &mut Stream, op: &Op) {
+    #[inline(always)]
+    pub(crate) fn free(&mut self, stream: &mut Stream, op: &Op) {
         let Some(block) = self.blocks.remove(op.address) else {
             if self.weights.is_exact() {
                 self.unknown_frees = self.unknown_frees.saturating_add(1);
@@ -363,21 +360,23 @@ impl State {
             return;
         };
         let amount = self.weights.amount(block.size);
-        self.lose(block.site, amount);
-        let site = &mut self.sites[block.site as usize];
-        if op.kind == kind::REALLOC_TAKE {
-            stream.taken = Some((op.address, block));
-        } else {
-            stream.taken = None;
+        stream.taken = (op.kind == kind::REALLOC_TAKE).then_some((op.address, block));
+        let age = (stream.allocations << 1).wrapping_sub(block.born & !1) >> 1;
+        let is_short = age <= self.watch.temporary_threshold && self.lives.is_none();
+        let site = self.lose(block.site, amount);
+        if is_short && site.key.thread == stream.thread {
+            site.temporary.gain(amount);
         }
         if let Some(lives) = &mut self.lives {
             lives.end(block.site, block.born >> 1, amount);
-            return;
         }
-        let age = (stream.allocations << 1).wrapping_sub(block.born & !1) >> 1;
-        if age <= self.watch.temporary_threshold && site.key.thread == stream.thread {
-            site.temporary.gain(amount);
-        }
+    }
+
+    /// The free of a block was lost, or nobody saw it.
+    #[cold]
+    fn force(&mut self, old: Block) {
+        self.forced = self.forced.saturating_add(1);
+        self.lose(old.site, self.weights.amount(old.size));
     }
 
     /// A block that comes and goes many times: after the first time nothing is new but the counts.
@@ -423,8 +422,7 @@ impl State {
         let Amount { bytes, count } = amount;
         let step = self.step().unwrap_or(0);
         self.mappings.insert(op.address, Mapping { end, site, count, bytes, in_span: self.in_span, step });
-        self.count(site, op.size, amount);
-        self.gain(site, amount);
+        self.came(site, op.size, amount);
         true
     }
 
@@ -483,11 +481,30 @@ impl State {
         Some(lives.step)
     }
 
-    #[inline]
+    /// Memory that nobody asked for comes.
     fn gain(&mut self, site: u32, amount: Amount) {
         let site = &mut self.sites[site as usize];
         touch(site, self.epoch);
         site.now.gain(amount);
+        self.grow(amount);
+    }
+
+    /// What was asked for comes.
+    #[inline(always)]
+    fn came(&mut self, site: u32, size: u64, amount: Amount) {
+        let site = &mut self.sites[site as usize];
+        touch(site, self.epoch);
+        site.now.gain(amount);
+        site.total.gain(amount);
+        self.sizes[(64 - size.leading_zeros()) as usize].gain(amount);
+        if !self.weights.is_exact() {
+            self.variance += self.weights.variance(size);
+        }
+        self.grow(amount);
+    }
+
+    #[inline(always)]
+    fn grow(&mut self, amount: Amount) {
         self.now.gain(amount);
         self.changes += 1;
         if self.now.bytes > self.tick_max {
@@ -504,30 +521,23 @@ impl State {
         }
     }
 
-    #[inline]
-    fn lose(&mut self, site: u32, amount: Amount) {
+    /// Memory goes; gives the site it was from.
+    #[inline(always)]
+    fn lose(&mut self, site: u32, amount: Amount) -> &mut Site {
         if self.rising {
             self.epoch = self.epoch.wrapping_add(1);
             self.rising = false;
         }
-        let site = &mut self.sites[site as usize];
-        touch(site, self.epoch);
-        site.now.lose(amount);
         self.now.lose(amount);
         self.step();
         self.changes += 1;
+        let site = &mut self.sites[site as usize];
+        touch(site, self.epoch);
+        site.now.lose(amount);
+        site
     }
 
-    #[inline]
-    fn count(&mut self, site: u32, size: u64, amount: Amount) {
-        self.sites[site as usize].total.gain(amount);
-        self.sizes[(64 - size.leading_zeros()) as usize].gain(amount);
-        if !self.weights.is_exact() {
-            self.variance += self.weights.variance(size);
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn site(&mut self, stream: &mut Stream, op: &Op) -> u32 {
         let own = (op.python, op.native, op.kind);
         let place = op.python.wrapping_mul(3).wrapping_add(op.native) as usize % REMEMBERED;
@@ -536,9 +546,14 @@ impl State {
         {
             return *site;
         }
+        self.look_up(stream, op, place)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, stream: &mut Stream, op: &Op, place: usize) -> u32 {
         let site = self.site_of(self.key(stream, op, op.kind));
         stream.sites.resize(REMEMBERED, None);
-        stream.sites[place] = Some((own, site));
+        stream.sites[place] = Some(((op.python, op.native, op.kind), site));
         site
     }
 
@@ -570,6 +585,11 @@ impl State {
             kind::NODE_PYTHON => Step::Python {
                 code: self.tree.code(op.address),
                 instruction: (op.size >> 1) as u32,
+                is_entry: op.size & 1 == 1,
+            },
+            kind::NODE_LINE => Step::Line {
+                code: self.tree.code(op.address),
+                line: (op.size >> 1) as u32,
                 is_entry: op.size & 1 == 1,
             },
             kind::NODE_NATIVE => {

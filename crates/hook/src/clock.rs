@@ -28,8 +28,10 @@ impl Time {
 }
 
 type Words = [AtomicU64; 2];
-/// Null, or where the kernel keeps the coarse time.
-static WORDS: AtomicPtr<Words> = AtomicPtr::new(null_mut());
+/// Where the kernel keeps the coarse time, or [`NOWHERE`].
+static WORDS: AtomicPtr<Words> = AtomicPtr::new((&raw const NOWHERE).cast_mut());
+/// A time at which no clock stands.
+static NOWHERE: Words = [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX - 1)];
 /// The page is searched so often when the clock moves meanwhile.
 const ATTEMPTS: usize = 4;
 const PAGE: usize = 4096;
@@ -46,23 +48,28 @@ pub fn now() -> Time {
     Time { second: now.tv_sec as u64, nanosecond: now.tv_nsec as u64 }
 }
 
-/// True when the clock seems to stand where it stood at `time`.
+/// True when the clock seems to stand where it stood at `time`: at the same nanosecond, be it of another second once in a blue moon, until
+/// the next comparison.
 #[inline(always)]
 pub fn stands_at(time: Time) -> bool {
-    // SAFETY: null, or two words of a page that stays mapped as long as the process.
-    unsafe { WORDS.load(Ordering::Relaxed).as_ref() }.is_some_and(|words| read(words) == time)
+    words()[1].load(Ordering::Relaxed) == time.nanosecond
 }
 
 #[inline(always)]
-fn read([second, nanosecond]: &Words) -> Time {
-    Time { second: second.load(Ordering::Relaxed), nanosecond: nanosecond.load(Ordering::Relaxed) }
+fn words() -> &'static Words {
+    // SAFETY: two words of a page that stays mapped as long as the process, or of this library.
+    unsafe { &*WORDS.load(Ordering::Relaxed) }
 }
 
 /// Asks the clock, and no longer believes the hint if it differs.
 pub fn now_and_check() -> Time {
     let time = now();
-    if !stands_at(time) && now() == time && !stands_at(time) {
-        WORDS.store(null_mut(), Ordering::Relaxed);
+    let differs = || {
+        let [second, nanosecond] = words();
+        (second.load(Ordering::Relaxed), nanosecond.load(Ordering::Relaxed)) != (time.second, time.nanosecond)
+    };
+    if differs() && now() == time && differs() {
+        WORDS.store((&raw const NOWHERE).cast_mut(), Ordering::Relaxed);
     }
     time
 }
@@ -150,7 +157,7 @@ mod tests {
             let stands = stands_at(time);
             // Where it says so, the clock was there at that moment; it can only have gone on since.
             assert!(!stands || now().nanoseconds() >= time.nanoseconds());
-            if !WORDS.load(Ordering::Relaxed).is_null() && now() == time {
+            if !core::ptr::eq(words(), &NOWHERE) && now() == time {
                 assert!(stands || now() != time, "the hint is behind");
             }
             sys::pause(100_000);
@@ -160,7 +167,7 @@ mod tests {
         for _ in 0..3 {
             now_and_check();
         }
-        assert!(WORDS.load(Ordering::Relaxed).is_null(), "a wrong hint is given up");
+        assert!(core::ptr::eq(words(), &NOWHERE), "a wrong hint is given up");
         assert!(!stands_at(now()));
     }
 }

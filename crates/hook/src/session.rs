@@ -198,14 +198,9 @@ impl State {
         if index < MAX_SLOTS { self.field(DIRECTORY + index) } else { None }
     }
 
-    /// Finds a slot: one that is free, or a new one at the end.
-    fn take(&self) -> Option<u32> {
+    /// Finds so many slots in a row: those that are free, or new ones at the end.
+    fn take(&self, slots: u32) -> Option<u32> {
         let count = self.field::<AtomicU32>(header::SLOT_COUNT)?;
-        let free = |index: &AtomicU8| {
-            index
-                .compare_exchange(slot_state::FREE, slot_state::TAKEN, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        };
         let mut from = 0;
         loop {
             let have = count.load(Ordering::Acquire) as usize;
@@ -221,16 +216,36 @@ impl State {
                 break;
             }
             from = found - self.header.load(Ordering::Acquire) as usize - DIRECTORY;
-            if free(self.directory(from)?) {
-                return Some(from as u32);
+            match self.take_at(from, slots)? {
+                0 => return Some(from as u32),
+                taken => from += taken,
             }
-            from += 1;
         }
         let mut index = count.load(Ordering::Acquire) as usize;
-        while !free(self.directory(index)?) {
-            index += 1;
+        loop {
+            match self.take_at(index, slots)? {
+                0 => return Some(index as u32),
+                taken => index += taken,
+            }
         }
-        Some(index as u32)
+    }
+
+    /// Takes the slots from `index` on. 0, or how far behind `index` to look again; `None` when there are not so many.
+    fn take_at(&self, index: usize, slots: u32) -> Option<usize> {
+        for ahead in 0..slots as usize {
+            let entry = self.directory(index + ahead)?;
+            let free = entry.compare_exchange(
+                slot_state::FREE,
+                slot_state::TAKEN,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if free.is_err() {
+                (index..index + ahead).filter_map(|index| self.directory(index)).for_each(give_back);
+                return Some(ahead + 1);
+            }
+        }
+        Some(0)
     }
 
     /// The descriptor, if it is still that of the live file.
@@ -250,8 +265,8 @@ pub fn cut_at(address: usize) -> bool {
     let end = if head != 0 && (head..head + SLOTS).contains(&address) {
         head + SLOTS
     } else {
-        match crate::thread::slot_at(state, address) {
-            Some(slot) => slot + SLOT_SIZE,
+        match crate::thread::end_of_slots_at(state, address) {
+            Some(end) => end,
             None => return false,
         }
     };
@@ -301,26 +316,32 @@ fn is_ours(descriptor: i32) -> bool {
     sys::identity(descriptor) == Some(known)
 }
 
-/// A slot of the file with so many bytes of it on disk, taken for the caller, and the descriptor to map it with.
-pub fn take_slot(bytes: usize) -> Option<(u32, i32)> {
+/// Slots in a row with so many bytes of each on disk, taken for the caller, and the descriptor to map them with.
+pub fn take_slots(slots: u32, reserve: usize) -> Option<(u32, i32)> {
     let state = current()?;
     let descriptor = state.descriptor()?;
-    let index = state.take()?;
+    let index = state.take(slots)?;
+    let end = index + slots;
     let count = state.field::<AtomicU32>(header::SLOT_COUNT)?;
-    // One that was used before is in memory already.
-    if !reserve_slot(index, 0, bytes, index >= count.load(Ordering::Acquire)) {
-        return_slot(index);
+    // Those that were used before are in memory already.
+    let is_new = end > count.load(Ordering::Acquire);
+    if !reserve_slot(index, 0, (slots as usize - 1) * SLOT_SIZE + reserve, is_new) {
+        (index..end).for_each(return_slot);
         return None;
     }
-    count.fetch_max(index + 1, Ordering::AcqRel);
+    count.fetch_max(end, Ordering::AcqRel);
     Some((index, descriptor))
 }
 
 /// Hands a slot back unused.
 pub fn return_slot(index: u32) {
     if let Some(entry) = current().and_then(|state| state.directory(index as usize)) {
-        entry.store(slot_state::FREE, Ordering::Release);
+        give_back(entry);
     }
+}
+
+fn give_back(entry: &AtomicU8) {
+    entry.store(slot_state::FREE, Ordering::Release);
 }
 
 /// Makes sure of disk space for the bytes of a slot from `from` up to `to`, and, to `fill` them, that they are in memory.

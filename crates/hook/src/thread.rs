@@ -6,7 +6,6 @@
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
-use stormlog_capture::layout::SLOT_SIZE;
 use stormlog_capture::record::definition;
 
 use crate::nodes::Nodes;
@@ -265,7 +264,7 @@ fn take_from_pool(state: &State) -> *mut Thread {
     while let Some(area) = unsafe { at.as_mut() } {
         if area.ending && is_gone(area.writer.thread) {
             area.ending = false;
-            area.writer.seal();
+            area.writer.close();
             return at;
         }
         at = area.next.load(Ordering::Relaxed);
@@ -334,7 +333,7 @@ fn leave(area: &mut Thread) {
         // Stopping looks at areas too: it must not do so in the middle.
         state.attaching.fetch_add(1, Ordering::SeqCst);
         if area.epoch.load(Ordering::SeqCst) == EPOCH.load(Ordering::SeqCst) {
-            area.writer.seal();
+            area.writer.close();
         }
         area.ending = false;
         area.epoch.store(0, Ordering::Release);
@@ -360,15 +359,14 @@ pub fn kernel_id(handle: libc::pthread_t) -> Option<u64> {
     None
 }
 
-/// Where the slot begins that a thread has mapped and `address` lies in.
-pub fn slot_at(state: &State, address: usize) -> Option<usize> {
+/// Where the slots end that a thread has mapped and `address` lies in.
+pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
     let mut at = state.threads.load(Ordering::Acquire);
     // SAFETY: areas in the list stay mapped; where a thread writes is only compared.
     while let Some(area) = unsafe { at.as_ref() } {
-        if let Some(slot) = area.writer.slot()
-            && (slot..slot + SLOT_SIZE).contains(&address)
-        {
-            return Some(slot);
+        let (start, bytes) = area.writer.mapping();
+        if (start..start + bytes).contains(&address) {
+            return Some(start + bytes);
         }
         at = area.next.load(Ordering::Relaxed);
     }
@@ -396,7 +394,7 @@ pub fn quiesce(state: &State) -> bool {
     // SAFETY: areas in the list stay mapped; a thread outside the hooks does not touch its area while nothing is recorded.
     while let Some(area) = unsafe { at.as_mut() } {
         if wait(&|| area.state.load(Ordering::Acquire) != IDLE) {
-            area.writer.seal();
+            area.writer.close();
             area.writer.unmap();
             area.nodes.clear();
         } else {

@@ -16,6 +16,9 @@ const OVERHANG: usize = 8;
 const RETRY_AFTER: u32 = 1024;
 /// Disk space for the first slot of a thread: most threads need little.
 const FIRST_RESERVE: usize = 8192;
+/// A thread that filled so many slots gets several at a time from then on: the system calls cost as much for one.
+const BUSY_AFTER: u64 = 8;
+const SLOTS_AT_A_TIME: u32 = 8;
 
 /// The writing end of one stream.
 #[repr(C)]
@@ -23,7 +26,7 @@ pub struct Writer {
     cursor: *mut u8,
     /// A record may begin before here.
     limit: *mut u8,
-    /// The mapped slot; stays mapped when the next slot cannot be had.
+    /// The slot; stays mapped when the next one cannot be had.
     base: *mut u8,
     last_address: u64,
     last_python: u32,
@@ -42,6 +45,10 @@ pub struct Writer {
     reserved: u32,
     /// The next slot is the first one of its thread.
     first: bool,
+    /// Slots that are mapped, one behind the other, and how many of the last are not begun.
+    mapping: *mut u8,
+    mapped: u32,
+    spare: u32,
     /// Kernel thread id.
     pub thread: u64,
     /// Counts the times records were lost: what was remembered about them is void then.
@@ -51,8 +58,8 @@ pub struct Writer {
 impl Writer {
     /// Starts stream `stream` from nothing, keeping the mapping if there is one.
     pub fn begin(&mut self, stream: u32) {
-        let base = self.base;
-        *self = Self { base, stream, next_node: 1, ..Self::NOTHING };
+        let (mapping, mapped) = (self.mapping, self.mapped);
+        *self = Self { mapping, mapped, base: mapping, stream, next_node: 1, ..Self::NOTHING };
     }
 
     /// The records to come are those of another thread.
@@ -79,6 +86,9 @@ impl Writer {
         events_until_retry: 0,
         reserved: 0,
         first: true,
+        mapping: null_mut(),
+        mapped: 0,
+        spare: 0,
         thread: 0,
         gaps: 0,
     };
@@ -95,10 +105,12 @@ impl Writer {
         if !self.room_and_time() {
             return;
         }
-        let c = zigzag32(python.wrapping_sub(self.last_python));
-        let d = zigzag32(native.wrapping_sub(self.last_native));
-        self.last_python = python;
-        self.last_native = native;
+        let (mut c, mut d) = (0, 0);
+        if (python, native) != (self.last_python, self.last_native) {
+            c = zigzag32(python.wrapping_sub(self.last_python));
+            d = zigzag32(native.wrapping_sub(self.last_native));
+            (self.last_python, self.last_native) = (python, native);
+        }
         self.put_at(kind, address, bytes as u64, c, d);
     }
 
@@ -187,9 +199,9 @@ impl Writer {
         }
     }
 
-    /// Where the mapped slot begins.
-    pub fn slot(&self) -> Option<usize> {
-        (!self.base.is_null()).then_some(self.base as usize)
+    /// Where the mapped slots begin, and their bytes.
+    pub fn mapping(&self) -> (usize, usize) {
+        (self.mapping as usize, self.mapped as usize * SLOT_SIZE)
     }
 
     /// Hands the slot over as complete.
@@ -201,11 +213,20 @@ impl Writer {
         }
     }
 
+    /// Hands the slot over and those that were not begun back: the thread has no more to say.
+    pub fn close(&mut self) {
+        self.seal();
+        for ahead in 1..=self.spare {
+            session::return_slot(self.index + ahead);
+        }
+        self.spare = 0;
+    }
+
     /// Gives the mapping back; nothing can be written until the next slot.
     pub fn unmap(&mut self) {
-        if !self.base.is_null() {
-            sys::unmap(self.base, SLOT_SIZE);
-            self.base = null_mut();
+        if !self.mapping.is_null() {
+            sys::unmap(self.mapping, self.mapped as usize * SLOT_SIZE);
+            (self.mapping, self.base, self.mapped) = (null_mut(), null_mut(), 0);
         }
     }
 
@@ -243,7 +264,31 @@ impl Writer {
         if address & 7 != 0 {
             return self.put_as_it_stands(kind, address, b, c, d);
         }
-        self.put(kind, false, zigzag((address >> 3).wrapping_sub(last >> 3) as i64), b, c, d);
+        let a = zigzag((address >> 3).wrapping_sub(last >> 3) as i64);
+        // The same stacks as before: the plain case, and a record of two numbers or one.
+        if c | d == 0 { self.put_short(kind, a, b) } else { self.put_long(kind, a, b, c, d) }
+    }
+
+    #[inline(always)]
+    fn put_short(&mut self, kind: u8, a: u64, b: u64) {
+        let (a_length, b_length) = (LENGTHS_OF_A[bits(a)], LENGTHS_OF_B[bits(b)]);
+        let all = a_length + b_length;
+        let control = (all >> 8) as u16 | u16::from(kind);
+        // SAFETY: `room` held before, so a whole record and its overhang fit; each store ends at most `OVERHANG` behind the record.
+        unsafe {
+            let at = self.cursor;
+            at.cast::<u16>().write_unaligned(control.to_le());
+            at.add(2).cast::<u64>().write_unaligned(a.to_le());
+            if b != 0 {
+                at.add(2 + bytes(a_length)).cast::<u64>().write_unaligned(b.to_le());
+            }
+            self.commit(at.add(2 + bytes(all)));
+        }
+    }
+
+    #[inline(never)]
+    fn put_long(&mut self, kind: u8, a: u64, b: u64, c: u32, d: u32) {
+        self.put(kind, false, a, b, c, d);
     }
 
     /// Programs and tools that hand out blocks of their own making.
@@ -358,37 +403,77 @@ impl Writer {
     }
 
     fn map_slot(&mut self) -> bool {
+        if self.spare > 0 {
+            self.spare -= 1;
+            self.index += 1;
+            // SAFETY: the next slot of the mapping.
+            self.base = unsafe { self.base.add(SLOT_SIZE) };
+            self.begin_slot(SLOT_SIZE);
+            return true;
+        }
+        let many = !self.first && self.sequence >= BUSY_AFTER && self.map(SLOTS_AT_A_TIME, SLOT_SIZE);
         let reserve = if self.first { FIRST_RESERVE } else { SLOT_SIZE };
-        let Some((index, descriptor)) = session::take_slot(reserve) else { return false };
-        let offset = SLOTS + index as usize * SLOT_SIZE;
-        let Ok(base) = sys::map_file(self.base, descriptor, offset, SLOT_SIZE) else {
-            session::return_slot(index);
+        if !many && !self.map(1, reserve) {
             return false;
-        };
-        if reserve == SLOT_SIZE {
-            sys::populate(base, SLOT_SIZE);
         }
         self.first = false;
-        self.base = base;
-        self.index = index;
+        self.begin_slot(reserve);
+        true
+    }
+
+    /// Takes and maps slots, with so many bytes of each on disk.
+    fn map(&mut self, slots: u32, reserve: usize) -> bool {
+        let Some((index, descriptor)) = session::take_slots(slots, reserve) else { return false };
+        let bytes = slots as usize * SLOT_SIZE;
+        let offset = SLOTS + index as usize * SLOT_SIZE;
+        let place = if self.mapped == slots { self.mapping } else { null_mut() };
+        let Ok(mapping) = sys::map_file(place, descriptor, offset, bytes) else {
+            (index..index + slots).for_each(session::return_slot);
+            return false;
+        };
+        if place.is_null() {
+            self.unmap();
+        }
+        if reserve == SLOT_SIZE {
+            sys::populate(mapping, bytes);
+        }
+        (self.mapping, self.mapped, self.spare) = (mapping, slots, slots - 1);
+        (self.base, self.index) = (mapping, index);
+        for ahead in 1..slots as usize {
+            // SAFETY: the slots are mapped and, by the directory, this thread's alone.
+            unsafe { mark(mapping.add(ahead * SLOT_SIZE)) }.store(0, Ordering::Release);
+        }
+        true
+    }
+
+    /// Begins a chunk at `base`, of whose slot `reserve` bytes are on disk.
+    fn begin_slot(&mut self, reserve: usize) {
+        let base = self.base;
         // SAFETY: the slot is mapped and, by the directory, this thread's alone. The mark goes last: a reader takes nothing before it.
         unsafe {
-            let mark = &*base.add(slot::MAGIC).cast::<AtomicU32>();
-            mark.store(0, Ordering::Release);
+            mark(base).store(0, Ordering::Release);
             base.add(slot::STREAM).cast::<u32>().write(self.stream);
             base.add(slot::SEQUENCE).cast::<u64>().write(self.sequence);
             (*base.add(slot::COMMITTED).cast::<AtomicU64>()).store(0, Ordering::Relaxed);
             base.add(slot::THREAD).cast::<u64>().write(self.thread);
             base.add(slot::FIRST_NODE).cast::<u32>().write(self.next_node);
-            mark.store(SLOT_MAGIC, Ordering::Release);
+            mark(base).store(SLOT_MAGIC, Ordering::Release);
             self.cursor = base.add(SLOT_HEADER);
         }
         self.set_reserved(reserve);
         self.sequence += 1;
         (self.last_address, self.last_native_address, self.last_python, self.last_native) = (0, 0, 0, 0);
         (self.last_microseconds, self.time) = (0, Time::NEVER);
-        true
     }
+}
+
+/// What says that a chunk begins.
+///
+/// # Safety
+/// `base` is a mapped slot, which stays mapped while the reference lives.
+unsafe fn mark<'a>(base: *mut u8) -> &'a AtomicU32 {
+    // SAFETY: the caller's; the field is aligned and only used as an atomic.
+    unsafe { &*base.add(slot::MAGIC).cast::<AtomicU32>() }
 }
 
 /// By the bits of a number: the bytes it takes, and 256 times its length code at its place in the control word. So the sum for all numbers of a record is

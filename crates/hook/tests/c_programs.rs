@@ -95,6 +95,22 @@ fn counts_of_threads_equal_an_independent_count() {
     assert!(ours.0 > 8 * 6000);
 }
 
+/// Threads that write much get slots by the dozen; those they did not begin are free again when they end, for whoever comes then.
+#[test]
+fn busy_threads_hand_back_the_slots_they_did_not_need() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    let output = preloaded(Command::new(program).args(["104", "9000"]), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    assert_eq!((capture.of_size(300).len(), capture.lost), (104 * 9000, 0));
+    let length = capture.path.metadata().unwrap().len();
+    assert!(capture.slots > 104 * 2, "{} slots in use", capture.slots);
+    assert_eq!(capture.taken, 1, "only the main thread holds a slot at its end");
+    let records: usize = capture.streams.values().map(Vec::len).sum();
+    assert!(length < 20 * records as u64, "{length} bytes for {records} records: slots are used again");
+}
+
 #[test]
 fn hundreds_of_threads_share_streams_and_keep_their_names() {
     let place = directory();

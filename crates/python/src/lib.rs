@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 mod analysis;
 mod analysis_buffer;
+mod catalog;
 mod cli;
 mod cuda_driver;
 mod derived;
@@ -41,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     analysis::register(module)?;
     analysis_buffer::register(module)?;
     sink::register(module)?;
+    catalog::register(module)?;
     recording::register(module)?;
     phases::register(module)?;
     plot::register(module)?;

@@ -121,10 +121,34 @@ fn the_limit_may_be_that_of_a_cgroup_above() {
 }
 
 #[test]
+fn a_crash_near_the_address_space_limit_may_be_a_failed_request() {
+    let mut facts = facts(Ending::Signaled(6));
+    facts.rlimit_as_bytes = Some(GIB);
+    facts.peak_vms_bytes = Some(GIB - 1);
+    assert!(judge(&facts).tries[0].starts_with("raise --limit (now 1.00 GiB)"));
+    facts.peak_vms_bytes = Some(GIB / 10);
+    assert!(judge(&facts).tries.is_empty(), "far from it there is no reason to think so");
+}
+
+#[test]
+fn a_single_request_can_be_too_large_for_the_address_space() {
+    let mut facts = facts(Ending::Exited(1));
+    facts.exception = exception(Some(Cause::MemoryError), true);
+    facts.rlimit_as_bytes = Some(GIB);
+    facts.peak_vms_bytes = Some(GIB / 10);
+    assert!(judge(&facts).sentence.contains("one request was too large for the address space limit"));
+    facts.peak_vms_bytes = Some(GIB - (1 << 20));
+    assert!(judge(&facts).sentence.contains("it reached the address space limit"));
+}
+
+#[test]
 fn version_one_counts_kills_only() {
     let mut facts = facts(KILLED);
     facts.cgroups = vec![CgroupFacts { oom: Change::default(), ..cgroup(0, 1) }];
     assert_eq!(judge(&facts).cause, Cause::CgroupOomKill);
+    // A limit far away was not what it met.
+    facts.cgroups[0].usage_bytes = Some(GIB);
+    assert_eq!(judge(&facts).cause, Cause::GlobalOomKill);
 }
 
 #[test]

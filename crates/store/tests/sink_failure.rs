@@ -99,8 +99,9 @@ fn bounded_mode_drops_counts_and_recovers() {
         flush_every_events: 2,
         flush_every_seconds: 100.0,
         max_buffer_bytes: Some(3 * 4200),
-        failure_backoff_seconds: 0.2,
-        failure_backoff_max_seconds: 0.4,
+        // Long beside what the appends below take on a busy machine.
+        failure_backoff_seconds: 1.5,
+        failure_backoff_max_seconds: 1.5,
         ..config(&sink_root)
     };
     let sink = Sink::open(bounded, "h").unwrap();
@@ -115,7 +116,7 @@ fn bounded_mode_drops_counts_and_recovers() {
     assert_eq!(failed.flush_failures, 1, "the disk is left alone for a while");
     assert!(failed.buffered_bytes <= 3 * 4200);
     disk.free();
-    thread::sleep(Duration::from_millis(450));
+    thread::sleep(Duration::from_millis(1600));
     sink.append(&record(10), None).unwrap();
     assert_eq!(sink.failure_diagnostics().consecutive_flush_failures, 0);
     sink.close(SessionStatus::Completed).unwrap();

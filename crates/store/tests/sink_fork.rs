@@ -32,7 +32,7 @@ fn in_child(child: impl FnOnce() -> bool) -> bool {
         unsafe { _exit(i32::from(!ok)) };
     }
     let pid = Pid::from_raw(pid).expect("fork");
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).unwrap() {
             return status.exit_status() == Some(0);
@@ -61,7 +61,10 @@ fn a_forked_child_writes_its_own() {
     assert!(in_child(|| {
         // The child's own thread flushes it, without being told.
         sink.append(r#"{"who": "child"}"#, Some("s")).unwrap();
-        thread::sleep(Duration::from_millis(500));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while sink.failure_diagnostics().buffered_records > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
         sink.failure_diagnostics().buffered_records == 0
             && sink.current_session().is_some_and(|session| session.session_id == "s")
     }));

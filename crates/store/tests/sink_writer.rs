@@ -88,7 +88,7 @@ fn a_record_of_another_session_is_refused() {
 #[test]
 fn flushes_by_count_by_time_and_on_demand() {
     let root = tempfile::tempdir().unwrap();
-    let sink = open(SinkConfig { flush_every_events: 3, flush_every_seconds: 0.15, ..config(root.path()) });
+    let sink = open(SinkConfig { flush_every_events: 3, flush_every_seconds: 1.0, ..config(root.path()) });
     let size = || fs::metadata(root.path().join("segment-000001.jsonl")).map_or(0, |meta| meta.len());
     sink.append("{}", None).unwrap();
     sink.flush(false).unwrap();
@@ -100,7 +100,7 @@ fn flushes_by_count_by_time_and_on_demand() {
     }
     assert_eq!(size(), 12);
     sink.append("{}", None).unwrap();
-    for _ in 0..100 {
+    for _ in 0..3000 {
         if size() == 15 {
             break;
         }

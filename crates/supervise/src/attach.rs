@@ -12,14 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
 use serde_json::Value;
 use stormlog_collect::CollectError;
-use stormlog_collect::cgroup::{MemoryCgroup, OomWatch};
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::process::{ProcessReader, ProcessStat};
 use stormlog_event::{Env, Identity, IdentityInputs, Problem, resolve_identity};
 use stormlog_pidfd::Pidfd;
 use stormlog_record::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
-use crate::facts::{cgroups, host, kernel_kill};
+use crate::facts::{host, kernel_kill};
+use crate::groups::{GroupId, Groups};
 
 /// How long to sleep between looks where the kernel cannot wake us.
 const LOOK: Duration = Duration::from_millis(20);
@@ -31,7 +31,8 @@ pub struct Attached {
     name: String,
     pidfd: Option<Pidfd>,
     sees_status: bool,
-    oom_watch: Option<OomWatch>,
+    groups: Groups,
+    group: GroupId,
     kernel_log: Option<KernelLog>,
     kills: Vec<OomKill>,
     since: Instant,
@@ -61,10 +62,13 @@ impl Attached {
         }
         let owner = std::fs::metadata(format!("/proc/{pid}")).map(|directory| directory.uid());
         let own = geteuid();
+        let mut groups = Groups::default();
+        let group = groups.find(pid).unwrap_or_default();
         Ok(Attached {
             pidfd,
             sees_status: own.is_root() || owner.is_ok_and(|owner| owner == own.as_raw()),
-            oom_watch: MemoryCgroup::of(pid).ok().map(OomWatch::start),
+            groups,
+            group,
             kernel_log: KernelLog::from_now().ok(),
             kills: Vec::new(),
             since: Instant::now(),
@@ -92,6 +96,7 @@ impl Attached {
 
     /// Waits up to `longest` for its end. A signal to us ends the wait early.
     pub fn wait(&mut self, longest: Duration) -> Option<Departure> {
+        let found = self.groups.find(self.pid());
         if let Some(pidfd) = &self.pidfd {
             let timeout = Timespec::try_from(longest).ok();
             // Interrupted by a signal is as good as waited: the caller looks again.
@@ -102,7 +107,11 @@ impl Attached {
         match self.reader.stat() {
             Ok(stat) if stat.has_exited() => Some(self.depart(self.ending(&stat))),
             Err(error) if error.is_gone() => Some(self.depart(self.remembered())),
-            _ => None,
+            // Still there, so what was found before was its own.
+            _ => {
+                self.group = found.unwrap_or(self.group);
+                None
+            }
         }
     }
 
@@ -128,8 +137,7 @@ impl Attached {
             self.kills.extend(report.kills);
         }
         let mut facts = DeathFacts::of(&self.name, self.pid().into(), ending);
-        facts.cgroups =
-            self.oom_watch.as_ref().map(OomWatch::look).iter().flat_map(|it| cgroups(it, 0)).collect();
+        facts.cgroups = self.groups.look(self.group).map(|(_, facts)| facts).unwrap_or_default();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         // Nobody looked at the machine's count while it lived.
         facts.host = host(Change::default());

@@ -1,12 +1,13 @@
 //! The program itself: started with everything of ours that is its own — streams unless told otherwise, terminal, process group — and
 //! waited for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 use std::thread;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Sent};
@@ -15,11 +16,14 @@ use crate::error::RunError;
 use crate::outcome::Ended;
 use crate::supervise::Streams;
 
-/// Signals that are meant for the program.
+/// Signals that are meant for the program. One that is ignored stays so for both: `nohup` and a shell's background jobs mean it.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
 /// Set by our Python entry point for us alone: the interpreter it runs in.
 pub const PYTHON: &str = "STORMLOG_PYTHON";
+
+/// What Python changes in a C locale (PEP 538).
+const LOCALE: &str = "LC_CTYPE";
 
 /// Python writes what it prints at once.
 const UNBUFFERED: &str = "PYTHONUNBUFFERED";
@@ -39,9 +43,10 @@ impl Program {
     ) -> Result<Self, RunError> {
         let (program, arguments) = command.split_first().ok_or(RunError::NoCommand)?;
         // Before the program exists, so that no signal can end us between its start and our watching.
-        let signals = SignalsInfo::<WithOrigin>::new(FORWARDED);
+        let signals = SignalsInfo::<WithOrigin>::new(handled());
         let mut starting = Command::new(program);
-        starting.args(arguments).env_remove(PYTHON).envs(env.iter().map(|(name, value)| (name, value)));
+        without_pythons_own(&mut starting);
+        starting.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
         if let Some(input) = streams.input {
             starting.stdin(input);
         }
@@ -87,9 +92,40 @@ impl Program {
     }
 }
 
+/// Takes out of a program's environment what is there for us alone: the variable of our Python entry point, and the locale that Python
+/// sets for itself where it would be C. The program gets the one we were started with.
+pub fn without_pythons_own(program: &mut Command) {
+    program.env_remove(PYTHON);
+    if std::env::var_os(PYTHON).is_none() {
+        return;
+    }
+    // The environment as it was when this process began, whatever was set since.
+    let Ok(first) = std::fs::read("/proc/self/environ") else { return };
+    let mut entries = first.split(|byte| *byte == 0);
+    match entries.find_map(|entry| entry.strip_prefix(LOCALE.as_bytes())?.strip_prefix(b"=")) {
+        Some(value) => program.env(LOCALE, OsStr::from_bytes(value)),
+        None => program.env_remove(LOCALE),
+    };
+}
+
+/// What is forwarded, and the signal of files that may not grow: ours then lose records, which are counted, and the program has the
+/// default action. Python ignores that one for itself.
+fn handled() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let is_ignored = |signal: i32| ignored >> (signal - 1) & 1 == 1;
+    let is_pythons = |signal: i32| signal == SIGXFSZ && std::env::var_os(PYTHON).is_some();
+    let all = FORWARDED.into_iter().chain([SIGXFSZ]);
+    all.filter(|signal| !is_ignored(*signal) || is_pythons(*signal)).collect()
+}
+
 fn forward(mut signals: SignalsInfo<WithOrigin>, pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     for origin in &mut signals {
+        if origin.signal == SIGXFSZ {
+            continue;
+        }
         // Ctrl-C and Ctrl-\ come from the terminal to the whole group: the program has them already.
         let from_terminal = !matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
         let is_key = origin.signal == SIGINT || origin.signal == SIGQUIT;

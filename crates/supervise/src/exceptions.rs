@@ -2,7 +2,7 @@
 //!
 //! Written by the watched program, so nothing in it is trusted beyond its shape.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_record::classify::{Classification, ExceptionFacts, classify};
@@ -31,7 +31,10 @@ impl Reported {
     }
 }
 
-/// The last exception that `pid` reported, and what it means.
+/// So many of the last reports are looked through for the one that ended the program.
+const MOST_REPORTS: usize = 64;
+
+/// The exception that `pid` ended with, as far as it reported one, and what it means.
 pub(crate) fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classification)> {
     let reported = last_of(directory, pid)?;
     let bases: Vec<&str> = reported.bases.iter().map(String::as_str).collect();
@@ -56,20 +59,19 @@ pub(crate) fn fact((reported, meaning): &(Reported, Classification), ending: End
     }
 }
 
-fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
+/// The last one of the main thread: that ends the program, and threads may fail after it while Python waits for them. Else the last
+/// one of any thread.
+pub(crate) fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
     let prefix = format!("{pid}-");
-    let mut best: Option<(u64, std::path::PathBuf)> = None;
-    for entry in std::fs::read_dir(directory).ok()?.flatten() {
-        let name = entry.file_name();
-        let number =
-            name.to_str().and_then(|name| name.strip_prefix(&prefix)?.strip_suffix(".json")?.parse().ok());
-        if let Some(number) = number
-            && best.as_ref().is_none_or(|(known, _)| number > *known)
-        {
-            best = Some((number, entry.path()));
-        }
-    }
-    read(&best?.1)
+    let number = |path: &Path| -> Option<u64> {
+        path.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".json")?.parse().ok()
+    };
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let mut paths: Vec<(u64, PathBuf)> =
+        entries.filter_map(|entry| Some((number(&entry.path())?, entry.path()))).collect();
+    paths.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    let reports: Vec<Reported> = paths.iter().take(MOST_REPORTS).filter_map(|(_, path)| read(path)).collect();
+    reports.iter().find(|report| report.is_in_main_thread()).or(reports.first()).cloned()
 }
 
 fn read(path: &Path) -> Option<Reported> {
@@ -90,4 +92,26 @@ fn read(path: &Path) -> Option<Reported> {
         thread: text("thread"),
         frames: frames.iter().map(frame).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(directory: &Path, number: u32, thread: &str, kind: &str) {
+        let text = serde_json::json!({"type": kind, "module": "builtins", "thread": thread}).to_string();
+        std::fs::write(directory.join(format!("7-{number}.json")), text).unwrap();
+    }
+
+    #[test]
+    fn what_ended_the_main_thread_counts_whatever_fails_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let last = || last_of(directory.path(), 7).map(|reported| reported.type_name);
+        assert_eq!(last(), None);
+        report(directory.path(), 1, "loader", "KeyError");
+        report(directory.path(), 10, "saver", "OSError");
+        assert_eq!(last().as_deref(), Some("OSError"), "the last of the threads, by number");
+        report(directory.path(), 2, "MainThread", "MemoryError");
+        assert_eq!(last().as_deref(), Some("MemoryError"));
+    }
 }

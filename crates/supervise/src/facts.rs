@@ -1,5 +1,7 @@
 //! The readings of `stormlog-collect` as the facts a verdict is made from.
 
+use std::path::Path;
+
 use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{LevelChange, Limit, OomReport};
 use stormlog_collect::host::{HostReader, host_oom_kills};
@@ -9,6 +11,7 @@ use stormlog_record::verdict::kernel::{KernelKill, Scope};
 use stormlog_record::verdict::{CgroupFacts, Change, HostFacts};
 
 use crate::exceptions::Reported;
+use crate::outcome::Raised;
 use crate::watched::Watched;
 
 /// What one process held when last seen.
@@ -32,23 +35,33 @@ pub(crate) fn full_name(reported: &Reported) -> String {
     }
 }
 
-/// Type and message in one line, and the line it was raised on.
-pub(crate) fn spelt(reported: &Reported) -> (String, Option<String>) {
+/// What of an exception is shown in a line.
+pub(crate) fn spelt(reported: &Reported) -> Raised {
     let message: String = reported.message.lines().next().unwrap_or_default().chars().take(200).collect();
     let name = full_name(reported);
     let text = if message.is_empty() { name } else { format!("{name}: {message}") };
     let place = reported.frames.last().map(|(file, line, function)| format!("{file}:{line} {function}"));
-    (text, place)
+    let thread = reported.thread.clone().filter(|_| !reported.is_in_main_thread());
+    Raised { text, place, thread }
 }
 
-pub(crate) fn cgroups(report: &OomReport, elsewhere: u64) -> Vec<CgroupFacts> {
+/// How often version 1 counted its limit hit. Not every kernel counts a limit on memory and swap together, so none is no sign.
+fn hits(level: &LevelChange) -> Option<u64> {
+    level.events.failcnt.filter(|count| *count > 0 && level.limit.is_some())
+}
+
+/// Each level of a group, named by its place below `mount`; `elsewhere` of the kills in it are known to have hit others.
+pub(crate) fn cgroups(report: &OomReport, mount: &Path, elsewhere: u64) -> Vec<CgroupFacts> {
+    let name = |directory: &Path| match directory.strip_prefix(mount) {
+        Ok(place) => format!("/{}", place.display()),
+        Err(_) => directory.display().to_string(),
+    };
     let change = |rise: Option<u64>| Change { before: rise.map(|_| 0), after: rise };
     let facts = |(level, change_of): (usize, &LevelChange)| CgroupFacts {
-        path: change_of.directory.display().to_string(),
+        path: name(&change_of.directory),
         limit_bytes: change_of.limit.and_then(Limit::bytes),
         usage_bytes: change_of.peak.or(change_of.usage),
-        // Version 1 counts the times the limit was hit, which is the same sign.
-        oom: change(change_of.events.oom.or(change_of.events.failcnt.filter(|_| change_of.limit.is_some()))),
+        oom: change(change_of.events.oom.or(hits(change_of))),
         oom_kill: change(change_of.events.oom_kill),
         kills_elsewhere: if level == 0 { elsewhere } else { 0 },
     };

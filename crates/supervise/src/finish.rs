@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use stormlog_collect::Roots;
-use stormlog_collect::cgroup::{MemoryCgroup, OomWatch};
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_event::{Counter, Counters, Record, SessionStatus};
@@ -21,8 +20,9 @@ use stormlog_record::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
 use crate::exceptions::{self, Reported};
-use crate::facts::{HostKills, cgroups, host, kernel_kill, spelt};
+use crate::facts::{HostKills, host, kernel_kill, spelt};
 use crate::gpus::GpuSample;
+use crate::groups::Groups;
 use crate::heap::{Captures, HeapDigest};
 use crate::maps;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
@@ -45,11 +45,13 @@ pub(crate) struct Scene {
     pub(crate) run: RunDirectory,
     pub(crate) record: Record,
     pub(crate) program: String,
-    /// The name of the program's own process when last looked at.
+    /// The program's own process.
+    pub(crate) root: u32,
+    /// Its name when last looked at.
     pub(crate) main_comm: Option<String>,
     pub(crate) limit_as: Option<u64>,
     pub(crate) started: Instant,
-    pub(crate) oom_watch: Option<OomWatch>,
+    pub(crate) groups: Groups,
     pub(crate) kernel_log: Option<KernelLog>,
     /// The machine's own count of kills.
     pub(crate) host_kills: HostKills,
@@ -58,8 +60,6 @@ pub(crate) struct Scene {
     writer: BundleWriter,
     /// Kills the kernel reported so far.
     kills: Vec<OomKill>,
-    /// OOM kills that are known to have hit a child.
-    elsewhere: u64,
     children: Vec<ProcessOutcome>,
     plain: VecDeque<PathBuf>,
     killed: VecDeque<PathBuf>,
@@ -79,17 +79,16 @@ impl Scene {
             run,
             record,
             program,
+            root: 0,
             main_comm: None,
             limit_as,
             started: Instant::now(),
-            // The program starts in our own cgroup; counting begins before it exists.
-            oom_watch: MemoryCgroup::of(std::process::id()).ok().map(OomWatch::start),
+            groups: Groups::start(),
             kernel_log: KernelLog::from_now().ok(),
             host_kills: HostKills::default(),
             captures: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
-            elsewhere: 0,
             children: Vec::new(),
             plain: VecDeque::new(),
             killed: VecDeque::new(),
@@ -107,7 +106,9 @@ impl Scene {
         let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
-        self.elsewhere += u64::from(is_memory);
+        if is_memory {
+            self.groups.was_killed(watched.group);
+        }
         let status = match ended {
             Ended::Code(0) => SessionStatus::Completed,
             Ended::Unknown if !is_memory => SessionStatus::Incomplete,
@@ -156,8 +157,8 @@ impl Scene {
         let mut facts = DeathFacts::of(&self.name_of(watched), watched.pid.into(), ending);
         facts.ran_seconds = Some(watched.since.elapsed().as_secs_f64());
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
-        let report = self.oom_watch.as_ref().map(OomWatch::look);
-        facts.cgroups = report.iter().flat_map(|report| cgroups(report, self.elsewhere)).collect();
+        let (report, cgroups) = self.groups.look(watched.group).unzip();
+        facts.cgroups = cgroups.unwrap_or_default();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         facts.host = host(self.host_kills.change());
         facts.rlimit_as_bytes = self.limit_as;
@@ -182,10 +183,10 @@ impl Scene {
         }
     }
 
-    /// What the user would call the process: the program, or for another one its own name.
+    /// What the user would call the process: the program and what is a copy of it by that name, another one by its own.
     fn name_of(&self, watched: &Watched) -> String {
-        let main = self.main_comm.as_deref().unwrap_or(&watched.comm);
-        if watched.comm == main { self.program.clone() } else { watched.comm.clone() }
+        let is_program = watched.pid == self.root || self.main_comm.as_ref() == Some(&watched.comm);
+        if is_program { self.program.clone() } else { watched.comm.clone() }
     }
 
     /// Ends a session and keeps the evidence of a death.
@@ -229,6 +230,11 @@ impl Scene {
             // The history has all that the ring has; without a death the ring only takes room.
             let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
         }
+        let exception = match &death {
+            Some(death) => death.exception.as_ref().map(|(reported, _)| spelt(reported)),
+            // A thread can fail where the program ends well.
+            None => exceptions::last_of(&self.run.exceptions(), watched.pid).as_ref().map(spelt),
+        };
         ProcessOutcome {
             pid: watched.pid,
             session_id: watched.summary.session_id,
@@ -237,12 +243,10 @@ impl Scene {
             last_rss: watched.last_rss,
             heap,
             cause: death.as_ref().map(|death| death.verdict.cause),
+            limit_bytes: death.as_ref().and_then(|death| death.verdict.limit_bytes),
             bundle,
             verdict: sentence,
-            exception: death
-                .as_ref()
-                .and_then(|death| death.exception.as_ref())
-                .map(|(reported, _)| spelt(reported)),
+            exception,
             advice: death.map(|death| death.verdict.tries).unwrap_or_default(),
         }
     }
@@ -393,9 +397,13 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
         captures.end();
     }
     scene.write_record(ended, ended_ns, &processes);
-    let limit_bytes = [limit_bytes, scene.limit_as].into_iter().flatten().min();
+    // What a death met was the limit, whatever else there was.
+    let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
+    let met = met.and_then(|main| main.limit_bytes);
+    let limit_bytes = met.or_else(|| [limit_bytes, scene.limit_as].into_iter().flatten().min());
     RunOutcome {
         directory: scene.run.path().to_owned(),
+        program: scene.program,
         ended,
         duration_ns,
         processes,

@@ -80,14 +80,27 @@ pub struct ProcessOutcome {
     pub heap: Option<HeapDigest>,
     /// What ended it; `None` for a clean end, or a child's end nobody saw.
     pub cause: Option<Cause>,
+    /// The limit that its end met.
+    pub limit_bytes: Option<u64>,
     /// The bundle that was written for it.
     pub bundle: Option<PathBuf>,
     /// The verdict in one sentence.
     pub verdict: Option<String>,
     /// What to try.
     pub advice: Vec<String>,
-    /// The exception it reported: type and message, and the innermost line.
-    pub exception: Option<(String, Option<String>)>,
+    /// The last exception it reported; one of a thread is told even where the program ended well.
+    pub exception: Option<Raised>,
+}
+
+/// An exception in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raised {
+    /// Type and message.
+    pub text: String,
+    /// The innermost line.
+    pub place: Option<String>,
+    /// The thread it ended, when that was not the main one.
+    pub thread: Option<String>,
 }
 
 /// A finished run.
@@ -95,6 +108,8 @@ pub struct ProcessOutcome {
 pub struct RunOutcome {
     /// Its directory.
     pub directory: PathBuf,
+    /// What the user would call the program.
+    pub program: String,
     /// How the program ended.
     pub ended: Ended,
     /// How long it ran, in nanoseconds.
@@ -113,9 +128,10 @@ pub struct RunOutcome {
 
 impl RunOutcome {
     /// A run of which only the exit status is known.
-    pub(crate) fn unwatched(directory: PathBuf, ended: Ended, duration_ns: u64) -> Self {
+    pub(crate) fn unwatched(directory: PathBuf, program: String, ended: Ended, duration_ns: u64) -> Self {
         RunOutcome {
             directory,
+            program,
             ended,
             duration_ns,
             processes: Vec::new(),

@@ -13,6 +13,7 @@ use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents, read_session, write_session};
 
 use crate::facts::kernel_kill;
+use crate::naming::ProgramName;
 use crate::run_dir::RunDirectory;
 use crate::watched::now_ns;
 use crate::{exceptions, maps};
@@ -49,8 +50,9 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
     if record.get("status").and_then(Value::as_str) != Some("running") || is_supervised(&record) {
         return false;
     }
-    let program = record.get("command").and_then(Value::as_array).and_then(|words| words.last()?.as_str());
-    let program = program.unwrap_or("the program").to_owned();
+    let words = record.get("command").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+    let program = ProgramName::of(&words).word;
     let kills = kills_during(&record);
     let mut last_ns = 0;
     for directory in sessions_of(run.path()) {

@@ -1,6 +1,6 @@
 //! The directory of one run: `run.json` and one sub-directory a process.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use stormlog_event::{Identity, Record};
 use stormlog_store::json::{read_value, write};
 
 use crate::error::RunError;
+use crate::naming::ProgramName;
 use crate::scrub;
 
 /// The run's own file.
@@ -26,19 +27,22 @@ impl RunDirectory {
     pub fn create(root: &Path, command: &[OsString], now_ns: i64) -> Result<Self, RunError> {
         let moment = jiff::Timestamp::from_nanosecond(now_ns.into()).unwrap_or_default();
         let stamp = moment.strftime("%Y-%m-%dT%H-%M-%SZ");
-        let name = program_name(command);
+        let name = ProgramName::of(command).for_a_file();
         std::fs::create_dir_all(root).map_err(|error| RunError::directory(root, error))?;
         loop {
             let unique = &uuid::Uuid::new_v4().simple().to_string()[..4];
             let path = root.join(format!("{stamp}-{name}-{unique}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
-                    let exceptions = path.join(EXCEPTIONS);
-                    std::fs::create_dir(&exceptions)
-                        .map_err(|error| RunError::directory(&exceptions, error))?;
                     // The program may change its working directory.
-                    let path = std::path::absolute(&path).unwrap_or(path);
-                    return Ok(RunDirectory { path });
+                    let run = RunDirectory { path: std::path::absolute(&path).unwrap_or(path) };
+                    return match std::fs::create_dir(run.exceptions()) {
+                        Ok(()) => Ok(run),
+                        Err(error) => {
+                            run.remove();
+                            Err(RunError::directory(run.exceptions(), error))
+                        }
+                    };
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(RunError::directory(path, error)),
@@ -54,6 +58,12 @@ impl RunDirectory {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes it away again: nothing ran, and what is left of that would only confuse.
+    pub(crate) fn remove(&self) {
+        // Half of it left behind does no harm.
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 
     /// What `run.json` says; empty when it cannot be read.
@@ -112,38 +122,4 @@ pub(crate) fn first_record(command: &[OsString], host: &str, now_ns: i64, interv
         return Record::new();
     };
     record
-}
-
-/// The script when an interpreter runs one, else the program; only letters a file name can always have.
-fn program_name(command: &[OsString]) -> String {
-    let base = |word: &OsString| Path::new(word).file_stem().map(OsStr::to_owned).unwrap_or_default();
-    let is_interpreter = command.first().is_some_and(|program| {
-        let name = base(program).to_string_lossy().into_owned();
-        ["python", "torchrun", "accelerate", "deepspeed"].iter().any(|known| name.starts_with(known))
-    });
-    let is_script = |word: &&OsString| Path::new(word).extension().is_some_and(|extension| extension == "py");
-    let script = command.iter().skip(1).find(is_script).filter(|_| is_interpreter);
-    let name = script.or(command.first()).map(base).unwrap_or_default();
-    let safe =
-        |letter: char| if letter.is_ascii_alphanumeric() || "_-.".contains(letter) { letter } else { '_' };
-    let name: String = name.to_string_lossy().chars().map(safe).take(40).collect();
-    if name.is_empty() { "program".to_owned() } else { name }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn named(words: &[&str]) -> String {
-        program_name(&words.iter().map(OsString::from).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn runs_are_named_after_what_matters() {
-        assert_eq!(named(&["python", "-u", "train.py", "--x", "y.py"]), "train");
-        assert_eq!(named(&["/usr/bin/python3.12", "a b/train job.py"]), "train_job");
-        assert_eq!(named(&["./build/sim.exe"]), "sim");
-        assert_eq!(named(&["bash", "run.py"]), "bash");
-        assert_eq!(named(&[]), "program");
-    }
 }

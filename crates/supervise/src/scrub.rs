@@ -22,14 +22,19 @@ const SECRET_WORDS: [&str; 11] = [
 const KNOWN_STARTS: [&str; 9] =
     ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "-----BEGIN "];
 
+/// Words before a secret in a header: `Authorization: Bearer x`.
+const SCHEMES: [&str; 3] = ["BEARER", "BASIC", "TOKEN"];
+
 /// The value as it may be written down.
 pub fn value(name: &str, value: &str) -> String {
+    let is_count = name.to_uppercase().contains("TOKENS") && value.parse::<f64>().is_ok();
     if !value.is_empty()
-        && (is_secret(name) || KNOWN_STARTS.iter().any(|start| value.trim().starts_with(start)))
+        && ((is_secret(name) && !is_count)
+            || KNOWN_STARTS.iter().any(|start| value.trim().starts_with(start)))
     {
         return REDACTED.to_owned();
     }
-    without_secrets(value)
+    without_pairs(&without_secrets(value))
 }
 
 /// An argument as it may be written down: `--token=x` keeps its name, and `--token x` is told by `before`.
@@ -42,6 +47,7 @@ pub fn argument(before: Option<&str>, argument: &str) -> String {
     }
     // `NAME=value` before a command sets a variable.
     if let Some((variable, text)) = argument.split_once('=')
+        && variable.chars().all(is_of_name)
         && is_secret(variable)
     {
         return format!("{variable}={}", value(variable, text));
@@ -54,11 +60,66 @@ pub fn argument(before: Option<&str>, argument: &str) -> String {
     }
 }
 
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-')
+}
+
 fn is_secret(name: &str) -> bool {
-    let upper = name.to_uppercase();
+    // Neither a tokenizer nor an author is one.
+    let upper = name.to_uppercase().replace('-', "_").replace("TOKENIZ", "").replace("AUTHORI", "AUTH_");
+    let upper = upper.replace("AUTHOR", "");
     let is_key =
         upper == "KEY" || upper.ends_with("_KEY") || upper.ends_with("_PAT") || upper.ends_with("_SIG");
     is_key || SECRET_WORDS.iter().any(|word| upper.contains(word))
+}
+
+/// `"api_key": "x"`, `--token x`, `Authorization: Bearer x` inside a text, without the x: settings are often JSON or a
+/// command line in one variable.
+fn without_pairs(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_of_name) {
+        let end = rest[start..].find(|c: char| !is_of_name(c)).map_or(rest.len(), |length| start + length);
+        let name = &rest[start..end];
+        safe.push_str(&rest[..end]);
+        rest = &rest[end..];
+        let bare = name.trim_start_matches('-');
+        let is_scheme = SCHEMES[..2].contains(&bare.to_uppercase().as_str()) && rest.starts_with(' ');
+        // A bare `key` is seldom one: every other object has it.
+        if is_scheme || (is_secret(bare) && !bare.eq_ignore_ascii_case("key")) {
+            rest = redact_next(rest, name.starts_with("--") || is_scheme, &mut safe);
+        }
+    }
+    safe.push_str(rest);
+    safe
+}
+
+/// What belongs to a name that ended just before `rest` is left out of `safe`; the text after it.
+fn redact_next<'a>(rest: &'a str, takes_word: bool, safe: &mut String) -> &'a str {
+    let is_quote = |c: char| matches!(c, '"' | '\'' | '\\');
+    let after_name = rest.trim_start_matches(is_quote).trim_start();
+    let opening = match after_name.strip_prefix([':', '=']) {
+        Some(after) => after.trim_start(),
+        None if takes_word && rest.starts_with(char::is_whitespace) && !after_name.starts_with('-') => {
+            after_name
+        }
+        None => return rest,
+    };
+    let body = opening.trim_start_matches(is_quote);
+    let is_quoted = body.len() < opening.len();
+    let ends = |c: char| if is_quoted { is_quote(c) } else { c.is_whitespace() || ",;&}])".contains(c) };
+    let length = body.find(ends).unwrap_or(body.len());
+    // An object or a list under such a name is looked into, not cut.
+    if length == 0 || body.starts_with(['{', '[', '<']) {
+        return rest;
+    }
+    let (word, beyond) = body.split_at(length);
+    // After the scheme of a header comes the secret itself.
+    let is_scheme = SCHEMES.contains(&word.to_uppercase().as_str()) && beyond.starts_with(' ');
+    let secret = if is_scheme { beyond.trim_start() } else { body };
+    safe.push_str(&rest[..rest.len() - secret.len()]);
+    safe.push_str(REDACTED);
+    &secret[secret.find(ends).unwrap_or(secret.len())..]
 }
 
 /// Every address in a text without who logs in with what, and without the secrets among its parameters.
@@ -130,6 +191,12 @@ mod tests {
             ("NCCL_X", "hf_hush"),
             ("PROXY", "socks5://me:hu:sh@hush:1@host"),
             ("cert", "-----BEGIN PRIVATE KEY-----\nhush"),
+            ("CONFIG", r#"{"api_key":"hush","n":{"password" : "hush, hush"},"list":[{"token":'hush'}]}"#),
+            ("CONFIG", r#""{\"api_key\": \"hush\"}""#),
+            ("ARGS", "--api-key=hush --token hush -v --db-password 'hush hush'"),
+            ("HEADER", "Authorization: Bearer hush"),
+            ("HEADER", "X-Auth-Token: hush; y=1"),
+            ("CURL", "-H 'Authorization: Basic hush' https://h"),
         ] {
             let safe = value(name, text);
             let host_only = safe.replace("@hush", "");
@@ -141,6 +208,10 @@ mod tests {
             (Some("--db-password"), "hush"),
             (None, "sk-hush"),
             (None, "s3://key:hush@bucket"),
+            (None, "https://me:hush@host/x?access_token=hush"),
+            (None, r#"{"secret":"hush"}"#),
+            (Some("-H"), "Authorization: Bearer hush"),
+            (Some("-c"), "connect(password='hush', user='me')"),
         ] {
             let safe = argument(before, text);
             assert!(!safe.contains("hush"), "{text} → {safe}");
@@ -157,5 +228,16 @@ mod tests {
         assert_eq!(value("X", "a=b;c=d&e?f"), "a=b;c=d&e?f");
         assert_eq!(value("X", "tcp://10.0.0.1:29500"), "tcp://10.0.0.1:29500");
         assert_eq!(argument(None, "file.py"), "file.py");
+        assert_eq!(value("TOKENIZERS_PARALLELISM", "false"), "false");
+        assert_eq!(argument(Some("--max-tokens"), "4096"), "4096");
+        assert_eq!(argument(None, "--tokenizer=gpt2"), "--tokenizer=gpt2");
+        for text in [
+            r#"{"author": "me", "lr": 0.1, "tokenizer": "gpt2"}"#,
+            "import keyring; key = 1",
+            "--keys a b --author=me",
+            "<redacted> is redacted; a token of thanks",
+        ] {
+            assert_eq!(value("X", text), text);
+        }
     }
 }

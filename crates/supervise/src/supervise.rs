@@ -17,6 +17,7 @@ use crate::error::RunError;
 use crate::finish::{Scene, finish};
 use crate::heap::{Captures, HeapOptions};
 use crate::inject;
+use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::run_dir::{RunDirectory, first_record};
@@ -68,6 +69,8 @@ pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
 /// A run that goes on: the program, and the thread that watches it.
 pub struct Running {
     directory: PathBuf,
+    /// What the user would call the program.
+    name: String,
     program: Program,
     started_ns: u64,
     watching: io::Result<JoinHandle<Watching>>,
@@ -107,7 +110,10 @@ impl Running {
         match self.watching.map(JoinHandle::join) {
             Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns),
             // Without a thread to watch with there is still an exit status.
-            _ => RunOutcome::unwatched(self.directory, ended, ended_ns.saturating_sub(self.started_ns)),
+            _ => {
+                let duration_ns = ended_ns.saturating_sub(self.started_ns);
+                RunOutcome::unwatched(self.directory, self.name, ended, duration_ns)
+            }
         }
     }
 }
@@ -120,9 +126,19 @@ fn start(
         return Err(RunError::NoCommand);
     }
     let started_ns = now_ns();
+    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64)?;
+    begin(options, streams, &run, started_ns).inspect_err(|_| run.remove())
+}
+
+/// All that can fail comes before the program exists: from then on it is not to be left alone.
+fn begin(
+    options: &RunOptions,
+    streams: impl FnOnce(&Path) -> io::Result<Streams>,
+    run: &RunDirectory,
+    started_ns: u64,
+) -> Result<Running, RunError> {
     let facts = HostFacts::read();
     let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
-    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64)?;
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
     let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms);
     let start_time = ProcessReader::this().ok().map(|reader| reader.start_time());
@@ -146,26 +162,21 @@ fn start(
     let command = with_launcher(options, &mut env, preload);
     let orphans = Orphans::marked(inject::RUN_DIR, run.path());
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
-    let mut scene = Scene::new(run.clone(), record, program_word(&options.command), options.limit_as);
+    let name = ProgramName::of(&options.command).word;
+    let mut scene = Scene::new(run.clone(), record, name.clone(), options.limit_as);
     scene.captures = captures;
-    let started = streams(run.path()).map_err(|error| RunError::directory(run.path(), error));
-    let program = match started.and_then(|streams| Program::start(&command, &env, streams)) {
-        Ok(program) => program,
-        Err(error) => {
-            // Nothing ran: an empty run directory would only confuse.
-            let _ = std::fs::remove_dir_all(run.path());
-            return Err(error);
-        }
-    };
+    let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;
+    let program = Program::start(&command, &env, streams)?;
     let pid = program.pid();
     scene.record.insert("pid".into(), pid.into());
-    run.write(&scene.record)?;
+    // A disk that is full by now costs this line of the record, never the program.
+    let _ = run.write(&scene.record);
 
     allow_many_descriptors();
     // Nobody but us reaps the program, so there is something of it to see however soon it ended.
     let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
     let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-    Ok(Running { directory: run.path().to_owned(), program, started_ns, watching, stop })
+    Ok(Running { directory: run.path().to_owned(), name, program, started_ns, watching, stop })
 }
 
 /// The command behind its launcher. What is preloaded is for the program alone, so a launcher is told to set it.
@@ -194,12 +205,4 @@ fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // With fewer, fewer processes are recorded, and the losses counted.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-/// What the user would call the program.
-fn program_word(command: &[OsString]) -> String {
-    let script =
-        command.iter().find(|word| std::path::Path::new(word).extension().is_some_and(|e| e == "py"));
-    let word = script.or(command.first()).map(std::path::Path::new);
-    word.and_then(|word| word.file_name()).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -36,6 +36,10 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(500);
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
 /// Children often end with the program: so long their end is waited for.
 const SETTLE: Duration = Duration::from_millis(50);
+/// A program may end before its first sample is due, and is largest then: it is looked at so early, and again after twice the time.
+const EARLY_LOOK: Duration = Duration::from_millis(2);
+/// A launcher forks and then executes a rank's program: so long after a birth its identity may still become another.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Deaths so close together are one event.
 const MOMENT: Duration = Duration::from_secs(1);
 
@@ -59,6 +63,8 @@ pub(crate) struct Watcher {
     tree: Option<ProcessTree>,
     orphans: Orphans,
     processes: BTreeMap<u32, Watched>,
+    /// Those met as copies of their parents, and when.
+    newborn: Vec<(TreeMember, Instant)>,
     forecasts: Forecasts,
     map_looks: Option<MapLooks>,
     gpus: Option<Gpus>,
@@ -96,6 +102,7 @@ impl Watcher {
             tree,
             orphans,
             processes: BTreeMap::new(),
+            newborn: Vec::new(),
             forecasts,
             map_looks: MapLooks::start(),
             gpus: Gpus::start(interval),
@@ -108,6 +115,7 @@ impl Watcher {
             next_peak_look: Instant::now(),
             next_host_look: Instant::now(),
         };
+        watcher.scene.root = root;
         watcher.scene.main_comm = Some(first.comm.clone());
         watcher.add(&first);
         for member in others.iter().filter(|member| member.pid != root) {
@@ -118,14 +126,19 @@ impl Watcher {
 
     /// Samples at once and then at each interval, until the other end of `stop` is closed.
     pub(crate) fn run(mut self, stop: &PipeReader) -> Watching {
-        let mut next = Instant::now();
+        let begun = Instant::now();
+        let (mut next, mut early) = (begun, begun + EARLY_LOOK);
         let mut is_stopped = false;
         while !is_stopped {
             self.tick();
             // After a stall there is nothing to catch up with: the past cannot be sampled.
             next = (next + self.interval).max(Instant::now());
             while !is_stopped && Instant::now() < next {
-                is_stopped = self.wait(Some(stop), next);
+                is_stopped = self.wait(Some(stop), next.min(early));
+                if !is_stopped && Instant::now() >= early {
+                    self.look_early();
+                    early = begun + begun.elapsed() * 2;
+                }
             }
         }
         self.describe_the_scene();
@@ -183,6 +196,7 @@ impl Watcher {
         let Some(watched) = self.processes.get_mut(&pid).filter(|watched| watched.pid != self.root) else {
             return;
         };
+        watched.refresh_name();
         let Some(ended) = watched.exit.look(watched.reader.as_mut()) else { return };
         let dead = holder(watched).filter(|_| !ended.is_clean());
         if !ended.is_clean() {
@@ -230,16 +244,20 @@ impl Watcher {
             self.next_host_look = now + HOST_INTERVAL;
             self.scene.host_kills.look();
         }
+        let mut is_moved = false;
         for watched in self.processes.values_mut() {
+            let group = if refresh_peaks { self.scene.groups.find(watched.pid) } else { None };
             // One that has just ended is told by its descriptor, not by a failed reading.
             let Some(rss) = watched.read_memory() else { continue };
             total += rss;
             if refresh_peaks {
                 watched.refresh_slow(stalls);
+                is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
             }
             self.lost_records += watched.record("sample", Seen { rss: Some(rss), limit, free }, None);
         }
         self.peak_total_rss = self.peak_total_rss.max(total);
+        self.forecast_again(is_moved);
         self.hear_maps();
         self.ask_for_a_map();
         self.record_gpus();
@@ -251,6 +269,25 @@ impl Watcher {
                 warn(&alert.context);
             }
             self.scene.warned(alert.context);
+        }
+    }
+
+    /// Between two samples: processes that may be gone at the next, and where they were put.
+    fn look_early(&mut self) {
+        let mut is_moved = false;
+        for watched in self.processes.values_mut() {
+            let group = self.scene.groups.find(watched.pid);
+            if watched.look_early() {
+                is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
+            }
+        }
+        self.forecast_again(is_moved);
+    }
+
+    /// A program in another cgroup has another limit.
+    fn forecast_again(&mut self, is_moved: bool) {
+        if is_moved {
+            self.forecasts = Forecasts::of(self.root, self.scene.limit_as, self.interval);
         }
     }
 
@@ -296,6 +333,7 @@ impl Watcher {
 
     fn look_for_children(&mut self) {
         self.next_tree_look = Instant::now() + TREE_INTERVAL;
+        self.look_at_newborn();
         // Ends are told by descriptors; without them, or with births, the tree must be looked at.
         let is_told = |watched: &Watched| watched.exit.descriptor().is_some();
         if !self.orphans.are_possible() && self.processes.values().all(is_told) {
@@ -311,6 +349,25 @@ impl Watcher {
         }
         for member in change.added {
             self.add(&member);
+        }
+    }
+
+    /// One that was met between fork and exec was recorded under its parent's identity; where its own is another, its session begins anew.
+    fn look_at_newborn(&mut self) {
+        for (member, since) in std::mem::take(&mut self.newborn) {
+            let Some(watched) = self.processes.get_mut(&member.pid) else { continue };
+            let is_copy = watched.start_time != member.start_time || watched.is_copy();
+            if is_copy {
+                if since.elapsed() < SETTLED {
+                    self.newborn.push((member, since));
+                }
+            } else if watched.identity != identity_of(member.pid) {
+                let before = watched.directory.clone();
+                self.processes.remove(&member.pid);
+                // It held a look or two at the moment of birth.
+                let _ = std::fs::remove_dir_all(before);
+                self.add(&member);
+            }
         }
     }
 
@@ -343,8 +400,15 @@ impl Watcher {
         } else {
             None
         };
-        let mut watched = Watched::new(member, summary, &identity, self.interval, directory, recorder);
+        let mut watched = Watched::new(member, summary, identity, self.interval, directory, recorder);
+        if watched.pid != self.root && watched.is_copy() {
+            self.newborn.push((member.clone(), Instant::now()));
+        }
+        let group = self.scene.groups.find(watched.pid);
         let seen = Seen { rss: watched.read_memory(), limit: self.forecasts.memory.0, free: None };
+        if seen.rss.is_some() {
+            watched.is_moved_to(group);
+        }
         self.lost_records += watched.record("start", seen, None);
         self.processes.insert(watched.pid, watched);
     }

@@ -18,6 +18,7 @@ use stormlog_store::recording::Recorder;
 
 use crate::exits::Exit;
 use crate::gpus::GpuSample;
+use crate::groups::GroupId;
 use crate::maps::Mapped;
 
 pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
@@ -31,6 +32,7 @@ pub(crate) struct Watched {
     pub(crate) comm: String,
     pub(crate) start_time: u64,
     pub(crate) summary: SessionSummary,
+    pub(crate) identity: Identity,
     pub(crate) directory: PathBuf,
     pub(crate) since: Instant,
     pub(crate) peak_rss: Option<u64>,
@@ -44,6 +46,8 @@ pub(crate) struct Watched {
     /// `None` when it had ended before anything of it could be read.
     pub(crate) reader: Option<ProcessReader>,
     pub(crate) exit: Exit,
+    /// The memory cgroup it was last seen in.
+    pub(crate) group: GroupId,
     pub(crate) mapped: Mapped,
     metadata: Arc<Metadata>,
     shortage: Shortage,
@@ -85,7 +89,7 @@ impl Watched {
     pub(crate) fn new(
         member: &TreeMember,
         summary: SessionSummary,
-        identity: &Identity,
+        identity: Identity,
         interval: Duration,
         directory: PathBuf,
         recorder: Option<Recorder>,
@@ -106,12 +110,19 @@ impl Watched {
             recorder,
             exit: Exit::of(member.pid, reader.as_mut()),
             reader,
+            group: GroupId::default(),
             mapped: Mapped::default(),
             metadata: Arc::new(metadata(member)),
             shortage: Shortage::default(),
-            heads: heads(&summary, identity, interval),
+            heads: heads(&summary, &identity, interval),
             summary,
+            identity,
         }
+    }
+
+    /// Whether it is still a copy of its parent, command line, environment and all.
+    pub(crate) fn is_copy(&mut self) -> bool {
+        self.reader.as_mut().and_then(|reader| reader.stat().ok()).is_some_and(|stat| stat.is_copy)
     }
 
     /// Resident bytes now; `None` when it has none any more.
@@ -134,7 +145,8 @@ impl Watched {
         if rss.is_some() {
             self.last_rss = rss;
             self.peak_rss = self.peak_rss.max(rss);
-            self.samples += 1;
+            // The start is written with the first sample, at the same moment.
+            self.samples += u64::from(event_type == "sample");
         }
         let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
         let metadata = Arc::clone(&self.metadata);
@@ -198,15 +210,36 @@ impl Watched {
         }
     }
 
+    /// A look between two samples, for the peak of a process that may be gone at the next; whether it lives.
+    pub(crate) fn look_early(&mut self) -> bool {
+        let Some(rss) = self.read_memory() else { return false };
+        let peak = self.reader.as_mut().and_then(|reader| reader.status().ok()?.peak_rss);
+        self.last_rss = Some(rss);
+        self.peak_rss = self.peak_rss.max(Some(rss)).max(peak);
+        true
+    }
+
+    /// Notes the cgroup it was found in; whether that is another one. To be asked while it is known to live: the dead are in none.
+    pub(crate) fn is_moved_to(&mut self, found: Option<GroupId>) -> bool {
+        let before = self.group;
+        self.group = found.unwrap_or(before);
+        self.group != before
+    }
+
+    /// The name it has now, which an exec changes; a process that waits to be reaped still has one.
+    pub(crate) fn refresh_name(&mut self) {
+        if let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) {
+            self.comm = stat.comm;
+        }
+    }
+
     /// The process's own record of its highest resident memory, which no interval misses; and its name, which an exec
     /// changes. And how short of memory it is, `stalls` being how much tasks wait for it, some and all of them, in percent.
     pub(crate) fn refresh_slow(&mut self, stalls: [Option<f64>; 2]) {
+        self.refresh_name();
         let Some(reader) = &mut self.reader else { return };
         let status = reader.status().ok();
         self.peak_rss = self.peak_rss.max(status.as_ref().and_then(|status| status.peak_rss));
-        if let Ok(stat) = reader.stat() {
-            self.comm = stat.comm;
-        }
         let swap = status.and_then(|status| status.swap).unwrap_or(0);
         // Whole percents: a figure that trembles would make every sample's metadata another one.
         let shortage =

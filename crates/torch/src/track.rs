@@ -437,9 +437,11 @@ impl<'a> Tracker<'a> {
     /// Finds the free block around `addr` and splits off what is before it: the end of the block before, if that was
     /// there at the start and nobody knows its real size.
     fn uncover(&mut self, addr: u64, owner: u32) -> Option<u32> {
-        let inside = |entry: &&(u64, u64, u64, u32)| entry.2 < addr && addr < entry.2 + entry.1;
-        let block = self.heap.pools.iter().flat_map(|pool| pool.free.iter()).find(inside)?.3;
+        let block = self.heap.free_around(addr)?;
         let before = *self.heap.block(block);
+        if before.addr == addr {
+            return None;
+        }
         let gap = addr - before.addr;
         if owner & START == 0 {
             let prev = before.prev;
@@ -498,20 +500,24 @@ impl<'a> Tracker<'a> {
     }
 
     fn unmap(&mut self, addr: u64, size: u64) {
-        let around = |entry: &&(u64, u64, u64, u32)| entry.2 <= addr && addr + size <= entry.2 + entry.1;
-        let found =
-            self.heap.pools.iter().flat_map(|pool| pool.free.iter()).find(around).map(|entry| entry.3);
-        let Some(block) = found.filter(|&block| size > 0 && self.heap.block(block).expandable) else {
+        let found = self.heap.free_around(addr);
+        let is_whole = |block: &u32| {
+            let around = self.heap.block(*block);
+            size > 0 && around.expandable && addr + size <= around.addr + around.size
+        };
+        let Some(block) = found.filter(is_whole) else {
             self.anomalies += 1;
             return;
         };
         let before = *self.heap.block(block);
         self.starts.remove(&before.addr);
         self.heap.unmap(block, addr, size);
-        let entries = [before.addr, addr + size];
-        let free = self.heap.pools.iter().flat_map(|pool| pool.free.iter());
-        let new: Vec<(u64, u32)> =
-            free.filter(|entry| entries.contains(&entry.2)).map(|entry| (entry.2, entry.3)).collect();
-        self.starts.extend(new);
+        for start in [before.addr, addr + size] {
+            if let Some(rest) =
+                self.heap.free_around(start).filter(|&rest| self.heap.block(rest).addr == start)
+            {
+                self.starts.insert(start, rest);
+            }
+        }
     }
 }

@@ -131,3 +131,41 @@ fn lives_add_up_to_the_totals_at_every_event() {
         }
     }
 }
+
+/// Every second block of many segments is free, and nothing was recorded: what is there is found without looking at all of it each time.
+#[test]
+fn a_heap_full_of_holes_is_what_the_file_says() {
+    let (segments, blocks, size) = (16u64, 2048u64, 1024u64);
+    let base = |segment: u64| 0x7f00_0000_0000 + segment * (4 << 20);
+    let block = |segment: u64, number: u64| {
+        let (state, requested) =
+            if number.is_multiple_of(2) { ("inactive", 0) } else { ("active_allocated", size) };
+        let address = base(segment) + number * size;
+        format!(
+            r#"{{"address": {address}, "size": {size}, "requested_size": {requested}, "state": "{state}"}}"#
+        )
+    };
+    let segment = |segment: u64| {
+        let inside: Vec<String> = (0..blocks).map(|number| block(segment, number)).collect();
+        format!(
+            r#"{{"device": 0, "address": {}, "total_size": {}, "stream": 0, "segment_type": "small", "blocks": [{}]}}"#,
+            base(segment),
+            blocks * size,
+            inside.join(",")
+        )
+    };
+    let all: Vec<String> = (0..segments).map(segment).collect();
+    let json = format!(r#"{{"segments": [{}], "device_traces": [[]]}}"#, all.join(","));
+    let snapshot = stormlog_torch::read(json.as_bytes()).unwrap();
+    let recording = Recording::new(&snapshot, 0);
+    assert_eq!(recording.anomalies(), 0);
+    let found = recording.tracker().segments();
+    assert_eq!(found.len() as u64, segments);
+    for (segment, found) in found.iter().enumerate() {
+        assert_eq!((found.addr(), found.blocks.len() as u64), (base(segment as u64), blocks));
+        for (number, block) in found.blocks.iter().enumerate() {
+            let state = if number.is_multiple_of(2) { BlockState::Inactive } else { BlockState::Allocated };
+            assert_eq!((block.size, block.state), (size, state), "block {number} of segment {segment}");
+        }
+    }
+}

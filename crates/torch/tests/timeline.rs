@@ -35,6 +35,17 @@ fn blocks_and_segments_add_up_at_every_moment_shown() {
             let after = running(&columns["moments"]["after"]);
             let mut used = running(&columns["moments"]["other"]);
             let mut held = vec![0; after.len()];
+            let crowds = columns["crowds"].as_array().unwrap();
+            let mut crowded = vec![0; after.len()];
+            for crowd in crowds {
+                let mut starts = running(&crowd["moment"]);
+                starts.push(after.len() as i64);
+                for (span, bytes) in starts.windows(2).zip(running(&crowd["bytes"])) {
+                    (span[0]..span[1]).for_each(|moment| crowded[moment as usize] += bytes);
+                }
+            }
+            assert_eq!(crowded, used, "{name}: what is not drawn is in one of the pools");
+            assert_eq!(crowds.is_empty(), columns["folded_blocks"] == 0, "{name}");
             let blocks = &columns["blocks"];
             let sizes = numbers(&blocks["size"]);
             assert!(after.len() <= limits.moments && sizes.len() <= limits.blocks, "{name}");

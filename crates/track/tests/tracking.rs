@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stormlog_event::{Counter, Event, Identity, Record, SessionStatus, SessionSummary};
@@ -110,16 +110,21 @@ fn the_first_sample_is_taken_at_once_and_the_rhythm_is_kept() {
     let tracker =
         Tracker::new(config(Duration::from_millis(1), Wording::Cpu), source, Outlets::default(), None)
             .unwrap();
+    let begun = Instant::now();
     tracker.start().unwrap();
     assert_eq!(kinds(&tracker)[..3], ["start", "peak", "sample"]);
     let start = tracker.events(|_| true, Some(1000)).remove(0);
     assert!(start.counter(Counter::Used).unwrap() > 100_000, "the start carries real numbers");
-    std::thread::sleep(Duration::from_millis(200));
-    assert!(tracker.stop(Duration::from_secs(5)));
+    while tracker.statistics().sample_count < 100 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no rhythm at all");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(tracker.stop(Duration::from_secs(60)));
+    let due = begun.elapsed().as_millis() as u64 + 1;
     assert!(!tracker.is_running());
     let seen = tracker.statistics();
-    // 200 are due; a busy machine may miss some, none may be taken twice.
-    assert!(seen.sample_count >= 50 && seen.sample_count <= 260, "{}", seen.sample_count);
+    // A busy machine may miss some, none may be taken twice.
+    assert!(seen.sample_count <= due, "{} of {due}", seen.sample_count);
     assert_eq!(kinds(&tracker).last().unwrap(), "stop");
     assert_eq!(tracker.session().unwrap().status, SessionStatus::Completed);
     assert!(tracker.stop(Duration::ZERO), "a second stop does nothing");
@@ -241,7 +246,7 @@ fn a_listener_may_stop_the_tracker() {
     impl Listener for Stopper {
         fn alert(&self, _: &Event) {
             if let Some(tracker) = self.0.lock().unwrap().as_ref() {
-                assert!(tracker.stop(Duration::from_secs(5)));
+                assert!(tracker.stop(Duration::from_secs(60)));
             }
         }
     }
@@ -253,7 +258,7 @@ fn a_listener_may_stop_the_tracker() {
         Arc::new(Tracker::new(config, scripted(script), Outlets::default(), Some(listener)).unwrap());
     *stopper.0.lock().unwrap() = Some(Arc::clone(&tracker));
     tracker.start().unwrap();
-    for _ in 0..200 {
+    for _ in 0..6000 {
         if !tracker.is_running() {
             break;
         }

@@ -9,8 +9,10 @@ use stormlog_heap::HeapError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuiError {
-    /// Standard output is no terminal.
-    #[error("standard output is not a terminal; use --once or --json to print instead")]
+    /// Standard output is no terminal, or one that cannot place letters.
+    #[error(
+        "standard output is not a terminal, or TERM says that it is a dumb one; use --once or --json to print instead"
+    )]
     NoTerminal,
     /// The terminal refused.
     #[error("the terminal cannot be used: {0}; use --once or --json to print instead")]

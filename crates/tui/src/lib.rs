@@ -28,6 +28,7 @@ pub use once::{frame, to_json};
 pub use read::{LiveTarget, OUTPUT_FILE, Watcher};
 pub use show::Left;
 pub use state::key::{Flow, Key};
+pub use terminal::has_screen;
 
 use screens::{LiveScreen, TreeScreen};
 use signals::Keys;

@@ -11,8 +11,8 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -30,6 +30,12 @@ type Output = BufWriter<Stdout>;
 /// Room for a whole screen's letters and colours.
 const OUTPUT: usize = 64 << 10;
 
+/// Whether standard output is a terminal that can place letters: `TERM=dumb` says that it cannot.
+#[must_use]
+pub fn has_screen() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+}
+
 /// The terminal, taken.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
@@ -39,7 +45,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn take(keys: Keys) -> Result<Screen, TuiError> {
-        if !io::stdout().is_terminal() {
+        if !has_screen() {
             return Err(TuiError::NoTerminal);
         }
         PANIC_HOOK.call_once(|| {
@@ -129,7 +135,8 @@ fn seize(keys: Keys) -> io::Result<()> {
 fn give_back() {
     if IS_OURS.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
-        let _ = execute!(out, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
+        // Cleared, since tmux pushes the letters of a screen that grew meanwhile into what was there before.
+        let _ = execute!(out, EndSynchronizedUpdate, Clear(ClearType::All), LeaveAlternateScreen, Show);
         let _ = out.flush();
         let _ = disable_raw_mode();
     }

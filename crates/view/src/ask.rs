@@ -7,6 +7,7 @@ use serde_json::Value;
 use stormlog_event::stacks::{Holding, Holdings};
 use stormlog_heap::{Capture, Heap, Profile, Stats};
 
+use crate::end::End;
 use crate::error::ViewError;
 use crate::find::{Chosen, find};
 use crate::holdings;
@@ -26,6 +27,8 @@ pub struct Reading {
     pub heap: Heap,
     /// Its figures.
     pub stats: Stats,
+    /// How its process ended.
+    pub end: End,
     /// Memory over time.
     pub moments: Vec<Moment>,
     /// The answer is the heap at the only moment that was looked at.
@@ -92,7 +95,8 @@ impl Reading {
             heap = capture.read(watch)?;
         }
         let names = RefCell::new(names);
-        Ok(Reading { chosen, question, heap, stats, moments, is_moment, knows_when, names })
+        let end = End::of(&heap);
+        Ok(Reading { chosen, question, heap, stats, end, moments, is_moment, knows_when, names })
     }
 
     /// The answer.
@@ -118,6 +122,16 @@ impl Reading {
             false => kept.iter().filter_map(|place| self.moments.get(*place).copied()).collect(),
         };
         Answer { held: Holdings { tree, rows, threads }, lives: lifetimes, moments }
+    }
+
+    /// The question in words that fit what is known: what still runs has not died, and may yet free what it holds.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match (self.question, &self.end) {
+            (Question::AtDeath, End::Running) => "now".to_owned(),
+            (Question::Leaks, End::Running) => "not freed so far".to_owned(),
+            (question, _) => question.words(),
+        }
     }
 
     /// The program's name: its script, or the program itself.

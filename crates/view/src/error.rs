@@ -33,4 +33,10 @@ pub enum ViewError {
         /// What was asked.
         text: String,
     },
+    /// A capture of Memray's, whose single records are not turned into ours.
+    #[error("{} is a capture of Memray: `memray parse` prints its records; every other view reads it", path.display())]
+    OfMemray {
+        /// The file.
+        path: PathBuf,
+    },
 }

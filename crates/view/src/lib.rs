@@ -10,6 +10,7 @@
 
 mod ask;
 pub mod diff;
+mod end;
 mod error;
 mod find;
 mod holdings;
@@ -26,11 +27,12 @@ mod text;
 pub mod tree;
 
 pub use ask::{Answer, Moment, Reading};
+pub use end::End;
 pub use error::ViewError;
 pub use find::{Chosen, find};
 pub use names::Names;
 pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
-pub use parse::parse;
+pub use parse::{Shape, parse};
 pub use question::{Question, parse_time};
 pub use table::table_page;
 pub use text::{plain, span, when};

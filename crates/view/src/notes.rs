@@ -1,12 +1,12 @@
 //! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
 
-use serde_json::Value;
 use stormlog_event::format_bytes;
 use stormlog_heap::{FailedRequest, Heap};
 
 use crate::ask::Reading;
+use crate::end::End;
 use crate::question::Question;
-use crate::text::{plain, span, when};
+use crate::text::{plain, span};
 
 /// A sample farther from its moment than this says nothing about it.
 const NEAR_US: u64 = 2_000_000;
@@ -24,9 +24,19 @@ impl Reading {
             format_bytes(stats.total_allocated_bytes)
         );
         let left = format!("{about}{}", format_bytes(stats.live_at_end_bytes));
-        [("peak", peak), ("allocations", allocated), ("left at the end", left), ("ended", self.ended())]
+        [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())]
             .map(|(name, value)| (name.to_owned(), value))
             .into()
+    }
+
+    /// What the bytes are called that lived last.
+    fn left(&self) -> &'static str {
+        match self.end {
+            End::Running => "held now",
+            End::Exited(_) | End::Finished => "left at the end",
+            End::Killed(_) => "held at death",
+            End::Cut(_) | End::Unseen => "held last",
+        }
     }
 
     /// Sentences that must be seen.
@@ -43,6 +53,12 @@ impl Reading {
             notes.push(format!(
                 "{} records could not be written (the disk was full): the numbers are too small by what they held.",
                 grouped(stats.lost_events)
+            ));
+        }
+        if let End::Cut(bytes) = self.end {
+            notes.push(format!(
+                "The file was cut: its last {} are no whole records, and what came after them is missing.",
+                format_bytes(bytes)
             ));
         }
         if self.question == Question::Leaks && !self.knows_when() {
@@ -105,26 +121,7 @@ impl Reading {
     /// How it ended, in a few words.
     #[must_use]
     pub fn ended(&self) -> String {
-        let ending = self.stats.ending.as_ref();
-        let word = |key: &str| ending.and_then(|ending| ending.get(key)).filter(|value| !value.is_null());
-        let after = when(self.heap.duration_us());
-        if let Some(signal) = word("signal") {
-            return format!("killed by {} after {after}", plain(&said(signal)));
-        }
-        match (word("exit_code").and_then(Value::as_i64), self.stats.complete) {
-            (Some(0), _) => format!("well, after {after}"),
-            (Some(code), _) => format!("with exit code {code} after {after}"),
-            (None, true) => format!("on its own after {after}"),
-            (None, false) => format!("killed after {after}, or still running"),
-        }
-    }
-}
-
-fn said(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => format!("signal {number}"),
-        other => other.to_string(),
+        self.end.words(self.heap.duration_us())
     }
 }
 

@@ -40,7 +40,7 @@ pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> St
         count: life.weight.count,
     });
     let graph = FlameGraph {
-        title: format!("{}: memory {}", reading.program(), reading.question.words()),
+        title: format!("{}: memory {}", reading.program(), reading.words()),
         subtitle: format!("process {} · {}", reading.stats.pid, reading.chosen.path.display()),
         facts: reading.facts(),
         notes: reading.notes(),
@@ -69,8 +69,8 @@ impl Reading {
     #[must_use]
     pub fn empty(&self) -> String {
         if self.stats.total_allocations == 0 {
-            return "Nothing was allocated while this was recorded.".to_owned();
+            return self.end.nothing().to_owned();
         }
-        format!("No memory was {}: nothing to show here, and nothing to worry about.", self.question.words())
+        format!("No memory was {}: nothing to show here, and nothing to worry about.", self.words())
     }
 }

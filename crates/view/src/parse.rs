@@ -1,4 +1,4 @@
-//! Every record of a capture as a line of text, in the order it lies in the file: stream by stream. For scripts and for the curious.
+//! Every record of a capture as a line of text or of JSON, in the order it lies in the file: stream by stream. For scripts and for the curious.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,30 +7,45 @@ use stormlog_capture::op::{Op, Ops, is_allocation};
 use stormlog_capture::record::{definition, kind};
 use stormlog_capture::source::Source;
 use stormlog_heap::allocator_name;
+use stormlog_heap::import::memray::is_memray;
 
 use crate::error::ViewError;
 
 /// Records taken at a time.
 const BATCH: usize = 4096;
 
+/// How a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `MALLOC address=0x7f… bytes=…`
+    Text,
+    /// `{"record":"MALLOC","address":…,"bytes":…}`
+    Json,
+}
+
 /// Writes all records; gives how many. `step` is called after each batch and may end it with an error.
 pub fn parse<E: From<ViewError> + From<io::Error>>(
     path: &Path,
+    shape: Shape,
     out: &mut impl Write,
     mut step: impl FnMut(usize) -> Result<(), E>,
 ) -> Result<u64, E> {
     let heap = |error: stormlog_capture::CaptureError| E::from(ViewError::Heap(error.into()));
+    if is_memray(path) {
+        return Err(ViewError::OfMemray { path: path.to_owned() }.into());
+    }
     let mut source = Source::open(path).map_err(heap)?;
     let pieces = source.pieces(true).map_err(heap)?;
     let mut ops = Ops::default();
     let mut count = 0;
     for piece in &pieces {
         let mut records = source.read(piece).map_err(heap)?;
-        writeln!(
-            out,
-            "CHUNK stream={} sequence={} thread={}",
-            piece.stream, piece.first_sequence, piece.thread
-        )?;
+        let values = [
+            ("stream", Number(piece.stream.into())),
+            ("sequence", Number(piece.first_sequence)),
+            ("thread", Number(piece.thread)),
+        ];
+        shape.line(out, "CHUNK", &values)?;
         loop {
             ops.clear();
             let more = records.next(BATCH, &mut ops).ok_or_else(|| {
@@ -43,7 +58,7 @@ pub fn parse<E: From<ViewError> + From<io::Error>>(
                 let length = if op.kind == kind::DEFINITION { op.python as usize } else { 0 };
                 let (own, rest) = payload.split_at(length.min(payload.len()));
                 payload = rest;
-                record(out, op, own)?;
+                shape.record(out, op, own)?;
             }
             count += ops.list.len() as u64;
             step(ops.list.len())?;
@@ -55,58 +70,99 @@ pub fn parse<E: From<ViewError> + From<io::Error>>(
     Ok(count)
 }
 
-fn record(out: &mut impl Write, op: &Op, payload: &[u8]) -> io::Result<()> {
-    let Op { address, size, python, native, .. } = *op;
-    match op.kind {
-        kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE | kind::REALLOC_UNDO => {
-            let name = match op.kind {
-                kind::FREE => "FREE",
-                kind::PY_FREE => "PYMALLOC_FREE",
-                kind::REALLOC_TAKE => "REALLOC_TAKE",
-                _ => "REALLOC_UNDO",
-            };
-            writeln!(out, "{name} address={address:#x}")
-        }
-        kind::MUNMAP => writeln!(out, "MUNMAP address={address:#x} bytes={size}"),
-        kind::TIME => writeln!(out, "TIME microseconds={size}"),
-        kind::FAILED => {
-            let allocator = allocator_name((address & 0xff) as u8);
-            writeln!(
-                out,
-                "FAILED allocator={allocator} errno={} bytes={size} python={python} native={native}",
-                address >> 8
-            )
-        }
-        kind::NODE_PYTHON => writeln!(
-            out,
-            "NODE_PYTHON node={python} parent={native} code={address:#x} instruction={} entry={}",
-            size >> 1,
-            size & 1
-        ),
-        kind::NODE_NATIVE => writeln!(out, "NODE_NATIVE node={python} parent={native} address={address:#x}"),
-        kind::NODE_TRUNCATED => writeln!(out, "NODE_TRUNCATED node={python} parent={native}"),
-        kind::DEFINITION => {
-            let name = match size {
-                definition::CODE => "CODE",
-                definition::MODULE => "MODULE",
-                definition::MODULE_GONE => "MODULE_GONE",
-                definition::THREAD_NAME => "THREAD_NAME",
-                definition::PYTHON => "PYTHON",
-                definition::LIMITS => "LIMITS",
-                _ => "UNKNOWN",
-            };
-            let more = if native == 1 { " more=1" } else { "" };
-            writeln!(out, "{name} id={address:#x}{more} {}", text_in(payload))
-        }
-        allocator if is_allocation(allocator) => {
-            let name = allocator_name(allocator).to_ascii_uppercase();
-            writeln!(out, "{name} address={address:#x} bytes={size} python={python} native={native}")
-        }
-        other => writeln!(out, "UNKNOWN kind={other}"),
-    }
+/// A value of a record.
+enum Value<'a> {
+    Address(u64),
+    Number(u64),
+    Word(&'a str),
+    /// Bytes of the recorded program, escaped so that a terminal shows them and nothing else.
+    Payload(&'a [u8]),
 }
 
-/// The readable parts of a payload, escaped so that a terminal shows them and nothing else.
-fn text_in(payload: &[u8]) -> String {
-    payload.escape_ascii().to_string()
+use Value::{Address, Number, Payload, Word};
+
+impl Shape {
+    /// One line: the record's name and its values.
+    fn line(self, out: &mut impl Write, name: &str, values: &[(&str, Value<'_>)]) -> io::Result<()> {
+        match self {
+            Shape::Text => write!(out, "{name}")?,
+            Shape::Json => write!(out, "{{\"record\":\"{name}\"")?,
+        }
+        for (key, value) in values {
+            match (self, value) {
+                // What it holds has no end that a reader would see: it stands last, without a name.
+                (Shape::Text, Payload(bytes)) => write!(out, " {}", bytes.escape_ascii())?,
+                (Shape::Text, Address(address)) => write!(out, " {key}={address:#x}")?,
+                (Shape::Text, Number(number)) => write!(out, " {key}={number}")?,
+                (Shape::Text, Word(word)) => write!(out, " {key}={word}")?,
+                (Shape::Json, Payload(bytes)) => {
+                    let text = serde_json::Value::String(bytes.escape_ascii().to_string());
+                    write!(out, ",\"{key}\":{text}")?;
+                }
+                (Shape::Json, Address(number) | Number(number)) => write!(out, ",\"{key}\":{number}")?,
+                (Shape::Json, Word(word)) => write!(out, ",\"{key}\":\"{word}\"")?,
+            }
+        }
+        match self {
+            Shape::Text => writeln!(out),
+            Shape::Json => writeln!(out, "}}"),
+        }
+    }
+
+    fn record(self, out: &mut impl Write, op: &Op, payload: &[u8]) -> io::Result<()> {
+        let Op { address, size, python, native, .. } = *op;
+        let node = ("node", Number(python.into()));
+        let parent = ("parent", Number(native.into()));
+        let stacks = [("python", Number(python.into())), ("native", Number(native.into()))];
+        let at = ("address", Address(address));
+        match op.kind {
+            kind::FREE => self.line(out, "FREE", &[at]),
+            kind::PY_FREE => self.line(out, "PYMALLOC_FREE", &[at]),
+            kind::REALLOC_TAKE => self.line(out, "REALLOC_TAKE", &[at]),
+            kind::REALLOC_UNDO => self.line(out, "REALLOC_UNDO", &[at]),
+            kind::MUNMAP => self.line(out, "MUNMAP", &[at, ("bytes", Number(size))]),
+            kind::TIME => self.line(out, "TIME", &[("microseconds", Number(size))]),
+            kind::FAILED => {
+                let [python, native] = stacks;
+                let allocator = Word(allocator_name((address & 0xff) as u8));
+                let errno = ("errno", Number(address >> 8));
+                let values = [("allocator", allocator), errno, ("bytes", Number(size)), python, native];
+                self.line(out, "FAILED", &values)
+            }
+            kind::NODE_PYTHON => {
+                let code = ("code", Address(address));
+                let (instruction, entry) = (("instruction", Number(size >> 1)), ("entry", Number(size & 1)));
+                self.line(out, "NODE_PYTHON", &[node, parent, code, instruction, entry])
+            }
+            kind::NODE_LINE => {
+                let code = ("code", Address(address));
+                let (line, entry) = (("line", Number(size >> 1)), ("entry", Number(size & 1)));
+                self.line(out, "NODE_LINE", &[node, parent, code, line, entry])
+            }
+            kind::NODE_NATIVE => self.line(out, "NODE_NATIVE", &[node, parent, at]),
+            kind::NODE_TRUNCATED => self.line(out, "NODE_TRUNCATED", &[node, parent]),
+            kind::DEFINITION => {
+                let name = match size {
+                    definition::CODE => "CODE",
+                    definition::MODULE => "MODULE",
+                    definition::MODULE_GONE => "MODULE_GONE",
+                    definition::THREAD_NAME => "THREAD_NAME",
+                    definition::PYTHON => "PYTHON",
+                    definition::LIMITS => "LIMITS",
+                    _ => "UNKNOWN",
+                };
+                let (id, payload) = (("id", Address(address)), ("payload", Payload(payload)));
+                match native {
+                    1 => self.line(out, name, &[id, ("more", Number(1)), payload]),
+                    _ => self.line(out, name, &[id, payload]),
+                }
+            }
+            allocator if is_allocation(allocator) => {
+                let [python, native] = stacks;
+                let name = allocator_name(allocator).to_ascii_uppercase();
+                self.line(out, &name, &[at, ("bytes", Number(size)), python, native])
+            }
+            other => self.line(out, "UNKNOWN", &[("kind", Number(other.into()))]),
+        }
+    }
 }

@@ -17,7 +17,7 @@ pub fn table_page(reading: &Reading, rows: &[Row]) -> String {
         ("Place", Kind::Text),
     ];
     table::page(&Table {
-        title: format!("{}: memory {}", reading.program(), reading.question.words()),
+        title: format!("{}: memory {}", reading.program(), reading.words()),
         subtitle: format!("process {} · {}", reading.stats.pid, reading.chosen.path.display()),
         notes: reading.notes(),
         empty: reading.empty(),

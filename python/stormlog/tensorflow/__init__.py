@@ -6,22 +6,44 @@ Importing it needs no TensorFlow, and nothing is loaded before it is asked for.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stormlog.tensorflow import analyzer as analyzer
+    from stormlog.tensorflow import context_profiler as context_profiler
+    from stormlog.tensorflow import diagnose as diagnose
+    from stormlog.tensorflow import profiler as profiler
+    from stormlog.tensorflow import tf_env as tf_env
+    from stormlog.tensorflow import tracker as tracker
+    from stormlog.tensorflow import utils as utils
     from stormlog.tensorflow import visualizer as visualizer
     from stormlog.tensorflow.analyzer import GapFinding as TensorFlowGapFinding
     from stormlog.tensorflow.analyzer import MemoryAnalyzer as TensorFlowAnalyzer
+    from stormlog.tensorflow.context_profiler import TensorFlowProfiler
+    from stormlog.tensorflow.profiler import TFMemoryProfiler
+    from stormlog.tensorflow.tracker import MemoryTracker as TensorFlowMemoryTracker
+    from stormlog.tensorflow.utils import get_system_info
     from stormlog.tensorflow.visualizer import MemoryVisualizer as TensorFlowVisualizer
-    from stormlog.utils import get_system_info
 
 _HOME_OF = {
+    "TFMemoryProfiler": ("stormlog.tensorflow.profiler", "TFMemoryProfiler"),
     "TensorFlowAnalyzer": ("stormlog.tensorflow.analyzer", "MemoryAnalyzer"),
     "TensorFlowGapFinding": ("stormlog.tensorflow.analyzer", "GapFinding"),
+    "TensorFlowMemoryTracker": ("stormlog.tensorflow.tracker", "MemoryTracker"),
+    "TensorFlowProfiler": ("stormlog.tensorflow.context_profiler", "TensorFlowProfiler"),
     "TensorFlowVisualizer": ("stormlog.tensorflow.visualizer", "MemoryVisualizer"),
-    "get_system_info": ("stormlog.utils", "get_system_info"),
+    "get_system_info": ("stormlog.tensorflow.utils", "get_system_info"),
 }
 
-_MODULES = frozenset({"analyzer", "visualizer"})
+_MODULES = frozenset(
+    {"analyzer", "context_profiler", "diagnose", "profiler", "tf_env", "tracker", "utils", "visualizer"}
+)
 
-__all__ = ["TensorFlowAnalyzer", "TensorFlowGapFinding", "TensorFlowVisualizer", "get_system_info"]
+__all__ = [
+    "TFMemoryProfiler",
+    "TensorFlowAnalyzer",
+    "TensorFlowGapFinding",
+    "TensorFlowMemoryTracker",
+    "TensorFlowProfiler",
+    "TensorFlowVisualizer",
+    "get_system_info",
+]
 
 
 def __getattr__(name: str) -> object:

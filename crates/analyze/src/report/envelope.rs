@@ -8,6 +8,7 @@ use stormlog_event::{Finding, Record, Severity};
 
 use super::recommendations;
 use crate::Analysis;
+use crate::text::counted;
 
 /// A verdict: the word and the exit code that go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,29 +136,16 @@ fn object<const N: usize>(pairs: [(&str, Value); N]) -> Value {
 /// `1 critical finding, 2 warnings in 3 sessions (1000 events)`.
 pub fn verdict_sentence(analysis: &Analysis) -> String {
     let count = |severity| analysis.findings.iter().filter(|finding| finding.severity == severity).count();
-    let counted = |number: usize, one: &str, many: &str| match number {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        more => Some(format!("{more} {many}")),
-    };
-    let found: Vec<String> = [
-        counted(count(Severity::Critical), "critical finding", "critical findings"),
-        counted(count(Severity::Warning), "warning", "warnings"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let sessions = counted(analysis.sessions.len(), "session", "sessions").unwrap_or("no session".into());
+    let some = |number: usize, one: &str| (number > 0).then(|| counted(number as u64, one));
+    let found =
+        [some(count(Severity::Critical), "critical finding"), some(count(Severity::Warning), "warning")];
+    let found: Vec<String> = found.into_iter().flatten().collect();
+    let sessions = some(analysis.sessions.len(), "session").unwrap_or("no session".into());
     let events = analysis.event_count;
-    let mut places: Vec<String> = [
-        counted(analysis.captures, "heap capture", "heap captures"),
-        counted(analysis.snapshots, "allocator snapshot", "allocator snapshots"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let places = [some(analysis.captures, "heap capture"), some(analysis.snapshots, "allocator snapshot")];
+    let mut places: Vec<String> = places.into_iter().flatten().collect();
     if events > 0 || places.is_empty() {
-        places.insert(0, format!("{sessions} ({events} events)"));
+        places.insert(0, format!("{sessions} ({})", counted(events, "event")));
     }
     let place = places.join(" and ");
     match found.as_slice() {
@@ -184,7 +172,7 @@ mod tests {
         }
         let fine = analyze(finish([sample(1, 5)]), Vec::new(), &AnalysisOptions::default());
         assert_eq!(Verdict::of(&fine), Verdict::Pass);
-        assert_eq!(verdict_sentence(&fine), "nothing wrong in 1 session (1 events)");
+        assert_eq!(verdict_sentence(&fine), "nothing wrong in 1 session (1 event)");
         let empty = analyze(finish([]), Vec::new(), &AnalysisOptions::default());
         assert_eq!(Verdict::of(&empty), Verdict::InvalidInput);
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use stormlog_event::format_bytes;
+use stormlog_event::{Severity, format_bytes};
 
-use super::{evidence_line, score, verdict_sentence};
+use super::{LISTED, evidence_line, fullest, peak_of, score, verdict_sentence};
 use crate::Analysis;
 use crate::text::duration;
 
@@ -44,9 +44,10 @@ pub fn html(analysis: &Analysis) -> String {
     if !analysis.sessions.is_empty() {
         page.push_str("<tr><th>session</th><th>events</th><th>span</th><th>peak used</th></tr>\n");
     }
-    for session in &analysis.sessions {
+    let (sessions, rest) = fullest(analysis, LISTED);
+    for session in sessions {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
+        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
         let _ = writeln!(
             page,
             "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{peak}</td></tr>",
@@ -56,10 +57,15 @@ pub fn html(analysis: &Analysis) -> String {
         );
     }
     let score = score(&analysis.findings);
+    // Beside trouble its kind words would mislead.
+    let is_calm = analysis.worst().is_none_or(|worst| worst == Severity::Info);
+    let kind_words = if is_calm { format!(": {}", score.description) } else { String::new() };
+    let more =
+        if rest > 0 { format!("<p>… and {rest} more with lower peaks</p>\n") } else { String::new() };
     let _ = write!(
         page,
-        "</table>\n<p>Score {} ({}): {}</p>\n</body></html>\n",
-        score.score, score.grade, score.description
+        "</table>\n{more}<p>Score {} ({}){}</p>\n</body></html>\n",
+        score.score, score.grade, kind_words
     );
     page
 }
@@ -88,5 +94,6 @@ mod tests {
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(!page.contains("http"), "nothing is fetched");
+        assert!(page.contains("<p>Score 80 (B)</p>"), "no praise beside a death: {page}");
     }
 }

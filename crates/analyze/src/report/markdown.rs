@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stormlog_event::format_bytes;
 
-use super::{evidence_line, score, verdict_sentence};
+use super::{LISTED, evidence_line, fullest, peak_of, score, verdict_sentence};
 use crate::Analysis;
 use crate::text::duration;
 
@@ -46,9 +46,10 @@ pub fn markdown(analysis: &Analysis) -> String {
     if !analysis.sessions.is_empty() {
         let _ = writeln!(page, "\n## Sessions\n\n| session | events | span | peak used |\n|---|---|---|---|");
     }
-    for session in &analysis.sessions {
+    let (sessions, rest) = fullest(analysis, LISTED);
+    for session in sessions {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
+        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
         let _ = writeln!(
             page,
             "| {} | {} | {} | {peak} |",
@@ -56,6 +57,9 @@ pub fn markdown(analysis: &Analysis) -> String {
             session.event_count,
             duration(span)
         );
+    }
+    if rest > 0 {
+        let _ = writeln!(page, "\n… and {rest} more with lower peaks.");
     }
     let score = score(&analysis.findings);
     let _ = writeln!(page, "\nScore {} ({}).", score.score, score.grade);

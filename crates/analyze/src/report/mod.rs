@@ -14,6 +14,11 @@ pub use text::text;
 
 use stormlog_event::{Evidence, Finding};
 
+use crate::{Analysis, SessionFacts};
+
+/// Sessions on a page that is read in an incident.
+const LISTED: usize = 20;
+
 /// `session s-1, 2026-11-15 06:11:32Z to 06:40:02Z: why`.
 fn evidence_line(evidence: &Evidence) -> String {
     let mut parts = Vec::new();
@@ -35,6 +40,19 @@ fn moment(ns: u64) -> String {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
         Err(_) => format!("{ns} ns"),
     }
+}
+
+/// Sessions with the highest peaks first, as many as a page lists, and how many are left.
+fn fullest(analysis: &Analysis, most: usize) -> (Vec<&SessionFacts>, usize) {
+    let mut sessions: Vec<&SessionFacts> = analysis.sessions.iter().collect();
+    sessions.sort_by_key(|session| std::cmp::Reverse((peak_of(session), session.event_count)));
+    sessions.truncate(most);
+    let left = analysis.sessions.len() - sessions.len();
+    (sessions, left)
+}
+
+fn peak_of(session: &SessionFacts) -> Option<u64> {
+    session.peaks[2].or(session.peaks[0])
 }
 
 /// Advice of all findings, each sentence once, the worst finding's first.

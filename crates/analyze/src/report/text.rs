@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use stormlog_event::{Finding, Severity, format_bytes};
 
-use super::{evidence_line, score, verdict_sentence};
+use super::{evidence_line, fullest, peak_of, score, verdict_sentence};
 use crate::Analysis;
-use crate::text::duration;
+use crate::text::{counted, duration};
 
 /// Growth that is no leak and less than this is in the report, not on the page.
 const LEAST_TOLD: f64 = 64.0 * 1_048_576.0;
@@ -25,23 +25,19 @@ pub fn text(analysis: &Analysis) -> String {
         add(&mut page, finding);
     }
     let _ = writeln!(page);
-    let mut sessions: Vec<_> = analysis.sessions.iter().collect();
-    sessions.sort_by_key(|session| {
-        std::cmp::Reverse((session.peaks[2].or(session.peaks[0]), session.event_count))
-    });
-    for session in sessions.into_iter().take(LISTED) {
+    let (sessions, rest) = fullest(analysis, LISTED);
+    for session in sessions {
         let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = session.peaks[2].or(session.peaks[0]).map_or_else(|| "-".to_owned(), format_bytes);
+        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
         let _ = writeln!(
             page,
-            "session {}: {} events over {}, peak {peak}",
+            "session {}: {} over {}, peak {peak}",
             session.session_id,
-            session.event_count,
+            counted(session.event_count, "event"),
             duration(span)
         );
     }
-    if analysis.sessions.len() > LISTED {
-        let rest = analysis.sessions.len() - LISTED;
+    if rest > 0 {
         let _ = writeln!(page, "… and {rest} more, smaller ones: `stormlog sessions` lists them");
     }
     // Of host memory nobody expects what only an allocator can tell.
@@ -80,7 +76,9 @@ fn add(page: &mut String, finding: &Finding) {
         finding.title
     );
     if let Some(message) = &finding.message {
-        let _ = writeln!(page, "  {message}");
+        // What a program said may be a paragraph.
+        let lines: Vec<&str> = message.lines().map(str::trim).collect();
+        let _ = writeln!(page, "  {}", lines.join("\n  "));
     }
     if finding.severity == Severity::Info {
         return;

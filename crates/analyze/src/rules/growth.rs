@@ -91,8 +91,7 @@ pub fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
         }
     };
     if stream.is_host() {
-        let envelope = if stream.used.count() > 0 { &stream.used } else { &stream.allocated };
-        return say(Counter::Host, envelope).into_iter().collect();
+        return say(Counter::Host, resident(stream)).into_iter().collect();
     }
     let grown = |envelope: &Envelope| {
         growth(envelope).filter(|found| found.shape.goes_on()).map_or(0.0, |found| found.bytes)
@@ -111,6 +110,21 @@ pub fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
         findings.extend(say(Counter::Driver, &stream.used));
     }
     findings
+}
+
+/// The pace of a stream's leak, as a gate asks for it: of what is handed out where that is known. What others take of the
+/// same device is not this program's growth.
+pub fn pace(stream: &Stream) -> Option<f64> {
+    let (counter, envelope) = match (stream.is_host(), stream.allocated.count() > 0) {
+        (true, _) => (Counter::Host, resident(stream)),
+        (false, true) => (Counter::Allocator, &stream.allocated),
+        (false, false) => (Counter::Driver, &stream.used),
+    };
+    growth(envelope).filter(|found| is_leak(counter, found)).map(|found| found.bytes_per_second)
+}
+
+fn resident(stream: &Stream) -> &Envelope {
+    if stream.used.count() > 0 { &stream.used } else { &stream.allocated }
 }
 
 /// The growth of the least memory of each run of a repeated phase, when that goes on: batches in between do not matter then.
@@ -156,7 +170,7 @@ fn finding(
 ) -> Finding {
     let seconds_left = limit.map(|limit| (limit as f64 - growth.to_bytes) / growth.bytes_per_second);
     let seconds_left = seconds_left.filter(|left| growth.shape.goes_on() && left.is_finite() && *left > 0.0);
-    let is_leak = growth.shape.goes_on() && growth.confidence >= SURE && is_long_enough(growth);
+    let is_leak = is_leak(counter, growth);
     let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
     let verb = if growth.shape.goes_on() { "grows" } else { "grew and levelled off" };
     let title = format!(
@@ -194,12 +208,19 @@ fn finding(
     finding
 }
 
-/// Every program grows while it starts: what grew little in a moment has not leaked yet.
-fn is_long_enough(growth: &Growth) -> bool {
+fn is_leak(counter: Counter, growth: &Growth) -> bool {
+    growth.shape.goes_on() && growth.confidence >= SURE && is_long_enough(counter, growth)
+}
+
+/// Every program grows while it starts: what grew little in a moment has not leaked yet. A device fills by gibibytes when a
+/// model is loaded: of its first seconds nothing can be said.
+fn is_long_enough(counter: Counter, growth: &Growth) -> bool {
+    let is_host = counter == Counter::Host;
     let least_bytes = match growth.seconds {
         minutes if minutes >= 60.0 => 4.0 * MIB,
-        seconds if seconds >= 2.0 => 16.0 * MIB,
-        _ => 256.0 * MIB,
+        seconds if seconds >= 10.0 || (is_host && seconds >= 2.0) => 16.0 * MIB,
+        seconds if is_host || seconds >= 3.0 => 256.0 * MIB,
+        _ => f64::INFINITY,
     };
     growth.bytes >= least_bytes
 }
@@ -303,6 +324,30 @@ mod tests {
     fn a_start_is_not_a_leak() {
         let start = of((0..20).map(|i| sample(i * 10_000_000, (20 + i) * MI)));
         assert!(start.iter().all(|finding| finding.severity == Severity::Info && finding.kind == "growth"));
+        // A model that is loaded: half a gibibyte in each tenth of a second.
+        let total = 80_000 * MI;
+        let load = |tick: u64, i: u64| gpu(i * tick, i * 512 * MI, i * 512 * MI, i * 512 * MI, total);
+        let loaded = of((0..20).map(|i| load(SECOND / 10, i)));
+        assert!(loaded.iter().all(|finding| finding.severity == Severity::Info), "{loaded:?}");
+        let leaks = of((0..20).map(|i| load(SECOND, i)));
+        assert_eq!((leaks[0].kind.as_str(), leaks[0].severity), ("leak", Severity::Critical));
+    }
+
+    #[test]
+    fn a_gate_goes_by_the_programs_own_growth() {
+        let pace_of =
+            |events: Vec<stormlog_event::Event>| pace(&finish(events).sessions[0].ranks[0].streams[0]);
+        assert_eq!(
+            pace_of((0..20).map(|i| sample(i * 10_000_000, (20 + i) * MI)).collect()),
+            None,
+            "a start"
+        );
+        let of_host = pace_of((0..200).map(|i| sample(i * SECOND, (100 + i) * MI)).collect()).unwrap();
+        assert!((of_host / MIB - 1.0).abs() < 0.05, "{of_host}");
+        // Somebody else fills the device.
+        let others =
+            (0..200).map(|i| gpu(i * SECOND, 900 * MI, 1000 * MI, (1500 + 50 * i) * MI, 80_000 * MI));
+        assert_eq!(pace_of(others.collect()), None);
     }
 
     #[test]

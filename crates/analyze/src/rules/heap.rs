@@ -54,7 +54,7 @@ pub struct Capture {
 
 impl Kept {
     /// `metrics.py:33 append ← train.py:120 main`.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match &self.caller {
             Some(caller) => format!("{} ← {caller}", self.place),
             None => self.place.clone(),

@@ -4,6 +4,7 @@
 use stormlog_event::{Evidence, Finding, Severity};
 
 use super::{advice, metrics};
+use crate::text::counted;
 
 /// Problems listed one by one; the rest is counted.
 const LISTED: usize = 20;
@@ -19,6 +20,8 @@ pub struct Input {
     pub problems: Vec<String>,
     /// How many were wrong.
     pub problem_count: u64,
+    /// Good records of a stretch that another input had told already; a bundle beside its log has none.
+    pub overlapping: u64,
     /// What the reader noticed: losses, a torn last line, a writer that died.
     pub notes: Vec<String>,
 }
@@ -39,6 +42,7 @@ impl Input {
 /// What is to be said about inputs.
 pub fn findings(inputs: &[Input]) -> Vec<Finding> {
     let damaged: Vec<&Input> = inputs.iter().filter(|input| input.problem_count > 0).collect();
+    let twice: Vec<&Input> = inputs.iter().filter(|input| input.overlapping > 0).collect();
     let noted: Vec<&Input> = inputs.iter().filter(|input| !input.notes.is_empty()).collect();
     let pointer = |input: &Input, sentence: &String| Evidence {
         kind: "input".to_owned(),
@@ -57,8 +61,9 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             severity: Severity::Warning,
             confidence: 1.0,
             title: format!(
-                "{count} problems in {} inputs; what could not be read is left out",
-                damaged.len()
+                "{} in {}; what could not be read is left out",
+                counted(count, "problem"),
+                counted(damaged.len() as u64, "input")
             ),
             message: None,
             metrics: metrics([
@@ -69,6 +74,27 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             advice: advice(["`stormlog validate PATH` lists every problem with file, line and field."]),
         });
     }
+    if !twice.is_empty() {
+        let count: u64 = twice.iter().map(|input| input.overlapping).sum();
+        let sentence = |input: &Input| format!("{} left out", counted(input.overlapping, "event"));
+        findings.push(Finding {
+            id: "inputs.overlapping".to_owned(),
+            kind: "overlapping_input".to_owned(),
+            severity: Severity::Info,
+            confidence: 1.0,
+            title: format!(
+                "{} counted once: another input tells the same stretch of their session, process and device",
+                counted(count, "event")
+            ),
+            message: Some(format!(
+                "in {}",
+                twice.iter().map(|input| input.path.as_str()).take(3).collect::<Vec<_>>().join(", ")
+            )),
+            metrics: metrics([("events", count.into()), ("inputs", twice.len().into())]),
+            evidence: twice.iter().take(LISTED).map(|input| pointer(input, &sentence(input))).collect(),
+            advice: advice(["If they are two recordings and not copies of one, analyse each by itself."]),
+        });
+    }
     if !noted.is_empty() {
         let sentences = noted.iter().flat_map(|input| input.notes.iter().map(|text| pointer(input, text)));
         findings.push(Finding {
@@ -76,7 +102,14 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             kind: "lost_records".to_owned(),
             severity: Severity::Info,
             confidence: 1.0,
-            title: format!("{} inputs are not whole: a writer died or lost records", noted.len()),
+            title: format!(
+                "{} not whole: a writer died or lost records",
+                if noted.len() == 1 {
+                    "1 input is".to_owned()
+                } else {
+                    format!("{} inputs are", noted.len())
+                }
+            ),
             message: None,
             metrics: metrics([("inputs", noted.len().into())]),
             evidence: sentences.take(LISTED).collect(),
@@ -101,5 +134,8 @@ mod tests {
         assert_eq!(found[0].evidence.len(), LISTED);
         assert_eq!((found[1].kind.as_str(), found[1].severity), ("lost_records", Severity::Info));
         assert!(findings(&[Input::default()]).is_empty());
+        let copy = Input { path: "c".into(), events: 9, overlapping: 7, ..Input::default() };
+        let told = &findings(&[copy])[0];
+        assert_eq!((told.kind.as_str(), &told.metrics["events"]), ("overlapping_input", &7.into()));
     }
 }

@@ -6,6 +6,10 @@ use stormlog_event::{Event, Evidence, Finding, Severity, parse_bytes};
 use super::{about, advice, metrics};
 use crate::recording::Stream;
 
+const SEEN: &str = "oom.seen";
+/// Two reports of one death are this near.
+const SAME_DEATH_NS: u64 = 60_000_000_000;
+
 /// What was seen of out-of-memory errors.
 #[derive(Debug, Default, Clone)]
 pub struct Watch {
@@ -76,7 +80,7 @@ pub fn finding(stream: &Stream) -> Option<Finding> {
         Some(reason) => format!("out of memory: {reason}"),
         None => "out of memory".to_owned(),
     };
-    let mut finding = about(stream, "oom.seen", "oom", Severity::Critical, 1.0, title);
+    let mut finding = about(stream, SEEN, "oom", Severity::Critical, 1.0, title);
     finding.message = mark.context.clone();
     finding
         .metrics
@@ -91,6 +95,29 @@ pub fn finding(stream: &Stream) -> Option<Finding> {
         "Else the program needs less at once: smaller batches, activation checkpointing, a lower precision.",
     ]);
     Some(finding)
+}
+
+/// A supervisor and the program's own recorder both tell of one death, a moment apart: the device knows more than the host,
+/// and what the host has to show goes with it.
+pub fn told_once(findings: &mut Vec<Finding>) {
+    let number = |finding: &Finding, key: &str| finding.metrics.get(key).and_then(Value::as_i64);
+    let at = |finding: &Finding| finding.evidence.first().and_then(|pointer| pointer.start_ns);
+    let is_oom = |finding: &Finding| finding.id == SEEN;
+    let is_host = |finding: &Finding| number(finding, "device_id").is_some_and(|device| device < 0);
+    let of_hosts: Vec<Finding> = findings.extract_if(.., |one| is_oom(one) && is_host(one)).collect();
+    for host in of_hosts {
+        let is_same = |other: &&mut Finding| {
+            is_oom(other)
+                && number(other, "pid") == number(&host, "pid")
+                && at(other).zip(at(&host)).is_some_and(|(a, b)| a.abs_diff(b) <= SAME_DEATH_NS)
+        };
+        match findings.iter_mut().find(is_same) {
+            Some(known) if number(&host, "pid").is_some_and(|pid| pid > 0) => {
+                known.evidence.extend(host.evidence)
+            }
+            _ => findings.push(host),
+        }
+    }
 }
 
 /// A bundle that a program left when it died, as its reader found it.
@@ -155,6 +182,24 @@ mod tests {
         assert_eq!(found.evidence[0].start_ns, Some(5));
         let other = finish([with(sample(5, 10), "error", "file not found")]);
         assert_eq!(finding(&other.sessions[0].ranks[0].streams[0]), None);
+    }
+
+    #[test]
+    fn one_death_is_told_once() {
+        let second = 1_000_000_000;
+        let on = |pid: i64, device: i64, at: u64| {
+            let oom = with(sample(at, 10), "error", "CUDA out of memory");
+            let mut found = finding(&finish([oom]).sessions[0].ranks[0].streams[0]).unwrap();
+            found.metrics.extend(metrics([("pid", pid.into()), ("device_id", device.into())]));
+            found
+        };
+        let mut twice = vec![on(7, -1, 3 * second), on(7, 0, 2 * second), on(8, -1, 2 * second)];
+        told_once(&mut twice);
+        let who: Vec<_> = twice.iter().map(|one| (&one.metrics["pid"], one.evidence.len())).collect();
+        assert_eq!(who, [(&7.into(), 2), (&8.into(), 1)]);
+        let mut later = vec![on(7, -1, 300 * second), on(7, 0, second)];
+        told_once(&mut later);
+        assert_eq!(later.len(), 2, "another one");
     }
 
     #[test]

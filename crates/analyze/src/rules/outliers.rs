@@ -5,6 +5,7 @@ use stormlog_event::{Evidence, Finding, Severity, format_bytes};
 
 use super::{advice, metrics};
 use crate::phases::PhaseAttribution;
+use crate::rules::heap::Capture;
 use crate::series::{mad, median};
 
 /// Fewer ranks have no median worth the name.
@@ -15,6 +16,13 @@ const LEAST_SHARE: f64 = 0.05;
 /// More outliers than this share of the ranks are two groups, not outliers.
 const MOST_SHARE: f64 = 0.25;
 
+/// The finding's id.
+pub const ID: &str = "ranks.outlier";
+/// Ranks like the rest that one is compared with.
+const TYPICAL: usize = 3;
+/// A line that keeps less more than elsewhere explains nothing.
+const LEAST_LINE: f64 = 16_777_216.0;
+
 /// A rank's highest memory.
 #[derive(Debug, Clone)]
 pub struct Peak {
@@ -22,6 +30,8 @@ pub struct Peak {
     pub rank: u64,
     /// Its session.
     pub session_id: String,
+    /// Its process.
+    pub pid: i64,
     /// Its machine.
     pub host: String,
     /// Bytes.
@@ -32,8 +42,43 @@ pub struct Peak {
     pub phase: Option<PhaseAttribution>,
 }
 
+/// The processes to compare: of the rank that stands out most, and of those that are most like the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Odd {
+    /// The odd one.
+    pub pid: i64,
+    /// Some of the others.
+    pub typical: Vec<i64>,
+}
+
+/// The line that makes the difference, where the heaps of both sides were recorded.
+pub fn explain(finding: &mut Finding, own: &Capture, others: &[Capture]) {
+    let usual = |place: &str| {
+        let kept = |capture: &Capture| {
+            capture.kept.iter().filter(|kept| kept.place == place).map(|kept| kept.bytes).sum::<u64>()
+        };
+        median(&mut others.iter().map(|capture| kept(capture) as f64).collect::<Vec<f64>>())
+    };
+    let more = own.kept.iter().map(|kept| (kept, kept.bytes as f64 - usual(&kept.place)));
+    let Some((kept, more)) = more.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    if others.is_empty() || more < LEAST_LINE.max(LEAST_SHARE * own.peak_bytes as f64) {
+        return;
+    }
+    let line = format!("it keeps {} more than the others at {}", format_bytes(more as u64), kept.words());
+    finding.message = Some(match finding.message.take() {
+        Some(message) => format!("{message}; {line}"),
+        None => line.clone(),
+    });
+    finding.evidence.push(Evidence {
+        kind: "heap_capture".to_owned(),
+        path: Some(own.path.clone()),
+        description: Some(line),
+        ..Evidence::default()
+    });
+}
+
 /// The ranks that stand out, if they are few.
-pub fn finding(peaks: &[Peak]) -> Option<Finding> {
+pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
     if peaks.len() < MIN_RANKS {
         return None;
     }
@@ -60,9 +105,12 @@ pub fn finding(peaks: &[Peak]) -> Option<Finding> {
         format_bytes(centre as u64),
         phase.map(|phase| format!(", in phase {phase}")).unwrap_or_default(),
     );
+    let mut usual: Vec<&Peak> = peaks.iter().collect();
+    usual.sort_by(|a, b| away(a).total_cmp(&away(b)));
+    let odd = Odd { pid: worst.pid, typical: usual.iter().take(TYPICAL).map(|peak| peak.pid).collect() };
     let others: Vec<String> = out.iter().skip(1).map(|peak| peak.rank.to_string()).collect();
-    Some(Finding {
-        id: "ranks.outlier".to_owned(),
+    let finding = Finding {
+        id: ID.to_owned(),
         kind: "rank_outlier".to_owned(),
         severity: Severity::Warning,
         confidence: (away(worst) / threshold / 2.0).clamp(0.5, 0.99),
@@ -95,17 +143,20 @@ pub fn finding(peaks: &[Peak]) -> Option<Finding> {
             "Compare what this rank was given: tokens, experts, sequence lengths, the last shard of a dataset.",
             "Look for a second process on its device.",
         ]),
-    })
+    };
+    Some((finding, odd))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::heap::Kept;
 
     fn peaks(bytes: &[u64]) -> Vec<Peak> {
         let one = |(rank, gib): (usize, &u64)| Peak {
             rank: rank as u64,
             session_id: "s".into(),
+            pid: 100 + rank as i64,
             host: "h".into(),
             bytes: gib << 30,
             at_ns: 5,
@@ -116,9 +167,29 @@ mod tests {
 
     #[test]
     fn the_one_that_differs_is_named() {
-        let found = finding(&peaks(&[50, 50, 50, 61, 50, 50, 50, 50])).unwrap();
+        let (mut found, odd) = finding(&peaks(&[50, 50, 50, 61, 50, 50, 50, 50])).unwrap();
         assert_eq!(found.metrics["rank"], 3);
         assert!(found.title.starts_with("rank 3 peaks 11.00 GiB above the median of 8 ranks"));
+        assert_eq!(odd, Odd { pid: 103, typical: vec![100, 101, 102] });
+        let heap = |dispatched: u64| {
+            let kept = |place: &str, bytes| Kept {
+                place: place.into(),
+                caller: None,
+                bytes,
+                count: 1,
+                is_steady: false,
+                bytes_per_second: 0.0,
+                first_seconds: 0.0,
+            };
+            let kept =
+                vec![kept("model.py:31 build", 20 << 30), kept("moe.py:77 dispatch", dispatched << 30)];
+            Capture { peak_bytes: (20 + dispatched) << 30, kept, ..Capture::default() }
+        };
+        explain(&mut found, &heap(13), &[]);
+        assert_eq!(found.message, None, "with nobody to compare with");
+        explain(&mut found, &heap(13), &[heap(2), heap(2), heap(3)]);
+        let line = "it keeps 11.00 GiB more than the others at moe.py:77 dispatch";
+        assert_eq!(found.message.as_deref(), Some(line));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use stormlog_store::json;
 use super::analyze_plots::Plots;
 use super::recordings::{self, Loaded};
 use super::snapshot_analyze::Snapshots;
-use super::{older_analyze, whole_file};
+use super::{captures, older_analyze, whole_file};
 use crate::Program;
 use crate::exit::{CtrlC, Exit};
 
@@ -70,6 +70,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let artifacts = std::mem::take(&mut loaded.artifacts);
     let plots = options.plot_dir.is_some().then(|| Plots::of(&loaded.recording));
     let mut analysis = judge(loaded);
+    captures::explain_ranks(&others, &mut analysis);
     snapshots.judge(&mut analysis);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {

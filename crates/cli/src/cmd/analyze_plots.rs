@@ -20,6 +20,11 @@ const MOST_STREAMS: usize = 6;
 const LEAST_POINTS: usize = 4;
 /// Small multiples; more than these are not seen any more.
 const MOST_RANKS: usize = 64;
+/// Lines that can be told apart.
+const MOST_COLOURS: usize = 8;
+/// The colour of those that need not be, and of those that stand out from them.
+const CROWD: &str = "#a8b2bc";
+const OUTSTANDING: [&str; 4] = ["#1f6fb2", "#d9720f", "#2a8f5b", "#8a4fa3"];
 /// Twice the pixels each way: sharp in print and on dense screens.
 const SCALE: f64 = 2.0;
 
@@ -199,20 +204,31 @@ fn across(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
     let aligned = |rank: u64, at: u64| i128::from(at) - offset(rank);
     let start = ranks.iter().map(|timeline| aligned(timeline.rank, timeline.span_ns.0)).min().unwrap_or(0);
     let time = |aligned: i128| (aligned - start) as f64 / 1e9;
-    let mut lines = Lines {
-        series: ranks
+    let named = named_ranks(job, ranks);
+    let (mut drawn, others): (Vec<&Timeline>, Vec<&Timeline>) =
+        ranks.iter().partition(|timeline| named.contains(&timeline.rank));
+    drawn.sort_by_key(|timeline| named.iter().position(|rank| *rank == timeline.rank));
+    let line = |timeline: &Timeline| Series {
+        name: format!("rank {}", timeline.rank),
+        points: rank_points(timeline)
             .iter()
-            .map(|timeline| Series {
-                name: format!("rank {}", timeline.rank),
-                points: rank_points(timeline)
-                    .iter()
-                    .map(|(at, bytes)| (time(aligned(timeline.rank, *at)), *bytes as f64))
-                    .collect(),
-                ..Series::default()
-            })
+            .map(|(at, bytes)| (time(aligned(timeline.rank, *at)), *bytes as f64))
             .collect(),
-        ..Lines::default()
+        ..Series::default()
     };
+    let mut crowd = Some(format!("{} other ranks", others.len()));
+    // The crowd first, so that nothing of it lies over who is looked for.
+    let others = others.iter().map(|timeline| Series {
+        name: crowd.take().unwrap_or_default(),
+        colour: Some(CROWD.to_owned()),
+        ..line(timeline)
+    });
+    let mut series: Vec<Series> = others.collect();
+    let is_crowded = !series.is_empty();
+    let colours = OUTSTANDING.iter().cycle().map(|colour| is_crowded.then(|| (*colour).to_owned()));
+    series
+        .extend(drawn.into_iter().zip(colours).map(|(timeline, colour)| Series { colour, ..line(timeline) }));
+    let mut lines = Lines { series, ..Lines::default() };
     if let Some(onset) = cause.onset_ns {
         lines.moments.push(Rule { name: "cluster onset".to_owned(), at: time(onset) });
     }
@@ -237,6 +253,23 @@ fn across(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
         content: Content::Lines(lines),
     };
     Figure { title, subtitle: about(job), columns: 1, panels: vec![panel] }
+}
+
+/// The ranks that have a colour of their own: all of a few; of many, those that jumped first and the fullest.
+fn named_ranks(job: &CrossRank, ranks: &[&Timeline]) -> Vec<u64> {
+    if ranks.len() <= MOST_COLOURS {
+        return ranks.iter().map(|timeline| timeline.rank).collect();
+    }
+    let mut fullest: Vec<&&Timeline> = ranks.iter().collect();
+    fullest.sort_by_key(|timeline| std::cmp::Reverse(timeline.peak()));
+    let suspects = job.best().suspects.iter().map(|suspect| suspect.rank).take(3);
+    let mut named: Vec<u64> = Vec::new();
+    for rank in suspects.chain(fullest.first().map(|timeline| timeline.rank)) {
+        if !named.contains(&rank) {
+            named.push(rank);
+        }
+    }
+    named
 }
 
 fn about(job: &CrossRank) -> String {

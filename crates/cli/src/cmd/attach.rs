@@ -29,7 +29,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let name = options.output.clone().unwrap_or_else(|| format!("stormlog-heap-{}.bin", options.pid).into());
+    let name = options.output.clone().unwrap_or_else(|| free_name(options.pid));
     check_output(&name)?;
     let output = std::path::absolute(&name).with_context(|| name.display().to_string())?;
     if output.to_string_lossy().contains([';', '%']) {
@@ -80,6 +80,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     keeper.finish(options.pid, &cause);
     summarise(options, &output, departure.map(|departure| departure.sentence))
+}
+
+/// A process may be attached to more than once.
+fn free_name(pid: u32) -> PathBuf {
+    let names = (2_u32..).map(|number| PathBuf::from(format!("stormlog-heap-{pid}-{number}.bin")));
+    let mut names = std::iter::once(PathBuf::from(format!("stormlog-heap-{pid}.bin"))).chain(names);
+    names.find(|name| !name.exists()).unwrap_or_default()
 }
 
 pub(crate) fn detach(pid: u32, door: Door) -> anyhow::Result<Exit> {

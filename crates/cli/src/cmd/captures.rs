@@ -1,22 +1,41 @@
 //! The heap captures at the paths of `analyze`, each summed up for the rules. What cannot be read is a sentence, never a failure.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use stormlog_analyze::Analysis;
 use stormlog_analyze::rules::heap::{Capture, Kept};
 use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
 use stormlog_view::rows::Place;
 use stormlog_view::{MOMENTS, Moment, Question, Reading, ViewError, find};
 
-/// Lines kept of each capture.
+/// Lines kept of each capture; of those that are compared line by line, about all.
 const LINES: usize = 20;
+const ALL_LINES: usize = 1000;
 
 /// The capture at a path; of a directory with several, the largest. `None` where there is none.
 pub(crate) fn read(path: &Path) -> Option<Result<Capture, ViewError>> {
     let chosen = find(path, None).ok()?;
-    Some(Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading)))
+    Some(Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading, LINES)))
 }
 
-fn summed_up(reading: &Reading) -> Capture {
+/// What the odd rank of a job keeps and the others do not, where their heaps were recorded.
+pub(crate) fn explain_ranks(paths: &[PathBuf], analysis: &mut Analysis) {
+    let of = |pid: &i64| {
+        let pid = u32::try_from(*pid).ok()?;
+        let mut chosen =
+            paths.iter().filter(|path| path.is_dir()).filter_map(|path| find(path, Some(pid)).ok());
+        let reading = Reading::with(chosen.next()?, Question::Leaks, MOMENTS, |_| true).ok()?;
+        Some(summed_up(&reading, ALL_LINES))
+    };
+    for odd in std::mem::take(&mut analysis.odd_ranks) {
+        if let Some(own) = of(&odd.pid) {
+            let others: Vec<Capture> = odd.typical.iter().filter_map(of).collect();
+            analysis.explain_rank(&own, &others);
+        }
+    }
+}
+
+fn summed_up(reading: &Reading, lines: usize) -> Capture {
     let answer = reading.answer();
     let end = end_of(&answer.moments, reading.stats.complete);
     let stats = &reading.stats;
@@ -25,7 +44,7 @@ fn summed_up(reading: &Reading) -> Capture {
         pid: stats.pid,
         seconds: stats.duration_ns as f64 / 1e9,
         peak_bytes: stats.peak_bytes,
-        kept: leaks(&answer, 0, end).iter().take(LINES).map(kept).collect(),
+        kept: leaks(&answer, 0, end).iter().take(lines).map(kept).collect(),
         failed: stats
             .failed_requests
             .last()

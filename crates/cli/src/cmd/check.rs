@@ -7,7 +7,7 @@ use serde_json::Value;
 use stormlog_analyze::gate::{self, Budget};
 use stormlog_analyze::report::{Envelope, Verdict};
 use stormlog_analyze::{Measures, summary_metrics};
-use stormlog_event::Record;
+use stormlog_event::{Record, format_bytes};
 use stormlog_store::{StoreError, json};
 
 use super::analyze::{exit_of, indented, judge, now};
@@ -51,7 +51,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let measures = Measures::of(&analysis);
     if let (Some(path), true) = (&options.baseline, options.update_baseline) {
         whole_file::write(path, indented(&Value::Object(measures.to_baseline())))?;
-        writeln!(io::stderr(), "Baseline written to {}", path.display())?;
+        let peak = measures.gated_peak().map_or_else(|| "unknown".to_owned(), format_bytes);
+        writeln!(io::stderr(), "Baseline written to {}: peak {peak}", path.display())?;
     }
     let budget = Budget {
         max_peak: options.max_peak,
@@ -77,7 +78,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             argv: options.argv.clone(),
             generated_at_utc: now(),
             verdict,
-            summary: summary(&checks),
+            summary: gate::summary(&checks),
             session_id: None,
             artifacts,
         };
@@ -90,22 +91,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         out.write_all(indented(&Value::Object(report)).as_bytes())?;
     } else {
         out.write_all(gate::table(&checks).as_bytes())?;
-        writeln!(out, "{}", summary(&checks))?;
+        // Who only makes a baseline is told that, and asked for no check.
+        if !(options.update_baseline && checks.is_empty()) {
+            writeln!(out, "{}", gate::summary(&checks))?;
+        }
     }
     Ok(exit_of(verdict))
 }
 
-fn summary(checks: &[gate::Check]) -> String {
-    let failed = checks.iter().filter(|check| check.passed == Some(false)).count();
-    match failed {
-        0 if checks.is_empty() => "nothing was checked".to_owned(),
-        0 => format!("passed: {} checks", checks.len()),
-        failed => format!("FAILED: {failed} of {} checks", checks.len()),
-    }
-}
-
 fn read_baseline(path: &std::path::Path) -> anyhow::Result<Measures> {
     let unusable = |message: String| StoreError::Unrecognised { path: path.to_owned(), message };
+    if !path.exists() {
+        let message = "there is no baseline yet: make one of a good run with --update-baseline";
+        return Err(unusable(message.to_owned()).into());
+    }
     match json::read_value(path)? {
         Value::Object(record) => {
             Ok(Measures::from_baseline(&record).map_err(|error| unusable(error.to_string()))?)

@@ -23,6 +23,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let ctrl_c = CtrlC::watch();
     let (a, a_is_whole) = side(&options.a, &ctrl_c)?;
     let (b, b_is_whole) = side(&options.b, &ctrl_c)?;
+    // A page against nothing would say that everything is gone.
+    let (Some(a), Some(b)) = (a, b) else { return Ok(Exit::InvalidInput) };
     let comparison = Comparison { a, b };
     let mut out = io::stdout().lock();
     if options.json {
@@ -33,8 +35,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(if a_is_whole && b_is_whole { Exit::Ok } else { Exit::InvalidInput })
 }
 
-/// One side, and whether all of it could be read.
-fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
+/// One side, unless there is nothing in it, and whether all of it could be read.
+fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
     let loaded = recordings::load(&[path.to_owned()], ctrl_c)?;
     for problem in loaded.problems() {
         writeln!(io::stderr(), "Error: {problem}")?;
@@ -61,7 +63,11 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Side, bool)> {
         let known = found.phases.entry(phase.clone()).or_insert(0);
         *known = (*known).max(*peak);
     }
-    Ok((found, !analysis.is_damaged() && (analysis.event_count > 0 || analysis.captures > 0)))
+    if analysis.event_count == 0 && analysis.captures == 0 {
+        writeln!(io::stderr(), "Error: {}: there is nothing to compare in it", path.display())?;
+        return Ok((None, false));
+    }
+    Ok((Some(found), !analysis.is_damaged()))
 }
 
 /// The run at a path: itself, or the only one in a directory of runs.

@@ -23,7 +23,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     setrlimit(Resource::As, limit).context("the limit was refused")?;
     // Returns only when it failed.
     let mut becoming = Command::new(program);
-    becoming.args(arguments).env_remove(stormlog_supervise::PYTHON);
+    stormlog_supervise::without_pythons_own(&mut becoming);
+    becoming.args(arguments);
     for word in &options.env {
         let equals =
             word.as_bytes().iter().position(|byte| *byte == b'=').context("--env takes NAME=VALUE")?;

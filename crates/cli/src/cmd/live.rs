@@ -1,6 +1,6 @@
 //! `stormlog live`: a program while it runs, on a screen or as one look in text or JSON.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use stormlog_tui::state::reading::Wish;
@@ -22,7 +22,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    if options.once || options.json || !io::stdout().is_terminal() {
+    if options.once || options.json || !stormlog_tui::has_screen() {
         let mut watcher = Watcher::open(&options.target).map_err(wrong)?;
         let wish = Wish { waits_for_names: true, ..Wish::default() };
         let mut reading = watcher.look(wish);

@@ -10,9 +10,10 @@ use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 
 use super::oom_cuda::CudaOom;
+use super::whole_file;
 use crate::chart::sparkline;
 use crate::exit::{Exit, Wrong};
-use crate::table::{Table, moment, span};
+use crate::table::{Table, harmless, moment, span};
 
 /// Events shown on the page.
 const LAST_EVENTS: usize = 6;
@@ -36,7 +37,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
                 record.extend(CudaOom::of(&bundle).map(|found| ("cuda".to_owned(), found.to_value())));
                 writeln!(out, "{:#}", Value::Object(record))?;
             } else {
-                show(&mut out, &bundle)?;
+                let mut page = Vec::new();
+                show(&mut page, &bundle)?;
+                out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes())?;
             }
             Ok(Exit::Ok)
         }
@@ -83,7 +86,7 @@ fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
                 row.path.display().to_string(),
             ]);
         }
-        table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        table.lines().iter().try_for_each(|line| writeln!(out, "{}", harmless(line)))?;
     }
     for problem in &listing.problems {
         writeln!(io::stderr(), "Error: {problem}")?;
@@ -102,7 +105,10 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
         |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let cuda = CudaOom::of(bundle);
     let headline = cuda.as_ref().and_then(CudaOom::headline);
-    writeln!(out, "{}", headline.or(verdict).or(metadata("context")).unwrap_or("A program ended here."))?;
+    match headline.or(verdict) {
+        Some(sentence) => writeln!(out, "{sentence}")?,
+        None => writeln!(out, "{}", untold(metadata("exception_type"), metadata("context")))?,
+    }
     if let (Some(_), Some(ended)) = (headline, verdict) {
         line(out, "program", ended)?;
     }
@@ -114,11 +120,7 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     )?;
     if let Some(kind) = metadata("exception_type") {
         let message = metadata("exception_message").unwrap_or_default();
-        line(
-            out,
-            "raised",
-            format!("{kind}: {}", message.lines().next().unwrap_or_default()).trim_end_matches(": "),
-        )?;
+        line(out, "raised", format!("{kind}: {}", first_line(message)).trim_end_matches(": "))?;
     }
     if let Some(frame) = innermost(&bundle.metadata) {
         line(out, "at", &frame)?;
@@ -157,6 +159,21 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     last_events(out, &events)?;
     line(out, "session", &session(bundle))?;
     line(out, "bundle", &bundle.path.display().to_string())
+}
+
+/// The first line of a bundle whose writer kept no verdict.
+fn untold(exception: Option<&str>, context: Option<&str>) -> String {
+    let context = context.map(first_line);
+    match (exception, context) {
+        (Some(exception), Some(context)) => format!("A program raised {exception} ({context})."),
+        (Some(exception), None) => format!("A program raised {exception}."),
+        (None, Some(context)) => format!("A program ended here ({context})."),
+        (None, None) => "A program ended here.".to_owned(),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 fn session(bundle: &Bundle) -> String {
@@ -201,7 +218,7 @@ fn last_events(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
     for event in events.iter().skip(events.len().saturating_sub(LAST_EVENTS)) {
         let time = i64::try_from(event.timestamp_ns).map(moment).unwrap_or_default();
         let memory = memory_of(event).map_or_else(|| "-".to_owned(), format_bytes);
-        let context = event.context.as_deref().unwrap_or("");
+        let context = event.context.as_deref().map(first_line).unwrap_or_default();
         let row = format!("  event     {time}  {:<8} {memory:>10}  {context}", event.head.event_type);
         writeln!(out, "{}", row.trim_end())?;
     }
@@ -217,7 +234,8 @@ fn export(bundle: &Bundle, output: &Path) -> anyhow::Result<Exit> {
         record.insert("events".into(), events.iter().filter_map(|event| as_record(event).ok()).collect());
         let mut text = Vec::new();
         write::write_indented(&mut text, &record, 0)?;
-        std::fs::write(output, text).map_err(|error| StoreError::io(output, error))?;
+        text.push(b'\n');
+        whole_file::write(output, text)?;
     } else {
         let format = Format::of_path(output)
             .ok_or_else(|| Wrong(format!("{}: use .json, .jsonl, .csv or .parquet", output.display())))?;
@@ -228,6 +246,7 @@ fn export(bundle: &Bundle, output: &Path) -> anyhow::Result<Exit> {
         }
         file.finish()?;
     }
-    writeln!(io::stderr(), "{} events and the evidence written to {}", events.len(), output.display())?;
+    let what = if extension == "json" { "events and the evidence" } else { "events" };
+    writeln!(io::stderr(), "{} {what} written to {}", events.len(), output.display())?;
     Ok(Exit::Ok)
 }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_event::stacks::is_library;
 use stormlog_event::{Record, format_bytes};
 use stormlog_record::bundle::{Bundle, list};
 use stormlog_store::json::read_value;
@@ -153,8 +154,7 @@ impl CudaOom {
 
     /// The innermost line that is the program's own.
     fn own_frame(&self) -> Option<String> {
-        let is_own =
-            |line: &&str| !["/torch/", "/site-packages/", "<frozen "].iter().any(|part| line.contains(part));
+        let is_own = |line: &&str| !is_library(line.split(':').next().unwrap_or_default());
         let mut stack = self.rows("stack").filter_map(Value::as_str);
         stack.find(is_own).map(str::to_owned)
     }

@@ -43,6 +43,7 @@ struct Life {
 pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> {
     let mut loaded = Loaded::default();
     let mut progress = Progress::new("events");
+    let mut sources = Vec::new();
     for path in paths {
         // A run whose supervisor was killed too is finished by whoever looks at it first.
         stormlog_supervise::resume(path);
@@ -50,25 +51,38 @@ pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> 
         if has_capture && path.is_file() {
             continue;
         }
-        let mut sources = match Source::find(path) {
-            Ok(sources) => sources,
-            Err(_) if has_capture => continue,
-            Err(error) => {
-                loaded.inputs.push(broken(path, error.to_string()));
-                continue;
-            }
-        };
-        // A bundle holds the end of what its log holds whole.
-        sources.sort_by_key(|source| matches!(source, Source::OomBundle(_) | Source::DiagnoseBundle(_)));
-        for source in sources {
-            loaded.read(&source, ctrl_c, &mut progress)?;
+        match Source::find(path) {
+            Ok(found) => sources.extend(found),
+            Err(_) if has_capture => {}
+            Err(error) => loaded.inputs.push(broken(path, error.to_string())),
         }
+    }
+    if sources.len() > 1 {
+        // A bundle holds the end of what its log holds whole. The parts of a session come in the order they were written,
+        // which is not that of their names: `events_10` is before `events_2`.
+        sources.sort_by_cached_key(|source| (is_bundle(source), first_moment(source)));
+    }
+    for source in &sources {
+        loaded.read(source, ctrl_c, &mut progress)?;
     }
     loaded.settle();
     if loaded.recording.disordered * 100 > loaded.recording.event_count {
         loaded.sort_by_time(paths);
     }
     Ok(loaded)
+}
+
+fn is_bundle(source: &Source) -> bool {
+    matches!(source, Source::OomBundle(_) | Source::DiagnoseBundle(_))
+}
+
+/// When a source begins; of one that cannot be read, the end of time.
+fn first_moment(source: &Source) -> u64 {
+    const LOOKS: usize = 16;
+    let events = source.events(&ReadOptions::default()).ok();
+    events
+        .and_then(|events| events.take(LOOKS).find_map(Result::ok))
+        .map_or(u64::MAX, |event| event.timestamp_ns)
 }
 
 pub(crate) fn broken(path: &Path, sentence: String) -> Input {
@@ -103,6 +117,7 @@ impl Loaded {
         }
         let mut input = Input { path, ..Input::default() };
         self.recording.next_source();
+        let told_before = self.recording.overlapping;
         match source.events(&ReadOptions::default()) {
             Err(error) => input.damage(error.to_string()),
             Ok(mut events) => {
@@ -120,6 +135,9 @@ impl Loaded {
                 }
                 input.notes = events.notes();
             }
+        }
+        if !is_bundle(source) {
+            input.overlapping = self.recording.overlapping - told_before;
         }
         self.inputs.push(input);
         for summary in source.stated_sessions() {

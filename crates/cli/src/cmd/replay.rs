@@ -83,7 +83,8 @@ fn write_page(out: &mut impl Write, report: &ReplayReport) -> io::Result<()> {
         };
         table.row([
             format_bytes(prediction.peak_reserved_bytes),
-            format!("{change:+.1} %"),
+            // What had been reached when it failed says nothing about what it would have taken.
+            if prediction.oom { "–".to_owned() } else { format!("{change:+.1} %") },
             prediction.retries.to_string(),
             fits.to_owned(),
             name(&prediction.settings),

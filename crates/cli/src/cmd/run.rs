@@ -14,7 +14,7 @@ use stormlog_supervise::{Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOp
 use super::{run_heap, run_live};
 
 use crate::exit::Wrong;
-use crate::table::span;
+use crate::table::{harmless, span};
 
 /// Children named in the summary.
 const MOST_CHILDREN: usize = 8;
@@ -38,8 +38,14 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let python = std::env::var_os(PYTHON);
     let mut command = options.command.clone();
-    if command.first().is_some_and(|program| is_plain_script(Path::new(program))) {
+    if command.first().is_some_and(|program| is_for_python(program)) {
         command.insert(0, python.clone().unwrap_or_else(|| "python3".into()));
+    } else if let Some(word) = command.first().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        let word = word.display();
+        return Err(Wrong(format!(
+            "unknown option {word}; `stormlog run --help` lists what can stand before the command"
+        ))
+        .into());
     }
     let run = RunOptions {
         launcher: launcher(options.limit, python)?,
@@ -61,21 +67,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
     let mut outcome = ran.map_err(|error| match error {
-        RunError::Start { .. } | RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
+        RunError::Start { ref program, .. } => Wrong(format!("{error}{}", hint(program))).into(),
+        RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
         other => other.into(),
     })?;
     let kept =
         options.heap_output.as_deref().map(|output| run_heap::hand_over(&mut outcome, output)).transpose();
-    let name = options.command.first().map(Path::new).and_then(Path::file_name);
-    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if options.json {
-        writeln!(io::stderr(), "{:#}", outcome_json(&outcome))?;
+    let mut out = io::stderr().lock();
+    // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
+    let _ = if options.json {
+        writeln!(out, "{:#}", outcome_json(&outcome))
     } else if !options.quiet {
-        summarise(&mut io::stderr().lock(), &name, &outcome)?;
-    }
+        let mut page = Vec::new();
+        summarise(&mut page, &outcome)
+            .and_then(|()| out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes()))
+    } else {
+        Ok(())
+    };
     if let Err(error) = kept {
-        // The exit status is the program's, whatever became of the file.
-        writeln!(io::stderr(), "stormlog: {error:#}")?;
+        let _ = writeln!(out, "stormlog: {error:#}");
     }
     Ok(outcome.ended.shell_code())
 }
@@ -90,12 +100,23 @@ fn say(warning: &str) {
     let _ = writeln!(io::stderr(), "stormlog: {warning}");
 }
 
-/// A Python file that the system could not start by itself.
-fn is_plain_script(path: &Path) -> bool {
-    let is_python = path.extension() == Some(OsStr::new("py"));
+/// Something Python runs that the system could not start by itself: a file, a module, code.
+fn is_for_python(word: &OsStr) -> bool {
+    let path = Path::new(word);
+    if word == "-m" || word == "-c" || path.join("__main__.py").is_file() {
+        return true;
+    }
+    let is_python = ["py", "pyz"].iter().any(|ending| path.extension() == Some(OsStr::new(ending)));
     let is_executable = path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
     // `train.py` without a slash would be looked for in PATH, not here.
     is_python && path.is_file() && !(is_executable && path.components().count() > 1)
+}
+
+/// What may have been meant by a program that is not there.
+fn hint(program: &OsStr) -> String {
+    let path = Path::new(program);
+    let is_here = path.components().count() == 1 && path.is_file();
+    if is_here { format!("; the file here is ./{}", path.display()) } else { String::new() }
 }
 
 fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<OsString>> {
@@ -110,7 +131,7 @@ fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<
     Ok(words)
 }
 
-fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Result<()> {
+fn summarise(out: &mut impl Write, outcome: &RunOutcome) -> io::Result<()> {
     let main = outcome.processes.first();
     match main.and_then(|process| process.verdict.as_deref()) {
         Some(verdict) => writeln!(out, "\nstormlog: {verdict}")?,
@@ -122,12 +143,14 @@ fn summarise(out: &mut impl Write, name: &str, outcome: &RunOutcome) -> io::Resu
                 Ended::Unknown => "ended".to_owned(),
             };
             let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
+            let name = &outcome.program;
             writeln!(out, "\nstormlog: {name}{pid} {how} after {}.", span(outcome.duration_ns))?;
         }
     }
-    if let Some((exception, place)) = main.and_then(|process| process.exception.as_ref()) {
-        let place = place.as_ref().map(|place| format!("   ← {place}")).unwrap_or_default();
-        writeln!(out, "  raised    {exception}{place}")?;
+    if let Some(raised) = main.and_then(|process| process.exception.as_ref()) {
+        let place = raised.place.as_ref().map(|place| format!("   ← {place}")).unwrap_or_default();
+        let thread = raised.thread.as_ref().map(|name| format!("   in thread {name}")).unwrap_or_default();
+        writeln!(out, "  raised    {}{place}{thread}", raised.text)?;
     }
     let peak = main.and_then(|process| process.peak_rss);
     let count = outcome.processes.len();
@@ -186,8 +209,9 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
                 "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
                 "verdict": process.verdict, "advice": process.advice,
                 "heap": process.heap.as_ref().map(HeapDigest::to_json),
-                "exception": process.exception.as_ref().map(|(text, _)| text),
-                "raised_at": process.exception.as_ref().and_then(|(_, place)| place.as_ref()),
+                "exception": process.exception.as_ref().map(|raised| &raised.text),
+                "raised_at": process.exception.as_ref().and_then(|raised| raised.place.as_ref()),
+                "raised_in_thread": process.exception.as_ref().and_then(|raised| raised.thread.as_ref()),
                 "bundle": process.bundle.as_ref().map(|path| path.display().to_string()),
             })
         })

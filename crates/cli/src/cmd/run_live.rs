@@ -21,10 +21,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// There must be something to draw on before the program is started.
 pub(super) fn check_terminal() -> anyhow::Result<()> {
-    if io::stdout().is_terminal() {
+    if stormlog_tui::has_screen() {
         return Ok(());
     }
-    let sentence = "--live needs a terminal to draw on, and standard output is none: leave it out, and run `stormlog live` on the run's \
+    let sentence = "--live needs a terminal to draw on, and standard output is none (or TERM says so): leave it out, and run `stormlog live` on the run's \
                     directory from a terminal";
     Err(Wrong(sentence.to_owned()).into())
 }

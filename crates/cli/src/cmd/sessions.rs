@@ -8,7 +8,7 @@ use stormlog_event::{SessionSummary, format_bytes};
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};
-use crate::table::{self, Table};
+use crate::table::{self, Table, harmless};
 
 pub(crate) struct Options {
     pub(crate) path: PathBuf,
@@ -81,11 +81,11 @@ fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
         ]);
     }
     for line in table.lines() {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", harmless(&line))?;
     }
     for session in &found.sessions {
         for note in &session.notes {
-            writeln!(out, "note: {}: {note}", session.summary.session_id)?;
+            writeln!(out, "note: {}", harmless(&format!("{}: {note}", session.summary.session_id)))?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
 use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch};
-use stormlog_view::{Names, plain};
+use stormlog_view::{End, Names, plain};
 
 use super::heap::{Waiting, choose};
 use crate::exit::Exit;
@@ -16,12 +16,13 @@ const BAR: u64 = 40;
 
 pub(crate) struct Options {
     pub(crate) capture: PathBuf,
+    pub(crate) pid: Option<u32>,
     pub(crate) json: bool,
     pub(crate) top: usize,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let chosen = choose(&options.capture, None)?;
+    let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
     let heap = Capture::open(&chosen.path)?.read(Watch::default())?;
     let stats = heap.stats(options.top, Some(&mut Names::default()));
@@ -30,12 +31,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&stats)?)?;
     } else {
-        print(&mut out, &stats)?;
+        print(&mut out, &stats, &End::of(&heap))?;
     }
     Ok(Exit::Ok)
 }
 
-fn print(out: &mut impl Write, stats: &Stats) -> io::Result<()> {
+fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
+    if stats.total_allocations == 0 {
+        writeln!(out, "{}", end.nothing())?;
+        return writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000));
+    }
     let about = if stats.sample_bytes.is_some() { "about " } else { "" };
     writeln!(
         out,
@@ -53,10 +58,10 @@ fn print(out: &mut impl Write, stats: &Stats) -> io::Result<()> {
         format_bytes(stats.peak_bytes),
         stats.peak_blocks
     )?;
-    let end = if stats.complete { "at the end" } else { "at death" };
     writeln!(
         out,
-        "{end:<11} {} in {} blocks",
+        "{:<11} {} in {} blocks",
+        end.moment(),
         format_bytes(stats.live_at_end_bytes),
         stats.live_at_end_blocks
     )?;
@@ -64,9 +69,7 @@ fn print(out: &mut impl Write, stats: &Stats) -> io::Result<()> {
     if let Some(rss) = stats.peak_rss_bytes {
         writeln!(out, "resident    at most {}", format_bytes(rss))?;
     }
-    if !stats.complete {
-        writeln!(out, "complete    no: the process was killed, or still runs")?;
-    }
+    writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
     }

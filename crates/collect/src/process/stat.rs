@@ -43,6 +43,9 @@ impl State {
     }
 }
 
+/// `PF_FORKNOEXEC` of the kernel's task flags.
+const FORKED_AND_NOT_EXECUTED: u64 = 0x40;
+
 /// What `/proc/PID/stat` says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProcessStat {
@@ -52,6 +55,9 @@ pub struct ProcessStat {
     pub state: State,
     /// Its parent; 0 for one outside the pid namespace.
     pub ppid: u32,
+    /// Forked and not yet become a program of its own: its command line and environment are its parent's.
+    #[serde(skip)]
+    pub is_copy: bool,
     /// Page faults served from memory.
     pub minor_faults: u64,
     /// Page faults that had to read a disk.
@@ -85,7 +91,8 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let mut after = words(text.get(close + 1..)?);
     let state = State::of(*after.next()?.first()?);
     let ppid = u32::try_from(number(after.next()?)?).ok()?; // 4
-    let minor_faults = number(after.nth(5)?)?; // 10
+    let is_copy = number(after.nth(4)?)? & FORKED_AND_NOT_EXECUTED != 0; // 9
+    let minor_faults = number(after.next()?)?; // 10
     let major_faults = number(after.nth(1)?)?; // 12
     let user_ticks = number(after.nth(1)?)?; // 14
     let system_ticks = number(after.next()?)?; // 15
@@ -96,6 +103,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
         comm,
         state,
         ppid,
+        is_copy,
         minor_faults,
         major_faults,
         user_ticks,

@@ -126,6 +126,8 @@ pub struct Capture {
     pub flags: u32,
     pub metadata: String,
     pub slots: u32,
+    /// Slots that a thread holds.
+    pub taken: usize,
     /// By stream, in order.
     pub streams: BTreeMap<u32, Vec<Event>>,
     pub nodes: BTreeMap<(u32, u32), Node>,
@@ -149,6 +151,7 @@ impl Capture {
             metadata: String::from_utf8(file[header::METADATA..header::METADATA + metadata_length].to_vec())
                 .unwrap(),
             slots: u32_at(header::SLOT_COUNT),
+            taken: 0,
             streams: BTreeMap::new(),
             nodes: BTreeMap::new(),
             definitions: Vec::new(),
@@ -156,6 +159,7 @@ impl Capture {
         let mut chunks = BTreeMap::new();
         for index in 0..capture.slots as usize {
             let at = SLOTS + index * SLOT_SIZE;
+            capture.taken += usize::from(file[DIRECTORY + index] == slot_state::TAKEN);
             if file[DIRECTORY + index] == slot_state::FREE || u32_at(at + slot::MAGIC) != SLOT_MAGIC {
                 continue;
             }

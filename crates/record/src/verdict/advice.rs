@@ -8,6 +8,7 @@ use super::{DeathFacts, Ending, Verdict};
 use crate::Cause;
 use crate::text::rate;
 
+const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
 const SIGSEGV: i32 = 11;
 const SIGTERM: i32 = 15;
@@ -35,7 +36,10 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
             let who = "a scheduler's time limit, a container being stopped, a person";
             tries.push(format!("look who sends SIGKILL: {who}"));
         }
-        Cause::Signal => tries.extend(of_signal(verdict.signal)),
+        Cause::Signal => {
+            tries.extend(failed_request(facts, verdict.signal));
+            tries.extend(of_signal(verdict.signal));
+        }
         Cause::OomException | Cause::Exit => {}
     }
     tries
@@ -73,6 +77,15 @@ fn gentler_end(facts: &DeathFacts, verdict: &Verdict) -> Option<String> {
     let limit = verdict.limit_bytes?;
     let below = format_bytes(limit - limit / 20).replace(' ', "");
     Some(format!("stormlog run --limit {below} …: a MemoryError with a traceback instead of the kill"))
+}
+
+/// Native code that gets no memory often ends itself, or by a pointer to nothing.
+fn failed_request(facts: &DeathFacts, signal: Option<i32>) -> Option<String> {
+    let limit = facts.rlimit_as_bytes.filter(|_| matches!(signal, Some(SIGABRT | SIGSEGV)))?;
+    let is_near = facts.peak_vms_bytes.is_none_or(|most| most >= limit / 2);
+    let text =
+        format!("raise --limit (now {}): a program whose request fails often crashes", format_bytes(limit));
+    is_near.then_some(text)
 }
 
 fn of_signal(signal: Option<i32>) -> Option<String> {

@@ -103,7 +103,7 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
                 let found = killed(facts, notes);
                 let is_traceless = found.cause == Cause::SigKill;
                 if is_traceless {
-                    let alike = "SIGKILL, os._exit and a stopped machine look the same";
+                    let alike = "a normal exit, SIGKILL and a stopped machine look the same";
                     notes.push(format!("nobody waited for the process: {alike}"));
                 }
                 Found { confidence: if is_traceless { 0.5 } else { found.confidence * 0.95 }, ..found }
@@ -133,19 +133,13 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
             let silent = log.is_some_and(|kills| !kills.is_empty());
             let confidence = if silent { 0.8 } else { 0.95 };
             let host_is_full = is_host_full(facts);
-            let limit_known = limiting(facts).is_some();
+            // Version 1 has no sure count of met limits: there the limit itself decides.
+            let is_uncounted = facts.cgroups.iter().all(|cgroup| cgroup.oom.rise().is_none());
+            let nearest = limiting(facts).filter(|at| is_reached(&facts.cgroups[*at]).unwrap_or(true));
             return match met {
                 Some(cgroup) => Found { cause: Cause::CgroupOomKill, confidence, cgroup: Some(cgroup) },
-                // Version 1 has no count of met limits: there the limit itself decides.
-                None if facts.cgroups.iter().all(|cgroup| cgroup.oom.rise().is_none())
-                    && limit_known
-                    && !host_is_full =>
-                {
-                    Found {
-                        cause: Cause::CgroupOomKill,
-                        confidence: confidence * 0.9,
-                        cgroup: limiting(facts),
-                    }
+                None if is_uncounted && nearest.is_some() && !host_is_full => {
+                    Found { cause: Cause::CgroupOomKill, confidence: confidence * 0.9, cgroup: nearest }
                 }
                 None => Found { cause: Cause::GlobalOomKill, confidence: confidence * 0.9, cgroup: None },
             };
@@ -167,7 +161,7 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
 
 /// Without the kernel's word: only usage at the limit itself makes a kill an OOM kill, and then it is a guess.
 fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
-    let at_limit = limiting(facts).filter(|at| share(&facts.cgroups[*at]).is_some_and(|share| share >= 0.97));
+    let at_limit = limiting(facts).filter(|at| is_reached(&facts.cgroups[*at]) == Some(true));
     if let Some(at) = at_limit.filter(|_| facts.sender.is_none()) {
         notes.push("the cgroup's OOM counters could not be read: inferred from its usage".into());
         return Found { cause: Cause::CgroupOomKill, confidence: 0.6, cgroup: Some(at) };
@@ -190,7 +184,9 @@ fn told(facts: &DeathFacts) -> Option<&KernelKill> {
 /// The cgroup that the kernel named, among those the process was known to be in. It may have moved to another since, whose
 /// limit only the report knows.
 fn named(facts: &DeathFacts, kill: &KernelKill) -> Option<usize> {
-    let is_it = |cgroup: &CgroupFacts| kill.cgroup.as_deref().is_some_and(|path| cgroup.path.ends_with(path));
+    // A container sees its groups by another root than the kernel does.
+    let is_same = |path: &str, seen: &str| path.ends_with(seen) && seen != "/" || path == seen;
+    let is_it = |cgroup: &CgroupFacts| kill.cgroup.as_deref().is_some_and(|path| is_same(path, &cgroup.path));
     let found = facts.cgroups.iter().position(|cgroup| is_it(cgroup) && cgroup.limit_bytes.is_some());
     found.or_else(|| kill.limit_bytes.is_none().then(|| limiting(facts)).flatten())
 }
@@ -202,6 +198,11 @@ fn limiting(facts: &DeathFacts) -> Option<usize> {
         cgroup.limit_bytes.map(|limit| limit.saturating_sub(cgroup.usage_bytes.unwrap_or(0)))
     };
     limited.min_by_key(|(_, cgroup)| key(cgroup)).map(|(at, _)| at)
+}
+
+/// Whether its usage was at the limit itself; `None` when unknown.
+fn is_reached(cgroup: &CgroupFacts) -> Option<bool> {
+    share(cgroup).map(|share| share >= 0.97)
 }
 
 fn share(cgroup: &CgroupFacts) -> Option<f64> {

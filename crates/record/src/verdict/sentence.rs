@@ -35,7 +35,7 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         }
         Cause::SigKill if facts.ending == Ending::Vanished => {
             format!(
-                "{who} ended without a trace{after}: SIGKILL, os._exit or a stopped machine; \
+                "{who} ended without a trace{after}: by itself, by SIGKILL or with the machine; \
                  nothing shows an OOM kill."
             )
         }
@@ -51,10 +51,13 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         Cause::Signal => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
         Cause::MemoryError => match facts.rlimit_as_bytes {
             Some(limit) => {
+                // Far below its limit a program meets it with one large request.
+                let is_far = facts.peak_vms_bytes.is_some_and(|most| most < limit / 2);
+                let how = if is_far { "one request was too large for the" } else { "it reached the" };
                 let vms = known(facts.peak_vms_bytes, ", at most ")
                     .map_or(String::new(), |text| text + " of address space were seen in use");
                 format!(
-                    "{who} raised MemoryError{after}: it reached the address space limit (RLIMIT_AS) of {}{vms}{}.",
+                    "{who} raised MemoryError{after}: {how} address space limit (RLIMIT_AS) of {}{vms}{}.",
                     format_bytes(limit),
                     quoted(facts)
                 )

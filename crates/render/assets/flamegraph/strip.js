@@ -167,7 +167,9 @@ class Strip {
     c.fill();
     const what = this.hover >= 0 ? "" : "shown: ";
     const resident = rss && rss[at] !== null ? `, resident ${sayBytes(rss[at])}` : "";
-    const text = `${what}${sayBytes(heap[at])} at ${sayTime(time[at])}${resident}`;
+    const figure = `${sayBytes(heap[at])} at ${sayTime(time[at])}`;
+    const room = width - this.legendEnd - 8;
+    const text = [what + figure + resident, what + figure, figure].find((text) => c.measureText(text).width <= room) ?? sayBytes(heap[at]);
     const wide = c.measureText(text).width;
     c.fillStyle = this.paint("--ink");
     c.fillText(text, Math.min(Math.max(x - wide / 2, this.legendEnd + 8), width - wide), 10);

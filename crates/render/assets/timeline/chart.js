@@ -77,6 +77,7 @@ class Chart {
     next[count] = prev[count] = count; // the ring's head
     const scale = rows / (this.high - low);
     const ids = (this.ids = new Int32Array(columns * rows).fill(NOTHING));
+    const crowd = trace.crowd(home);
     let added = 0, removed = 0;
     for (let column = 0; column < columns; column++) {
       const moment = moments[column];
@@ -99,7 +100,7 @@ class Chart {
         const until = Math.min(rows, Math.round(offset));
         for (; row < until; row++) ids[(rows - 1 - row) * columns + column] = id;
       };
-      if (home < 0) rise(trace.other[moment], OTHER);
+      rise(crowd[moment], OTHER);
       for (let block = next[count]; block !== count && row < rows; block = next[block]) {
         if (home < 0 || homes[block] === home) rise(size[block], block);
       }

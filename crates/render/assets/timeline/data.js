@@ -44,6 +44,22 @@ class Trace {
     this.peak = this.active.reduce((best, value, i) => (value > this.active[best] ? i : best), 0);
   }
 
+  /** What the blocks that are not drawn take at each moment, in a home or (−1) in all of them. */
+  crowd(home) {
+    if (home < 0) return this.other;
+    this.crowds ??= new Map();
+    if (!this.crowds.has(home)) {
+      const found = this.device.crowds.find((crowd) => crowd.home === home);
+      const bytes = new Float64Array(this.length);
+      if (found) {
+        const starts = running(found.moment), values = running(found.bytes);
+        starts.forEach((start, i) => bytes.fill(values[i], start, starts[i + 1] ?? this.length));
+      }
+      this.crowds.set(home, bytes);
+    }
+    return this.crowds.get(home);
+  }
+
   /** The axis: where each moment lies. */
   axis(over) {
     return over === "time" && this.time ? this.time : this.after;
@@ -94,10 +110,9 @@ class Trace {
 
   /** The frame to look at: the innermost that is not a library's. */
   site(stack) {
-    const { stacks, file, strings } = this.device.stacks;
-    const frames = stacks[stack];
+    const frames = this.device.stacks.stacks[stack];
     if (!frames.length) return null;
-    const own = frames.find((frame) => !/site-packages\/|dist-packages\/|\/lib\/python3|torch\/|^<|^\?\?$|^$/.test(strings[file[frame]]));
+    const own = frames.find((frame) => this.device.stacks.own[frame]);
     return this.frameText(own ?? frames[0]);
   }
 

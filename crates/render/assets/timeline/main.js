@@ -118,7 +118,7 @@ class Page {
     const { trace, cursor, home } = this.state;
     const { stack, size, category, home: homes } = trace.blocks;
     const groups = new Map();
-    let whole = home < 0 ? trace.other[cursor] : 0;
+    let whole = trace.crowd(home)[cursor];
     for (const block of trace.live(cursor)) {
       if (home >= 0 && homes[block] !== home) continue;
       const key = stack[block] * 16 + category[block];
@@ -262,7 +262,8 @@ class Page {
     }, { passive: false });
     segments.canvas.addEventListener("pointermove", (event) => {
       const { block, segment } = segments.at(...point(event, segments.canvas));
-      hover(block ?? -1, block === undefined && segment ? `Free, in a segment of ${sayBytes(segment.size)} at 0x${segment.addr.toString(16)}: ${state.trace.homeName(segment.home)}` : undefined);
+      const full = segment && state.trace.crowd(segment.home)[state.cursor] > 0 ? "Free, or blocks too small to draw" : "Free";
+      hover(block ?? -1, block === undefined && segment ? `${full}, in a segment of ${sayBytes(segment.size)} at 0x${segment.addr.toString(16)}: ${state.trace.homeName(segment.home)}` : undefined);
     });
     segments.canvas.addEventListener("pointerleave", () => hover(-1));
     segments.canvas.addEventListener("click", (event) => this.pin(segments.at(...point(event, segments.canvas)).block ?? -1));

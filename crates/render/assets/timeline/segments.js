@@ -13,7 +13,8 @@ class Segments {
   draw() {
     const { canvas, state } = this;
     const { trace, cursor, home } = state;
-    const { addr, size } = trace.blocks;
+    const { addr, size, home: homes } = trace.blocks;
+    const fullness = (this.fullness = new Map());
     const width = Math.max(200, canvas.clientWidth);
     const segments = trace.segments(cursor).filter((segment) => home < 0 || segment.home === home);
     const blocks = trace.live(cursor).sort((a, b) => addr[a] - addr[b]);
@@ -28,7 +29,12 @@ class Segments {
         group = segment.home;
         const same = segments.filter((other) => other.home === group);
         const sum = same.reduce((all, other) => all + other.size, 0), count = same.length;
-        heads.push({ y: y + ROW + 4, text: `${trace.homeName(group)} — ${sayBytes(sum)} in ${sayCount(count)} ${count === 1 ? "segment" : "segments"}` });
+        const crowd = trace.crowd(group)[cursor];
+        const blurred = crowd > 0 ? `; ${sayBytes(crowd)} of it are blocks below ${sayBytes(trace.device.folded_below_bytes)}, spread over what looks free` : "";
+        heads.push({ y: y + ROW + 4, text: `${trace.homeName(group)} — ${sayBytes(sum)} in ${sayCount(count)} ${count === 1 ? "segment" : "segments"}${blurred}` });
+        // Where in the segments they lie is not in the page: what is not drawn is as dark as it is full.
+        const drawn = blocks.reduce((all, block) => (homes[block] === group ? all + size[block] : all), 0);
+        fullness.set(group, crowd > 0 ? Math.min(1, crowd / Math.max(1, sum - drawn)) : 0);
         y += ROW + HEAD;
         x = 0;
       }
@@ -68,6 +74,10 @@ class Segments {
     for (const bar of this.bars) {
       c.fillStyle = style.getPropertyValue("--panel");
       c.fillRect(bar.x, bar.y, bar.width, ROW);
+      c.fillStyle = colours.css(colours.other);
+      c.globalAlpha = this.fullness.get(bar.segment.home);
+      c.fillRect(bar.x, bar.y, bar.width, ROW);
+      c.globalAlpha = 1;
       c.strokeStyle = style.getPropertyValue("--line");
       c.strokeRect(bar.x + 0.5, bar.y + 0.5, Math.max(1, bar.width - 1), ROW - 1);
       let low = 0, high = live.length;

@@ -18,10 +18,11 @@ pub struct Bounds {
 const MAIN_STACK: u64 = 8 << 20;
 
 impl Bounds {
-    /// Whether `size` bytes at `address` are inside.
+    /// Whether `size` bytes at `address` are inside; at least one.
     #[inline(always)]
     pub fn has(&self, address: u64, size: u64) -> bool {
-        address >= self.low && address < self.high && self.high - address >= size
+        // one comparison: below the first address the difference wraps
+        address.wrapping_sub(self.low) < (self.high.saturating_sub(self.low)).saturating_sub(size - 1)
     }
 
     /// The mapped range around `sp`; empty when the kernel does not tell.
@@ -107,5 +108,24 @@ impl Line {
             _ => {}
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bounds;
+
+    #[test]
+    fn has_what_lies_wholly_inside() {
+        let edges = [0, 1, 7, 8, 9, 100, 107, 108, 109, u64::MAX - 8, u64::MAX - 7, u64::MAX];
+        for low in edges {
+            for high in edges {
+                for address in edges {
+                    let end = u128::from(address) + 8;
+                    let inside = address >= low && end <= u128::from(high);
+                    assert_eq!(Bounds { low, high }.has(address, 8), inside, "{address} in {low}..{high}");
+                }
+            }
+        }
     }
 }

@@ -180,6 +180,7 @@ impl Words {
 }
 
 /// A word of the stack.
+#[inline(always)]
 pub(super) fn read(address: u64, bounds: Bounds) -> Option<u64> {
     // SAFETY: inside the mapped stack; alignment is not asked for.
     bounds.has(address, 8).then(|| unsafe { (address as *const u64).read_unaligned() })

@@ -5,10 +5,15 @@
 mod bounds;
 mod full;
 mod modules;
+mod recent;
 mod rules;
 mod stack;
+mod step;
+mod way_out;
+mod witness;
 
 use core::arch::naked_asm;
+use core::mem::MaybeUninit;
 
 pub use bounds::Bounds;
 pub use modules::{LoadedModule, each_module};
@@ -35,10 +40,12 @@ impl Registers {
     /// The registers of the calling function, as they are when this returns.
     #[inline(always)]
     pub fn capture() -> Self {
-        let mut registers = Self::default();
+        let mut registers = MaybeUninit::uninit();
         // SAFETY: writes the eight words of `registers`.
-        unsafe { capture(&mut registers) };
-        registers
+        unsafe {
+            capture(registers.as_mut_ptr());
+            registers.assume_init()
+        }
     }
 }
 

@@ -24,50 +24,60 @@ impl UnwindContextStorage<usize> for Storage {
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-/// How to get from a frame to its caller.
+/// How to get from a frame to its caller, in one word: the caller's frame starts at the base plus a distance; its `rbp` is saved at a distance from there,
+/// or unchanged when that is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) struct Rule(u64);
+
+/// What the distance of a rule is from, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Base {
+    Sp,
+    Bp,
+    /// The word at `rbp` plus the distance: a function that aligned its stack.
+    WordAtBp,
     /// No table covers the address.
     Unknown,
     /// The outermost frame.
     Outermost,
     /// Not of the simple shape.
     Full,
-    /// The caller's frame starts at `from` plus `distance`; its `rbp` is saved at `bp` from there, or unchanged when 0.
-    Simple { from: From, distance: i32, bp: i16 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
-    Sp,
-    Bp,
-    /// The word at `rbp` plus the distance: a function that aligned its stack.
-    WordAtBp,
 }
 
 impl Rule {
-    fn pack(self) -> u64 {
-        match self {
-            Self::Unknown => 1,
-            Self::Outermost => 2,
-            Self::Full => 3,
-            Self::Simple { from, distance, bp } => {
-                (4 + from as u64) | (u64::from(bp as u16) << 16) | (u64::from(distance as u32) << 32)
-            }
+    const UNKNOWN: Self = Self::none(Base::Unknown);
+    const OUTERMOST: Self = Self::none(Base::Outermost);
+    const FULL: Self = Self::none(Base::Full);
+
+    const fn none(base: Base) -> Self {
+        Self(base as u64)
+    }
+
+    const fn simple(base: Base, distance: i32, bp: i16) -> Self {
+        Self(base as u64 | (bp as u16 as u64) << 16 | (distance as u32 as u64) << 32)
+    }
+
+    #[inline(always)]
+    pub fn base(self) -> Base {
+        match self.0 & 7 {
+            0 => Base::Sp,
+            1 => Base::Bp,
+            2 => Base::WordAtBp,
+            3 => Base::Unknown,
+            4 => Base::Outermost,
+            _ => Base::Full,
         }
     }
 
     #[inline(always)]
-    fn unpack(word: u64) -> Self {
-        let from = match word & 0xff {
-            1 => return Self::Unknown,
-            2 => return Self::Outermost,
-            4 => From::Sp,
-            5 => From::Bp,
-            6 => From::WordAtBp,
-            _ => return Self::Full,
-        };
-        Self::Simple { from, distance: (word >> 32) as i32, bp: (word >> 16) as i16 }
+    pub fn distance(self) -> i64 {
+        self.0 as i64 >> 32
+    }
+
+    #[inline(always)]
+    pub fn bp(self) -> i16 {
+        (self.0 >> 16) as i16
     }
 }
 
@@ -113,12 +123,13 @@ impl Unwinder {
         self.generation.fetch_add(1, Relaxed);
     }
 
+    #[inline(always)]
     pub(super) fn generation(&self) -> u32 {
         self.generation.load(Relaxed)
     }
 
     /// The rule for a return address.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rule(&self, address: u64) -> Rule {
         // user addresses have 47 bits
         let key = address ^ u64::from(self.generation.load(Relaxed)) << 48;
@@ -126,13 +137,13 @@ impl Unwinder {
         if let Some((checked, rule)) = slot {
             let word = rule.load(Relaxed);
             if checked.load(Relaxed) ^ mix(word) == key {
-                return Rule::unpack(word);
+                return Rule(word);
             }
         }
         let rule = self.read_rule(address);
         if let Some((checked, word)) = slot {
-            word.store(rule.pack(), Relaxed);
-            checked.store(key ^ mix(rule.pack()), Relaxed);
+            word.store(rule.0, Relaxed);
+            checked.store(key ^ mix(rule.0), Relaxed);
         }
         rule
     }
@@ -142,9 +153,9 @@ impl Unwinder {
     fn read_rule(&self, address: u64) -> Rule {
         self.with_row(
             address.wrapping_sub(1),
-            |row, frames, signal| if signal { Rule::Full } else { simple(row, frames) },
+            |row, frames, signal| if signal { Rule::FULL } else { simple(row, frames) },
         )
-        .unwrap_or(Rule::Unknown)
+        .unwrap_or(Rule::UNKNOWN)
     }
 
     /// Finds the row of the unwind table for exactly `address`. The last argument of `use_row`: a signal's return code.
@@ -174,15 +185,16 @@ impl Unwinder {
     }
 }
 
-fn mix(word: u64) -> u64 {
+#[inline(always)]
+const fn mix(word: u64) -> u64 {
     word.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 fn simple(row: &Row, frames: &EhFrame<Bytes>) -> Rule {
     match row.register(X86_64::RA) {
-        None | Some(RegisterRule::Undefined) => return Rule::Outermost,
+        None | Some(RegisterRule::Undefined) => return Rule::OUTERMOST,
         Some(RegisterRule::Offset(-8)) => {}
-        _ => return Rule::Full,
+        _ => return Rule::FULL,
     }
     let bp = match row.register(X86_64::RBP) {
         None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(0),
@@ -192,20 +204,20 @@ fn simple(row: &Row, frames: &EhFrame<Bytes>) -> Rule {
         Some(RegisterRule::Expression(expression)) => at_bp(&expression, frames).then_some(AT_BP),
         _ => None,
     };
-    let from = match row.cfa() {
-        CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Some((From::Sp, *offset)),
-        CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Some((From::Bp, *offset)),
+    let base = match row.cfa() {
+        CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => Some((Base::Sp, *offset)),
+        CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => Some((Base::Bp, *offset)),
         CfaRule::Expression(expression) => word_at_bp(expression, frames)
             .filter(|offset| *offset != 0 && i16::try_from(*offset).is_ok())
-            .map(|offset| (From::WordAtBp, offset)),
+            .map(|offset| (Base::WordAtBp, offset)),
         _ => None,
     };
-    match (bp, from) {
-        (Some(bp), Some((from, distance))) => match i32::try_from(distance) {
-            Ok(distance) => Rule::Simple { from, distance, bp },
-            Err(_) => Rule::Full,
+    match (bp, base) {
+        (Some(bp), Some((base, distance))) => match i32::try_from(distance) {
+            Ok(distance) => Rule::simple(base, distance, bp),
+            Err(_) => Rule::FULL,
         },
-        _ => Rule::Full,
+        _ => Rule::FULL,
     }
 }
 

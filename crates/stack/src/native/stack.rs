@@ -1,15 +1,19 @@
 //! The native stack of one thread, kept between allocations so that only new frames are unwound.
 //!
-//! An entry is the state of one frame (where it goes on, its stack and frame pointer) and where on the stack the unwinder found that out. The state of a frame
-//! and the words its rule names decide the state of its caller. So, once a frame is met whose state is as kept, its callers are as kept for as long as those few
-//! words are equal: comparing them is unwinding, without looking the rules up.
+//! An entry is the state of one frame (where it goes on, its stack and frame pointer). The state of a frame and the words of the stack that its rule names
+//! decide the state of its caller; those words are kept as witnesses. So, once a frame is met whose state is as kept, its callers are as kept for as long as
+//! their witnesses are equal: comparing them is unwinding, without looking the rules up.
 
 use core::ops::Range;
 
 use super::Registers;
 use super::bounds::Bounds;
-use super::full::{Full, Step, read};
-use super::rules::{AT_BP, From, Rule, Unwinder};
+use super::full::{Full, Step};
+use super::recent::{Path, RecentNodes};
+use super::rules::Unwinder;
+use super::step::{End, Found, State, step};
+use super::way_out::WayOut;
+use super::witness::{EACH, Witnesses};
 use crate::Nodes;
 
 /// The most frames that are kept.
@@ -19,42 +23,46 @@ const AFTER_CUT: usize = 256;
 /// A cut stack that has shrunk to less is unwound further out again.
 const SHORTEST_CUT: usize = 128;
 
+type Kept = Witnesses<{ EACH * CAPACITY }>;
+
+/// A kept frame.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(16))]
 struct Entry {
-    /// Where this frame goes on.
-    ip: u64,
-    /// Its stack pointer there; for all but the innermost, the word below it is `ip`.
-    sp: u64,
-    bp: u64,
+    found: Found,
     node: u32,
-    /// Where `bp` was saved by the frame it called, from `sp`: 0 where it was not, `AT_BP` for the callee's own `bp`.
-    bp_at: i16,
-    /// Where `sp` was saved by the frame it called, from that frame's `bp`, if it was.
-    sp_at: i16,
+    /// So many witnesses there are of the frames further out. Those of this one follow, but where it is the innermost.
+    outer: u32,
+    /// The way to the caller leads over `bp`. Else that is not compared: a loop may count in it.
+    needs_bp: bool,
 }
 
-const EMPTY: Entry = Entry { ip: 0, sp: 0, bp: 0, node: 0, bp_at: 0, sp_at: 0 };
+const EMPTY: Entry = Entry { found: Found::NOTHING, node: 0, outer: 0, needs_bp: true };
 
-/// One thread's kept stack: 32 KiB of plain memory, valid when zero.
+impl Entry {
+    /// Whether a frame in this state has the callers that this one had, if the stack still says so.
+    #[inline(always)]
+    fn is(&self, state: &State) -> bool {
+        let kept = &self.found.state;
+        kept.ip == state.ip && kept.sp == state.sp && (!self.needs_bp || kept.bp == state.bp)
+    }
+}
+
+/// One thread's kept stack: some 100 KiB of plain memory, valid when zero, of which a shallow stack touches little.
 #[repr(C)]
 pub struct NativeStack {
     generation: u32,
-    len: usize,
     /// The node below the outermost entry: 0, or the one that says frames are missing.
     base: u32,
+    len: usize,
     bounds: Bounds,
-    /// Outermost first.
-    entries: [Entry; CAPACITY],
+    way_out: WayOut,
+    /// The outermost frame is `entries[1]`. The first entry ends every search.
+    entries: [Entry; CAPACITY + 1],
+    witnesses: Kept,
     /// Innermost first.
-    fresh: [Entry; CAPACITY],
-}
-
-/// Why unwinding ended.
-enum End {
-    Outermost,
-    Lost,
-    Full,
+    fresh: [Found; CAPACITY],
+    recent: RecentNodes,
 }
 
 impl Default for NativeStack {
@@ -66,8 +74,17 @@ impl Default for NativeStack {
 impl NativeStack {
     /// An empty one; zeroed memory is the same.
     pub const fn new() -> Self {
-        let (entries, fresh) = ([EMPTY; CAPACITY], [EMPTY; CAPACITY]);
-        Self { generation: 0, len: 0, base: 0, bounds: Bounds { low: 0, high: 0 }, entries, fresh }
+        Self {
+            generation: 0,
+            base: 0,
+            len: 0,
+            bounds: Bounds { low: 0, high: 0 },
+            way_out: WayOut::NONE,
+            entries: [EMPTY; CAPACITY + 1],
+            witnesses: Kept::NONE,
+            fresh: [Found::NOTHING; CAPACITY],
+            recent: RecentNodes::NONE,
+        }
     }
 
     /// Bytes to set aside for each thread.
@@ -76,12 +93,14 @@ impl NativeStack {
     /// Forgets everything, as for a new tree of nodes.
     pub fn clear(&mut self) {
         self.len = 0;
+        self.recent.clear();
     }
 
-    /// The node of the innermost native frame outside the addresses `hidden` (those of the library that calls this).
+    /// The node of the innermost native frame outside the addresses `hidden` (those of the library that calls this, which stays loaded).
     ///
     /// `registers` must be of this thread and of a function that has not returned: [`Registers::capture`] in the caller. Anything else gives a wrong stack,
     /// but still reads only the mapped memory around `registers.sp`.
+    #[inline]
     pub fn current<N: Nodes>(
         &mut self,
         registers: &Registers,
@@ -98,79 +117,96 @@ impl NativeStack {
             }
         }
         let bounds = Bounds { low: registers.sp, ..self.bounds };
-        let mut state = Entry { ip: registers.ip, sp: registers.sp, bp: registers.bp, ..EMPTY };
-        let mut limit = self.len;
-        let mut fresh = 0;
-        let end = loop {
-            // outwards is upwards: kept frames further in than this one are gone
-            while let Some(entry) = self.entries.get(limit.wrapping_sub(1))
-                && entry.sp < state.sp
+        let start = self.way_out.follow(registers, unwinder, hidden, bounds);
+        // the plain case: nothing has changed
+        // SAFETY: the length is at most the capacity. If `start` is the state of the kept innermost frame (never of `entries[0]`, which is no frame), that frame
+        // is live, as it was just reached from the registers.
+        unsafe {
+            let top = &*self.entries.as_ptr().add(self.len);
+            if top.is(&start)
+                && (self.base == 0 || self.len >= SHORTEST_CUT)
+                && self.witnesses.stand(top.outer as usize)
             {
-                limit -= 1;
+                return top.node;
             }
-            let mut from = state;
-            match self.entries.get_mut(limit.wrapping_sub(1)) {
-                Some(entry) if entry.sp == state.sp && entry.ip == state.ip && entry.bp == state.bp => {
-                    (entry.bp_at, entry.sp_at) = (state.bp_at, state.sp_at);
-                    // SAFETY: this entry's frame was just reached by unwinding.
-                    let right = unsafe { self.right_from(limit - 1) };
+        }
+        self.walk(start, registers, unwinder, hidden, nodes)
+    }
+
+    /// Unwinds from `start` until the kept part is met, and as far beyond as that has changed.
+    #[inline(never)]
+    fn walk<N: Nodes>(
+        &mut self,
+        start: State,
+        registers: &Registers,
+        unwinder: &Unwinder,
+        hidden: &Range<u64>,
+        nodes: &mut N,
+    ) -> u32 {
+        let bounds = Bounds { low: registers.sp, ..self.bounds };
+        let (entries, unwound) = (self.entries.as_mut_ptr(), self.fresh.as_mut_ptr());
+        let mut now = Found::start(start);
+        let mut fresh = 0;
+        // SAFETY: the length is at most the capacity. `met` moves down the entries, of which the first ends the search for smaller ones; `fresh` is below the
+        // capacity whenever a frame is put there. Witnesses are compared for frames that were just reached by unwinding.
+        let (kept, end) = unsafe {
+            (*entries).found.state = State { ip: 0, sp: u64::MAX, bp: 0 };
+            let mut met = entries.add(self.len);
+            loop {
+                // outwards is upwards: kept frames further in than this one are gone
+                while (*met).found.state.sp < now.state.sp {
+                    met = met.sub(1);
+                }
+                let mut from = now.state;
+                if (*met).is(&now.state) {
+                    (*met).found = now;
+                    let limit = met.offset_from_unsigned(entries);
                     let short = self.base != 0 && limit + fresh < SHORTEST_CUT;
-                    if right == 0 && !short {
-                        break End::Outermost;
+                    if !short && self.witnesses.stand((*met).outer as usize) {
+                        break (limit, End::Outermost);
                     }
                     // what is further out changed, or was cut off: go on unwinding from the last frame that is right
-                    for at in (right..limit).rev() {
-                        if let (Some(slot), Some(entry)) = (self.fresh.get_mut(fresh), self.entries.get(at)) {
-                            *slot = *entry;
-                            from = *entry;
-                        }
+                    let right = entries.add(self.right_from(limit));
+                    while met >= right && fresh < CAPACITY {
+                        from = (*met).found.state;
+                        *unwound.add(fresh) = (*met).found;
                         fresh += 1;
+                        met = met.sub(1);
                     }
-                    limit = right;
-                }
-                _ => {
-                    if let Some(slot) = self.fresh.get_mut(fresh) {
-                        *slot = state;
-                    }
+                } else {
+                    *unwound.add(fresh) = now;
                     fresh += 1;
                 }
-            }
-            if fresh >= CAPACITY {
-                limit = 0;
-                break End::Lost;
-            }
-            state = match step(&from, unwinder, bounds) {
-                Ok(caller) => caller,
-                Err(end) => {
-                    limit = 0;
-                    break end;
+                if fresh >= CAPACITY {
+                    break (0, End::Lost);
                 }
-            };
+                now = match step(&from, unwinder, bounds) {
+                    Ok(caller) => caller,
+                    Err(end) => break (0, end),
+                };
+            }
         };
-        self.settle(registers, unwinder, hidden, nodes, limit, fresh, end)
+        if matches!(end, End::Full) {
+            return self.in_full(registers, unwinder, hidden, nodes);
+        }
+        self.settle(hidden, nodes, kept, fresh, end)
     }
 
     /// Puts the fresh frames on the `kept` ones and looks their nodes up.
-    #[expect(clippy::too_many_arguments, reason = "the second half of `current`")]
-    #[inline]
+    #[inline(always)]
     fn settle<N: Nodes>(
         &mut self,
-        registers: &Registers,
-        unwinder: &Unwinder,
         hidden: &Range<u64>,
         nodes: &mut N,
         mut kept: usize,
         mut fresh: usize,
         mut end: End,
     ) -> u32 {
-        if matches!(end, End::Full) {
-            return self.in_full(registers, unwinder, hidden, nodes);
-        }
         if kept + fresh > CAPACITY {
             // too deep: the innermost frames stay
-            for at in (0..kept).rev() {
+            for at in (1..=kept).rev() {
                 if let (Some(slot), Some(entry)) = (self.fresh.get_mut(fresh), self.entries.get(at)) {
-                    *slot = *entry;
+                    *slot = entry.found;
                     fresh += 1;
                 }
             }
@@ -186,46 +222,52 @@ impl NativeStack {
                 fresh = AFTER_CUT;
             }
         }
-        let mut node = match self.entries.get(kept.wrapping_sub(1)) {
-            Some(entry) => entry.node,
-            None => self.base,
-        };
-        self.len = kept;
-        for slot in self.fresh.iter().take(fresh).rev() {
-            if !hidden.contains(&slot.ip) {
-                node = nodes.native(node, slot.ip);
+        let (entries, unwound) = (self.entries.as_mut_ptr(), self.fresh.as_ptr());
+        // SAFETY: kept + fresh is at most the capacity, so there is an entry for each, and room for as many times `EACH` witnesses.
+        unsafe {
+            let (mut node, mut outer, mut needs_bp) = match kept {
+                0 => (self.base, 0, true),
+                _ => {
+                    let met = &*entries.add(kept);
+                    let next = self.witnesses.put(met.outer as usize, &met.found, met.needs_bp);
+                    (met.node, next, met.found.by_bp)
+                }
+            };
+            self.len = kept + fresh;
+            let mut path = Path::from(node);
+            for at in (0..fresh).rev() {
+                let found = &*unwound.add(at);
+                let ip = found.state.ip;
+                if !hidden.contains(&ip) {
+                    node = self.recent.get(&mut path, node, ip, || nodes.native(node, ip));
+                }
+                *entries.add(kept + fresh - at) =
+                    Entry { found: *found, node, outer: outer as u32, needs_bp };
+                outer = self.witnesses.put(outer, found, needs_bp);
+                needs_bp = found.by_bp;
             }
-            if let Some(entry) = self.entries.get_mut(self.len) {
-                *entry = Entry { node, ..*slot };
-                self.len += 1;
-            }
+            node
         }
-        node
     }
 
     /// The outermost entry up to which, from `at` outwards, the stack says what was kept.
     ///
     /// # Safety
-    /// `at` is less than the length, and the frame of that entry is live and as kept. (Then the words compared for its caller lie between the two stack
-    /// pointers, in live memory; and so on outwards.)
+    /// `at` is not 0 and at most the length, and the frame of that entry is live and as kept.
     #[inline]
     unsafe fn right_from(&self, mut at: usize) -> usize {
         let entries = self.entries.as_ptr();
-        while at > 0 {
-            // SAFETY: inside the array; the words are live as said above.
+        while at > 1 {
+            // SAFETY: the witnesses are those of the frame at `at - 1`, whose callee was just found to be as kept.
             unsafe {
                 let (inner, outer) = (&*entries.add(at), &*entries.add(at - 1));
-                let same = word(outer.sp - 8) == outer.ip
-                    && (outer.bp_at == 0 || word(saved_bp(inner.bp, outer.sp, outer.bp_at)) == outer.bp)
-                    && (outer.sp_at == 0
-                        || word(inner.bp.wrapping_add_signed(outer.sp_at.into())) == outer.sp);
-                if !same {
+                if !self.witnesses.stand_of(outer.outer as usize, inner.outer as usize) {
                     return at;
                 }
             }
             at -= 1;
         }
-        0
+        1
     }
 
     /// The whole stack with every register, for stacks with frames no simple rule covers. Nothing of it is kept.
@@ -244,7 +286,7 @@ impl NativeStack {
         let mut count = 0;
         let mut node = loop {
             let Some(slot) = self.fresh.get_mut(count) else { break nodes.truncated(0) };
-            slot.ip = frame.ip();
+            slot.state.ip = frame.ip();
             count += 1;
             match frame.step(unwinder, bounds) {
                 Step::Outermost => break 0,
@@ -257,61 +299,10 @@ impl NativeStack {
             }
         };
         for slot in self.fresh.iter().take(count).rev() {
-            if !hidden.contains(&slot.ip) {
-                node = nodes.native(node, slot.ip);
+            if !hidden.contains(&slot.state.ip) {
+                node = nodes.native(node, slot.state.ip);
             }
         }
         node
     }
-}
-
-/// The caller of a frame, by its simple rule.
-#[inline]
-fn step(from: &Entry, unwinder: &Unwinder, bounds: Bounds) -> Result<Entry, End> {
-    let (base, distance, bp_at) = match unwinder.rule(from.ip) {
-        Rule::Simple { from, distance, bp } => (from, distance, bp),
-        Rule::Outermost => return Err(End::Outermost),
-        Rule::Unknown => return Err(End::Lost),
-        Rule::Full => return Err(End::Full),
-    };
-    let (sp, sp_at) = match base {
-        From::Sp => (from.sp.wrapping_add_signed(distance.into()), 0),
-        From::Bp => (from.bp.wrapping_add_signed(distance.into()), 0),
-        From::WordAtBp => {
-            let at = from.bp.wrapping_add_signed(distance.into());
-            (read_above(at, from.sp, bounds)?, distance as i16)
-        }
-    };
-    // a frame has at least its return address, and outwards is upwards
-    if sp <= from.sp {
-        return Err(End::Lost);
-    }
-    let ip = read_above(sp.wrapping_sub(8), from.sp, bounds)?;
-    let bp = match bp_at {
-        0 => from.bp,
-        _ => read_above(saved_bp(from.bp, sp, bp_at), from.sp, bounds)?,
-    };
-    match ip {
-        0 => Err(End::Outermost),
-        _ => Ok(Entry { ip, sp, bp, node: 0, bp_at, sp_at }),
-    }
-}
-
-#[inline(always)]
-fn saved_bp(callee_bp: u64, sp: u64, bp_at: i16) -> u64 {
-    if bp_at == AT_BP { callee_bp } else { sp.wrapping_add_signed(bp_at.into()) }
-}
-
-/// A word of the stack that a live frame with stack pointer `sp` may own.
-#[inline(always)]
-fn read_above(address: u64, sp: u64, bounds: Bounds) -> Result<u64, End> {
-    if address < sp { Err(End::Lost) } else { read(address, bounds).ok_or(End::Lost) }
-}
-
-/// # Safety
-/// `address` is live stack memory.
-#[inline(always)]
-unsafe fn word(address: u64) -> u64 {
-    // SAFETY: the caller's.
-    unsafe { (address as *const u64).read_unaligned() }
 }

@@ -1,6 +1,7 @@
 # Run inside gdb, which has stopped the process: calls one function of the recording library there, then lets go.
 # It must never call from a thread that is inside the allocator, the loader or a signal handler: there a call could
 # wait for itself for ever. Other threads run on during the call, so only the calling thread's own stack matters.
+import errno
 import gdb
 import os
 
@@ -55,7 +56,12 @@ def main():
     choose()
     library, order = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_ORDER")
     if order is None:
-        return call("((int(*)(void))stormlog_heap_stop)()")
+        try:
+            return call("((int(*)(void))stormlog_heap_stop)()")
+        except gdb.error as error:
+            if "No symbol" not in str(error):
+                raise
+            return errno.ESRCH  # no library, no recording
     try:
         loaded = call(f"((long(*)(const char*,int))dlopen)({text(library)}, 2)")
     except gdb.error:

@@ -54,7 +54,7 @@ pub enum EnterError {
     #[error("process {0} did not answer within 30 seconds; it may be stopped, or never runs Python code")]
     Silent(u32),
     /// The recording library said no.
-    #[error("process {pid}: {}", explain(*.number))]
+    #[error("process {pid}{}", explain(*.number))]
     Hook {
         /// The process.
         pid: u32,
@@ -75,10 +75,10 @@ fn explain(number: i32) -> String {
     const EBUSY: i32 = 16;
     const ESRCH: i32 = 3;
     match number {
-        EBUSY => "is being recorded already; `stormlog detach` ends that".to_owned(),
-        ESRCH => "is not being recorded".to_owned(),
-        -1 => "could not load the recording library; is its directory readable for that process?".to_owned(),
-        number => std::io::Error::from_raw_os_error(number).to_string(),
+        EBUSY => " is being recorded already; `stormlog detach` ends that".to_owned(),
+        ESRCH => " is not being recorded".to_owned(),
+        -1 => " could not load the recording library; is its directory readable for that process?".to_owned(),
+        number => format!(": {}", std::io::Error::from_raw_os_error(number)),
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         let refused = understand(1, "stormlog-error: Cannot access memory\n").unwrap_err();
         assert_eq!(refused.to_string(), "process 1 could not be entered: Cannot access memory");
         let busy = EnterError::Hook { pid: 7, number: 16 };
-        assert_eq!(busy.to_string(), "process 7: is being recorded already; `stormlog detach` ends that");
+        assert_eq!(busy.to_string(), "process 7 is being recorded already; `stormlog detach` ends that");
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl Captures {
         let (stop, stopped) = channel();
         let kept = Arc::clone(&keeper);
         let thread = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
+            HeapKeeper::give_way();
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(STEP) {
                 lock(&kept).step();
             }
@@ -63,11 +64,10 @@ impl Captures {
     /// Finishes the captures of a process that has ended and moves them to its directory; what they say, `of_failure` when it died of a
     /// request that got no memory.
     pub(crate) fn settle(&self, pid: u32, cause: &Value, of_failure: bool, to: &Path) -> Option<HeapDigest> {
-        let mut finished = lock(&self.keeper).finish(pid, cause);
-        // A process that became another program by exec wrote one each; the one that recorded most is what is asked for.
-        finished.sort_by_key(|path| std::cmp::Reverse(std::fs::metadata(path).map_or(0, |file| file.len())));
+        let finished = lock(&self.keeper).finish(pid, cause);
+        // A process that became another program by exec wrote one each; the program that ended is the last.
         let mut first = None;
-        for (index, path) in finished.iter().enumerate() {
+        for (index, path) in finished.iter().rev().enumerate() {
             let name = if index == 0 { FILE.to_owned() } else { format!("heap-{}.bin", index + 1) };
             let target = to.join(name);
             let moved = if std::fs::rename(path, &target).is_ok() { target } else { path.clone() };

@@ -19,6 +19,8 @@ use stormlog_heap::Aggregate;
 
 /// Between two readings of a process's memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// How much the keeper's thread gives way: a tenth of what a thread of the program gets where there are not processors enough.
+const NICENESS: i32 = 10;
 
 /// What to record of the heap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,6 +104,12 @@ impl HeapKeeper {
         HeapKeeper { only: path.file_name().map(OsString::from), ..HeapKeeper::new(directory, options) }
     }
 
+    /// Makes the calling thread give way to the program: what is not compacted in time waits in the live file. For a thread that does nothing else.
+    pub fn give_way() {
+        // Linux counts this by thread. Where it is refused, the thread is as important as the others.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+
     /// Finds new captures, takes their full chunks and reads their processes' memory. To be called some ten times a second.
     pub fn step(&mut self) {
         self.find();
@@ -123,9 +131,10 @@ impl HeapKeeper {
     /// The paths of the finished captures, in the order they were begun.
     pub fn finish(&mut self, pid: u32, cause: &Value) -> Vec<PathBuf> {
         self.find();
-        let (ended, open): (Vec<Open>, Vec<Open>) =
+        let (mut ended, open): (Vec<Open>, Vec<Open>) =
             std::mem::take(&mut self.open).into_iter().partition(|open| open.compactor.header().pid == pid);
         self.open = open;
+        ended.sort_by_key(|open| open.compactor.header().start_monotonic_ns);
         ended.into_iter().map(|open| finish(open, cause)).collect()
     }
 

@@ -1,13 +1,12 @@
 //! Stacks as people read them.
 
+use stormlog_event::stacks::is_library;
+
 use crate::intern::{StackId, Tables};
 
-/// Whether a file is part of a library rather than the user's program.
-fn is_library(file: &str) -> bool {
-    ["site-packages/", "dist-packages/", "/lib/python3", "torch/"].iter().any(|part| file.contains(part))
-        || file.starts_with('<')
-        || file == "??"
-        || file.is_empty()
+/// Whether a file is the user's program: neither a library's nor no file at all.
+pub(crate) fn is_own(file: &str) -> bool {
+    !(is_library(file) || file.starts_with('<') || file == "??" || file.is_empty())
 }
 
 /// A frame as `file.py:12 function`, with the file's last two parts.
@@ -20,7 +19,7 @@ pub(crate) fn frame(tables: &Tables, id: crate::intern::FrameId) -> String {
 
 /// The frame the user should look at: the innermost of the program's own, else the innermost.
 pub(crate) fn own_frame(tables: &Tables, stack: StackId) -> Option<String> {
-    let own = tables.stack(stack).find(|&id| !is_library(tables.text(tables.frame(id).filename)));
+    let own = tables.stack(stack).find(|&id| is_own(tables.text(tables.frame(id).filename)));
     own.or_else(|| tables.stack(stack).next()).map(|id| frame(tables, id))
 }
 

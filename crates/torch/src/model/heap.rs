@@ -3,7 +3,7 @@
 //! No policy here: which block a request gets is decided by the model (`allocate.rs`) or by a recording
 //! (`crate::track`). Both keep the same books.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::settings::AllocatorSettings;
 use crate::snapshot::PoolId;
@@ -90,11 +90,14 @@ pub(crate) struct Heap {
     spare: Vec<u32>,
     pub(crate) pools: Vec<Pool>,
     pub(crate) totals: Totals,
+    /// Free blocks by address, kept from the first time that somebody asks.
+    free_at: Option<BTreeMap<u64, u32>>,
 }
 
 impl Heap {
     pub(crate) fn new(settings: AllocatorSettings) -> Self {
-        Heap { settings, blocks: Vec::new(), spare: Vec::new(), pools: Vec::new(), totals: Totals::default() }
+        let (blocks, spare, pools) = (Vec::new(), Vec::new(), Vec::new());
+        Heap { settings, blocks, spare, pools, totals: Totals::default(), free_at: None }
     }
 
     pub(crate) fn pool(&mut self, id: PoolId, small: bool) -> u16 {
@@ -137,6 +140,9 @@ impl Heap {
         let Block { stream, size, addr, pool, .. } = *self.block(index);
         let pool = &mut self.pools[usize::from(pool)];
         pool.free.insert((stream, size, addr, index));
+        if let Some(free) = &mut self.free_at {
+            free.insert(addr, index);
+        }
         let lookups = pool.lookups;
         let block = self.block_mut(index);
         block.state = State::Free;
@@ -146,6 +152,21 @@ impl Heap {
     pub(crate) fn unset_free(&mut self, index: u32) {
         let Block { stream, size, addr, pool, .. } = *self.block(index);
         self.pools[usize::from(pool)].free.remove(&(stream, size, addr, index));
+        // Where a recording contradicts itself, another block may have been put at the same address.
+        if let Some(free) = &mut self.free_at
+            && free.get(&addr) == Some(&index)
+        {
+            free.remove(&addr);
+        }
+    }
+
+    /// The free block that `addr` lies in.
+    pub(crate) fn free_around(&mut self, addr: u64) -> Option<u32> {
+        let free = self.free_at.get_or_insert_with(|| {
+            self.pools.iter().flat_map(|pool| &pool.free).map(|entry| (entry.2, entry.3)).collect()
+        });
+        let (&start, &index) = free.range(..=addr).next_back()?;
+        (addr - start < self.block(index).size).then_some(index)
     }
 
     fn set_unmapped(&mut self, index: u32) {

@@ -2,7 +2,8 @@
 //! moment it shows.
 //!
 //! A long trace is shown at fewer moments than it has events: of each run of events the one at which the most was in
-//! use, so no peak is lost. Blocks too small and too many to draw are one band, whose height is the sum of them.
+//! use, so no peak is lost. Blocks too small and too many to draw are one band, whose height is the sum of them, in
+//! all and in each pool.
 
 pub(crate) mod homes;
 pub(crate) mod notes;
@@ -53,6 +54,7 @@ pub struct Timeline {
     pub unseen_blocks: u64,
     pub(crate) moments: page::Moments,
     pub(crate) blocks: page::Blocks,
+    pub(crate) crowds: Vec<page::Crowd>,
     pub(crate) stretches: page::Stretches,
     pub(crate) homes: Vec<HomeName>,
     pub(crate) categories: Vec<&'static str>,
@@ -142,7 +144,8 @@ pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline 
         drawn.push(Drawn { life, born, released: moment(life.released), gone, home, category });
     }
     let (below, folded) = fold(&mut drawn, limits.blocks);
-    let other = page::heights(&folded, shown.len());
+    let other = page::heights(folded.iter(), shown.len());
+    let folded_blocks = folded.len() as u64;
     drawn.sort_by_key(|block| block.born);
     let stretches: Vec<Stretch> = stretches
         .into_iter()
@@ -156,11 +159,12 @@ pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline 
         events: snapshot.event_count(recording.device),
         events_per_moment: per,
         folded_below_bytes: below,
-        folded_blocks: folded.len() as u64,
+        folded_blocks,
         unseen_blocks: unseen,
         moments: page::Moments::new(recording, &shown, &other),
         stacks: page::Stacks::new(snapshot, &mut drawn),
         blocks: page::Blocks::new(&drawn),
+        crowds: page::crowds(folded, shown.len()),
         stretches: page::Stretches::new(&stretches),
         homes,
         categories: Category::ALL.iter().map(|category| category.name()).collect(),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::homes::Stretch;
 use super::{Drawn, Shown};
+use crate::analysis::text;
 use crate::intern::{FrameId, StackId, StrId};
 use crate::snapshot::Snapshot;
 use crate::track::Recording;
@@ -56,7 +57,7 @@ impl Moments {
 }
 
 /// How much blocks take together at each moment.
-pub(super) fn heights(blocks: &[Drawn], moments: u32) -> Vec<u64> {
+pub(super) fn heights<'a>(blocks: impl Iterator<Item = &'a Drawn>, moments: u32) -> Vec<u64> {
     let mut changes = vec![0u64; moments as usize + 1];
     for block in blocks {
         for (moment, change) in [(block.born, block.life.size), (block.gone, block.life.size.wrapping_neg())]
@@ -73,6 +74,28 @@ pub(super) fn heights(blocks: &[Drawn], moments: u32) -> Vec<u64> {
         *change = height;
     });
     changes
+}
+
+/// How much the blocks that are not drawn take in one home, where that changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Crowd {
+    home: u16,
+    moment: Vec<i64>,
+    bytes: Vec<i64>,
+}
+
+/// The blocks that are not drawn, home by home.
+pub(super) fn crowds(mut folded: Vec<Drawn>, moments: u32) -> Vec<Crowd> {
+    folded.sort_by_key(|block| block.home);
+    let of_home = |blocks: &[Drawn]| {
+        let home = blocks.first()?.home;
+        let mut last = 0;
+        let steps = heights(blocks.iter(), moments).into_iter().zip(0u64..);
+        let (bytes, moment): (Vec<u64>, Vec<u64>) =
+            steps.filter(|(bytes, _)| std::mem::replace(&mut last, *bytes) != *bytes).unzip();
+        Some(Crowd { home, moment: differences(moment.into_iter()), bytes: differences(bytes.into_iter()) })
+    };
+    folded.chunk_by(|a, b| a.home == b.home).filter_map(of_home).collect()
 }
 
 /// Blocks in the order of their birth.
@@ -148,6 +171,8 @@ pub(crate) struct Stacks {
     function: Vec<u32>,
     file: Vec<u32>,
     line: Vec<u32>,
+    /// 1 for frames of the program itself.
+    own: Vec<u8>,
     strings: Vec<String>,
 }
 
@@ -172,7 +197,7 @@ impl Stacks {
                 let number = *frames.entry(id).or_insert(next);
                 if number == next {
                     let frame = tables.frame(id);
-                    let mut text = |id: StrId| {
+                    let mut string = |id: StrId| {
                         let next = strings.len() as u32;
                         let number = *strings.entry(id).or_insert(next);
                         if number == next {
@@ -180,9 +205,10 @@ impl Stacks {
                         }
                         number
                     };
-                    columns.function.push(text(frame.name));
-                    columns.file.push(text(frame.filename));
+                    columns.function.push(string(frame.name));
+                    columns.file.push(string(frame.filename));
                     columns.line.push(frame.line);
+                    columns.own.push(text::is_own(tables.text(frame.filename)).into());
                 }
                 number
             });

@@ -27,6 +27,7 @@ pub fn on_a_terminal(name: &str, keys: &str) -> (ExitStatus, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture"])
         .env(CHILD, "1")
+        .env("TERM", "xterm-256color")
         .stdin(end())
         .stdout(end())
         .stderr(end())

@@ -37,7 +37,7 @@ impl Format {
 
     /// The file's bytes.
     pub(super) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
-        let title = format!("{}: memory {}", reading.program(), reading.question.words());
+        let title = format!("{}: memory {}", reading.program(), reading.words());
         let header = &reading.heap.header;
         let about =
             About { title: &title, start_ms: header.start_realtime_ns / 1_000_000, pid: reading.stats.pid };

@@ -65,7 +65,7 @@ pub(super) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> 
         reading.program(),
         stormlog_event::format_bytes(whole.bytes),
         whole.count,
-        reading.question.words()
+        reading.words()
     )?;
     for note in reading.notes() {
         writeln!(out, "  {note}")?;

@@ -3,6 +3,8 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use stormlog_view::Shape;
+
 use super::choose;
 use crate::exit::{CtrlC, Exit};
 use crate::progress::Progress;
@@ -10,6 +12,7 @@ use crate::progress::Progress;
 pub(crate) struct Options {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
@@ -17,10 +20,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let ctrl_c = CtrlC::watch();
     let mut progress = Progress::new("records");
     let mut out = BufWriter::new(io::stdout().lock());
-    stormlog_view::parse::<anyhow::Error>(&chosen.path, &mut out, |count| {
+    let shape = if options.json { Shape::Json } else { Shape::Text };
+    let count = stormlog_view::parse::<anyhow::Error>(&chosen.path, shape, &mut out, |count| {
         (0..count).for_each(|_| progress.step());
         Ok(ctrl_c.check()?)
     })?;
     out.flush()?;
+    if count == 0 {
+        let why = "nothing was recorded, or only sums were kept (--aggregate, --max-size)";
+        writeln!(io::stderr(), "Note: {} holds no single records: {why}.", chosen.path.display())?;
+    }
     Ok(Exit::Ok)
 }

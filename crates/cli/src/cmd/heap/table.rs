@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn sort(rows: &mut [Row], by: Sort) {
+pub(crate) fn sort(rows: &mut [Row], by: Sort) {
     let name = |row: &Row| row.stack.first().cloned();
     match by {
         Sort::Own => rows.sort_by_key(|row| Reverse(row.own_bytes)),

@@ -17,7 +17,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let (reading, held) = read(&options.asked)?;
-    let is_screen = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_screen = stormlog_tui::has_screen() && io::stdin().is_terminal();
     if is_screen && !options.json && !held.rows.is_empty() {
         let mut title = Vec::new();
         head(&mut title, &reading, &held)?;

@@ -1,0 +1,187 @@
+//! Packs a small capture anew when its program has ended: every stream whole, frames by their lines, compressed as well as can be.
+//! Programs that allocate little are mostly the start of their interpreter, and there every byte counts.
+//!
+//! Must lose no record and change no number that a reader goes on from: chunks keep their sequence and their length.
+
+use std::path::Path;
+
+use rustc_hash::FxHashSet;
+
+use crate::CaptureError;
+use crate::file::{Entry, Finished, Run, block};
+use crate::live::Header;
+use crate::op::Ops;
+use crate::pack::Packer;
+use crate::record::{definition, kind};
+use crate::source::{Piece, Source};
+use crate::whole::Codes;
+
+/// Streams are packed whole as far as they have so many records together. What comes behind stays as it is: there the records themselves
+/// make the size, and they are packed well already.
+const MOST_RECORDS: u64 = 1 << 20;
+/// Captures with more bytes, in the file or of definitions, are left.
+const MOST_BYTES: u64 = 4 << 20;
+const MOST_DEFINITIONS: usize = 16 << 20;
+
+/// Writes a finished file anew to `path`; `None` when it is not for packing whole.
+pub(crate) fn seal(
+    source: &mut Source,
+    header: &Header,
+    path: &Path,
+) -> Result<Option<Finished>, CaptureError> {
+    let Some(old) = &source.finished else { return Ok(None) };
+    if !old.blocks.iter().all(is_known) || old.sound_bytes() > MOST_BYTES {
+        return Ok(None);
+    }
+    // What is left in slots are chunks without a record.
+    let (pieces, rest): (Vec<Piece>, Vec<Piece>) = {
+        let pieces = source.pieces(false)?;
+        let mut streams = Budget { left: MOST_RECORDS, spent: None };
+        pieces.into_iter().filter(|piece| !piece.lengths.is_empty()).partition(|piece| streams.takes(piece))
+    };
+    let Some(old) = &source.finished else { return Ok(None) };
+    let mut needed = FxHashSet::default();
+    for entry in rest.iter().filter_map(|piece| piece.entry(old)) {
+        old.codes_used(entry, &mut needed)?;
+    }
+    let Some((codes, mut python)) = definitions(source, &pieces, needed)? else { return Ok(None) };
+    let mut new = Finished::create(path, header)?;
+    // The start of the interpreter is in the first stream. To make a dictionary ready takes longer than to pack a short stream.
+    let mut append = |done: Stream<'_>| new.append_whole(&done.run, done.packed, python.take());
+    let mut open: Option<Stream<'_>> = None;
+    for piece in &pieces {
+        if let Some(done) = open.take_if(|stream| !stream.goes_on(piece)) {
+            append(done)?;
+        }
+        let stream = open.get_or_insert_with(|| Stream::new(piece, &codes));
+        chunks(source, piece, |length, chunk| stream.push(length, chunk))?;
+    }
+    if let Some(done) = open {
+        append(done)?;
+    }
+    for entry in rest.iter().filter_map(|piece| piece.entry(old)) {
+        new.append_copy(old, entry)?;
+    }
+    let samples = old.samples()?;
+    if !samples.is_empty() {
+        new.append_packed_samples(&samples)?;
+    }
+    Ok(Some(new))
+}
+
+/// How many more records are packed whole.
+struct Budget {
+    left: u64,
+    /// The stream that is packed no further.
+    spent: Option<u32>,
+}
+
+impl Budget {
+    fn takes(&mut self, piece: &Piece) -> bool {
+        let records: u64 = piece.lengths.iter().map(|length| u64::from(*length)).sum();
+        if self.spent == Some(piece.stream) || records > self.left {
+            self.spent = Some(piece.stream);
+            return false;
+        }
+        self.left -= records;
+        true
+    }
+}
+
+/// Neither a state nor a type of a later release, and not packed whole already.
+fn is_known(entry: &Entry) -> bool {
+    matches!(entry.kind, block::CHUNKS | block::SAMPLES | block::ENDING) && !entry.is_whole()
+}
+
+/// The code objects, of which some are `needed` with their tables, and the version of Python. `None`: too much.
+fn definitions(
+    source: &Source,
+    pieces: &[Piece],
+    needed: FxHashSet<u64>,
+) -> Result<Option<(Codes, Option<u64>)>, CaptureError> {
+    let (mut codes, mut python) = (Codes::new(needed), None);
+    let mut parts = Vec::new();
+    for (index, piece) in pieces.iter().enumerate() {
+        if index == 0 || pieces[index - 1].stream != piece.stream {
+            parts.clear();
+        }
+        chunks(source, piece, |_, chunk| {
+            let mut payload = &chunk.payload[..];
+            for op in chunk.list.iter().filter(|op| op.kind == kind::DEFINITION) {
+                let (own, rest) = payload.split_at(payload.len().min(op.python as usize));
+                payload = rest;
+                if parts.len() + own.len() <= MOST_DEFINITIONS {
+                    parts.extend_from_slice(own);
+                }
+                if op.native == 1 {
+                    continue;
+                }
+                match op.size {
+                    definition::CODE => codes.learn(op.address, &parts),
+                    definition::PYTHON => python = Some(op.address),
+                    _ => {}
+                }
+                parts.clear();
+            }
+        })?;
+        if codes.bytes() > MOST_DEFINITIONS {
+            return Ok(None);
+        }
+    }
+    Ok(Some((codes, python)))
+}
+
+/// Hands every chunk of a piece on, with the number of its records.
+fn chunks(source: &Source, piece: &Piece, mut each: impl FnMut(u32, &Ops)) -> Result<(), CaptureError> {
+    let mut records = source.read(piece)?;
+    let mut chunk = Ops::default();
+    for length in &piece.lengths {
+        chunk.clear();
+        while chunk.records() < u64::from(*length) {
+            let left = u64::from(*length) - chunk.records();
+            let before = chunk.records();
+            let more = records.next(usize::try_from(left).unwrap_or(usize::MAX), &mut chunk);
+            if more.is_none() || chunk.records() == before {
+                let what = format!("the records of stream {} do not decode", piece.stream);
+                return Err(CaptureError::Damaged { path: Default::default(), what });
+            }
+        }
+        chunk.unfold(0, |_| true);
+        each(*length, &chunk);
+    }
+    Ok(())
+}
+
+/// A stream on its way into one block.
+struct Stream<'a> {
+    run: Run,
+    packed: Packer<'a>,
+    next_node: u32,
+}
+
+impl<'a> Stream<'a> {
+    fn new(piece: &Piece, codes: &'a Codes) -> Self {
+        let run = Run {
+            stream: piece.stream,
+            first_sequence: piece.first_sequence,
+            thread: piece.thread,
+            first_node: piece.first_node,
+            ..Run::default()
+        };
+        let packed = Packer::whole(piece.first_sequence == 0, codes);
+        Stream { run, packed, next_node: piece.first_node }
+    }
+
+    fn goes_on(&self, piece: &Piece) -> bool {
+        self.run.stream == piece.stream
+            && self.run.next_sequence() == piece.first_sequence
+            && self.run.thread == piece.thread
+            && self.next_node == piece.first_node
+    }
+
+    fn push(&mut self, length: u32, chunk: &Ops) {
+        self.next_node = self.run.note(chunk, self.next_node);
+        self.run.lengths.push(length);
+        self.packed.push(chunk);
+    }
+}

@@ -1,0 +1,1 @@
+from stormlog.attributed_viz import *

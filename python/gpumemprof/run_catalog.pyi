@@ -1,0 +1,1 @@
+from stormlog.run_catalog import *

@@ -1,0 +1,1 @@
+from stormlog.system_info import *

@@ -1,0 +1,84 @@
+"""TensorFlow where it is installed: imported when it is first needed, never before.
+
+Questions to it may fail in ways of their own (a driver that is gone, a device it does not know): a profiler
+must not fail the program for that, so what cannot be answered is unknown.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
+
+from stormlog.tensorflow.tf_env import configure_tensorflow_logging
+
+MIB = 1024 * 1024
+_LOGGER = logging.getLogger("stormlog.tensorflow")
+_T = TypeVar("_T")
+
+
+def tensorflow_or_none() -> Any:
+    """TensorFlow, or None where it is not installed."""
+    if "tensorflow" not in sys.modules and importlib.util.find_spec("tensorflow") is None:
+        return None
+    configure_tensorflow_logging()
+    try:
+        return import_module("tensorflow")
+    except ImportError as error:
+        _LOGGER.warning("TensorFlow is installed but cannot be imported: %s", error)
+        return None
+
+
+def tensorflow() -> Any:
+    """TensorFlow; ImportError that says how to get it."""
+    found = tensorflow_or_none()
+    if found is None:
+        raise ImportError(
+            "TensorFlow is required for this feature. Install with `pip install 'stormlog[tf]'`."
+        )
+    return found
+
+
+def quietly(ask: Callable[[], _T], otherwise: _T, what: str) -> _T:
+    """The answer to a question, or `otherwise` where TensorFlow has none."""
+    try:
+        return ask()
+    except Exception as error:
+        _LOGGER.debug("TensorFlow did not say %s: %s", what, error)
+        return otherwise
+
+
+def gpus(tf: Any) -> list[Any]:
+    """The GPUs TensorFlow can use."""
+    return quietly(lambda: list(tf.config.list_physical_devices("GPU")), [], "which GPUs there are")
+
+
+def device_memory(tf: Any, device: str) -> tuple[int, int]:
+    """Bytes in use on a GPU and the most since its peak was reset; zeros where TensorFlow does not say."""
+    if "/GPU:" not in device.upper():
+        return 0, 0
+    asked = tf.config.experimental.get_memory_info
+    told: dict[str, int] = quietly(lambda: dict(asked(device)), {}, f"the memory of {device}")
+    return int(told.get("current", 0)), int(told.get("peak", 0))
+
+
+def forget_peak(tf: Any, device: str) -> None:
+    """Begins a new peak."""
+    if "/GPU:" in device.upper():
+        forget = tf.config.experimental.reset_memory_stats
+        quietly(lambda: forget(device), None, f"that the peak of {device} was reset")
+
+
+def grow_memory(tf: Any) -> list[Any]:
+    """Lets TensorFlow take GPU memory as it needs it, not all at once; the GPUs where that could be set."""
+    grow = tf.config.experimental.set_memory_growth
+
+    def turn_on(gpu: Any) -> bool:
+        grow(gpu, True)
+        return True
+
+    return [gpu for gpu in gpus(tf) if quietly(partial(turn_on, gpu), False, f"to grow {gpu}")]

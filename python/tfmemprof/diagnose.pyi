@@ -1,0 +1,1 @@
+from stormlog.tensorflow.diagnose import *

@@ -1,0 +1,1 @@
+from stormlog.formatting import *

@@ -1,0 +1,1 @@
+from stormlog.telemetry_classification import *
