@@ -114,15 +114,3 @@ def test_without_marks_it_does_nothing(tmp_path: Path) -> None:
         """,
     )
     assert "1 passed" in done.stdout and "stormlog" not in done.stdout
-
-
-def test_a_limit_that_is_no_size(tmp_path: Path) -> None:
-    done = run(
-        tmp_path,
-        """
-        @pytest.mark.limit_memory("lots")
-        def test_it():
-            pass
-        """,
-    )
-    assert done.returncode != 0 and "'lots' is not a size" in done.stdout
