@@ -129,6 +129,12 @@ impl Compactor {
         }
     }
 
+    /// Full slots that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.source.live.as_ref().and_then(|live| live.full().ok()).unwrap_or(0)
+    }
+
     /// Takes what is full. To be called some ten times a second; costs little when there is nothing.
     pub fn step(&mut self) -> Result<(), CaptureError> {
         if self.options.aggregate && self.options.fold.is_some() {

@@ -179,6 +179,25 @@ impl Live {
 
     /// The slots that hold records now.
     pub fn slots(&self) -> Result<Vec<Slot>, CaptureError> {
+        let mut slots = Vec::new();
+        for (index, state) in self.states()?.iter().enumerate() {
+            let is_full = *state == slot_state::FULL;
+            if (is_full || *state == slot_state::TAKEN)
+                && let Some(header) = self.slot_header(index as u32)
+            {
+                slots.push(Slot { index: index as u32, is_full, header });
+            }
+        }
+        Ok(slots)
+    }
+
+    /// How many slots are full.
+    pub fn full(&self) -> Result<usize, CaptureError> {
+        Ok(self.states()?.iter().filter(|state| **state == slot_state::FULL).count())
+    }
+
+    /// The states of all slots.
+    fn states(&self) -> Result<Vec<u8>, CaptureError> {
         let io = CaptureError::io(&self.path);
         let mut count = [0; 4];
         self.file.read_exact_at(&mut count, header::SLOT_COUNT as u64).map_err(&io)?;
@@ -188,16 +207,7 @@ impl Live {
         let count = u64::from(u32::from_le_bytes(count)).min(whole) as usize;
         let mut states = vec![0; count];
         self.file.read_exact_at(&mut states, layout::DIRECTORY as u64).map_err(&io)?;
-        let mut slots = Vec::new();
-        for (index, state) in states.iter().enumerate() {
-            let is_full = *state == slot_state::FULL;
-            if (is_full || *state == slot_state::TAKEN)
-                && let Some(header) = self.slot_header(index as u32)
-            {
-                slots.push(Slot { index: index as u32, is_full, header });
-            }
-        }
-        Ok(slots)
+        Ok(states)
     }
 
     fn slot_header(&self, index: u32) -> Option<SlotHeader> {

@@ -18,7 +18,7 @@ const RETRY_AFTER: u32 = 1024;
 const FIRST_RESERVE: usize = 8192;
 /// A thread that filled so many slots gets several at a time from then on: the system calls cost as much for one.
 const BUSY_AFTER: u64 = 8;
-const SLOTS_AT_A_TIME: u32 = 8;
+const SLOTS_AT_A_TIME: u32 = 4;
 
 /// The writing end of one stream.
 #[repr(C)]

@@ -95,7 +95,7 @@ fn counts_of_threads_equal_an_independent_count() {
     assert!(ours.0 > 8 * 6000);
 }
 
-/// Threads that write much get slots by the dozen; those they did not begin are free again when they end, for whoever comes then.
+/// Threads that write much get several slots at a time; those they did not begin are free again when they end, for whoever comes then.
 #[test]
 fn busy_threads_hand_back_the_slots_they_did_not_need() {
     let place = directory();

@@ -164,7 +164,6 @@ fn keep(
     let started = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
         // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
         unsafe { (hook.ignore_thread)(1) };
-        HeapKeeper::give_way();
         let mut keeper = HeapKeeper::for_capture(&path, options);
         while !over.load(Ordering::Acquire) {
             keeper.step();

@@ -1,8 +1,10 @@
-//! The captures of one run while it goes on: a thread keeps them compact, and each goes to its process's directory when that has ended.
+//! The captures of one run while it goes on: threads keep them compact, and each goes to its process's directory when that has ended.
+//!
+//! One thread gives way to the program: what it does not get to waits in the live file. Where too much waits, a second one helps that does not.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,13 +20,17 @@ const DIRECTORY: &str = "heap";
 /// The name in a session directory, which every reader looks for.
 const FILE: &str = stormlog_heap::FILE_NAME;
 const STEP: Duration = Duration::from_millis(25);
+/// Between two looks whether help is needed.
+const HELP: Duration = Duration::from_millis(500);
+/// How much the first thread gives way: a tenth of what a thread of the program gets where there are not processors enough.
+const NICENESS: i32 = 10;
 
 /// All captures of a run.
 pub(crate) struct Captures {
     directory: PathBuf,
     keeper: Arc<Mutex<HeapKeeper>>,
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// The threads end when these are gone.
+    threads: Vec<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Captures {
@@ -48,17 +54,19 @@ impl Captures {
         }
         let order = options.order(&absolute.join("%p.bin"));
         let keeper = Arc::new(Mutex::new(HeapKeeper::new(&directory, options.clone())));
-        let (stop, stopped) = channel();
-        let kept = Arc::clone(&keeper);
-        let thread = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
-            HeapKeeper::give_way();
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(STEP) {
-                lock(&kept).step();
-            }
-        });
-        let thread = thread.map_err(|error| RunError::directory(&directory, error))?;
+        let threads = [("stormlog-heap", keep as fn(&_, _)), ("stormlog-help", help)]
+            .into_iter()
+            .map(|(name, work)| {
+                let (stop, stopped) = channel();
+                let keeper = Arc::clone(&keeper);
+                let thread =
+                    thread::Builder::new().name(name.into()).spawn(move || work(&keeper, stopped))?;
+                Ok((stop, thread))
+            })
+            .collect::<std::io::Result<_>>()
+            .map_err(|error| RunError::directory(&directory, error))?;
         let env = vec![("LD_PRELOAD".into(), preload), ("STORMLOG_HEAP".into(), order)];
-        Ok((Captures { directory, keeper, stop: Some(stop), thread: Some(thread) }, env))
+        Ok((Captures { directory, keeper, threads }, env))
     }
 
     /// Finishes the captures of a process that has ended and moves them to its directory; what they say, `of_failure` when it died of a
@@ -77,15 +85,35 @@ impl Captures {
     }
 
     /// Ends the looking after. What still runs goes on writing into its live file.
-    pub(crate) fn end(mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
+    pub(crate) fn end(self) {
+        for (stop, thread) in self.threads {
+            drop(stop);
             // It only moves records; what it did not move stays where it is.
             let _ = thread.join();
         }
         lock(&self.keeper).finish_rest();
         // Only when nothing is left in it.
         let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+fn keep(keeper: &Mutex<HeapKeeper>, stopped: Receiver<()>) {
+    // Linux counts this by thread. Where it is refused, the thread is as important as the others.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(STEP) {
+        lock(keeper).step();
+    }
+}
+
+fn help(keeper: &Mutex<HeapKeeper>, stopped: Receiver<()>) {
+    let mut pause = HELP;
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+        let mut keeper = lock(keeper);
+        let is_needed = keeper.is_behind();
+        if is_needed {
+            keeper.step();
+        }
+        pause = if is_needed { Duration::ZERO } else { HELP };
     }
 }
 

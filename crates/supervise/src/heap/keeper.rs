@@ -19,8 +19,8 @@ use stormlog_heap::Aggregate;
 
 /// Between two readings of a process's memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
-/// How much the keeper's thread gives way: a tenth of what a thread of the program gets where there are not processors enough.
-const NICENESS: i32 = 10;
+/// Full slots of one capture, 256 MiB of them, that are more than may wait.
+const BEHIND: usize = 4096;
 
 /// What to record of the heap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,10 +104,10 @@ impl HeapKeeper {
         HeapKeeper { only: path.file_name().map(OsString::from), ..HeapKeeper::new(directory, options) }
     }
 
-    /// Makes the calling thread give way to the program: what is not compacted in time waits in the live file. For a thread that does nothing else.
-    pub fn give_way() {
-        // Linux counts this by thread. Where it is refused, the thread is as important as the others.
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+    /// Whether some program writes more than is taken from it.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.open.iter().any(|open| open.compactor.waiting() > BEHIND)
     }
 
     /// Finds new captures, takes their full chunks and reads their processes' memory. To be called some ten times a second.
