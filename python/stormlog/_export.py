@@ -14,6 +14,7 @@ from stormlog._export_rows import (
     Table,
     alerts,
     dashboard,
+    existing,
     metrics,
     read_object,
     series_point,
@@ -91,6 +92,29 @@ class Tracked:
     sink: Path | None
     dump: Path | None
     attribution: Path | None
+
+    @classmethod
+    def of(
+        cls,
+        session: SessionSummary | None,
+        stats: Mapping[str, Any],
+        events: Sequence[Any],
+        output: str | Path | None,
+        sink: str | Path | None,
+        dump: str | Path | None,
+        attribution: str | Path | None,
+    ) -> Tracked:
+        """A session with what of its files is there."""
+        there = existing(dump, directory=True)
+        return cls(
+            session=session,
+            stats=stats,
+            events=events,
+            output=existing(output, directory=False),
+            sink=existing(sink, directory=True),
+            dump=there,
+            attribution=existing(attribution, directory=True) or there,
+        )
 
 
 def send_tracked(start: Callable[[], Service], config: Config, done: Tracked) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 from stormlog._export import Tracked, send_diagnosed, send_tracked
 from stormlog._export_rows import (
     Table,
-    existing,
     run_name,
     session_fields,
     slug,
@@ -185,15 +184,14 @@ def export_tracking_run_to_mlflow(
     """Sends a tracked session, if the configuration is enabled."""
     if not config.enabled:
         return
-    dump = existing(oom_dump_path, directory=True)
-    done = Tracked(
-        session=session_summary,
-        stats=stats,
-        events=events,
-        output=existing(output_path, directory=False),
-        sink=existing(telemetry_sink_dir, directory=True),
-        dump=dump,
-        attribution=existing(attribution_bundle_dir, directory=True) or dump,
+    done = Tracked.of(
+        session_summary,
+        stats,
+        events,
+        output_path,
+        telemetry_sink_dir,
+        oom_dump_path,
+        attribution_bundle_dir,
     )
     send_tracked(lambda: _Run(config, command_name, session_summary), config, done)
 

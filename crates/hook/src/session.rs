@@ -233,16 +233,20 @@ impl State {
     /// Takes the slots from `index` on. 0, or how far behind `index` to look again; `None` when there are not so many.
     fn take_at(&self, index: usize, slots: u32) -> Option<usize> {
         for ahead in 0..slots as usize {
-            let entry = self.directory(index + ahead)?;
-            let free = entry.compare_exchange(
-                slot_state::FREE,
-                slot_state::TAKEN,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if free.is_err() {
+            let entry = self.directory(index + ahead);
+            let is_taken = entry.is_some_and(|entry| {
+                entry
+                    .compare_exchange(
+                        slot_state::FREE,
+                        slot_state::TAKEN,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            });
+            if !is_taken {
                 (index..index + ahead).filter_map(|index| self.directory(index)).for_each(give_back);
-                return Some(ahead + 1);
+                return entry.map(|_| ahead + 1);
             }
         }
         Some(0)
