@@ -10,6 +10,14 @@ use crate::thread::Thread;
 /// A block was given out.
 #[inline(never)]
 pub fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
+    match stacks::unchanged(thread) {
+        Some(python) if thread.writer.allocation_again(kind, address, bytes, python) => {}
+        _ => allocated_elsewhere(thread, kind, address, bytes),
+    }
+}
+
+#[inline(never)]
+fn allocated_elsewhere(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     if sample::takes(thread, address, bytes) {
         mapped(thread, kind, address, bytes);
     }

@@ -53,10 +53,16 @@ pub fn want(wanted: bool) {
     STATE.store(if wanted && !installed { WANTED } else { NOT_WANTED }, Ordering::Release);
 }
 
+/// The links are wanted and not yet in.
+#[inline(always)]
+pub fn is_wanted() -> bool {
+    STATE.load(Ordering::Relaxed) == WANTED
+}
+
 /// Puts the links in if that is wanted and may be done now.
 #[inline(always)]
 pub fn install_if_wanted(interpreter: &Interpreter, watch: &CodeWatch, thread_state: *const u8) {
-    if STATE.load(Ordering::Relaxed) == WANTED {
+    if is_wanted() {
         install(interpreter, watch, thread_state);
     }
 }

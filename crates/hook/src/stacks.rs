@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stormlog_capture::record::definition;
 use stormlog_stack::native::NativeStack;
-use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, PythonStack, Text};
+use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonStack, Text};
 
 use crate::codes::{Again, Watched};
 use crate::native;
@@ -28,6 +28,10 @@ pub struct Stacks {
     native: NativeStack,
     /// The thread state of Python that was met last.
     thread_state: *const u8,
+    /// Where to read it, while `plain`.
+    own_state: OwnState,
+    /// Nothing is wanted but Python stacks, of a Python that can be read without a call.
+    plain: bool,
     /// How often records had been lost when these were walked: what was remembered before that may not be in the stream.
     gaps: u32,
 }
@@ -37,7 +41,36 @@ impl Stacks {
     pub fn clear(&mut self) {
         self.python.clear();
         self.native.clear();
+        self.begin_thread();
+    }
+
+    /// They are those of another thread from now on.
+    pub fn begin_thread(&mut self) {
         self.thread_state = null();
+        self.plain = false;
+    }
+
+    /// The state of this thread, null when it has none.
+    #[inline(always)]
+    fn thread_state(&mut self, interpreter: &Interpreter, generation: u32) -> *const u8 {
+        if self.plain && generation == self.python.generation() {
+            // SAFETY: no code object has died since it was found.
+            let own = unsafe { interpreter.read_own_state(&self.own_state) };
+            if !own.is_null() {
+                return own;
+            }
+        }
+        // SAFETY: the interpreter is never unloaded: CPython does not support it.
+        self.thread_state = unsafe { interpreter.thread_state_after(self.thread_state) };
+        let options = session::options();
+        self.plain = false;
+        if !options.native && options.sample == 0 && !pyalloc::is_wanted() {
+            // SAFETY: it was asked for just now.
+            if let Some(known) = unsafe { interpreter.own_state(self.thread_state) } {
+                (self.own_state, self.plain) = (known, true);
+            }
+        }
+        self.thread_state
     }
 }
 
@@ -120,6 +153,24 @@ extern "C" fn code_is_gone(code: usize) {
     }
 }
 
+/// The node of this thread's Python stack, if that is what it was at the last event and nothing else is to be looked at.
+#[inline(always)]
+pub fn unchanged(thread: &Thread) -> Option<u32> {
+    let Thread { writer, stacks, .. } = thread;
+    if !stacks.plain || stacks.gaps != writer.gaps {
+        return None;
+    }
+    let (interpreter, state) = (interpreter()?, session::current()?);
+    if state.codes.generation() != stacks.python.generation() {
+        return None;
+    }
+    // SAFETY: no code object has died since the state was found, and the Python is one whose state can be read: a 3.11.
+    unsafe {
+        let thread_state = interpreter.read_own_state(&stacks.own_state);
+        if thread_state.is_null() { None } else { stacks.python.unchanged(interpreter, thread_state) }
+    }
+}
+
 /// The nodes of this thread's Python and native stack.
 #[inline(always)]
 pub fn current(thread: &mut Thread) -> (u32, u32) {
@@ -131,9 +182,8 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
     let mut tree = Tree { writer, nodes, thread_state: null(), unwatched: false };
     let native = native::current(&mut stacks.native, &mut tree);
     let (Some((interpreter, watch)), Some(state)) = (known(), session::current()) else { return (0, native) };
-    // SAFETY: the interpreter is never unloaded: CPython does not support it.
-    let thread_state = unsafe { interpreter.thread_state_after(stacks.thread_state) };
-    stacks.thread_state = thread_state;
+    let generation = state.codes.generation();
+    let thread_state = stacks.thread_state(interpreter, generation);
     if thread_state.is_null() {
         return (0, native);
     }
@@ -142,7 +192,7 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
     // SAFETY: the thread state was asked for in this very event.
     let python = unsafe {
         let native = session::options().native;
-        stacks.python.current(interpreter, thread_state, state.codes.generation(), native, &mut tree)
+        stacks.python.current(interpreter, thread_state, generation, native, &mut tree)
     };
     (python, native)
 }

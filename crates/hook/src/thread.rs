@@ -90,9 +90,6 @@ impl Inside {
             // SAFETY: above `ENDING` the word is this thread's area, which stays mapped as long as the thread can record.
             let area = unsafe { thread.as_ref() };
             let state = area.state.load(Ordering::Relaxed);
-            if state == QUIET {
-                return None; // one allocator asks another
-            }
             // The two loads after the store of the state would be a race with `stop`, were it not for its barrier.
             if state == IDLE && area.loading == 0 {
                 area.state.store(QUIET, Ordering::Release);
@@ -101,6 +98,8 @@ impl Inside {
                     return Some(Self { thread });
                 }
                 area.state.store(IDLE, Ordering::Release);
+            } else if state == QUIET {
+                return None; // one allocator asks another
             }
         }
         enter_slowly(word, may_look)
@@ -231,6 +230,7 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
     }
     let kernel_id = sys::thread();
     area.writer.begin_thread(kernel_id);
+    area.stacks.begin_thread();
     area.kernel_id.store(kernel_id, Ordering::Relaxed);
     // SAFETY: always safe.
     area.handle.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);

@@ -114,6 +114,22 @@ impl Writer {
         self.put_at(kind, address, bytes as u64, c, d);
     }
 
+    /// As [`allocation`](Self::allocation) without a native stack, if it is as plain as it mostly is. False: it was not written.
+    #[inline(always)]
+    pub fn allocation_again(&mut self, kind: u8, address: usize, bytes: usize, python: u32) -> bool {
+        let plain = python == self.last_python
+            && self.cursor < self.limit
+            && self.unchecked != u8::MAX
+            && clock::stands_at(self.time)
+            && address & 7 == 0;
+        if plain {
+            self.unchecked += 1;
+            let last = core::mem::replace(&mut self.last_address, address as u64);
+            self.put_short(kind, difference(address as u64, last), bytes as u64);
+        }
+        plain
+    }
+
     /// A record of an address and perhaps a length: the end of a block, in its several forms.
     #[inline(always)]
     pub fn release(&mut self, kind: u8, address: usize, bytes: usize) {
@@ -264,7 +280,7 @@ impl Writer {
         if address & 7 != 0 {
             return self.put_as_it_stands(kind, address, b, c, d);
         }
-        let a = zigzag((address >> 3).wrapping_sub(last >> 3) as i64);
+        let a = difference(address, last);
         // The same stacks as before: the plain case, and a record of two numbers or one.
         if c | d == 0 { self.put_short(kind, a, b) } else { self.put_long(kind, a, b, c, d) }
     }
@@ -509,6 +525,12 @@ const fn bits(value: u64) -> usize {
 #[inline(always)]
 const fn narrow_bits(value: u32) -> usize {
     ((value as u64) << 1 | 1).ilog2() as usize
+}
+
+/// How far it is from one address to another, both divisible by eight.
+#[inline(always)]
+const fn difference(address: u64, last: u64) -> u64 {
+    zigzag((address >> 3).wrapping_sub(last >> 3) as i64)
 }
 
 /// A zigzag of a 32-bit difference.

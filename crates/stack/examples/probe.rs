@@ -29,6 +29,7 @@ pub static INTERPRETER: LazyLock<Result<Interpreter, Unsupported>> = LazyLock::n
 static TREE: LazyLock<Mutex<Tree>> = LazyLock::new(|| Mutex::new(Tree::default()));
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 static DESTROYED: AtomicU64 = AtomicU64::new(0);
+static UNASKED: AtomicU64 = AtomicU64::new(0);
 static TURNS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -159,6 +160,28 @@ thread_local! {
     static STACK: Box<UnsafeCell<PythonStack>> = Box::new(UnsafeCell::new(PythonStack::new()));
 }
 
+/// The node of the stack by the quickest way, which need not know it but must not be wrong.
+fn unasked(interpreter: &Interpreter, state: *const u8, generation: u32) -> Option<u32> {
+    // SAFETY: the state is what Python just said of the calling thread, whose stack is its own.
+    let found = unsafe {
+        let read = interpreter.read_own_state(&interpreter.own_state(state)?);
+        assert!(read.is_null() || read == state, "another state was read than Python says");
+        STACK.with(|stack| {
+            let stack = &*stack.get();
+            let known = !read.is_null() && stack.generation() == generation;
+            known.then(|| stack.unchanged(interpreter, read)).flatten()
+        })
+    };
+    UNASKED.fetch_add(u64::from(found.is_some()), SeqCst);
+    found
+}
+
+/// How often the quickest way knew the stack.
+#[unsafe(no_mangle)]
+pub extern "C" fn probe_unasked() -> u64 {
+    UNASKED.load(SeqCst)
+}
+
 /// The thread's stack through the cache, and the plain walk's.
 pub fn both_walks(tree: &mut Tree) -> (u32, Vec<Frame>) {
     let interpreter = INTERPRETER.as_ref().unwrap();
@@ -168,9 +191,13 @@ pub fn both_walks(tree: &mut Tree) -> (u32, Vec<Frame>) {
     let generation = GENERATION.load(SeqCst);
     // With and without a native stack beside it, in turn: what is compared differs, the answer must not.
     let native = TURNS.fetch_add(1, SeqCst).is_multiple_of(2);
+    let before = unasked(interpreter, state, generation);
     // SAFETY: the cell is this thread's alone and nobody borrows it twice; the state is the calling thread's.
     let node =
         STACK.with(|stack| unsafe { (*stack.get()).current(interpreter, state, generation, native, tree) });
+    for quick in [before, unasked(interpreter, state, generation)] {
+        assert!(quick.is_none_or(|quick| quick == node), "the quickest way is wrong");
+    }
     let mut plain = Vec::new();
     // SAFETY: the state is the calling thread's, whose frames do not move while it is in here.
     unsafe {

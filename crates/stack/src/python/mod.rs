@@ -5,6 +5,7 @@
 
 mod code;
 mod layout;
+mod own_state;
 mod stack;
 mod watch;
 
@@ -13,6 +14,7 @@ use core::fmt;
 use core::mem::transmute_copy;
 
 pub use code::{CodeSink, Text};
+pub use own_state::OwnState;
 pub use stack::{CAPACITY, PythonStack};
 pub use watch::{CodeWatch, Destroyed};
 
@@ -75,6 +77,9 @@ pub struct Interpreter {
     attached: ThreadStateFn,
     /// 3.11 only, where `attached` answers for the whole process.
     first_interpreter: Option<(ThreadStateFn, NextFn)>,
+    /// 3.11 only: `_PyRuntime`, and where in a thread's descriptor the values of keys begin. 0 where that is not known.
+    runtime: usize,
+    first_value: usize,
 }
 
 /// What a frame shows.
@@ -107,15 +112,26 @@ impl Interpreter {
             let Some(version) = symbol::<*const u64>(c"Py_Version").map(|version| *version as u32) else {
                 return Err(Unsupported::Version(old_version())); // exported from 3.11 on
             };
-            let layout = Layout::of(version, symbol(c"_PyRuntime").unwrap_or(0))?;
+            let runtime = symbol(c"_PyRuntime").unwrap_or(0);
+            let layout = Layout::of(version, runtime)?;
             let attached = symbol(c"PyThreadState_GetUnchecked") // 3.13
                 .or_else(|| symbol(c"_PyThreadState_UncheckedGet"))
                 .ok_or(Unsupported::Version(version))?;
-            let first_interpreter = match layout.frame_entry {
-                Some(_) => symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next")),
-                None => None,
+            let mut found = Self {
+                layout,
+                version,
+                this_thread,
+                attached,
+                first_interpreter: None,
+                runtime: 0,
+                first_value: 0,
             };
-            Ok(Self { layout, version, this_thread, attached, first_interpreter })
+            if layout.frame_entry.is_some() {
+                found.first_interpreter =
+                    symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
+                (found.runtime, found.first_value) = (runtime, own_state::first_value());
+            }
+            Ok(found)
         }
     }
 

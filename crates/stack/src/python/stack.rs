@@ -27,6 +27,16 @@ const PLACES: usize = 2 * CAPACITY;
 /// The smallest page of memory there is.
 const PAGE: usize = 4096;
 
+/// 3.11: where a C frame keeps the current frame.
+const CFRAME: u16 = match Layout::V3_11.cframe_frame {
+    Some(at) => at,
+    None => 0,
+};
+const _: () = assert!(CFRAME > 0);
+
+/// Up to so many frames are compared one by one.
+const FEW: usize = 8;
+
 /// Nodes that are found again without asking the tree, by parent and instruction: a power of two.
 const RECENT: usize = 256;
 
@@ -115,6 +125,12 @@ impl PythonStack {
         self.era = self.era.wrapping_add(1);
     }
 
+    /// The generation of the last call of [`Self::current`].
+    #[inline(always)]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// The node of the innermost Python frame, 0 when there is none.
     ///
     /// `generation` must change whenever a code object was destroyed since the last call ([`super::CodeWatch`] tells), or the stack of dead code
@@ -148,6 +164,37 @@ impl PythonStack {
         }
     }
 
+    /// The node of the innermost Python frame, if the stack is what it was at the last call of [`Self::current`]: the quickest way, for 3.11
+    /// and without native stacks only.
+    ///
+    /// # Safety
+    /// As for [`Self::current`]; the interpreter is a 3.11, `thread_state` not null, and the generation what it was then.
+    #[inline(always)]
+    pub unsafe fn unchanged(&self, interpreter: &Interpreter, thread_state: *const u8) -> Option<u32> {
+        // SAFETY: as in `quick`.
+        unsafe {
+            let top = match load::<usize>(thread_state as usize, Layout::V3_11.thread_frame) {
+                0 => 0,
+                frame => load(frame, CFRAME),
+            };
+            let entries = self.entries.as_ptr();
+            let kept = entries.add(self.len);
+            if top == 0 || top != (*kept).frame {
+                return None;
+            }
+            let now = read::<true>(interpreter, top);
+            if now.instruction != (*kept).instruction
+                || now.previous != (*kept).previous
+                || now.entry != (*kept).entry
+                || self.unwatched | self.hidden > 0
+                || !below_as_kept::<true, false>(interpreter, entries, kept)
+            {
+                return None;
+            }
+            Some((*kept).node)
+        }
+    }
+
     /// The plain case: the innermost frame is the kept one, and nothing below it has changed. All else is for [`Self::walk`].
     ///
     /// # Safety
@@ -169,17 +216,9 @@ impl PythonStack {
                 || self.unwatched > 0
                 || self.len <= self.hidden
                 || interpreter.previous(top) != (*kept).previous
+                || !below_as_kept::<ENTRY, COMPARED>(interpreter, entries.add(self.hidden), kept)
             {
                 return self.walk::<N, ENTRY>(interpreter, top, nodes);
-            }
-            let last = entries.add(self.hidden);
-            let mut at = kept.sub(1);
-            while at > last {
-                let end = at.sub(usize::from((*at).run)).max(last);
-                if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
-                    return self.walk::<N, ENTRY>(interpreter, top, nodes);
-                }
-                at = end;
             }
             let now = read::<ENTRY>(interpreter, top);
             if now.instruction == (*kept).instruction && now.entry == (*kept).entry {
@@ -468,6 +507,40 @@ unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> En
             frame,
             ..EMPTY
         }
+    }
+}
+
+/// Whether the frames below the one of `kept`, above that of `last`, are as they were kept.
+///
+/// # Safety
+/// The entries exist, the frame of `kept` is alive, and hangs on that of the entry below.
+#[inline(always)]
+unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool>(
+    interpreter: &Interpreter,
+    last: *const Entry,
+    kept: *const Entry,
+) -> bool {
+    // SAFETY: a frame, or a run of them, is read only after the frame above was found to hang on it.
+    unsafe {
+        let mut at = kept.sub(1);
+        if ENTRY && !COMPARED && kept.addr() - last.addr() <= FEW * size_of::<Entry>() {
+            while at > last {
+                let now = read::<ENTRY>(interpreter, (*at).frame);
+                if now.previous != (*at).previous || now.instruction != (*at).instruction {
+                    return false;
+                }
+                at = at.sub(1);
+            }
+            return true;
+        }
+        while at > last {
+            let end = at.sub(usize::from((*at).run)).max(last);
+            if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
+                return false;
+            }
+            at = end;
+        }
+        true
     }
 }
 

@@ -1,0 +1,125 @@
+//! CPython 3.11: this thread's state read where it lies, which takes a tenth of the time of asking for it. Must never be believed in a thread
+//! before it has agreed there with what Python itself says.
+//!
+//! Python keeps the state under a key of thread-specific data, and the GNU C library keeps the values of the first keys in the thread's own
+//! descriptor, beside one another. Where they begin there is found by the value of a key of our own.
+
+use super::{Interpreter, load, this_thread};
+
+/// In `_PyRuntime` of 3.11: the state of the thread that has the GIL, and the key (1 in the lower half: it is made; the number in the upper).
+const ATTACHED: u16 = 576;
+const KEY: u16 = 592;
+/// So many keys have their values in the descriptor, each behind a number of its own.
+const KEYS: u32 = 32;
+const STRIDE: usize = 16;
+
+/// Where one thread's state lies. Plain data, zeroes when it is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct OwnState {
+    key: u64,
+    place: usize,
+}
+
+impl Interpreter {
+    /// Where the state of this thread lies, if it can be read without asking and reading gives `own`, which Python said it is.
+    ///
+    /// # Safety
+    /// `own` is what Python just said; this interpreter runs in this process.
+    pub unsafe fn own_state(&self, own: *const u8) -> Option<OwnState> {
+        if own.is_null() || self.runtime == 0 || self.first_value == 0 {
+            return None;
+        }
+        // SAFETY: the runtime lives as long as the process and is longer than that.
+        let key: u64 = unsafe { load(self.runtime, KEY) };
+        let number = (key >> 32) as u32;
+        if key as u32 != 1 || number >= KEYS {
+            return None;
+        }
+        let place = this_thread() as usize + self.first_value + number as usize * STRIDE;
+        let known = OwnState { key, place };
+        // SAFETY: the place is one of the values in this thread's descriptor.
+        (unsafe { *(place as *const *const u8) } == own).then_some(known)
+    }
+
+    /// This thread's state; null where Python has to be asked: it is about to end, or another thread is at work in it.
+    ///
+    /// # Safety
+    /// `known` is of [`Self::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun anew.
+    #[inline(always)]
+    pub unsafe fn read_own_state(&self, known: &OwnState) -> *const u8 {
+        // SAFETY: both lie in memory that is there as long as the process or this thread.
+        unsafe {
+            if load::<u64>(self.runtime, KEY) != known.key {
+                return core::ptr::null();
+            }
+            let own = *(known.place as *const *const u8);
+            let attached: *const u8 = load(self.runtime, ATTACHED);
+            if attached.is_null() || attached == own { own } else { core::ptr::null() }
+        }
+    }
+}
+
+/// How far behind the beginning of a thread's descriptor the value of key 0 lies; 0 when that is not known.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(super) fn first_value() -> usize {
+    /// The part of the descriptor in which to look, in every version of the library: the values lie in the middle of it.
+    const LOOK: core::ops::Range<usize> = 0x100..0x600;
+    static MARKS: [u8; 2] = [0; 2];
+    let mut key = 0;
+    // SAFETY: `key` is filled.
+    if unsafe { libc::pthread_key_create(&raw mut key, None) } != 0 {
+        return 0;
+    }
+    let descriptor = this_thread() as usize;
+    // SAFETY: the descriptor is longer than the part that is read.
+    let word = |at: usize| unsafe { core::ptr::read_volatile((descriptor + at) as *const usize) };
+    let set = |mark: *const u8| {
+        // SAFETY: the key was made above.
+        unsafe { libc::pthread_setspecific(key, mark.cast()) == 0 }
+    };
+    let mark = |number: usize| MARKS.as_ptr().wrapping_add(number);
+    let mut found = 0;
+    if set(mark(0)) {
+        let mut places = LOOK.step_by(size_of::<usize>()).filter(|at| word(*at) == mark(0) as usize);
+        if let (Some(at), None) = (places.next(), places.next())
+            && set(mark(1))
+            && word(at) == mark(1) as usize
+            && key < KEYS
+        {
+            found = at - key as usize * STRIDE;
+        }
+    }
+    set(core::ptr::null());
+    // SAFETY: the key is ours and no longer used.
+    unsafe { libc::pthread_key_delete(key) };
+    found
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+pub(super) fn first_value() -> usize {
+    0
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_of_keys_are_where_they_are_found() {
+        let first = first_value();
+        assert_ne!(first, 0, "not this C library?");
+        for value in 1..4_usize {
+            let mut key = 0;
+            // SAFETY: a key of our own, and its place in this thread's descriptor.
+            unsafe {
+                assert_eq!(libc::pthread_key_create(&raw mut key, None), 0);
+                assert_eq!(libc::pthread_setspecific(key, value as *const _), 0);
+                let read =
+                    move || *((this_thread() as usize + first + key as usize * STRIDE) as *const usize);
+                assert_eq!(read(), value);
+                assert_eq!(std::thread::spawn(read).join().unwrap(), 0, "another thread has none");
+            }
+        }
+    }
+}
