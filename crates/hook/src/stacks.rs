@@ -164,7 +164,7 @@ pub fn unchanged(thread: &Thread) -> Option<u32> {
     if state.codes.generation() != stacks.python.generation() {
         return None;
     }
-    // SAFETY: no code object has died since the state was found, and the Python is one whose state can be read: a 3.11.
+    // SAFETY: no code object has died since the state was found.
     unsafe {
         let thread_state = interpreter.read_own_state(&stacks.own_state);
         if thread_state.is_null() { None } else { stacks.python.unchanged(interpreter, thread_state) }

@@ -1,24 +1,22 @@
 //! Writes records into the slot of one thread. Must never wait, allocate or fail the program: what cannot be written is counted.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+mod lengths;
+mod slots;
 
-use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, slot};
-use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, NARROW, WIDE, kind, zigzag};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use stormlog_capture::layout::{SLOT_HEADER, slot};
+use stormlog_capture::record::{FLAG, MAX_PART, kind, zigzag};
 
 use crate::clock::{self, Time};
 use crate::session;
-use crate::sys;
+use lengths::{
+    LENGTHS_OF_A, LENGTHS_OF_B, LENGTHS_OF_C, LENGTHS_OF_D, bits, bytes, difference, narrow_bits, zigzag32,
+};
 
 /// Numbers are stored eight bytes at a time, so a record may touch this much behind itself.
 const OVERHANG: usize = 8;
-/// While there is no room for a slot, every so many events it is tried again.
-const RETRY_AFTER: u32 = 1024;
-/// Disk space for the first slot of a thread: most threads need little.
-const FIRST_RESERVE: usize = 8192;
-/// A thread that filled so many slots gets several at a time from then on: the system calls cost as much for one.
-const BUSY_AFTER: u64 = 8;
-const SLOTS_AT_A_TIME: u32 = 4;
 
 /// The writing end of one stream.
 #[repr(C)]
@@ -215,37 +213,6 @@ impl Writer {
         }
     }
 
-    /// Where the mapped slots begin, and their bytes.
-    pub fn mapping(&self) -> (usize, usize) {
-        (self.mapping as usize, self.mapped as usize * SLOT_SIZE)
-    }
-
-    /// Hands the slot over as complete.
-    pub fn seal(&mut self) {
-        if !self.cursor.is_null() {
-            self.cursor = null_mut();
-            self.limit = null_mut();
-            session::give_slot(self.index);
-        }
-    }
-
-    /// Hands the slot over and those that were not begun back: the thread has no more to say.
-    pub fn close(&mut self) {
-        self.seal();
-        for ahead in 1..=self.spare {
-            session::return_slot(self.index + ahead);
-        }
-        self.spare = 0;
-    }
-
-    /// Gives the mapping back; nothing can be written until the next slot.
-    pub fn unmap(&mut self) {
-        if !self.mapping.is_null() {
-            sys::unmap(self.mapping, self.mapped as usize * SLOT_SIZE);
-            (self.mapping, self.base, self.mapped) = (null_mut(), null_mut(), 0);
-        }
-    }
-
     #[inline(always)]
     fn room_and_time(&mut self) -> bool {
         if !self.room() {
@@ -361,214 +328,6 @@ impl Writer {
         unsafe {
             let length = end.offset_from(self.base) as usize - SLOT_HEADER;
             (*self.base.add(slot::COMMITTED).cast::<AtomicU64>()).store(length as u64, Ordering::Release);
-        }
-    }
-
-    fn room_for(&mut self, payload: usize) -> bool {
-        let needed = MAX_RECORD + payload + OVERHANG;
-        let fits = |writer: &Self| {
-            !writer.cursor.is_null() && {
-                // SAFETY: both point into the mapped slot.
-                let used = unsafe { writer.cursor.offset_from(writer.base) } as usize;
-                used + needed <= writer.reserved as usize
-            }
-        };
-        fits(self)
-            || (self.extend() && fits(self))
-            || (self.next_slot() && (fits(self) || (self.extend() && fits(self))))
-    }
-
-    /// Takes a slot for the records to come. Called once every few thousand records.
-    #[cold]
-    #[inline(never)]
-    fn next_slot(&mut self) -> bool {
-        if self.extend() {
-            return true;
-        }
-        self.seal();
-        if self.events_until_retry > 0 {
-            self.events_until_retry -= 1;
-            session::lost(1);
-            return false;
-        }
-        if self.map_slot() {
-            return true;
-        }
-        self.events_until_retry = RETRY_AFTER;
-        self.gaps = self.gaps.wrapping_add(1);
-        session::lost(1);
-        false
-    }
-
-    /// Gets disk space for all of a slot that began with less. False: it has that already, or there is none.
-    fn extend(&mut self) -> bool {
-        if self.cursor.is_null()
-            || self.reserved as usize == SLOT_SIZE
-            || !session::reserve_slot(self.index, self.reserved as usize, SLOT_SIZE, true)
-        {
-            return false;
-        }
-        self.set_reserved(SLOT_SIZE);
-        true
-    }
-
-    fn set_reserved(&mut self, bytes: usize) {
-        self.reserved = bytes as u32;
-        // SAFETY: within the mapped slot.
-        self.limit = unsafe { self.base.add(bytes - MAX_RECORD - OVERHANG) };
-    }
-
-    fn map_slot(&mut self) -> bool {
-        if self.spare > 0 {
-            self.spare -= 1;
-            self.index += 1;
-            // SAFETY: the next slot of the mapping.
-            self.base = unsafe { self.base.add(SLOT_SIZE) };
-            self.begin_slot(SLOT_SIZE);
-            return true;
-        }
-        let many = !self.first && self.sequence >= BUSY_AFTER && self.map(SLOTS_AT_A_TIME, SLOT_SIZE);
-        let reserve = if self.first { FIRST_RESERVE } else { SLOT_SIZE };
-        if !many && !self.map(1, reserve) {
-            return false;
-        }
-        self.first = false;
-        self.begin_slot(reserve);
-        true
-    }
-
-    /// Takes and maps slots, with so many bytes of each on disk.
-    fn map(&mut self, slots: u32, reserve: usize) -> bool {
-        let Some((index, descriptor)) = session::take_slots(slots, reserve) else { return false };
-        let bytes = slots as usize * SLOT_SIZE;
-        let offset = SLOTS + index as usize * SLOT_SIZE;
-        let place = if self.mapped == slots { self.mapping } else { null_mut() };
-        let Ok(mapping) = sys::map_file(place, descriptor, offset, bytes) else {
-            (index..index + slots).for_each(session::return_slot);
-            return false;
-        };
-        if place.is_null() {
-            self.unmap();
-        }
-        if reserve == SLOT_SIZE {
-            sys::populate(mapping, bytes);
-        }
-        (self.mapping, self.mapped, self.spare) = (mapping, slots, slots - 1);
-        (self.base, self.index) = (mapping, index);
-        for ahead in 1..slots as usize {
-            // SAFETY: the slots are mapped and, by the directory, this thread's alone.
-            unsafe { mark(mapping.add(ahead * SLOT_SIZE)) }.store(0, Ordering::Release);
-        }
-        true
-    }
-
-    /// Begins a chunk at `base`, of whose slot `reserve` bytes are on disk.
-    fn begin_slot(&mut self, reserve: usize) {
-        let base = self.base;
-        // SAFETY: the slot is mapped and, by the directory, this thread's alone. The mark goes last: a reader takes nothing before it.
-        unsafe {
-            mark(base).store(0, Ordering::Release);
-            base.add(slot::STREAM).cast::<u32>().write(self.stream);
-            base.add(slot::SEQUENCE).cast::<u64>().write(self.sequence);
-            (*base.add(slot::COMMITTED).cast::<AtomicU64>()).store(0, Ordering::Relaxed);
-            base.add(slot::THREAD).cast::<u64>().write(self.thread);
-            base.add(slot::FIRST_NODE).cast::<u32>().write(self.next_node);
-            mark(base).store(SLOT_MAGIC, Ordering::Release);
-            self.cursor = base.add(SLOT_HEADER);
-        }
-        self.set_reserved(reserve);
-        self.sequence += 1;
-        (self.last_address, self.last_native_address, self.last_python, self.last_native) = (0, 0, 0, 0);
-        (self.last_microseconds, self.time) = (0, Time::NEVER);
-    }
-}
-
-/// What says that a chunk begins.
-///
-/// # Safety
-/// `base` is a mapped slot, which stays mapped while the reference lives.
-unsafe fn mark<'a>(base: *mut u8) -> &'a AtomicU32 {
-    // SAFETY: the caller's; the field is aligned and only used as an atomic.
-    unsafe { &*base.add(slot::MAGIC).cast::<AtomicU32>() }
-}
-
-/// By the bits of a number: the bytes it takes, and 256 times its length code at its place in the control word. So the sum for all numbers of a record is
-/// its length and its control word.
-const fn lengths<const LENGTHS: usize, const BITS: usize>(lengths: [u8; LENGTHS], place: u32) -> [u32; BITS] {
-    let (mut table, mut bits, mut code) = ([0; BITS], 0, 0);
-    while bits < BITS {
-        if bits > 8 * lengths[code] as usize {
-            code += 1;
-        }
-        table[bits] = lengths[code] as u32 | (code as u32) << (8 + place);
-        bits += 1;
-    }
-    table
-}
-
-static LENGTHS_OF_A: [u32; 64] = lengths(WIDE, 5);
-static LENGTHS_OF_B: [u32; 64] = lengths(WIDE, 8);
-static LENGTHS_OF_C: [u32; 33] = lengths(NARROW, 11);
-static LENGTHS_OF_D: [u32; 33] = lengths(NARROW, 13);
-
-#[inline(always)]
-const fn bytes(length: u32) -> usize {
-    (length & 0xff) as usize
-}
-
-/// How many bits the number has; 63 for 64, which take as many bytes.
-#[inline(always)]
-const fn bits(value: u64) -> usize {
-    (value << 1 | value | 1).ilog2() as usize
-}
-
-#[inline(always)]
-const fn narrow_bits(value: u32) -> usize {
-    ((value as u64) << 1 | 1).ilog2() as usize
-}
-
-/// How far it is from one address to another, both divisible by eight.
-#[inline(always)]
-const fn difference(address: u64, last: u64) -> u64 {
-    zigzag((address >> 3).wrapping_sub(last >> 3) as i64)
-}
-
-/// A zigzag of a 32-bit difference.
-#[inline(always)]
-const fn zigzag32(difference: u32) -> u32 {
-    let value = difference as i32;
-    ((value << 1) ^ (value >> 31)) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stormlog_capture::record::unzigzag;
-
-    #[test]
-    fn lengths_are_those_of_the_format() {
-        let code = |length: u32, place: u32| (length >> (8 + place)) as usize;
-        for many in 0..64 {
-            for value in [0, 1_u64 << many, (1 << many) - 1, u64::MAX >> (63 - many)] {
-                let (a, b) = (LENGTHS_OF_A[bits(value)], LENGTHS_OF_B[bits(value)]);
-                assert_eq!((bytes(a), code(a, 5)), (bytes(b), code(b, 8)));
-                assert_eq!(usize::from(WIDE[code(a, 5)]), bytes(a));
-                assert!(bytes(a) == 8 || value >> (8 * bytes(a)) == 0, "{value:#x} in {}", bytes(a));
-                let value = value as u32;
-                let (c, d) = (LENGTHS_OF_C[narrow_bits(value)], LENGTHS_OF_D[narrow_bits(value)]);
-                assert_eq!((bytes(c), code(c, 11)), (bytes(d), code(d, 13)));
-                assert_eq!(usize::from(NARROW[code(c, 11)]), bytes(c));
-                assert!(bytes(c) == 4 || value >> (8 * bytes(c)) == 0);
-            }
-        }
-        assert_eq!(bytes(LENGTHS_OF_A[bits(0)]) + bytes(LENGTHS_OF_C[narrow_bits(0)]), 0);
-    }
-
-    #[test]
-    fn differences_of_nodes_come_back() {
-        for (from, to) in [(0_u32, 5_u32), (5, 0), (u32::MAX, 1), (1, u32::MAX), (7, 7)] {
-            let stored = zigzag32(to.wrapping_sub(from));
-            assert_eq!(from.wrapping_add(unzigzag(u64::from(stored)) as u32), to);
         }
     }
 }

@@ -75,11 +75,9 @@ pub struct Interpreter {
     version: u32,
     this_thread: ThreadStateFn,
     attached: ThreadStateFn,
-    /// 3.11 only, where `attached` answers for the whole process.
-    first_interpreter: Option<(ThreadStateFn, NextFn)>,
-    /// 3.11 only: `_PyRuntime`, and where in a thread's descriptor the values of keys begin. 0 where that is not known.
-    runtime: usize,
-    first_value: usize,
+    /// The first interpreter, and the one after another.
+    interpreters: Option<(ThreadStateFn, NextFn)>,
+    own_places: Option<own_state::Places>,
 }
 
 /// What a frame shows.
@@ -117,21 +115,9 @@ impl Interpreter {
             let attached = symbol(c"PyThreadState_GetUnchecked") // 3.13
                 .or_else(|| symbol(c"_PyThreadState_UncheckedGet"))
                 .ok_or(Unsupported::Version(version))?;
-            let mut found = Self {
-                layout,
-                version,
-                this_thread,
-                attached,
-                first_interpreter: None,
-                runtime: 0,
-                first_value: 0,
-            };
-            if layout.frame_entry.is_some() {
-                found.first_interpreter =
-                    symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
-                (found.runtime, found.first_value) = (runtime, own_state::first_value());
-            }
-            Ok(found)
+            let interpreters = symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
+            let own_places = own_state::Places::of(version, runtime);
+            Ok(Self { layout, version, this_thread, attached, interpreters, own_places })
         }
     }
 
@@ -185,7 +171,7 @@ impl Interpreter {
     /// Called on a thread of the process this interpreter runs in; `own` is that thread's state or null.
     #[cold]
     unsafe fn state_on_3_11(&self, attached: *const u8, own: *const u8) -> *const u8 {
-        let Some((head, next)) = self.first_interpreter else { return own };
+        let Some((head, next)) = self.interpreters else { return own };
         // SAFETY: reads the list's head and its link; with one interpreter that is the main one, which lives as long as Python.
         let only_one = unsafe {
             let first = head();

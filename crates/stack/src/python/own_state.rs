@@ -1,23 +1,47 @@
-//! CPython 3.11: this thread's state read where it lies, which takes a tenth of the time of asking for it. Must never be believed in a thread
-//! before it has agreed there with what Python itself says.
+//! CPython 3.11 to 3.13: this thread's state read where it lies, which takes a tenth of the time of asking for it. Must never be believed in a
+//! thread before it has agreed there with what Python itself says.
 //!
 //! Python keeps the state under a key of thread-specific data, and the GNU C library keeps the values of the first keys in the thread's own
 //! descriptor, beside one another. Where they begin there is found by the value of a key of our own.
 
 use super::{Interpreter, load, this_thread};
 
-/// In `_PyRuntime` of 3.11: the state of the thread that has the GIL, and the key (1 in the lower half: it is made; the number in the upper).
-const ATTACHED: u16 = 576;
-const KEY: u16 = 592;
+/// Where `_PyRuntime` has what is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    runtime: usize,
+    /// The interpreter that was made last.
+    interpreter: u16,
+    /// The key: 1 in the lower half when it is made, its number in the upper.
+    key: u16,
+    /// How far behind the beginning of a thread's descriptor the value of key 0 lies.
+    first_value: usize,
+}
+
 /// So many keys have their values in the descriptor, each behind a number of its own.
 const KEYS: u32 = 32;
 const STRIDE: usize = 16;
 
-/// Where one thread's state lies. Plain data, zeroes when it is not known.
+impl Places {
+    /// For `version`, whose `_PyRuntime` is at `runtime`. `None` where states have to be asked for.
+    pub fn of(version: u32, runtime: usize) -> Option<Self> {
+        let (interpreter, key) = match version >> 16 {
+            0x030b => (40, 592),
+            0x030c => (40, 1544),
+            0x030d => (632, 2160),
+            _ => return None, // 3.14 has no key
+        };
+        let first_value = first_value();
+        (runtime != 0 && first_value != 0).then_some(Self { runtime, interpreter, key, first_value })
+    }
+}
+
+/// Where one thread's state lies. Plain data; zeroes are no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct OwnState {
     key: u64,
+    interpreter: usize,
     place: usize,
 }
 
@@ -27,42 +51,47 @@ impl Interpreter {
     /// # Safety
     /// `own` is what Python just said; this interpreter runs in this process.
     pub unsafe fn own_state(&self, own: *const u8) -> Option<OwnState> {
-        if own.is_null() || self.runtime == 0 || self.first_value == 0 {
+        let (Some(places), Some((first, next))) = (self.own_places, self.interpreters) else { return None };
+        if own.is_null() {
             return None;
         }
-        // SAFETY: the runtime lives as long as the process and is longer than that.
-        let key: u64 = unsafe { load(self.runtime, KEY) };
+        // SAFETY: the runtime lives as long as the process and is longer than that; the functions read the list's head and its link.
+        let (key, interpreter, alone) = unsafe {
+            let key: u64 = load(places.runtime, places.key);
+            let interpreter: usize = load(places.runtime, places.interpreter);
+            let head = first();
+            (key, interpreter, interpreter != 0 && head.addr() == interpreter && next(head).is_null())
+        };
         let number = (key >> 32) as u32;
-        if key as u32 != 1 || number >= KEYS {
+        // With several interpreters a thread may have several states.
+        if !alone || key as u32 != 1 || number >= KEYS {
             return None;
         }
-        let place = this_thread() as usize + self.first_value + number as usize * STRIDE;
-        let known = OwnState { key, place };
+        let place = this_thread() as usize + places.first_value + number as usize * STRIDE;
         // SAFETY: the place is one of the values in this thread's descriptor.
-        (unsafe { *(place as *const *const u8) } == own).then_some(known)
+        let agrees = unsafe { *(place as *const *const u8) } == own;
+        agrees.then_some(OwnState { key, interpreter, place })
     }
 
-    /// This thread's state; null where Python has to be asked: it is about to end, or another thread is at work in it.
+    /// This thread's state; null where Python has to be asked.
     ///
     /// # Safety
     /// `known` is of [`Self::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun anew.
     #[inline(always)]
     pub unsafe fn read_own_state(&self, known: &OwnState) -> *const u8 {
-        // SAFETY: both lie in memory that is there as long as the process or this thread.
+        let Some(places) = &self.own_places else { return core::ptr::null() };
+        // SAFETY: all of it lies in memory that is there as long as the process or this thread.
         unsafe {
-            if load::<u64>(self.runtime, KEY) != known.key {
-                return core::ptr::null();
-            }
-            let own = *(known.place as *const *const u8);
-            let attached: *const u8 = load(self.runtime, ATTACHED);
-            if attached.is_null() || attached == own { own } else { core::ptr::null() }
+            let same = load::<u64>(places.runtime, places.key) == known.key
+                && load::<usize>(places.runtime, places.interpreter) == known.interpreter;
+            if same { *(known.place as *const *const u8) } else { core::ptr::null() }
         }
     }
 }
 
 /// How far behind the beginning of a thread's descriptor the value of key 0 lies; 0 when that is not known.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-pub(super) fn first_value() -> usize {
+fn first_value() -> usize {
     /// The part of the descriptor in which to look, in every version of the library: the values lie in the middle of it.
     const LOOK: core::ops::Range<usize> = 0x100..0x600;
     static MARKS: [u8; 2] = [0; 2];
@@ -97,7 +126,7 @@ pub(super) fn first_value() -> usize {
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-pub(super) fn first_value() -> usize {
+fn first_value() -> usize {
     0
 }
 

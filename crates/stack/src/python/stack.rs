@@ -164,34 +164,50 @@ impl PythonStack {
         }
     }
 
-    /// The node of the innermost Python frame, if the stack is what it was at the last call of [`Self::current`]: the quickest way, for 3.11
-    /// and without native stacks only.
+    /// The node of the innermost Python frame, if the stack is what it was at the last call of [`Self::current`]: the quickest way, and
+    /// only without native stacks.
     ///
     /// # Safety
-    /// As for [`Self::current`]; the interpreter is a 3.11, `thread_state` not null, and the generation what it was then.
+    /// As for [`Self::current`]; `thread_state` is not null, and the generation what it was then.
     #[inline(always)]
     pub unsafe fn unchanged(&self, interpreter: &Interpreter, thread_state: *const u8) -> Option<u32> {
+        // SAFETY: the caller's.
+        unsafe {
+            match interpreter.layout.frame_entry.is_some() {
+                true => self.unchanged_in::<true>(interpreter, thread_state),
+                false => self.unchanged_in::<false>(interpreter, thread_state),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::unchanged`]. `ENTRY`: the layout is that of 3.11.
+    #[inline(always)]
+    unsafe fn unchanged_in<const ENTRY: bool>(
+        &self,
+        interpreter: &Interpreter,
+        thread_state: *const u8,
+    ) -> Option<u32> {
         // SAFETY: as in `quick`.
         unsafe {
-            let top = match load::<usize>(thread_state as usize, Layout::V3_11.thread_frame) {
-                0 => 0,
-                frame => load(frame, CFRAME),
+            let top = if ENTRY {
+                let frame = load(thread_state as usize, Layout::V3_11.thread_frame);
+                if frame == 0 { 0 } else { load(frame, CFRAME) }
+            } else {
+                interpreter.top_frame(thread_state)
             };
             let entries = self.entries.as_ptr();
             let kept = entries.add(self.len);
             if top == 0 || top != (*kept).frame {
                 return None;
             }
-            let now = read::<true>(interpreter, top);
-            if now.instruction != (*kept).instruction
-                || now.previous != (*kept).previous
-                || now.entry != (*kept).entry
-                || self.unwatched | self.hidden > 0
-                || !below_as_kept::<true, false>(interpreter, entries, kept)
-            {
-                return None;
-            }
-            Some((*kept).node)
+            let now = read::<ENTRY>(interpreter, top);
+            let same = now.instruction == (*kept).instruction
+                && now.previous == (*kept).previous
+                && now.entry == (*kept).entry
+                && self.unwatched | self.hidden == 0
+                && below_as_kept::<ENTRY, false>(interpreter, entries, kept);
+            same.then_some((*kept).node)
         }
     }
 
@@ -523,7 +539,7 @@ unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool>(
     // SAFETY: a frame, or a run of them, is read only after the frame above was found to hang on it.
     unsafe {
         let mut at = kept.sub(1);
-        if ENTRY && !COMPARED && kept.addr() - last.addr() <= FEW * size_of::<Entry>() {
+        if !COMPARED && kept.addr() - last.addr() <= FEW * size_of::<Entry>() {
             while at > last {
                 let now = read::<ENTRY>(interpreter, (*at).frame);
                 if now.previous != (*at).previous || now.instruction != (*at).instruction {
