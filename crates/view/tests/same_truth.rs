@@ -192,10 +192,12 @@ fn an_aggregate_does_not_guess_growth() {
     assert!(reading.notes().iter().any(|note| note.contains("--aggregate")), "{:?}", reading.notes());
 }
 
+/// What the program keeps is many times 1 MiB: CPython maps so much at a time for small objects, and whether that falls to `load` or to start-up, where
+/// there is no frame, is up to the environment's size and where the kernel puts things.
 #[test]
 fn moved_code_is_the_same_code() {
-    let before = "def load(n):\n    return [bytearray(1000) for _ in range(n)]\ndata = load(1000)\nextra = bytearray(500_000)\n";
-    let after = "# a line more\n\ndef load(n):\n    return [bytearray(1000) for _ in range(n)]\ndata = load(3000)\nfresh = [bytearray(400_000)]\n";
+    let before = "def load(n):\n    return [bytearray(10_000) for _ in range(n)]\ndata = load(1000)\nextra = bytearray(5_000_000)\n";
+    let after = "# a line more\n\ndef load(n):\n    return [bytearray(10_000) for _ in range(n)]\ndata = load(3000)\nfresh = [bytearray(4_000_000)]\n";
     let (a, b) = (record(before, ""), record_in(tempfile::tempdir().unwrap(), after, ""));
     assert!(a.output.status.success() && b.output.status.success(), "{:?} {:?}", a.output, b.output);
     let read = |recorded: &common::Recorded| {
@@ -213,8 +215,8 @@ fn moved_code_is_the_same_code() {
             "{by:?} {:#?}",
             &list[..list.len().min(8)]
         );
-        assert!((1_900_000..2_300_000).contains(&list[0].delta_bytes), "{by:?} {:?}", list[0]);
-        assert!(list[0].before_bytes > 900_000, "it was there before: {:?}", list[0]);
+        assert!((18_500_000..22_500_000).contains(&list[0].delta_bytes), "{by:?} {:?}", list[0]);
+        assert!(list[0].before_bytes > 9_000_000, "it was there before: {:?}", list[0]);
     }
 }
 
