@@ -1,8 +1,10 @@
-//! Which code objects of Python have been written, and under which id. Must never give an id whose definition is not in the file.
+//! Which code objects of Python have been written, and under which id. Must never give an id whose definition is not in the file, and never be without one
+//! in silence.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use crate::session;
 use crate::sys;
 
 /// A place whose code object has died.
@@ -53,13 +55,16 @@ pub enum Watched {
 impl Codes {
     /// Forgets everything; only while nothing is recorded.
     pub fn clear(&self) {
-        let mut table = self.table.swap(null_mut(), Ordering::AcqRel);
-        // SAFETY: nobody reads tables while nothing is recorded; each was mapped with its capacity.
-        while let Some(old) = unsafe { table.as_ref() } {
-            let previous = old.previous;
-            sys::unmap(table.cast(), bytes(old.capacity));
-            table = previous;
-        }
+        // Python tells of a code object's death at any time, recording or not.
+        self.alone(|| {
+            let mut table = self.table.swap(null_mut(), Ordering::AcqRel);
+            // SAFETY: nobody reads tables without the lock while nothing is recorded; each was mapped with its capacity.
+            while let Some(old) = unsafe { table.as_ref() } {
+                let previous = old.previous;
+                sys::unmap(table.cast(), bytes(old.capacity));
+                table = previous;
+            }
+        });
         self.next.store(0, Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -138,17 +143,28 @@ impl Codes {
                 }
                 return Some((known.id.load(Ordering::Relaxed), known.looks.load(Ordering::Relaxed) != 0));
             }
-            let mut table = self.table.load(Ordering::Relaxed);
-            // SAFETY: the table is mapped; only the holder of the lock adds to it.
-            let full = unsafe { table.as_ref() }
-                .is_none_or(|t| t.used.load(Ordering::Relaxed) * 4 >= t.capacity * 3);
-            if full {
-                table = self.grow(table)?;
-            }
-            // SAFETY: as above, and there is room now.
+            let Some(table) = self.with_room() else {
+                // The definition is in the file, but nobody would find it again: the frame is left out of the stack.
+                session::lost(1);
+                return None;
+            };
+            // SAFETY: the table is mapped and has room; only the holder of the lock adds to it.
             unsafe { put(table, code, id, looks) };
             Some((id, looks != 0))
         })
+    }
+
+    /// A table that takes one more: the last places of one that cannot grow are slow to find, but places.
+    fn with_room(&self) -> Option<*mut Table> {
+        let table = self.table.load(Ordering::Relaxed);
+        // SAFETY: null or mapped.
+        let (used, capacity) = unsafe { table.as_ref() }
+            .map_or((0, 0), |table| (table.used.load(Ordering::Relaxed), table.capacity));
+        if used * 4 < capacity * 3 {
+            return Some(table);
+        }
+        // An empty place is left, so that looking for what is not there ends.
+        self.grow(table).or_else(|| (used + 1 < capacity).then_some(table))
     }
 
     fn grow(&self, old: *mut Table) -> Option<*mut Table> {

@@ -1,7 +1,9 @@
-//! The stack tree of one stream: (parent, what) → node id, in memory of its own. Must never allocate but by growing with one mapping.
+//! The stack tree of one stream: (parent, what) → node id, in memory of its own. Must never allocate but by growing with one mapping, and never leave a
+//! frame out in silence.
 
 use core::ptr::null_mut;
 
+use crate::session;
 use crate::sys;
 
 /// Entries of the first table.
@@ -44,6 +46,7 @@ impl Nodes {
         define: impl FnOnce() -> Option<u32>,
     ) -> Option<u32> {
         if self.used * 4 >= self.capacity * 3 && !self.grow() && self.used + 1 >= self.capacity {
+            session::lost(1);
             return None;
         }
         let mask = self.capacity - 1;

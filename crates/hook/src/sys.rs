@@ -22,6 +22,21 @@ pub unsafe fn call(number: i64, arguments: [usize; 6]) -> Result<usize, Errno> {
     if (-4095..0).contains(&answer) { Err(-answer as Errno) } else { Ok(answer as usize) }
 }
 
+/// A signal at each of so many calls in a row is no accident any more.
+const MOST_INTERRUPTIONS: usize = 100;
+
+/// Makes a call again when a signal interrupted it: that says nothing about what was asked for.
+fn uninterrupted(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let mut answer = call();
+    for _ in 0..MOST_INTERRUPTIONS {
+        if answer != Err(libc::EINTR) {
+            break;
+        }
+        answer = call();
+    }
+    answer
+}
+
 /// Zeroed private memory that a forked child finds zeroed again. Null when there is none.
 pub fn map_private(bytes: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -95,21 +110,10 @@ pub fn open(path: &[u8], flags: i32, mode: u32) -> Result<i32, Errno> {
     if path.last() != Some(&0) {
         return Err(libc::EINVAL);
     }
+    let flags = (flags | libc::O_CLOEXEC) as usize;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, mode as usize, 0, 0];
     // SAFETY: the path is zero-terminated, as was just checked.
-    unsafe {
-        call(
-            libc::SYS_openat,
-            [
-                libc::AT_FDCWD as usize,
-                path.as_ptr() as usize,
-                (flags | libc::O_CLOEXEC) as usize,
-                mode as usize,
-                0,
-                0,
-            ],
-        )
-    }
-    .map(|descriptor| descriptor as i32)
+    uninterrupted(|| unsafe { call(libc::SYS_openat, arguments) }).map(|descriptor| descriptor as i32)
 }
 
 /// Closes a descriptor of this library.
@@ -120,11 +124,9 @@ pub fn close(descriptor: i32) {
 
 /// Reads into `buffer`; how many bytes there were.
 pub fn read(descriptor: i32, buffer: &mut [u8]) -> usize {
+    let arguments = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the buffer is as long as is said.
-    unsafe {
-        call(libc::SYS_read, [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
-    }
-    .unwrap_or(0)
+    uninterrupted(|| unsafe { call(libc::SYS_read, arguments) }).unwrap_or(0)
 }
 
 /// Writes to `descriptor`, once; used for the one line on standard error.
@@ -163,8 +165,14 @@ fn status(descriptor: i32) -> Option<libc::stat> {
 
 /// Makes sure that the bytes are there on disk, so that writing to a mapping of them cannot fail.
 pub fn reserve(descriptor: i32, offset: usize, bytes: usize) -> Result<(), Errno> {
+    // A file that is to grow beyond what the program may write gets the program a signal that ends it.
+    if offset.saturating_add(bytes) as u64 > limit(libc::RLIMIT_FSIZE) {
+        return Err(libc::EFBIG);
+    }
     // SAFETY: no memory is involved.
-    match unsafe { call(libc::SYS_fallocate, [descriptor as usize, 0, offset, bytes, 0, 0]) } {
+    match uninterrupted(|| unsafe {
+        call(libc::SYS_fallocate, [descriptor as usize, 0, offset, bytes, 0, 0])
+    }) {
         Ok(_) => Ok(()),
         Err(libc::EOPNOTSUPP) if fill(descriptor, offset, bytes) => Ok(()),
         Err(other) => Err(other),
@@ -185,19 +193,23 @@ pub fn fill(descriptor: i32, offset: usize, bytes: usize) -> bool {
             *place = piece(left.min(NOTHING.len()));
             left -= place.iov_len;
         }
+        let arguments = [descriptor as usize, pieces.as_ptr() as usize, MOST, offset + done, 0, 0];
         // SAFETY: the kernel only reads the pieces, each no longer than `NOTHING`.
-        let written = unsafe {
-            call(
-                libc::SYS_pwritev,
-                [descriptor as usize, pieces.as_ptr() as usize, MOST, offset + done, 0, 0],
-            )
-        };
+        let written = uninterrupted(|| unsafe { call(libc::SYS_pwritev, arguments) });
         match written {
             Ok(0) | Err(_) => return false,
             Ok(more) => done += more,
         }
     }
     true
+}
+
+/// What this process may use of something, at most; all there is where that cannot be known.
+pub fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel fills `limit`.
+    let _ = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, 0, &raw mut limit as usize, 0, 0]) };
+    limit.rlim_cur
 }
 
 /// This process.
@@ -256,4 +268,21 @@ pub fn random() -> u64 {
 pub fn protect(page: usize, bytes: usize, protection: i32) -> Result<(), Errno> {
     // SAFETY: the caller only names pages of relocation tables; changing their protection loses nothing.
     unsafe { call(libc::SYS_mprotect, [page, bytes, protection as usize, 0, 0, 0]) }.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_signal_interrupts_is_asked_again_but_not_for_ever() {
+        let mut left = 3;
+        let answer = uninterrupted(|| {
+            left -= 1;
+            if left > 0 { Err(libc::EINTR) } else { Ok(7) }
+        });
+        assert_eq!((answer, left), (Ok(7), 0));
+        assert_eq!(uninterrupted(|| Err(libc::EINTR)), Err(libc::EINTR));
+        assert_eq!(uninterrupted(|| Err(libc::ENOSPC)), Err(libc::ENOSPC));
+    }
 }

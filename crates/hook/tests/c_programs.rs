@@ -7,7 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use common::{capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
+use common::{Capture, capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
 use stormlog_capture::layout::{LIVE_MAGIC, flags, header, state};
 use stormlog_capture::record::{definition, kind};
 
@@ -447,6 +447,26 @@ fn a_full_disk_costs_records_not_the_program() {
     let capture = capture.expect("a capture of what fitted");
     assert!(capture.lost > 100_000, "{} lost", capture.lost);
     assert!(capture.of_size(300).len() > 1000);
+}
+
+/// The kernel ends a program that writes more into a file than it may (`ulimit -f`): recording it must not be such a writing.
+#[test]
+fn a_limit_on_files_costs_records_not_the_program() {
+    let place = directory();
+    let program = compile(place.path(), "threads", "threads.c", &[]);
+    for (blocks, some) in [("1", false), ("512", true)] {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("ulimit -f {blocks}; exec env LD_PRELOAD=$0 $1 4 100000")]);
+        shell.arg(hook()).arg(&program);
+        let options = format!("path={}/{blocks}.bin", place.path().display());
+        let output = shell.env("STORMLOG_HEAP", options).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let live = place.path().join(format!("{blocks}.bin.live"));
+        if some {
+            let capture = Capture::read(&live);
+            assert!(capture.lost > 100_000 && capture.of_size(300).len() > 1000, "{} lost", capture.lost);
+        }
+    }
 }
 
 #[test]

@@ -472,6 +472,40 @@ except MemoryError:
     }
 }
 
+/// When there is no memory for the hooks' own tables either, frames are left out of new stacks: never without a word, and not for longer than that.
+#[test]
+fn frames_left_out_for_want_of_memory_are_counted() {
+    let place = directory();
+    let script = "
+import resource
+names, count = {}, 2000
+exec(compile('\\n'.join(f'def f{i}(size): return bytearray(size)' for i in range(count)), 'many', 'exec'), names)
+calls = [names[f'f{i}'] for i in range(count)]
+def ask(first): return [call(first + 2 * i) for i, call in enumerate(calls)]
+room = [bytearray(14001) for _ in range(2 * count)][::2], [bytearray(60000) for _ in range(40)][::2]
+pages = int(open('/proc/self/statm').read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * 4096, resource.RLIM_INFINITY))
+kept = ask(10000)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+kept = ask(20000)
+";
+    let Some(python) = python() else { return };
+    let output = preloaded(Command::new(python).args(["-I", "-S", "-c", script]), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let capture = capture(place.path());
+    let incomplete = |sizes: std::ops::Range<u64>| {
+        // A `bytearray` takes one byte more than it holds; lists, which grow here too, take an even number.
+        let asked =
+            capture.streams[&0].iter().filter(|event| sizes.contains(&event.bytes) && event.bytes % 2 == 1);
+        let stacks = asked.map(|event| capture.python_stack(0, event.python));
+        let here = stacks.filter(|stack| stack.iter().any(|name| name == "ask"));
+        here.filter(|stack| !stack[0].starts_with('f')).count() as u64
+    };
+    let short = incomplete(10_000..14_000);
+    assert!(short > 100 && capture.lost >= short, "{short} without their frame, {} said", capture.lost);
+    assert_eq!(incomplete(20_000..24_000), 0, "there is memory again");
+}
+
 #[test]
 fn a_library_imported_late_is_seen_with_its_own_frames() {
     let place = directory();
