@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use stormlog_capture::layout::state;
 
 use crate::cut;
+use crate::exec;
 use crate::got;
 use crate::native;
 use crate::options::Options;
@@ -49,6 +50,7 @@ extern "C" fn begin() {
     if text.is_empty() || !real::is_preloaded() {
         return;
     }
+    exec::remember();
     if let Err(error) = start(text, true) {
         complain(error);
     }

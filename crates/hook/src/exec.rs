@@ -2,9 +2,11 @@
 //! given. Must never allocate (a `vfork` child shares its parent's memory) and never keep an `exec` from happening.
 //!
 //! A new program is recorded when its environment says so. An environment of the caller's own making lacks our two variables, so they are put in
-//! before it is handed over, unless it has `STORMLOG_HEAP` itself (an empty one means no), or the program has taken it out of its own environment.
+//! before it is handed over, unless it has `STORMLOG_HEAP` itself (an empty one means no), or the program has taken that one out of its own
+//! environment. A program that has emptied its environment, as `env -i` does, meant all of it and not us: what it was given is put in.
 
 use core::arch::naked_asm;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null;
@@ -18,7 +20,6 @@ use crate::session;
 
 type Texts = *const *const c_char;
 type Exec = unsafe extern "C" fn(*const c_char, Texts, Texts) -> c_int;
-type ExecPlain = unsafe extern "C" fn(*const c_char, Texts) -> c_int;
 type ExecOpen = unsafe extern "C" fn(c_int, Texts, Texts) -> c_int;
 type Spawn = unsafe extern "C" fn(
     *mut libc::pid_t,
@@ -31,8 +32,53 @@ type Spawn = unsafe extern "C" fn(
 
 const OPTIONS: &[u8] = b"STORMLOG_HEAP=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// How every `LD_PRELOAD` that is ours names this library.
+const LIBRARY: &[u8] = b"libstormlog_hook";
 /// An environment of more variables is handed over as it is.
 const MOST: usize = 1024;
+
+/// Our two variables as this program was given them.
+struct Given([UnsafeCell<Text>; 2]);
+// SAFETY: written by `remember` alone, before the program has a second thread.
+unsafe impl Sync for Given {}
+
+static GIVEN: Given = Given([const { UnsafeCell::new(Text::EMPTY) }; 2]);
+
+/// Keeps what this program was given. Before `main` only.
+pub fn remember() {
+    for (name, kept) in [OPTIONS, PRELOAD].into_iter().zip(&GIVEN.0) {
+        // SAFETY: before `main` nobody else is here, and the environment is as the kernel made it.
+        unsafe {
+            if let Some(variable) = find(environ, name) {
+                (*kept.get()).push(real::text(variable));
+                (*kept.get()).push(&[0]);
+            }
+        }
+    }
+}
+
+/// Our two variables for a new program; none when it is to be left alone.
+///
+/// # Safety
+/// The program's environment is a null-terminated row of C strings, or null.
+unsafe fn ours() -> Option<[*const c_char; 2]> {
+    // SAFETY: the caller's; what is kept was written before `main`.
+    unsafe {
+        match (find(environ, OPTIONS), find(environ, PRELOAD)) {
+            (Some(options), Some(preload)) => Some([options, preload]),
+            (None, Some(preload))
+                if real::text(preload).windows(LIBRARY.len()).any(|part| part == LIBRARY) =>
+            {
+                None
+            }
+            (Some(_), None) => None,
+            (None, _) => {
+                let kept = GIVEN.0.each_ref().map(|text| (*text.get()).bytes());
+                kept.iter().all(|text| text.last() == Some(&0)).then(|| kept.map(|text| text.as_ptr().cast()))
+            }
+        }
+    }
+}
 
 unsafe extern "C" {
     static environ: Texts;
@@ -66,12 +112,10 @@ unsafe fn find(environment: Texts, name: &[u8]) -> Option<*const c_char> {
 unsafe fn with_ours(given: Texts, work: impl FnOnce(Texts) -> c_int) -> c_int {
     // SAFETY: the caller's; the program's own environment is such a row.
     unsafe {
-        if !real::is_preloaded() || core::ptr::eq(given, environ) || find(given, OPTIONS).is_some() {
+        if !real::is_preloaded() || find(given, OPTIONS).is_some() {
             return work(given);
         }
-        let (Some(options), Some(preload)) = (find(environ, OPTIONS), find(environ, PRELOAD)) else {
-            return work(given);
-        };
+        let Some([options, preload]) = ours() else { return work(given) };
         let mut row = [null(); MOST + 3];
         let mut count = 0;
         let mut theirs = None;
@@ -166,8 +210,8 @@ pub unsafe extern "C" fn fexecve(file: c_int, arguments: Texts, environment: Tex
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as above.
-    replace(&real::EXECV, |real| unsafe { transmute::<usize, ExecPlain>(real)(path, arguments) })
+    // SAFETY: as above; this is what `execv` is.
+    unsafe { execve(path, arguments, environ) }
 }
 
 /// See `execvp(3)`.
@@ -176,8 +220,8 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as above.
-    replace(&real::EXECVP, |real| unsafe { transmute::<usize, ExecPlain>(real)(file, arguments) })
+    // SAFETY: as above; this is what `execvp` is.
+    unsafe { execvpe(file, arguments, environ) }
 }
 
 /// See `posix_spawn(3)`. The caller goes on; only the environment is ours to see to.

@@ -100,11 +100,14 @@ pub struct Text {
 
 impl Default for Text {
     fn default() -> Self {
-        Self { bytes: [0; MAX_PATH], length: 0, overflowed: false }
+        Self::EMPTY
     }
 }
 
 impl Text {
+    /// Nothing yet.
+    pub const EMPTY: Self = Self { bytes: [0; MAX_PATH], length: 0, overflowed: false };
+
     /// What was written.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

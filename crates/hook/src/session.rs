@@ -129,9 +129,7 @@ impl State {
     fn begin(&self) -> Result<(), sys::Errno> {
         let number = RECORDINGS.fetch_add(1, Ordering::Relaxed);
         let descriptor = create(options(), number)?;
-        let made =
-            sys::reserve(descriptor, 0, SLOTS).and_then(|()| sys::map_file(null_mut(), descriptor, 0, SLOTS));
-        let head = match made {
+        let head = match sys::map_file(null_mut(), descriptor, 0, SLOTS) {
             Ok(head) => head,
             Err(error) => {
                 sys::close(descriptor);
@@ -455,6 +453,11 @@ fn create(options: &Options, number: u32) -> Result<i32, sys::Errno> {
         }
         match sys::open(path.bytes(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600) {
             Ok(low) => {
+                if let Err(error) = sys::reserve(low, 0, SLOTS) {
+                    sys::close(low);
+                    sys::remove(path.bytes());
+                    return Err(error);
+                }
                 // SAFETY: no memory is involved.
                 let high = unsafe {
                     sys::call(

@@ -93,6 +93,9 @@ pub fn length(descriptor: i32) -> usize {
 
 /// Writes `bytes` at `offset`, as far as there is room.
 pub fn write_at(descriptor: i32, bytes: &[u8], offset: usize) {
+    if offset + bytes.len() > longest_file() {
+        return;
+    }
     // SAFETY: the buffer is as long as is said.
     let _ = unsafe {
         call(libc::SYS_pwrite64, [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0])
@@ -114,6 +117,14 @@ pub fn open(path: &[u8], flags: i32, mode: u32) -> Result<i32, Errno> {
     let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, mode as usize, 0, 0];
     // SAFETY: the path is zero-terminated, as was just checked.
     uninterrupted(|| unsafe { call(libc::SYS_openat, arguments) }).map(|descriptor| descriptor as i32)
+}
+
+/// Takes a file's name away; the path ends with a zero byte.
+pub fn remove(path: &[u8]) {
+    if path.last() == Some(&0) {
+        // SAFETY: the path is zero-terminated, as was just checked.
+        let _ = unsafe { call(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// Closes a descriptor of this library.

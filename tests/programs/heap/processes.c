@@ -1,4 +1,5 @@
-/* processes HOW: makes a child (fork, vfork, raw, exec and its kin, spawn; own_…: with an environment of its own) that asks for 2000001 bytes where it may, itself asking for 2000002 before
+/* processes HOW: makes a child (fork, vfork, raw, exec and its kin, spawn; own_…: with an environment of its own, empty_…: after it
+   has emptied its own, less_…: after it has taken STORMLOG_HEAP out of it) that asks for 2000001 bytes where it may, itself asking for 2000002 before
    and 2000003 after; or leaves by _exit or quick_exit. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -54,11 +55,15 @@ int main(int count, char **arguments) {
         child = fork();
         if (!child) {
             free(block = malloc(2000004));
+            if (!strncmp(how, "empty_", 6)) clearenv();
+            if (!strncmp(how, "less_", 5)) unsetenv("STORMLOG_HEAP");
             if (!strcmp(how, "execl")) execl(arguments[0], arguments[0], "child", NULL);
             if (!strcmp(how, "execlp")) execlp(arguments[0], arguments[0], "child", "3", "4", "5", "6", "7", NULL);
             if (!strcmp(how, "own_execle")) execle(arguments[0], arguments[0], "child", "3", "4", "5", "6", NULL, own);
             if (!strcmp(how, "own_execve")) execve(arguments[0], child_arguments, own);
             if (!strcmp(how, "own_execvpe")) execvpe(arguments[0], child_arguments, own);
+            if (!strcmp(how, "empty_execv") || !strcmp(how, "less_execv")) execv(arguments[0], child_arguments);
+            if (!strcmp(how, "empty_execvp")) execvp(arguments[0], child_arguments);
             if (!strcmp(how, "no_execve")) execve(arguments[0], child_arguments, none);
             _exit(1);
         }
