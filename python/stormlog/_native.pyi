@@ -333,6 +333,7 @@ class HeapError(RuntimeError): ...
 # Mean bytes between samples (0: all), keep an aggregate only, bytes above which old records are folded.
 def heap_start(
     path: str | os.PathLike[str],
+    overwrite: bool,
     native: bool,
     python_allocators: bool,
     sample_bytes: int,

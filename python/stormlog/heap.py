@@ -16,11 +16,14 @@ have.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import itertools
 import json
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -55,17 +58,14 @@ def start(
     object, not only what reaches the system's allocator; ``sample`` records one allocation in so many
     bytes, with unbiased totals; ``aggregate`` keeps stacks, live blocks and peaks instead of every
     record; ``max_size`` bounds the file by folding the oldest records. In ``path``, ``%p`` becomes the
-    process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``.
+    process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``. A child that
+    is forked meanwhile records into a capture of its own beside this one, and may :func:`stop` it.
     """
     target = _path(path)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists; pass overwrite=True, or choose another path")
-    for old in (target, target.with_name(target.name + ".live")):
-        old.unlink(missing_ok=True)
     mean = DEFAULT_SAMPLE_BYTES if sample is True else int(sample)
     if mean < 0:
         raise ValueError(f"sample must be a number of bytes, got {sample!r}")
-    _native.heap_start(str(target), native, trace_python_allocators, mean, aggregate, max_size)
+    _native.heap_start(str(target), overwrite, native, trace_python_allocators, mean, aggregate, max_size)
     return target
 
 
@@ -101,17 +101,15 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        stop()
+        self.path = stop()
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Makes a function that is recorded at every call."""
+        """Makes a function that is recorded at every call, to its very end.
 
-        @functools.wraps(function)
-        def recorded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with self:
-                return function(*args, **kwargs)
-
-        return recorded
+        A coroutine or generator is recorded from its first step to its last. A call that is made while
+        another one is recorded, by recursion or in another thread, belongs to that one.
+        """
+        return _decorated(self, function)
 
     def stats(self) -> dict[str, Any]:
         """The statistics of the capture."""
@@ -123,6 +121,62 @@ class Recording:
 def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:
     """Records while a ``with`` block or a decorated function runs; takes the options of :func:`start`."""
     return Recording(path, options)
+
+
+def _decorated(recording: Recording, function: Callable[_P, _R]) -> Callable[_P, _R]:
+    outermost = threading.Lock()
+    work: Callable[..., Any] = function
+
+    @contextlib.contextmanager
+    def one_call() -> Iterator[None]:
+        if not outermost.acquire(blocking=False):
+            yield
+            return
+        try:
+            with recording:
+                yield
+        finally:
+            outermost.release()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with one_call():
+            return work(*args, **kwargs)
+
+    def generate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        with one_call():
+            return (yield from work(*args, **kwargs))
+
+    async def wait_for(*args: Any, **kwargs: Any) -> Any:
+        with one_call():
+            return await work(*args, **kwargs)
+
+    async def generate_slowly(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        with one_call():
+            inner = work(*args, **kwargs)
+            step = inner.__anext__()
+            try:
+                while True:
+                    try:
+                        item = await step
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = inner.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = inner.athrow(error)
+            finally:
+                await inner.aclose()
+
+    recorded: Callable[..., Any] = call
+    if inspect.iscoroutinefunction(function):
+        recorded = wait_for
+    elif inspect.isasyncgenfunction(function):
+        recorded = generate_slowly
+    elif inspect.isgeneratorfunction(function):
+        recorded = generate
+    return functools.wraps(function)(recorded)
 
 
 def _path(path: str | os.PathLike[str] | None) -> Path:

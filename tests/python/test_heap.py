@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +357,44 @@ def _wait_for(condition: Any, seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="there is no gdb here")
+def test_attach_leaves_a_program_alone_that_gets_signals(tmp_path: Path) -> None:
+    script = """
+        import signal, sys, threading, time
+        got = []
+        signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+        over = threading.Event()
+        threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+        print("ready", flush=True)
+        while not over.is_set():
+            kept = [bytearray(20_000) for _ in range(10)]
+            time.sleep(0.001)
+        print(len(got) > 0)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(script)]
+    target = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert target.stdout is not None and target.stdout.readline() == "ready\n"
+    done = threading.Event()
+
+    def disturb() -> None:
+        while not done.wait(0.001) and target.poll() is None:
+            target.send_signal(signal.SIGUSR1)
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        attach = [*STORMLOG, "attach", str(target.pid), "--heap", "--method", "gdb", "--duration", "0.2"]
+        attached = subprocess.run(
+            [*attach, "--output", str(tmp_path / "out.bin")], capture_output=True, text=True
+        )
+    finally:
+        done.set()
+        disturber.join()
+        said, _ = target.communicate()
+    assert (attached.returncode, target.returncode, said) == (0, 0, "True\n"), attached.stderr
+    assert stats(tmp_path / "out.bin")["total_allocated_bytes"] > 200_000
+
+
 def test_attach_to_nobody(tmp_path: Path) -> None:
     done = subprocess.run(
         [*STORMLOG, "attach", "4194305", "--heap", "-o", str(tmp_path / "x.bin")],
@@ -361,3 +403,97 @@ def test_attach_to_nobody(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "4194305" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_nothing_that_was_recorded_is_removed_unasked(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    left = tmp_path / "out.bin.live"
+    left.write_bytes(b"all that a killed program has left")
+    with pytest.raises(FileExistsError, match="live exists"):
+        heap.start(target)
+    heap.start(target, overwrite=True)
+    kept = [bytearray(100_000) for _ in range(20)]
+    with pytest.raises(heap.HeapError, match="recorded already"):
+        heap.start(target, overwrite=True)
+    assert left.exists(), "the file of the recording that goes on"
+    assert heap.stats(heap.stop())["total_allocated_bytes"] > 100_000 * len(kept)
+    assert not heap.is_recording()
+
+
+def test_a_child_forked_from_a_recording_ends_its_own(tmp_path: Path) -> None:
+    script = """
+        import json, os, sys
+        from pathlib import Path
+        from stormlog import heap
+        with heap.record("out.bin") as recording:
+            child = os.fork()
+            kept = [bytearray(5_000 if child else 7_000) for _ in range(100)]
+            if not child:
+                try:
+                    heap.start("other.bin")
+                except heap.HeapError as error:
+                    assert "stop()" in str(error), error
+        if not child:
+            with heap.record("later.bin") as later:
+                more = [bytearray(9_000) for _ in range(100)]
+            Path("told").write_text(json.dumps([str(recording.path), str(later.path)]))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(recording.path)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    mine, later = (Path(path) for path in json.loads((tmp_path / "told").read_text()))
+    assert Path(done.stdout.strip()) == tmp_path / "out.bin" != mine
+    for path, size in [(tmp_path / "out.bin", 5_000), (mine, 7_000), (later, 9_000)]:
+        total = heap.stats(path)["total_allocated_bytes"]
+        assert 100 * size < total < 100 * size + 100_000, path
+
+
+def test_a_decorated_function_is_recorded_to_its_end(tmp_path: Path) -> None:
+    def total(name: str) -> int:
+        found: int = heap.stats(tmp_path / name)["total_allocated_bytes"]
+        return found
+
+    @heap.record(tmp_path / "coroutine.bin")
+    async def wait() -> int:
+        first = bytearray(1_000_000)
+        await asyncio.sleep(0)
+        return len(first) + len(bytearray(2_000_000))
+
+    @heap.record(tmp_path / "generator.bin")
+    def generate() -> Generator[int, int, str]:
+        received = yield len(bytearray(1_000_000))
+        yield len(bytearray(received))
+        return "done"
+
+    @heap.record(tmp_path / "slowly.bin")
+    async def generate_slowly() -> AsyncGenerator[int, int]:
+        try:
+            received = yield len(bytearray(1_000_000))
+        except KeyError:
+            received = 2_000_000
+        yield len(bytearray(received))
+
+    @heap.record(tmp_path / "recursive.bin")
+    def go_down(steps: int) -> int:
+        return len(bytearray(1_000_000)) + (go_down(steps - 1) if steps else 0)
+
+    async def go_through() -> list[int]:
+        generator = generate_slowly()
+        return [await anext(generator), await generator.athrow(KeyError()), *[one async for one in generator]]
+
+    assert inspect.iscoroutinefunction(wait) and inspect.isgeneratorfunction(generate)
+    assert asyncio.run(wait()) == 3_000_000 < total("coroutine.bin")
+    generator = generate()
+    assert [next(generator), generator.send(2_000_000), next(generator, "end")] == [
+        1_000_000,
+        2_000_000,
+        "end",
+    ]
+    assert total("generator.bin") > 3_000_000
+    assert asyncio.run(go_through()) == [1_000_000, 2_000_000]
+    assert total("slowly.bin") > 3_000_000
+    assert go_down(2) == 3_000_000 < total("recursive.bin")
+    assert not heap.is_recording()

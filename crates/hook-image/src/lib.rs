@@ -7,11 +7,15 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The library's bytes; empty on systems it does not support.
 pub static HOOK: &[u8] = include_bytes!(env!("STORMLOG_HOOK_IMAGE"));
+
+/// What stands between the libraries of an `LD_PRELOAD`; there is no way to write one that is part of a path.
+const SEPARATORS: &[u8] = b" :";
 
 /// Why the library could not be put on disk.
 #[derive(Debug, thiserror::Error)]
@@ -34,19 +38,23 @@ pub enum Error {
 /// # Errors
 /// Where the system is not supported, or no place could be written to.
 pub fn install() -> Result<PathBuf, Error> {
-    install_or(&std::env::temp_dir().join("stormlog"))
+    install_first(cache().into_iter().chain(temporary()))
 }
 
-/// As [`install`], with a directory for when the cache cannot be written (a read-only home).
+/// As [`install`], with a directory for when the cache cannot be used (a read-only home).
 ///
 /// # Errors
 /// As [`install`].
 pub fn install_or(fallback: &Path) -> Result<PathBuf, Error> {
+    install_first(cache().into_iter().chain([fallback.to_owned()]).chain(temporary()))
+}
+
+fn install_first(places: impl Iterator<Item = PathBuf>) -> Result<PathBuf, Error> {
     if HOOK.is_empty() {
         return Err(Error::Unsupported);
     }
     let mut last = Error::Unsupported;
-    for directory in cache().into_iter().chain([fallback.to_owned()]) {
+    for directory in places {
         match install_in(&directory) {
             Ok(path) => return Ok(path),
             Err(error) => last = Error::Write { path: directory, error },
@@ -62,8 +70,20 @@ fn cache() -> Option<PathBuf> {
         .map(|cache| cache.join("stormlog"))
 }
 
+/// A directory of this user's among the temporary files, whose path is plain where a home's is not.
+fn temporary() -> Option<PathBuf> {
+    let user = fs::metadata("/proc/self").ok()?.uid();
+    Some(std::env::temp_dir().join(format!("stormlog-{user}")))
+}
+
 /// Puts the library into `directory` under a name made of its content.
 fn install_in(directory: &Path) -> io::Result<PathBuf> {
+    if directory.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the loader takes no path with a space or colon",
+        ));
+    }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     refuse_others(directory)?;
     let path = directory.join(format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK)));
@@ -129,6 +149,16 @@ mod tests {
         fs::write(&path, b"damaged").unwrap();
         assert_eq!(fs::read(install_in(&directory).unwrap()).unwrap(), HOOK);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn a_path_the_loader_would_take_apart_is_passed_over() {
+        let place = tempfile::tempdir().unwrap();
+        let odd = [place.path().join("John Smith"), place.path().join("a:b")];
+        assert!(odd.iter().all(|odd| install_in(odd).is_err() && !odd.exists()));
+        let plain = place.path().join("plain");
+        let places = odd.into_iter().chain([plain.clone()]);
+        assert_eq!(install_first(places).unwrap().parent(), Some(plain.as_path()));
     }
 
     #[test]

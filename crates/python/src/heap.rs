@@ -1,25 +1,26 @@
 //! Heap recordings begun and ended from Python: loads the hook library into this process and keeps its capture compact.
 //!
 //! The library does the recording; here is only a thread that moves what it wrote into the finished file. That thread is left out of the
-//! recording, and a forked child has none: its own capture stays as it was written, which every reader takes.
+//! recording, and a forked child has none: what it records, into a capture of its own beside its parent's, stays as it was written, which every
+//! reader takes.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyFileExistsError, PyRuntimeError};
 use pyo3::prelude::*;
 use serde_json::json;
 use stormlog_cli::heap;
 use stormlog_supervise::{HeapKeeper, HeapOptions};
 
 create_exception!(
-    _native,
+    stormlog.heap,
     HeapError,
     PyRuntimeError,
     "A heap recording that could not be begun, ended or read."
@@ -28,6 +29,8 @@ create_exception!(
 /// The functions of the hook library this knows how to call.
 const VERSION: u32 = 1;
 const STEP: Duration = Duration::from_millis(50);
+const LIVE_SUFFIX: &str = ".live";
+const BY_OTHERS: &str = "this process is being recorded already, by stormlog run --heap or attach";
 
 /// The hook library, loaded once and never unloaded: threads may be inside it at any time.
 struct Hook {
@@ -47,6 +50,18 @@ struct Active {
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
 static ACTIVE: Mutex<Option<Active>> = Mutex::new(None);
+
+impl Active {
+    fn is_mine(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// In a forked child: what is left of it there. The handle is of a thread that a child does not have, and must not be touched.
+    fn inherited(self) -> PathBuf {
+        std::mem::forget(self.keeper);
+        self.path
+    }
+}
 
 fn active() -> MutexGuard<'static, Option<Active>> {
     // What a panicking holder left is a plain value.
@@ -117,10 +132,12 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
     }
 }
 
-/// Begins a recording into `path`.
+/// Begins a recording into `path`; what is there is only removed once it is certain that nothing is being recorded, into it or elsewhere.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the options of stormlog.heap.start, one by one")]
 fn heap_start(
     path: PathBuf,
+    overwrite: bool,
     native: bool,
     python_allocators: bool,
     sample_bytes: u64,
@@ -133,16 +150,20 @@ fn heap_start(
     let options = HeapOptions { native, python_allocators, sample_bytes, aggregate, max_size };
     let hook = hook()?;
     let mut slot = active();
-    if slot.as_ref().is_some_and(|active| active.pid == std::process::id()) {
+    // SAFETY: takes nothing and only reads.
+    let is_recording = unsafe { (hook.status)() } != 0;
+    if slot.as_ref().is_some_and(|active| active.is_mine() || is_recording) {
         return Err(problem("this process is being recorded already: stop() that recording first"));
     }
+    if is_recording {
+        return Err(problem(BY_OTHERS));
+    }
+    make_room(&path, overwrite)?;
     let order = CString::new(options.order(&path).into_vec()).map_err(|error| problem(error.to_string()))?;
     // SAFETY: the order is a C string, and this thread holds the GIL, so the Python allocators may be hooked.
     match unsafe { (hook.start)(VERSION, order.as_ptr()) } {
         0 => {}
-        libc::EBUSY => {
-            return Err(problem("this process is being recorded already, by stormlog run --heap or attach"));
-        }
+        libc::EBUSY => return Err(problem(BY_OTHERS)),
         libc::EPROTO => return Err(problem("the recording library has another version; reinstall stormlog")),
         number => {
             let error = std::io::Error::from_raw_os_error(number);
@@ -151,8 +172,31 @@ fn heap_start(
     }
     let over = Arc::new(AtomicBool::new(false));
     let keeper = keep(path.clone(), options, Arc::clone(&over), hook)?;
-    *slot = Some(Active { path, over, keeper, pid: std::process::id() });
+    let before = slot.replace(Active { path, over, keeper, pid: std::process::id() });
+    before.map(Active::inherited);
     Ok(())
+}
+
+/// Removes the capture at `path` if it may: also one that is a live file alone, all that a killed program has left.
+fn make_room(path: &Path, overwrite: bool) -> PyResult<()> {
+    let live = live_path(path);
+    for old in [path, &live] {
+        if !old.exists() {
+            continue;
+        }
+        if !overwrite {
+            let text = format!("{} exists; pass overwrite=True, or choose another path", old.display());
+            return Err(PyFileExistsError::new_err(text));
+        }
+        std::fs::remove_file(old)?;
+    }
+    Ok(())
+}
+
+fn live_path(capture: &Path) -> PathBuf {
+    let mut name = capture.as_os_str().to_owned();
+    name.push(LIVE_SUFFIX);
+    name.into()
 }
 
 fn keep(
@@ -182,10 +226,12 @@ fn keep(
 #[pyfunction]
 fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
     let hook = hook()?;
-    let taken = active().take_if(|active| active.pid == std::process::id());
-    let Some(Active { path, over, keeper, .. }) = taken else {
-        return Err(problem("nothing is being recorded: start() a recording first"));
-    };
+    let nothing = || problem("nothing is being recorded: start() a recording first");
+    let taken = active().take().ok_or_else(nothing)?;
+    if !taken.is_mine() {
+        return stop_in_child(hook, &taken.inherited()).ok_or_else(nothing);
+    }
+    let Active { path, over, keeper, .. } = taken;
     // SAFETY: this thread is not inside an allocation. `ESRCH` (ended already) and `EAGAIN` (one slot not quite full) lose nothing.
     unsafe { (hook.stop)() };
     over.store(true, Ordering::Release);
@@ -195,6 +241,26 @@ fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
         problem(format!("{}: the capture could not be finished; it can be read as it is", path.display()))
     })?;
     Ok(path)
+}
+
+/// In a child that was forked while its parent was recorded into `path`: ends the child's own recording and gives its path. None when it ended before.
+fn stop_in_child(hook: &Hook, path: &Path) -> Option<PathBuf> {
+    let mine = open_live_file(path);
+    // SAFETY: this thread is not inside an allocation.
+    let ended = unsafe { (hook.stop)() };
+    // A child that asked for nothing since the fork has no capture.
+    (ended != libc::ESRCH).then(|| mine.unwrap_or_else(|| path.to_owned()))
+}
+
+/// The capture beside `path` whose live file this process has open.
+fn open_live_file(path: &Path) -> Option<PathBuf> {
+    let mut targets = std::fs::read_dir("/proc/self/fd")
+        .ok()?
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.find_map(|target| {
+        let name = target.as_os_str().as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
+        name.starts_with(path.as_os_str().as_bytes()).then(|| OsStr::from_bytes(name).into())
+    })
 }
 
 /// Whether this process is being recorded, by whatever way.

@@ -53,6 +53,8 @@ def main():
     gdb.execute("set pagination off")
     gdb.execute("set confirm off")
     gdb.execute("set unwindonsignal on")
+    # A signal of the program's own that arrives during a call would end the call half way, and the process with it.
+    gdb.execute("handle all nostop noprint pass", to_string=True)
     choose()
     library, order = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_ORDER")
     if order is None:

@@ -7,15 +7,18 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
 const GDB_SCRIPT: &str = include_str!("gdb.py");
 const REMOTE_SCRIPT: &str = include_str!("remote.py");
 /// A process that is stopped or never runs Python does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A debugger that is interrupted ends within this time.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Which way to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,9 +188,7 @@ fn by_debugger(
             Ok(Some(status)) => break status,
             Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
             _ => {
-                // gdb lets go of the process when it ends, however it ends.
-                let _ = gdb.kill();
-                let _ = gdb.wait();
+                give_up(gdb);
                 return Err(EnterError::Silent(pid));
             }
         }
@@ -202,6 +203,20 @@ fn by_debugger(
         }
         other => other,
     }
+}
+
+/// Interrupted, gdb takes back a call it has made into the process before it lets go; killed it would leave the process to return from
+/// that call into nowhere.
+fn give_up(mut gdb: Child) {
+    if let Ok(id) = i32::try_from(gdb.id()) {
+        let _ = Pid::from_raw(id).map(|id| kill_process(id, Signal::INT));
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < GRACE && matches!(gdb.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = gdb.kill();
+    let _ = gdb.wait();
 }
 
 fn understand(pid: u32, said: &str) -> Result<i32, EnterError> {
