@@ -49,6 +49,22 @@ def test_the_graph_is_the_output_of_the_cell() -> None:
 
 def test_a_cell_that_fails_fails_and_the_next_is_recorded() -> None:
     _, failed, shown = outputs("%load_ext stormlog", FAILS, HOLDS)
-    assert [output["output_type"] for output in failed][:1] == ["stream"]
-    assert any(output.get("ename") == "ValueError" for output in failed)
+    printed, error, graph, again = failed
+    assert (printed["output_type"], error["ename"], again["ename"]) == ("stream", "ValueError", "ValueError")
+    assert error["traceback"] and not again["traceback"], "told once"
+    assert "text/html" in graph["data"], "what it held is shown all the same"
     assert "text/html" in shown[-1]["data"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%%stormlog_heap --colour\n1", "unrecognized arguments: --colour"),
+        ("%%stormlog_heap\nimport asyncio\nawait asyncio.sleep(0)", "a cell that awaits"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(cell: str, said: str) -> None:
+    _, (line,), after = outputs("%load_ext stormlog", cell, "stormlog = 1")
+    assert (line["output_type"], line["name"]) == ("stream", "stderr")
+    assert line["text"].startswith("UsageError") and said in line["text"]
+    assert after == []
