@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-_OWN_MARKS = ("limit_memory", "limit_leaks")
-_RESULTS = pytest.StashKey[list[tuple[str, dict[str, Any]]]]()
+#: The marks and the keywords they know.
+_OWN_MARKS: dict[str, tuple[str, ...]] = {"limit_memory": (), "limit_leaks": ("filter_fn",)}
+_FIGURES = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,7 +39,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_RESULTS] = []
     config.addinivalue_line(
         "markers", "limit_memory(limit): fail the test when its heap peaks above limit, such as '24 MB'"
     )
@@ -69,6 +70,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         return
     from stormlog import heap
 
+    if heap.is_recording():
+        by = "the process is being recorded already, by `stormlog run --heap`, `attach` or its own code"
+        warnings.warn(pytest.PytestWarning(f"the heap of this test is not measured: {by}"), stacklevel=1)
+        yield
+        return
     leaks = any(mark.name == "limit_leaks" for mark in marks)
     keep = item.config.getoption("--stormlog-heap-dir")
     with tempfile.TemporaryDirectory(prefix="stormlog-heap-") as scratch:
@@ -82,16 +88,29 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         finally:
             heap.stop()
         figures = heap.stats(capture)
-        item.config.stash[_RESULTS].append((item.nodeid, figures))
+        item.stash[_FIGURES] = figures
         if outcome.excinfo is None:
             problem = "\n".join(text for text in (_broken(mark, figures, capture) for mark in marks) if text)
             if problem:
-                item.add_report_section("call", "stormlog", problem)
                 outcome.force_exception(pytest.fail.Exception(problem, pytrace=False))
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, Any, None]:
+    outcome = yield
+    if call.when == "call" and _FIGURES in item.stash:
+        figures = item.stash[_FIGURES]
+        # With several workers the report is what gets to the one that prints, as JSON.
+        shown = {name: figures[name] for name in ("peak_bytes", "total_allocations")}
+        top = int(item.config.getoption("--stormlog-heap-top"))
+        outcome.get_result().stormlog_heap = shown | {"top_by_size": figures["top_by_size"][:top]}
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    results = config.stash[_RESULTS]
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    results = [
+        (report.nodeid, report.stormlog_heap) for report in reports if hasattr(report, "stormlog_heap")
+    ]
     if not results or not config.getoption("--stormlog-heap"):
         return
     top = int(config.getoption("--stormlog-heap-top"))
@@ -153,6 +172,9 @@ def _limit(mark: pytest.Mark) -> int:
     if size is None:
         given = ", ".join(map(repr, mark.args))
         pytest.fail(f"@pytest.mark.{mark.name}({given}) needs a size, such as '24 MB'", pytrace=False)
+    unknown = ", ".join(sorted(set(mark.kwargs) - set(_OWN_MARKS[mark.name])))
+    if unknown:
+        pytest.fail(f"@pytest.mark.{mark.name} knows no {unknown}; every thread is measured", pytrace=False)
     return size
 
 

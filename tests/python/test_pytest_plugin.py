@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 
 def run(tmp_path: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "test_it.py").write_text("import pytest\n" + textwrap.dedent(text))
@@ -31,7 +33,7 @@ def test_limit_memory(tmp_path: Path) -> None:
         """,
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout
-    assert "its limit is 8 MB" in done.stdout
+    assert done.stdout.count("its limit is 8 MB") == 1, done.stdout
     assert "load" in done.stdout and "test_it.py:4" in done.stdout
 
 
@@ -46,9 +48,14 @@ def test_a_limit_that_is_none_is_told_before_the_test_runs(tmp_path: Path) -> No
         @pytest.mark.limit_leaks
         def test_nothing():
             open("ran", "w")
+
+        @pytest.mark.limit_memory("8 MB", current_thread_only=True)
+        def test_keyword():
+            open("ran", "w")
         """,
     )
-    assert "2 errors" in done.stdout, done.stdout
+    assert "3 errors" in done.stdout, done.stdout
+    assert "@pytest.mark.limit_memory knows no current_thread_only" in done.stdout
     assert "@pytest.mark.limit_memory('plenty') needs a size, such as '24 MB'" in done.stdout
     assert "@pytest.mark.limit_leaks() needs a size" in done.stdout
     assert "_pytest_plugin.py" not in done.stdout and not (tmp_path / "ran").exists()
@@ -114,3 +121,41 @@ def test_without_marks_it_does_nothing(tmp_path: Path) -> None:
         """,
     )
     assert "1 passed" in done.stdout and "stormlog" not in done.stdout
+
+
+def test_the_summary_is_whole_with_several_workers(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    text = """
+        @pytest.mark.parametrize("size", [1 << 20, 3 << 20, 2 << 20])
+        def test_it(size):
+            bytearray(size)
+        """
+    done = run(tmp_path, text, "--stormlog-heap", "--stormlog-heap-top", "2", "-n", "2")
+    assert "3 passed" in done.stdout, done.stdout
+    told = done.stdout[done.stdout.index("heap by test") :]
+    assert told.index("test_it[3145728]") < told.index("test_it[2097152]")
+    assert "test_it[1048576]" not in told
+
+
+def test_a_suite_that_is_recorded_as_a_whole_runs_as_it_would(tmp_path: Path) -> None:
+    text = """
+        @pytest.mark.limit_memory("1 MB")
+        def test_large():
+            bytearray(8 << 20)
+        """
+    recorded = [
+        sys.executable,
+        "-m",
+        "stormlog",
+        "run",
+        "-q",
+        "--heap",
+        "--dir",
+        str(tmp_path / "runs"),
+        "--",
+    ]
+    (tmp_path / "test_it.py").write_text("import pytest\n" + textwrap.dedent(text))
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py")]
+    done = subprocess.run([*recorded, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert "1 passed, 1 warning" in done.stdout, done.stdout
+    assert "is not measured: the process is being recorded already" in done.stdout

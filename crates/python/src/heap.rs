@@ -16,6 +16,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyRuntimeError};
 use pyo3::prelude::*;
 use serde_json::json;
+use stormlog_capture::layout::{LIVE_SUFFIX, state};
+use stormlog_capture::live::Live;
 use stormlog_cli::heap;
 use stormlog_supervise::{HeapKeeper, HeapOptions};
 
@@ -29,7 +31,6 @@ create_exception!(
 /// The functions of the hook library this knows how to call.
 const VERSION: u32 = 1;
 const STEP: Duration = Duration::from_millis(50);
-const LIVE_SUFFIX: &str = ".live";
 const BY_OTHERS: &str = "this process is being recorded already, by stormlog run --heap or attach";
 
 /// The hook library, loaded once and never unloaded: threads may be inside it at any time.
@@ -179,7 +180,7 @@ fn heap_start(
 
 /// Removes the capture at `path` if it may: also one that is a live file alone, all that a killed program has left.
 fn make_room(path: &Path, overwrite: bool) -> PyResult<()> {
-    let live = live_path(path);
+    let live = Live::path_of(path);
     for old in [path, &live] {
         if !old.exists() {
             continue;
@@ -191,12 +192,6 @@ fn make_room(path: &Path, overwrite: bool) -> PyResult<()> {
         std::fs::remove_file(old)?;
     }
     Ok(())
-}
-
-fn live_path(capture: &Path) -> PathBuf {
-    let mut name = capture.as_os_str().to_owned();
-    name.push(LIVE_SUFFIX);
-    name.into()
 }
 
 fn keep(
@@ -245,22 +240,26 @@ fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
 
 /// In a child that was forked while its parent was recorded into `path`: ends the child's own recording and gives its path. None when it ended before.
 fn stop_in_child(hook: &Hook, path: &Path) -> Option<PathBuf> {
-    let mine = open_live_file(path);
+    let mine = captures_beside(path).find(|capture| is_recorded_by_me(capture));
     // SAFETY: this thread is not inside an allocation.
     let ended = unsafe { (hook.stop)() };
     // A child that asked for nothing since the fork has no capture.
     (ended != libc::ESRCH).then(|| mine.unwrap_or_else(|| path.to_owned()))
 }
 
-/// The capture beside `path` whose live file this process has open.
-fn open_live_file(path: &Path) -> Option<PathBuf> {
-    let mut targets = std::fs::read_dir("/proc/self/fd")
-        .ok()?
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    targets.find_map(|target| {
-        let name = target.as_os_str().as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
-        name.starts_with(path.as_os_str().as_bytes()).then(|| OsStr::from_bytes(name).into())
+/// Captures that are being written, of which `path` is one or would be: the library adds a number where a name is taken.
+fn captures_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = path.parent().and_then(|directory| std::fs::read_dir(directory).ok());
+    entries.into_iter().flatten().filter_map(|entry| {
+        let live = entry.ok()?.path();
+        let capture = live.as_os_str().as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
+        capture.starts_with(path.as_os_str().as_bytes()).then(|| OsStr::from_bytes(capture).into())
     })
+}
+
+fn is_recorded_by_me(capture: &Path) -> bool {
+    let header = Live::open(&Live::path_of(capture)).and_then(|live| live.header());
+    header.is_ok_and(|header| header.pid == std::process::id() && header.state == state::RUNNING)
 }
 
 /// Whether this process is being recorded, by whatever way.
