@@ -79,7 +79,7 @@ impl Heap {
     /// Bytes and blocks that live at the last record taken in.
     #[must_use]
     pub fn live(&self) -> Weight {
-        self.weight(self.state.now)
+        self.weight(self.state.level.now())
     }
 
     /// Most bytes so far.

@@ -108,14 +108,14 @@ fn save_scalars(out: &mut Vec<u8>, state: &State) {
         out.put_bytes(name.as_bytes());
     }
     out.put_bytes(state.python.as_deref().unwrap_or_default().as_bytes());
-    put_amount(out, state.now);
+    put_amount(out, state.level.now());
     put_amount(out, state.peak);
     out.put(state.peak_time_us);
     out.put(u64::from(state.epoch));
     out.push(u8::from(state.rising));
     for value in [
         state.time_us,
-        state.tick_max,
+        state.level.tick_max,
         state.failed,
         state.unknown_frees,
         state.forced,
@@ -270,13 +270,13 @@ fn load_scalars(take: &mut Take<'_>, state: &mut State) -> Option<()> {
         state.thread_names.insert(thread, take_text(take)?);
     }
     state.python = Some(take_text(take)?).filter(|text| !text.is_empty());
-    state.now = take_amount(take)?;
+    state.level.set(take_amount(take)?);
     state.peak = take_amount(take)?;
     state.peak_time_us = take.number()?;
     state.epoch = take.small()?;
     state.rising = take.byte()? == 1;
     state.time_us = take.number()?;
-    state.tick_max = take.number()?;
+    state.level.tick_max = take.number()?;
     state.failed = take.number()?;
     state.unknown_frees = take.number()?;
     state.forced = take.number()?;

@@ -6,8 +6,9 @@ use stormlog_capture::CaptureError;
 use stormlog_capture::op::Ops;
 use stormlog_capture::source::{Piece, Records, Source};
 
-/// Batches of a stream on their way.
+/// Batches on their way: of each stream some, of few streams more, so that neither end waits for the other with each of them.
 const AHEAD: usize = 2;
+const AHEAD_OF_ALL: usize = 4;
 
 /// Records of one chunk that follow each other.
 pub(crate) struct Batch {
@@ -115,8 +116,9 @@ pub(crate) fn with<T>(cursors: Vec<Cursor<'_>>, work: impl FnOnce(Feeds) -> T) -
     let (outlets, answers): (Vec<_>, Vec<_>) = cursors.iter().map(|_| channel()).unzip();
     std::thread::scope(|scope| {
         scope.spawn(move || decode(cursors, &asked, &outlets));
+        let ahead = AHEAD.max(AHEAD_OF_ALL / answers.len().max(1));
         for stream in 0..answers.len() {
-            for _ in 0..AHEAD {
+            for _ in 0..ahead {
                 let _ = requests.send((stream, Ops::default()));
             }
         }

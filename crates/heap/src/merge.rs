@@ -232,6 +232,7 @@ impl Merge<'_> {
         let Head { stream, feed, batch, at, folded, payload_at, ahead, .. } = &mut self.heads[index];
         let is_watched = may_wait && !self.turns.is_empty();
         let is_plain = time.is_some() && !is_watched;
+        let is_simple = self.state.is_simple();
         let mut count = 0;
         loop {
             if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
@@ -250,17 +251,26 @@ impl Merge<'_> {
             let Batch { ops, sequence, offset, .. } = held;
             // Counted in registers: this loop is most of what reading is.
             let (mut here, mut beyond) = (*at, *folded);
+            let (state, list) = (&mut *self.state, &ops.list[..]);
             let stop = loop {
-                let Some(op) = ops.list.get(here) else { break None };
+                let Some(op) = list.get(here) else { break None };
                 match op.kind {
                     // Nearly all there are.
-                    kind::MALLOC..=kind::REALLOC if is_plain => {
-                        self.state.allocate(stream, op);
+                    kind::MALLOC..=kind::PVALLOC | kind::PY_MALLOC..=kind::LAST_ALLOCATION if is_plain => {
+                        if is_simple {
+                            state.allocate::<true>(stream, op);
+                        } else {
+                            state.allocate::<false>(stream, op);
+                        }
                         count += 1;
                         here += 1;
                     }
-                    kind::FREE if is_plain => {
-                        self.state.free(stream, op);
+                    kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE if is_plain => {
+                        if is_simple {
+                            state.free::<true>(stream, op);
+                        } else {
+                            state.free::<false>(stream, op);
+                        }
                         count += 1;
                         here += 1;
                     }
@@ -274,12 +284,12 @@ impl Merge<'_> {
                         }
                     }
                     kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
-                        self.state.learn(stream, op, &[]);
+                        state.learn(stream, op, &[]);
                         here += 1;
                     }
                     kind::DEFINITION => {
                         let end = (*payload_at + op.python as usize).min(ops.payload.len());
-                        self.state.learn(stream, op, &ops.payload[(*payload_at).min(end)..end]);
+                        state.learn(stream, op, &ops.payload[(*payload_at).min(end)..end]);
                         *payload_at = end;
                         here += 1;
                     }
@@ -288,9 +298,7 @@ impl Merge<'_> {
                             break Some(Stop::Later);
                         }
                         let may_wait = may_wait && is_about_mappings(op.kind);
-                        if (is_watched && !self.turns.take(index, op))
-                            || !self.state.apply(stream, op, may_wait)
-                        {
+                        if (is_watched && !self.turns.take(index, op)) || !state.apply(stream, op, may_wait) {
                             break Some(Stop::Waits);
                         }
                         count += 1;

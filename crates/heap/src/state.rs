@@ -57,6 +57,31 @@ impl Amount {
     }
 }
 
+/// How large the heap is, in numbers that nearly every record changes. In this order no two that change together lie side by side: the compiler
+/// would add to both at once here and one by one there, and what was written apart cannot be read at once before it is in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Level {
+    bytes: u64,
+    /// Most bytes since the clock moved on.
+    pub(crate) tick_max: u64,
+    count: u64,
+    /// The change that made it so large.
+    tick_max_change: u64,
+    /// Times that memory came or went.
+    changes: u64,
+}
+
+impl Level {
+    pub(crate) fn now(&self) -> Amount {
+        Amount { bytes: self.bytes, count: self.count }
+    }
+
+    pub(crate) fn set(&mut self, now: Amount) {
+        (self.bytes, self.count) = (now.bytes, now.count);
+    }
+}
+
 /// Who allocated: stacks, thread and allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteKey {
@@ -102,8 +127,15 @@ const REMEMBERED: usize = 1024;
 /// Most failed requests kept one by one; a program may retry for ever.
 const MAX_FAILURES: usize = 1000;
 
-/// A site in a stream's own numbers: Python node, native node, allocator.
-type OwnKey = (u32, u32, u8);
+/// A site by a stream's own numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Own {
+    python: u32,
+    native: u32,
+    /// The allocator; 0 where nothing is remembered yet.
+    kind: u32,
+    site: u32,
+}
 
 /// One stream's own state.
 #[derive(Debug, Default)]
@@ -120,7 +152,7 @@ pub(crate) struct Stream {
     pub(crate) parts: Vec<u8>,
     pub(crate) limits: Option<[u64; 3]>,
     /// The last sites by the stream's own nodes: saves most look-ups.
-    sites: Vec<Option<(OwnKey, u32)>>,
+    sites: Vec<Own>,
 }
 
 impl Stream {
@@ -150,17 +182,12 @@ pub(crate) struct State {
     pub(crate) threads: Vec<u64>,
     pub(crate) thread_names: FxHashMap<u64, String>,
     pub(crate) python: Option<String>,
-    pub(crate) now: Amount,
+    pub(crate) level: Level,
     pub(crate) peak: Amount,
     pub(crate) peak_time_us: u64,
     pub(crate) epoch: u32,
     pub(crate) rising: bool,
     pub(crate) time_us: u64,
-    pub(crate) tick_max: u64,
-    /// The change that made it so large.
-    pub(crate) tick_max_change: u64,
-    /// Times that memory came or went.
-    pub(crate) changes: u64,
     pub(crate) lives: Option<Lives>,
     next_moment: u64,
     pub(crate) curve: Curve,
@@ -195,15 +222,12 @@ impl State {
             threads: Vec::new(),
             thread_names: FxHashMap::default(),
             python: None,
-            now: Amount::default(),
+            level: Level::default(),
             peak: Amount::default(),
             peak_time_us: 0,
             epoch: 1,
             rising: false,
             time_us: 0,
-            tick_max: 0,
-            tick_max_change: 0,
-            changes: 0,
             sizes: [Amount::default(); 65],
             failures: Vec::new(),
             failed: 0,
@@ -226,8 +250,8 @@ impl State {
 
     /// The tick so far.
     fn point(&self) -> Point {
-        let (max_bytes, max_change) = (self.tick_max, self.tick_max_change);
-        Point { time_us: self.time_us, bytes: self.now.bytes, max_bytes, max_change }
+        let Level { bytes, tick_max: max_bytes, tick_max_change: max_change, .. } = self.level;
+        Point { time_us: self.time_us, bytes, max_bytes, max_change }
     }
 
     /// The clock of the whole heap moves on; all records before it are in.
@@ -245,12 +269,12 @@ impl State {
                 self.in_span = false;
             } else if time_us >= from && self.span.is_none() && !self.in_span {
                 self.in_span = true;
-                self.span_peak = Some((self.now.bytes, time_us));
+                self.span_peak = Some((self.level.bytes, time_us));
             }
         }
         self.time_us = time_us;
-        self.tick_max = self.now.bytes;
-        self.tick_max_change = self.changes;
+        self.level.tick_max = self.level.bytes;
+        self.level.tick_max_change = self.level.changes;
     }
 
     /// Nothing more comes: what was asked for and never reached is how things stand now.
@@ -308,13 +332,13 @@ impl State {
     pub(crate) fn apply(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
         match op.kind {
             kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE => {
-                self.free(stream, op);
+                self.free::<false>(stream, op);
                 true
             }
             kind::MUNMAP => self.unmap(op, may_wait),
             kind::MMAP | kind::MREMAP | kind::BRK => self.map(stream, op, may_wait),
             allocator if is_allocation(allocator) => {
-                self.allocate(stream, op);
+                self.allocate::<false>(stream, op);
                 true
             }
             kind::REALLOC_UNDO => {
@@ -335,10 +359,22 @@ impl State {
         }
     }
 
+    /// Was every block recorded, and are no moments looked out for? Most captures are read so.
+    pub(crate) fn is_simple(&self) -> bool {
+        self.weights.is_exact() && self.lives.is_none()
+    }
+
     #[inline(always)]
-    pub(crate) fn allocate(&mut self, stream: &mut Stream, op: &Op) {
+    fn amount<const SIMPLE: bool>(&self, size: u64) -> Amount {
+        if SIMPLE { Amount { bytes: size, count: 1 } } else { self.weights.amount(size) }
+    }
+
+    /// A block comes. `SIMPLE` says what [`is_simple`](State::is_simple) said.
+    #[inline(always)]
+    pub(crate) fn allocate<const SIMPLE: bool>(&mut self, stream: &mut Stream, op: &Op) {
         let site = self.site(stream, op);
-        let age = self.step().unwrap_or(stream.allocations.wrapping_add(1));
+        let step = if SIMPLE { None } else { self.step() };
+        let age = step.unwrap_or(stream.allocations.wrapping_add(1));
         let born = (age << 1) | u32::from(self.in_span);
         let block = Block { size: op.size, site, born };
         if let Some(old) = self.blocks.insert(op.address, block) {
@@ -346,12 +382,13 @@ impl State {
         }
         stream.taken = None;
         stream.allocations = stream.allocations.wrapping_add(1);
-        let amount = self.weights.amount(op.size);
-        self.came(site, op.size, amount);
+        let amount = self.amount::<SIMPLE>(op.size);
+        self.came::<SIMPLE>(site, op.size, amount);
     }
 
+    /// A block goes.
     #[inline(always)]
-    pub(crate) fn free(&mut self, stream: &mut Stream, op: &Op) {
+    pub(crate) fn free<const SIMPLE: bool>(&mut self, stream: &mut Stream, op: &Op) {
         let Some(block) = self.blocks.remove(op.address) else {
             if self.weights.is_exact() {
                 self.unknown_frees = self.unknown_frees.saturating_add(1);
@@ -359,15 +396,20 @@ impl State {
             stream.taken = None;
             return;
         };
-        let amount = self.weights.amount(block.size);
-        stream.taken = (op.kind == kind::REALLOC_TAKE).then_some((op.address, block));
-        let age = (stream.allocations << 1).wrapping_sub(block.born & !1) >> 1;
-        let is_short = age <= self.watch.temporary_threshold && self.lives.is_none();
-        let site = self.lose(block.site, amount);
-        if is_short && site.key.thread == stream.thread {
-            site.temporary.gain(amount);
+        let amount = self.amount::<SIMPLE>(block.size);
+        if op.kind == kind::REALLOC_TAKE {
+            stream.taken = Some((op.address, block));
+        } else {
+            stream.taken = None;
         }
-        if let Some(lives) = &mut self.lives {
+        let age = (stream.allocations << 1).wrapping_sub(block.born & !1) >> 1;
+        let is_short = (age <= self.watch.temporary_threshold) & (SIMPLE || self.lives.is_none());
+        let site = self.lose::<SIMPLE>(block.site, amount);
+        // Added or not without a branch, which could not be foretold.
+        let is_temporary = u64::from(is_short & (site.key.thread == stream.thread));
+        site.temporary
+            .gain(Amount { bytes: amount.bytes * is_temporary, count: amount.count * is_temporary });
+        if !SIMPLE && let Some(lives) = &mut self.lives {
             lives.end(block.site, block.born >> 1, amount);
         }
     }
@@ -376,7 +418,7 @@ impl State {
     #[cold]
     fn force(&mut self, old: Block) {
         self.forced = self.forced.saturating_add(1);
-        self.lose(old.site, self.weights.amount(old.size));
+        self.lose::<false>(old.site, self.weights.amount(old.size));
     }
 
     /// A block that comes and goes many times: after the first time nothing is new but the counts.
@@ -384,11 +426,11 @@ impl State {
         let [born, freed] = op.both();
         let mut left = op.times;
         while left > 0 {
-            self.allocate(stream, &born);
-            self.free(stream, &freed);
+            self.allocate::<false>(stream, &born);
+            self.free::<false>(stream, &freed);
             left -= 1;
             // A moment that is looked out for may lie anywhere.
-            let end = self.changes.saturating_add(2 * u64::from(left));
+            let end = self.level.changes.saturating_add(2 * u64::from(left));
             if self.lives.is_none() || self.next_moment > end {
                 break;
             }
@@ -406,7 +448,7 @@ impl State {
             self.variance += self.weights.variance(op.size) * times as f64;
         }
         stream.allocations = stream.allocations.wrapping_add(left);
-        self.changes += 2 * times;
+        self.level.changes += 2 * times;
     }
 
     fn map(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
@@ -422,7 +464,7 @@ impl State {
         let Amount { bytes, count } = amount;
         let step = self.step().unwrap_or(0);
         self.mappings.insert(op.address, Mapping { end, site, count, bytes, in_span: self.in_span, step });
-        self.came(site, op.size, amount);
+        self.came::<false>(site, op.size, amount);
         true
     }
 
@@ -443,7 +485,7 @@ impl State {
         let mut mappings = std::mem::take(&mut self.mappings);
         mappings.cut(start, end, |site, bytes, count, step| {
             let amount = Amount { bytes, count };
-            self.lose(site, amount);
+            self.lose::<false>(site, amount);
             if let Some(lives) = &mut self.lives {
                 lives.end(site, step, amount);
             }
@@ -457,7 +499,7 @@ impl State {
         if self.failures.len() < MAX_FAILURES {
             let site = self.key(stream, op, (op.address & 0xff) as u8);
             let errno = (op.address >> 8) as u32;
-            let (time_us, change) = (self.time_us, self.changes);
+            let (time_us, change) = (self.time_us, self.level.changes);
             self.failures.push(Failure { site, errno, bytes: op.size, time_us, change, limits });
         }
     }
@@ -475,8 +517,8 @@ impl State {
     #[inline]
     fn step(&mut self) -> Option<u32> {
         let lives = self.lives.as_mut()?;
-        if self.changes >= self.next_moment {
-            self.next_moment = lives.pass(self.changes + 1);
+        if self.level.changes >= self.next_moment {
+            self.next_moment = lives.pass(self.level.changes + 1);
         }
         Some(lives.step)
     }
@@ -491,13 +533,13 @@ impl State {
 
     /// What was asked for comes.
     #[inline(always)]
-    fn came(&mut self, site: u32, size: u64, amount: Amount) {
+    fn came<const SIMPLE: bool>(&mut self, site: u32, size: u64, amount: Amount) {
         let site = &mut self.sites[site as usize];
         touch(site, self.epoch);
         site.now.gain(amount);
         site.total.gain(amount);
         self.sizes[(64 - size.leading_zeros()) as usize].gain(amount);
-        if !self.weights.is_exact() {
+        if !SIMPLE && !self.weights.is_exact() {
             self.variance += self.weights.variance(size);
         }
         self.grow(amount);
@@ -505,32 +547,37 @@ impl State {
 
     #[inline(always)]
     fn grow(&mut self, amount: Amount) {
-        self.now.gain(amount);
-        self.changes += 1;
-        if self.now.bytes > self.tick_max {
-            self.tick_max = self.now.bytes;
-            self.tick_max_change = self.changes;
-            if self.now.bytes > self.peak.bytes {
-                self.peak = self.now;
+        let level = &mut self.level;
+        level.bytes = level.bytes.wrapping_add(amount.bytes);
+        level.count = level.count.wrapping_add(amount.count);
+        level.changes += 1;
+        if level.bytes > level.tick_max {
+            level.tick_max = level.bytes;
+            level.tick_max_change = level.changes;
+            if level.bytes > self.peak.bytes {
+                self.peak = level.now();
                 self.peak_time_us = self.time_us;
                 self.rising = true;
             }
-            if self.in_span && self.span_peak.is_none_or(|(bytes, _)| self.now.bytes > bytes) {
-                self.span_peak = Some((self.now.bytes, self.time_us));
+            if self.in_span && self.span_peak.is_none_or(|(bytes, _)| level.bytes > bytes) {
+                self.span_peak = Some((level.bytes, self.time_us));
             }
         }
     }
 
     /// Memory goes; gives the site it was from.
     #[inline(always)]
-    fn lose(&mut self, site: u32, amount: Amount) -> &mut Site {
+    fn lose<const SIMPLE: bool>(&mut self, site: u32, amount: Amount) -> &mut Site {
         if self.rising {
             self.epoch = self.epoch.wrapping_add(1);
             self.rising = false;
         }
-        self.now.lose(amount);
-        self.step();
-        self.changes += 1;
+        self.level.bytes = self.level.bytes.wrapping_sub(amount.bytes);
+        self.level.count = self.level.count.wrapping_sub(amount.count);
+        if !SIMPLE {
+            self.step();
+        }
+        self.level.changes += 1;
         let site = &mut self.sites[site as usize];
         touch(site, self.epoch);
         site.now.lose(amount);
@@ -539,12 +586,11 @@ impl State {
 
     #[inline(always)]
     fn site(&mut self, stream: &mut Stream, op: &Op) -> u32 {
-        let own = (op.python, op.native, op.kind);
         let place = op.python.wrapping_mul(3).wrapping_add(op.native) as usize % REMEMBERED;
-        if let Some(Some((last, site))) = stream.sites.get(place)
-            && *last == own
+        if let Some(own) = stream.sites.get(place)
+            && (own.python == op.python) & (own.native == op.native) & (own.kind == u32::from(op.kind))
         {
-            return *site;
+            return own.site;
         }
         self.look_up(stream, op, place)
     }
@@ -552,8 +598,8 @@ impl State {
     #[inline(never)]
     fn look_up(&mut self, stream: &mut Stream, op: &Op, place: usize) -> u32 {
         let site = self.site_of(self.key(stream, op, op.kind));
-        stream.sites.resize(REMEMBERED, None);
-        stream.sites[place] = Some(((op.python, op.native, op.kind), site));
+        stream.sites.resize(REMEMBERED, Own::default());
+        stream.sites[place] = Own { python: op.python, native: op.native, kind: u32::from(op.kind), site };
         site
     }
 

@@ -206,7 +206,7 @@ impl Heap {
         let mut by_allocator: Vec<AllocatorStats> = allocators.into_values().collect();
         by_allocator
             .sort_by_key(|allocator| (std::cmp::Reverse(allocator.bytes), allocator.allocator.clone()));
-        let live = self.weight(state.now);
+        let live = self.weight(state.level.now());
         Stats {
             total_allocations: total.count,
             total_allocated_bytes: total.bytes,

@@ -372,7 +372,9 @@ impl Import {
         add(&mut self.state.sites[site].peak, peak_bytes, peak_count);
         add(&mut self.state.sites[site].now, live_bytes, live_count);
         add(&mut self.state.peak, peak_bytes, peak_count);
-        add(&mut self.state.now, live_bytes, live_count);
+        let mut now = self.state.level.now();
+        add(&mut now, live_bytes, live_count);
+        self.state.level.set(now);
         Some(())
     }
 
