@@ -9,11 +9,13 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::glibc;
 use crate::lines::{Code, Text};
 use crate::op::{Op, Ops, PAIRS, is_allocation, is_free};
 use crate::pack::is_pair;
 use crate::predict::{NEAR, Place, Predictor, Victim};
 use crate::record::{definition, kind, unzigzag};
+use crate::tree::{Frame, Tree};
 use crate::typical;
 use crate::whole::Names;
 use crate::wire::{Take, number};
@@ -44,7 +46,9 @@ pub(crate) const FILES: usize = 19;
 pub(crate) const FILE_NAMES: usize = 20;
 /// How many blocks ago the one was that a block lies behind.
 pub(crate) const FAR: usize = 21;
-pub(crate) const COLUMNS: usize = 22;
+/// Whether a frame was called from its caller's line before, and how long ago. Not in files of version 3.
+pub(crate) const CALLS: usize = 22;
+pub(crate) const COLUMNS: usize = 23;
 
 /// How a block of chunks is packed: each way has all columns of those before it, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +57,10 @@ pub(crate) enum Form {
     Plain,
     /// With counts of repetitions.
     Counted,
-    /// All of a stream, when its program has ended.
+    /// All of a stream, when its program has ended: version 3.
     Whole,
+    /// The same with better guesses: of addresses by what the C library does, of frames by those before.
+    Sealed,
 }
 
 impl Form {
@@ -62,7 +68,8 @@ impl Form {
         match self {
             Form::Plain => AGAIN,
             Form::Counted => CODES,
-            Form::Whole => COLUMNS,
+            Form::Whole => CALLS,
+            Form::Sealed => COLUMNS,
         }
     }
 }
@@ -79,6 +86,9 @@ pub(crate) const BEHIND: u8 = 128;
 pub(crate) const TAKEN: u8 = 129;
 pub(crate) const AFTER: u8 = 130;
 pub(crate) const LAST_AFTER: u8 = 250;
+pub(crate) const FORESEEN: u8 = 251;
+/// A parent that is not on the last stack: its distance follows.
+pub(crate) const ELSEWHERE: u8 = 255;
 /// In the middle of those that stand for neighbours of the block freed last.
 pub(crate) const AROUND: u8 = 128;
 const FIRST_AROUND: u8 = AROUND - NEAR as u8;
@@ -114,7 +124,9 @@ pub struct Columns {
     /// Records of a repetition that are still to come: of each two an allocation first.
     left: u64,
     is_whole: bool,
+    is_sealed: bool,
     names: Names,
+    tree: Tree,
     /// Bytes of definitions that were put together.
     made: usize,
 }
@@ -122,9 +134,9 @@ pub struct Columns {
 impl Columns {
     /// `None`: these bytes were never packed by this codec.
     pub(crate) fn new(bytes: &[u8], first_node: u32, form: Form) -> Option<Self> {
-        let columns = unpack(bytes, form)?;
+        let Unpacked { columns, reach } = unpack(bytes, form)?;
         let at = [0; COLUMNS];
-        let predictor = Predictor::decoder(columns[PLACES].len());
+        let predictor = Predictor::decoder(columns[PLACES].len()).foreseeing(reach);
         Some(Columns {
             columns,
             at,
@@ -133,8 +145,10 @@ impl Columns {
             next_node: first_node,
             before: Default::default(),
             left: 0,
-            is_whole: form == Form::Whole,
+            is_whole: matches!(form, Form::Whole | Form::Sealed),
+            is_sealed: form == Form::Sealed,
             names: Names::default(),
+            tree: Tree::new(first_node),
             made: 0,
         })
     }
@@ -223,6 +237,7 @@ impl Columns {
         if is_free(op.kind) {
             let victim = match self.byte(VICTIMS)? {
                 UNKNOWN => Victim::Unknown,
+                OLD if self.is_sealed => Victim::Apart(unzigzag(self.number(AGES)?)),
                 OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
                 code @ FIRST_AROUND..=LAST_AROUND if self.is_whole => {
                     Victim::Near(isize::from(code) - isize::from(AROUND))
@@ -244,6 +259,7 @@ impl Columns {
             TAKEN => Place::Taken,
             rank @ AFTER..=LAST_AFTER if self.is_whole => Place::After(usize::from(rank - AFTER)),
             OLD if self.is_whole => Place::After(usize::try_from(self.number(FAR)?).ok()?),
+            FORESEEN if self.is_sealed => Place::Foreseen,
             _ => Place::Unknown,
         };
         let literal = if place == Place::Unknown { self.literal()? } else { 0 };
@@ -261,6 +277,7 @@ impl Columns {
             self.last.native = self.last.native.wrapping_add(unzigzag(self.number(NATIVE)?) as u32);
         }
         (op.python, op.native) = (self.last.python, self.last.native);
+        self.tree.near = op.python;
         op.size = self.number(SIZES)?;
         Some(())
     }
@@ -268,7 +285,10 @@ impl Columns {
     /// A record that is neither an allocation nor a free.
     fn other(&mut self, op: &mut Op, control: u8, payload: &mut Vec<u8>) -> Option<()> {
         match op.kind {
-            kind::REALLOC_UNDO => op.address = self.literal()?,
+            kind::REALLOC_UNDO => {
+                op.address = self.literal()?;
+                self.predictor.undo();
+            }
             kind::MUNMAP => {
                 op.address = self.literal()?;
                 op.size = self.number(SIZES)?;
@@ -286,6 +306,7 @@ impl Columns {
                 op.size = self.number(NODES)?;
                 self.node(op)?;
             }
+            kind::NODE_LINE if self.is_sealed => self.frame(op)?,
             kind::NODE_LINE => {
                 let difference = unzigzag(self.number(CODES)?) as u64;
                 self.names.used = self.names.used.wrapping_add(difference);
@@ -327,6 +348,31 @@ impl Columns {
         Some(())
     }
 
+    /// A Python frame in a stream that was sealed.
+    fn frame(&mut self, op: &mut Op) -> Option<()> {
+        let parent = match self.byte(PARENTS)? {
+            ELSEWHERE => self.next_node.wrapping_sub(self.number(PARENTS)? as u32),
+            steps => self.tree.climb(steps)?,
+        };
+        let frame = match self.byte(CALLS)?.checked_sub(1) {
+            Some(rank) => self.tree.ranked(parent, rank)?,
+            None => {
+                let code = match self.number(CODES)?.checked_sub(1) {
+                    Some(rank) => self.tree.ranked_code(rank)?,
+                    None => self.names.defined.wrapping_sub(unzigzag(self.number(CODES)?) as u64),
+                };
+                let line = self.number(LINES)?;
+                let from = u64::from(self.names.first_line(code));
+                Frame { code, line: from.wrapping_add(unzigzag(line >> 1) as u64) << 1 | line & 1 }
+            }
+        };
+        self.tree.add(parent, frame);
+        (op.address, op.size) = (frame.code, frame.line);
+        (op.python, op.native) = (self.next_node, parent);
+        self.next_node = self.next_node.wrapping_add(1);
+        Some(())
+    }
+
     /// A code object that was packed in short.
     fn code(&mut self, op: &mut Op, payload: &mut Vec<u8>) -> Option<()> {
         op.size = definition::CODE;
@@ -348,6 +394,9 @@ impl Columns {
     fn node(&mut self, op: &mut Op) -> Option<()> {
         op.python = self.next_node;
         op.native = self.next_node.wrapping_sub(self.number(NODES)? as u32);
+        if self.is_sealed {
+            self.tree.add_other(op.native);
+        }
         self.next_node = self.next_node.wrapping_add(1);
         Some(())
     }
@@ -383,10 +432,26 @@ fn text<'a>(column: &'a [u8], at: &mut usize) -> Option<Text<'a>> {
 }
 
 /// The columns as they were before they were compressed.
-pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<[Vec<u8>; COLUMNS]> {
+pub(crate) struct Unpacked {
+    pub(crate) columns: [Vec<u8>; COLUMNS],
+    /// For how many records the C library's allocator is followed.
+    reach: u64,
+}
+
+pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<Unpacked> {
     let mut take = Take::new(bytes);
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-    let typical = if form == Form::Whole { typical::numbered(take.byte()?)? } else { None };
+    let typical = match form {
+        Form::Plain | Form::Counted => None,
+        Form::Whole | Form::Sealed => typical::numbered(form, take.byte()?)?,
+    };
+    let reach = match form {
+        Form::Sealed => {
+            let (model, reach) = (take.byte()?, take.number()?);
+            glibc::is_known(model, reach).then_some(reach)?
+        }
+        _ => 0,
+    };
     let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
     for (index, column) in columns[..form.columns()].iter_mut().enumerate() {
         let length = usize::try_from(take.number()?).ok().filter(|length| *length <= MAX_COLUMN)?;
@@ -400,7 +465,7 @@ pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<[Vec<u8>; COLUMNS]> {
                 _ => return None,
             }
             if let Some(typical) = typical {
-                decompressor.set_dictionary(&typical[index]).ok()?;
+                decompressor.set_dictionary(typical.get(index)?).ok()?;
             }
             decompressor.decompress(stored, length).ok()?
         };
@@ -408,7 +473,7 @@ pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<[Vec<u8>; COLUMNS]> {
             return None;
         }
     }
-    Some(columns)
+    Some(Unpacked { columns, reach })
 }
 
 /// Adds the code objects of which nodes name instructions.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashSet;
 
 use crate::CaptureError;
-use crate::columns::{COLUMNS, Columns, Form, codes_used, unpack};
+use crate::columns::{Columns, Form, codes_used, unpack};
 use crate::layout;
 use crate::live::{FIXED, Header, u32_at};
 use crate::op::{Ops, is_node};
@@ -27,8 +27,9 @@ use crate::wire::{Put, Take};
 
 /// First bytes of a finished file.
 pub const MAGIC: [u8; 8] = *b"SLHEAPFN";
-/// Version of what is written; all below it can be read. Version 2 says repetitions once, version 3 packs small captures anew at their end.
-pub const VERSION: u32 = 3;
+/// Version of what is written; all below it can be read. Version 2 says repetitions once, version 3 packs small captures anew at
+/// their end, version 4 does so with better guesses.
+pub const VERSION: u32 = 4;
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLBK");
 const BLOCK_HEADER: usize = 24;
 const START: usize = 20;
@@ -60,10 +61,12 @@ mod codec {
     pub(super) const ZSTD: u8 = 2;
     /// With a column of counts.
     pub(super) const COUNTED_ZSTD: u8 = 3;
-    /// A stream packed whole.
+    /// A stream packed whole, as version 3 did.
     pub(super) const WHOLE_ZSTD: u8 = 4;
     /// Samples: for each of the four numbers its differences, one after the other.
     pub(super) const SAMPLES_ZSTD: u8 = 5;
+    /// A stream packed whole, as version 4 does.
+    pub(super) const SEALED_ZSTD: u8 = 6;
 }
 
 /// Consecutive chunks of one stream in one block.
@@ -165,7 +168,7 @@ pub struct Entry {
 impl Entry {
     /// A stream that was packed whole.
     pub(crate) fn is_whole(&self) -> bool {
-        self.kind == block::CHUNKS && self.codec == codec::WHOLE_ZSTD
+        self.kind == block::CHUNKS && matches!(self.codec, codec::WHOLE_ZSTD | codec::SEALED_ZSTD)
     }
 
     /// Bytes it takes in the file.
@@ -327,7 +330,11 @@ impl Finished {
                     .map_err(|_| damaged("a block does not unpack"))?;
                 Ok(unpacked)
             }
-            codec::PLAIN | codec::COLUMNS_ZSTD | codec::COUNTED_ZSTD | codec::WHOLE_ZSTD => Ok(payload),
+            codec::PLAIN
+            | codec::COLUMNS_ZSTD
+            | codec::COUNTED_ZSTD
+            | codec::WHOLE_ZSTD
+            | codec::SEALED_ZSTD => Ok(payload),
             other => Err(damaged(&format!("a block packed in a later way ({other})"))),
         }
     }
@@ -340,15 +347,10 @@ impl Finished {
 
     /// Adds the code objects of which nodes in a block of chunks name instructions.
     pub(crate) fn codes_used(&self, entry: &Entry, codes: &mut FxHashSet<u64>) -> Result<(), CaptureError> {
-        let columns = unpack(&self.payload(entry)?, form(entry));
-        columns.and_then(|columns| codes_used(&columns, codes)).ok_or_else(|| self.undecodable(entry))
-    }
-
-    /// The columns of the first stream, which was packed whole.
-    pub(crate) fn whole_columns(&self) -> Result<[Vec<u8>; COLUMNS], CaptureError> {
-        let entry = self.blocks.iter().find(|entry| entry.is_whole());
-        let entry = entry.ok_or_else(|| CaptureError::damaged(&self.path, "no stream is packed whole"))?;
-        unpack(&self.payload(entry)?, Form::Whole).ok_or_else(|| self.undecodable(entry))
+        let unpacked = unpack(&self.payload(entry)?, form(entry));
+        unpacked
+            .and_then(|unpacked| codes_used(&unpacked.columns, codes))
+            .ok_or_else(|| self.undecodable(entry))
     }
 
     /// The error for records that do not decode.
@@ -411,7 +413,7 @@ impl Finished {
         python: Option<u64>,
     ) -> Result<(), CaptureError> {
         let payload = packed.finish_whole(python).map_err(CaptureError::io(&self.path))?;
-        self.append(block::CHUNKS, codec::WHOLE_ZSTD, &run.meta(), &payload)
+        self.append(block::CHUNKS, codec::SEALED_ZSTD, &run.meta(), &payload)
     }
 
     /// The same as [`append_samples`](Self::append_samples), in less room.
@@ -478,6 +480,7 @@ impl Finished {
 
 fn form(entry: &Entry) -> Form {
     match entry.codec {
+        codec::SEALED_ZSTD => Form::Sealed,
         codec::WHOLE_ZSTD => Form::Whole,
         codec::COUNTED_ZSTD => Form::Counted,
         _ => Form::Plain,

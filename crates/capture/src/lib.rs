@@ -23,6 +23,8 @@ mod error;
 #[cfg(feature = "files")]
 pub mod file;
 #[cfg(feature = "files")]
+mod glibc;
+#[cfg(feature = "files")]
 pub mod lines;
 #[cfg(feature = "files")]
 pub mod live;
@@ -38,6 +40,8 @@ mod samples;
 mod seal;
 #[cfg(feature = "files")]
 pub mod source;
+#[cfg(feature = "files")]
+mod tree;
 #[cfg(feature = "files")]
 mod typical;
 #[cfg(feature = "files")]

@@ -1,10 +1,12 @@
 //! Packs records into columns (see `columns`). Must keep every record; of a code object's definition only what nobody reads is left out.
 
 use crate::columns::*;
+use crate::glibc;
 use crate::lines::{self, Text, line_at};
-use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping};
+use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping, is_node};
 use crate::predict::{Place, Predictor, Victim};
 use crate::record::{definition, kind, zigzag};
+use crate::tree::{Frame, Tree};
 use crate::typical;
 use crate::whole::{Codes, Names};
 use crate::wire::Put;
@@ -27,23 +29,23 @@ pub(crate) struct Packer<'a> {
     /// The code objects, where a stream is packed whole.
     codes: Option<&'a Codes>,
     names: Names,
+    tree: Tree,
+    reach: u64,
 }
 
 impl<'a> Packer<'a> {
     /// `is_start`: nothing of this stream came before.
     pub(crate) fn new(is_start: bool) -> Self {
-        let (columns, last, names) = Default::default();
-        let predictor = Predictor::encoder(false);
-        Packer { columns, predictor, last, is_first_part: is_start, codes: None, names }
+        let (columns, last, names, tree, reach) = Default::default();
+        let predictor = Predictor::encoder();
+        Packer { columns, predictor, last, is_first_part: is_start, codes: None, names, tree, reach }
     }
 
-    /// For a stream that is packed whole.
-    pub(crate) fn whole(is_start: bool, codes: &'a Codes) -> Self {
-        Packer { predictor: Predictor::encoder(true), codes: Some(codes), ..Self::new(is_start) }
-    }
-
-    pub(crate) fn form(&self) -> Form {
-        if self.codes.is_some() { Form::Whole } else { Form::Counted }
+    /// For a stream that is packed whole. The C library's allocator is followed for so many records as `reach` says.
+    pub(crate) fn whole(is_start: bool, first_node: u32, codes: &'a Codes, reach: u64) -> Self {
+        let predictor = Predictor::whole_encoder(reach);
+        let tree = Tree::new(first_node);
+        Packer { predictor, tree, codes: Some(codes), reach, ..Self::new(is_start) }
     }
 
     /// Adds a chunk.
@@ -72,7 +74,7 @@ impl<'a> Packer<'a> {
     pub(crate) fn finish(self, level: i32) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut compressor = zstd::bulk::Compressor::new(level)?;
-        for column in &self.columns[..self.form().columns()] {
+        for column in &self.columns[..Form::Counted.columns()] {
             put_column(&mut out, column, &mut compressor)?;
         }
         Ok(out)
@@ -81,14 +83,15 @@ impl<'a> Packer<'a> {
     /// The content of a block that is packed whole, with the help of what is typical of a Python of this version.
     pub(crate) fn finish_whole(self, python: Option<u64>) -> std::io::Result<Vec<u8>> {
         let number = python.map_or(0, typical::number_for);
-        let mut out = vec![number];
-        let typical = typical::numbered(number).flatten();
+        let mut out = vec![number, glibc::MODEL];
+        out.put(self.reach);
+        let typical = typical::numbered(Form::Sealed, number).flatten();
         let mut plain = zstd::bulk::Compressor::new(BEST)?;
         for (index, column) in self.columns.iter().enumerate() {
             let level = if column.len() <= SMALL { BEST } else { GOOD };
-            match typical.filter(|_| column.len() >= WORTHWHILE) {
+            match typical.and_then(|typical| typical.get(index)).filter(|_| column.len() >= WORTHWHILE) {
                 Some(typical) => {
-                    let mut compressor = zstd::bulk::Compressor::with_dictionary(level, &typical[index])?;
+                    let mut compressor = zstd::bulk::Compressor::with_dictionary(level, typical)?;
                     put_column(&mut out, column, &mut compressor)?;
                 }
                 None => {
@@ -98,6 +101,11 @@ impl<'a> Packer<'a> {
             }
         }
         Ok(out)
+    }
+
+    /// The columns as they are.
+    pub(crate) fn into_columns(self) -> [Vec<u8>; COLUMNS] {
+        self.columns
     }
 
     fn definition(&mut self, op: &Op, payload: &[u8]) {
@@ -141,24 +149,44 @@ impl<'a> Packer<'a> {
     }
 
     /// A Python frame by its line; false when its code is not known for certain.
-    fn line(&mut self, op: &Op) -> bool {
+    fn frame(&mut self, op: &Op) -> bool {
         let Some(code) = self.codes.and_then(|codes| codes.get(op.address)) else { return false };
-        let Packer { columns, names, .. } = self;
-        let line = line_at(code.table, code.first_line, (op.size >> 1) as u32);
-        let line = zigzag(i64::from(line) - i64::from(names.first_line(op.address)));
+        let line = match op.kind {
+            kind::NODE_LINE => op.size,
+            _ => u64::from(line_at(code.table, code.first_line, (op.size >> 1) as u32)) << 1 | op.size & 1,
+        };
+        let (frame, parent) = (Frame { code: op.address, line }, op.native);
+        let Packer { columns, names, tree, .. } = self;
         columns[KINDS].push(kind::NODE_LINE);
-        columns[CODES].put(zigzag(op.address.wrapping_sub(names.used) as i64));
-        columns[LINES].put(line << 1 | op.size & 1);
-        columns[PARENTS].put(u64::from(op.python.wrapping_sub(op.native)));
-        names.used = op.address;
+        match tree.steps_to(parent) {
+            Some(steps) => columns[PARENTS].push(steps),
+            None => {
+                columns[PARENTS].push(ELSEWHERE);
+                columns[PARENTS].put(u64::from(op.python.wrapping_sub(parent)));
+            }
+        }
+        let rank = tree.rank(parent, frame);
+        columns[CALLS].push(rank.map_or(0, |rank| rank + 1));
+        if rank.is_none() {
+            match tree.code_rank(frame.code) {
+                Some(rank) => columns[CODES].put(rank + 1),
+                None => {
+                    columns[CODES].put(0);
+                    columns[CODES].put(zigzag(names.defined.wrapping_sub(frame.code) as i64));
+                }
+            }
+            let from = i64::from(names.first_line(frame.code));
+            columns[LINES].put(zigzag((line >> 1) as i64 - from) << 1 | line & 1);
+        }
+        tree.add(parent, frame);
         true
     }
 
     fn record(&mut self, op: &Op) {
-        if op.kind == kind::NODE_PYTHON && self.line(op) {
+        if matches!(op.kind, kind::NODE_PYTHON | kind::NODE_LINE) && self.frame(op) {
             return;
         }
-        let Packer { columns, predictor, last, .. } = self;
+        let Packer { columns, predictor, last, tree, .. } = self;
         let mut control = op.kind;
         let literal = |columns: &mut [Vec<u8>; COLUMNS], last: &mut Last, address: u64| {
             // Turned, the bits that are zero in an aligned address are the high ones.
@@ -177,7 +205,11 @@ impl<'a> Packer<'a> {
                 columns[NATIVE].put(zigzag(i64::from(op.native) - i64::from(last.native)));
                 last.native = op.native;
             }
+            tree.near = op.python;
             columns[SIZES].put(op.size);
+        }
+        if is_node(op.kind) {
+            tree.add_other(op.native);
         }
         columns[KINDS].push(control);
         match op.kind {
@@ -190,6 +222,7 @@ impl<'a> Packer<'a> {
                     Place::Taken => TAKEN,
                     Place::After(rank) if rank <= usize::from(LAST_AFTER - AFTER) => AFTER + rank as u8,
                     Place::After(_) => OLD,
+                    Place::Foreseen => FORESEEN,
                     Place::Unknown => UNKNOWN,
                 });
                 match place {
@@ -205,16 +238,20 @@ impl<'a> Packer<'a> {
                 columns[VICTIMS].push(match victim {
                     Victim::Young(rank) => rank as u8,
                     Victim::Near(distance) => AROUND.wrapping_add_signed(distance as i8),
-                    Victim::Old(_) => OLD,
+                    Victim::Old(_) | Victim::Apart(_) => OLD,
                     Victim::Unknown => UNKNOWN,
                 });
                 match victim {
                     Victim::Old(age) => columns[AGES].put(age as u64),
+                    Victim::Apart(difference) => columns[AGES].put(zigzag(difference)),
                     Victim::Unknown => literal(columns, last, op.address),
                     Victim::Young(_) | Victim::Near(_) => {}
                 }
             }
-            kind::REALLOC_UNDO => literal(columns, last, op.address),
+            kind::REALLOC_UNDO => {
+                literal(columns, last, op.address);
+                predictor.undo();
+            }
             kind::MUNMAP => {
                 literal(columns, last, op.address);
                 columns[SIZES].put(op.size);

@@ -6,6 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::glibc::Arena;
+use crate::op::is_mapping;
 use crate::record::kind;
 
 /// How many guesses of one sort are tried.
@@ -14,6 +16,8 @@ const DEPTH: usize = 48;
 const LISTED: usize = 128;
 /// How far from the block freed last a neighbour is looked for.
 pub(crate) const NEAR: isize = 64;
+/// So many blocks may lie elsewhere than foreseen before it counts.
+const TRIALS: u32 = 1000;
 const SMALL_CLASSES: usize = 512;
 const NONE: u32 = u32::MAX;
 
@@ -30,6 +34,8 @@ pub(crate) enum Place {
     Taken,
     /// Behind the n-th last block. Only in streams that are packed whole.
     After(usize),
+    /// Where the C library would put it. Only in streams that were sealed.
+    Foreseen,
     /// Nowhere that can be guessed.
     Unknown,
 }
@@ -39,8 +45,10 @@ pub(crate) enum Place {
 pub(crate) enum Victim {
     /// The n-th youngest that lives.
     Young(usize),
-    /// The n-th last that was allocated.
+    /// The n-th last that was allocated. Not in streams that were sealed.
     Old(usize),
+    /// As many blocks allocated later, or earlier, than the one freed last. Only in streams that were sealed.
+    Apart(i64),
     /// As many living blocks from the one freed last: younger ones from 0 on, older ones from -1 down. Only in streams that are packed whole.
     Near(isize),
     /// One from before.
@@ -59,12 +67,26 @@ pub(crate) struct Predictor {
     strays: Vec<u64>,
     behind: u64,
     taken: u64,
-    /// The neighbours of the block that was freed last.
+    /// The block that was freed last, and its neighbours.
+    freed: u32,
     around: Link,
+    /// What the C library would do, and for how many records more it is followed.
+    arena: Option<Box<Arena>>,
+    reach: u64,
+    /// The block that `realloc` has at the moment.
+    held: Option<u64>,
+    hits: Hits,
     /// Only the encoder needs to find blocks by address.
     by_address: Option<FxHashMap<u64, u32>>,
     /// And by their end, when it packs a stream whole.
     by_end: Option<FxHashMap<u64, u32>>,
+}
+
+/// How often an allocation was foreseen, and how often not.
+#[derive(Debug, Default)]
+struct Hits {
+    right: u32,
+    wrong: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,16 +120,28 @@ impl Predictor {
         }
     }
 
-    pub(crate) fn encoder(is_whole: bool) -> Self {
-        let by_end = is_whole.then(FxHashMap::default);
-        Predictor { by_address: Some(FxHashMap::default()), by_end, ..Self::decoder(0) }
+    pub(crate) fn encoder() -> Self {
+        Predictor { by_address: Some(FxHashMap::default()), ..Self::decoder(0) }
+    }
+
+    /// For a stream that is packed whole.
+    pub(crate) fn whole_encoder(reach: u64) -> Self {
+        Predictor { by_end: Some(FxHashMap::default()), ..Self::encoder() }.foreseeing(reach)
+    }
+
+    /// Follows the C library's allocator for so many allocations and frees.
+    pub(crate) fn foreseeing(self, reach: u64) -> Self {
+        Predictor { arena: (reach > 0).then(|| Box::new(Arena::new())), reach, ..self }
     }
 
     /// The guess that fits, and the allocation done.
     pub(crate) fn place(&mut self, kind: u8, size: u64, address: u64) -> Place {
         let class = class(kind, size);
+        let foreseen = self.foresee(kind, size);
         let find = |list: &[u64]| list.iter().rev().take(DEPTH).position(|freed| *freed == address);
-        let place = if let Some(rank) = find(self.class(class)) {
+        let place = if foreseen == Some(address) {
+            Place::Foreseen
+        } else if let Some(rank) = find(self.class(class)) {
             Place::Freed(rank)
         } else if address == self.behind {
             Place::Behind
@@ -120,7 +154,7 @@ impl Predictor {
         } else {
             Place::Unknown
         };
-        self.allocate(kind, size, place, address);
+        self.settle(kind, size, place, address, foreseen);
         let index = self.blocks.len() as u32 - 1;
         if let Some(by_address) = &mut self.by_address {
             by_address.insert(address, index);
@@ -134,6 +168,19 @@ impl Predictor {
     /// The address a guess stands for, and the allocation done. `literal` is for `Unknown`. `None`: no such guess.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, kind: u8, size: u64, place: Place, literal: u64) -> Option<u64> {
+        let foreseen = self.foresee(kind, size);
+        self.settle(kind, size, place, literal, foreseen)
+    }
+
+    #[inline(always)]
+    fn settle(
+        &mut self,
+        kind: u8,
+        size: u64,
+        place: Place,
+        literal: u64,
+        foreseen: Option<u64>,
+    ) -> Option<u64> {
         let class = class(kind, size);
         let pick = |list: &mut Vec<u64>, rank: usize| {
             if rank == 0 {
@@ -152,8 +199,20 @@ impl Predictor {
                 let block = self.blocks.get(index)?;
                 end_of(block.address, block.class)
             }
+            Place::Foreseen => {
+                let address = foreseen?;
+                // It may be one of those that were freed: the same block must not be there twice.
+                let list = self.class(class);
+                if let Some(rank) = list.iter().rev().take(DEPTH).position(|freed| *freed == address) {
+                    list.remove(list.len() - 1 - rank);
+                }
+                address
+            }
             Place::Unknown => literal,
         };
+        if self.arena.is_some() {
+            self.learn(kind, size, address, foreseen);
+        }
         if matches!(place, Place::Behind | Place::After(_) | Place::Unknown) {
             self.behind = address.wrapping_add(extent(kind, size));
         }
@@ -171,12 +230,52 @@ impl Predictor {
         Some(address)
     }
 
+    /// Where the C library would put a block; only some ask it for memory.
+    #[inline(always)]
+    fn foresee(&mut self, kind: u8, size: u64) -> Option<u64> {
+        let arena = self.arena.as_mut()?;
+        match kind {
+            _ if !asks_library(kind, size) => None,
+            kind::MALLOC | kind::PY_MALLOC => arena.allocate(size, false),
+            kind::CALLOC | kind::PY_CALLOC => arena.allocate(size, true),
+            kind::REALLOC | kind::PY_REALLOC => match self.held {
+                Some(held) => arena.reallocate(held, size),
+                None => arena.allocate(size, false),
+            },
+            _ => None,
+        }
+    }
+
+    /// Tells the model of the library where a block lies in truth, and gives it up where it is of no use.
+    fn learn(&mut self, kind: u8, size: u64, address: u64, foreseen: Option<u64>) {
+        let held = if matches!(kind, kind::REALLOC | kind::PY_REALLOC) { self.held.take() } else { None };
+        let Some(arena) = self.arena.as_mut() else { return };
+        if asks_library(kind, size) {
+            if foreseen == Some(address) {
+                self.hits.right = self.hits.right.saturating_add(1);
+            } else {
+                self.hits.wrong = self.hits.wrong.saturating_add(1);
+                arena.correct(foreseen, address, size);
+                if let Some(held) = held.filter(|held| foreseen == Some(*held)) {
+                    arena.free(held);
+                }
+            }
+        }
+        self.reach = self.reach.saturating_sub(1);
+        if self.reach == 0 || self.hits.wrong > TRIALS && self.hits.wrong / 2 > self.hits.right {
+            self.arena = None;
+        }
+    }
+
     /// The guess that fits a free, and the free done.
     pub(crate) fn victim(&mut self, kind: u8, address: u64) -> Victim {
         let found = self.by_address.as_mut().and_then(|blocks| blocks.remove(&address));
         let victim = found.map_or(Victim::Unknown, |index| match self.listed.binary_search(&index) {
             Ok(place) if self.listed.len() - place <= DEPTH => Victim::Young(self.listed.len() - 1 - place),
-            _ => self.distance(index).unwrap_or(Victim::Old(self.blocks.len() - 1 - index as usize)),
+            _ => self.distance(index).unwrap_or(match self.by_end {
+                Some(_) => Victim::Apart(i64::from(index) - i64::from(self.freed)),
+                None => Victim::Old(self.blocks.len() - 1 - index as usize),
+            }),
         });
         self.free(kind, victim, address);
         victim
@@ -192,6 +291,11 @@ impl Predictor {
                 self.delist(index);
                 Some(index)
             }
+            Victim::Apart(difference) => {
+                let index = u32::try_from(i64::from(self.freed).checked_add(difference)?).ok()?;
+                self.delist(index);
+                Some(index)
+            }
             Victim::Near(distance) => {
                 let index = self.near(distance)?;
                 self.delist(index);
@@ -203,6 +307,7 @@ impl Predictor {
             Some(index) => {
                 let Block { address, class, .. } = *self.blocks.get(index as usize)?;
                 self.unlink(index);
+                self.freed = index;
                 self.class(class).push(address);
                 address
             }
@@ -213,8 +318,17 @@ impl Predictor {
         };
         if kind == kind::REALLOC_TAKE {
             self.taken = address;
+            self.held = Some(address);
+        } else if let Some(arena) = &mut self.arena {
+            arena.free(address);
+            self.reach = self.reach.saturating_sub(1);
         }
         Some(address)
+    }
+
+    /// `realloc` gave its block back.
+    pub(crate) fn undo(&mut self) {
+        self.held = None;
     }
 
     fn delist(&mut self, index: u32) {
@@ -309,6 +423,11 @@ fn class(allocator: u8, size: u64) -> u32 {
     let python = allocator >= kind::PY_MALLOC && size <= 512;
     let units = if python { size.div_ceil(16) } else { size.saturating_add(8).div_ceil(16).max(2) };
     (units.min(u64::from(u32::MAX >> 1)) as u32) << 1 | u32::from(python)
+}
+
+/// Is the memory from the C library? Mappings are not, nor are CPython's small objects.
+fn asks_library(allocator: u8, size: u64) -> bool {
+    !is_mapping(allocator) && (allocator < kind::PY_MALLOC || size > 512)
 }
 
 /// Where the memory of a block ends, by its class.

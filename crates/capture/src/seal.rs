@@ -8,6 +8,7 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 
 use crate::CaptureError;
+use crate::columns::COLUMNS;
 use crate::file::{Entry, Finished, Run, block};
 use crate::live::Header;
 use crate::op::Ops;
@@ -22,6 +23,10 @@ const MOST_RECORDS: u64 = 1 << 20;
 /// Captures with more bytes, in the file or of definitions, are left.
 const MOST_BYTES: u64 = 4 << 20;
 const MOST_DEFINITIONS: usize = 16 << 20;
+/// To follow the C library's allocator takes longer than all else that reading does. It is followed to the end of a stream of so many
+/// records, in a longer one only through its start.
+const FOLLOWED: u64 = 1 << 19;
+const START: u64 = 1 << 16;
 
 /// Writes a finished file anew to `path`; `None` when it is not for packing whole.
 pub(crate) fn seal(
@@ -53,7 +58,7 @@ pub(crate) fn seal(
         if let Some(done) = open.take_if(|stream| !stream.goes_on(piece)) {
             append(done)?;
         }
-        let stream = open.get_or_insert_with(|| Stream::new(piece, &codes));
+        let stream = open.get_or_insert_with(|| Stream::new(piece, &codes, reach(&pieces, piece.stream)));
         chunks(source, piece, |length, chunk| stream.push(length, chunk))?;
     }
     if let Some(done) = open {
@@ -67,6 +72,27 @@ pub(crate) fn seal(
         new.append_packed_samples(&samples)?;
     }
     Ok(Some(new))
+}
+
+/// The columns of the first stream.
+pub(crate) fn first_columns(source: &mut Source) -> Result<[Vec<u8>; COLUMNS], CaptureError> {
+    let mut pieces = source.pieces(false)?;
+    let first = pieces.first().map(|piece| piece.stream);
+    pieces.retain(|piece| Some(piece.stream) == first);
+    let (codes, _) = definitions(source, &pieces, FxHashSet::default())?.unwrap_or_default();
+    let mut packed =
+        Packer::whole(true, pieces.first().map_or(0, |piece| piece.first_node), &codes, FOLLOWED);
+    for piece in &pieces {
+        chunks(source, piece, |_, chunk| packed.push(chunk))?;
+    }
+    Ok(packed.into_columns())
+}
+
+/// For how many records of a stream the C library's allocator is followed.
+fn reach(pieces: &[Piece], stream: u32) -> u64 {
+    let own = pieces.iter().filter(|piece| piece.stream == stream);
+    let records: u64 = own.flat_map(|piece| &piece.lengths).map(|length| u64::from(*length)).sum();
+    if records <= FOLLOWED { FOLLOWED } else { START }
 }
 
 /// How many more records are packed whole.
@@ -160,7 +186,7 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    fn new(piece: &Piece, codes: &'a Codes) -> Self {
+    fn new(piece: &Piece, codes: &'a Codes, reach: u64) -> Self {
         let run = Run {
             stream: piece.stream,
             first_sequence: piece.first_sequence,
@@ -168,7 +194,7 @@ impl<'a> Stream<'a> {
             first_node: piece.first_node,
             ..Run::default()
         };
-        let packed = Packer::whole(piece.first_sequence == 0, codes);
+        let packed = Packer::whole(piece.first_sequence == 0, piece.first_node, codes, reach);
         Stream { run, packed, next_node: piece.first_node }
     }
 

@@ -5,54 +5,59 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::CaptureError;
-use crate::columns::{COLUMNS, FILE_NAMES};
-use crate::file::Finished;
+use crate::columns::{FILE_NAMES, Form};
+use crate::seal;
+use crate::source::Source;
 use crate::wire::{Put, Take};
 
 /// A dictionary for each column.
-pub(crate) type Typical = [Vec<u8>; COLUMNS];
+pub(crate) type Typical = Vec<Vec<u8>>;
 
 /// Most bytes of one dictionary, unpacked.
 const MOST: usize = 1 << 20;
 
-/// By number, from 1 on: CPython 3.11 and so on.
-static KNOWN: [LazyLock<Option<Typical>>; 4] = [
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.11.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.12.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.13.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.14.zst"))),
+/// Those of version 3, by number from 1 on: CPython 3.11 and so on.
+static WHOLE: [LazyLock<Option<Typical>>; 4] = [
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.11.zst"), Form::Whole)),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.12.zst"), Form::Whole)),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.13.zst"), Form::Whole)),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.14.zst"), Form::Whole)),
+];
+
+/// Those of version 4.
+static SEALED: [LazyLock<Option<Typical>>; 4] = [
+    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.11.zst"), Form::Sealed)),
+    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.12.zst"), Form::Sealed)),
+    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.13.zst"), Form::Sealed)),
+    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.14.zst"), Form::Sealed)),
 ];
 
 /// The number of the dictionary for a Python of this version (as `Py_Version` gives it); 0: none.
 pub(crate) fn number_for(version: u64) -> u8 {
     match (version >> 24, version >> 16 & 0xff) {
-        (3, minor @ 11..) => (minor - 10).min(KNOWN.len() as u64) as u8,
+        (3, minor @ 11..) => (minor - 10).min(SEALED.len() as u64) as u8,
         _ => 0,
     }
 }
 
 /// The dictionary of a number: none, or one. `None`: not known to this release.
-pub(crate) fn numbered(number: u8) -> Option<Option<&'static Typical>> {
+pub(crate) fn numbered(form: Form, number: u8) -> Option<Option<&'static Typical>> {
+    let known = if form == Form::Sealed { &SEALED } else { &WHOLE };
     match number.checked_sub(1) {
         None => Some(None),
-        Some(index) => KNOWN.get(usize::from(index))?.as_ref().map(Some),
+        Some(index) => known.get(usize::from(index))?.as_ref().map(Some),
     }
 }
 
-fn load(packed: &[u8]) -> Option<Typical> {
+fn load(packed: &[u8], form: Form) -> Option<Typical> {
     let bytes = zstd::bulk::decompress(packed, MOST).ok()?;
     let mut take = Take::new(&bytes);
-    let mut columns = Typical::default();
-    for column in &mut columns {
-        *column = take.bytes()?.to_vec();
-    }
-    Some(columns)
+    (0..form.columns()).map(|_| take.bytes().map(<[u8]>::to_vec)).collect()
 }
 
 /// A dictionary from a capture, the file names of which begin with `prefix` where others begin with `/usr`.
 pub fn make(capture: &Path, prefix: &str) -> Result<Vec<u8>, CaptureError> {
-    let finished = Finished::open(capture)?;
-    let mut columns = finished.whole_columns()?;
+    let mut columns = seal::first_columns(&mut Source::open(capture)?)?;
     columns[FILE_NAMES] = renamed(&columns[FILE_NAMES], prefix.as_bytes()).unwrap_or_default();
     let mut bytes = Vec::new();
     columns.iter().for_each(|column| bytes.put_bytes(column));
@@ -83,23 +88,32 @@ mod tests {
     /// Files were packed with these very bytes.
     #[test]
     fn what_was_released_stays() {
-        let bytes: [&[u8]; 4] = [
+        let bytes: [&[u8]; 8] = [
             include_bytes!("../typical/cpython-3.11.zst"),
             include_bytes!("../typical/cpython-3.12.zst"),
             include_bytes!("../typical/cpython-3.13.zst"),
             include_bytes!("../typical/cpython-3.14.zst"),
+            include_bytes!("../typical/4-cpython-3.11.zst"),
+            include_bytes!("../typical/4-cpython-3.12.zst"),
+            include_bytes!("../typical/4-cpython-3.13.zst"),
+            include_bytes!("../typical/4-cpython-3.14.zst"),
         ];
-        assert_eq!(bytes.map(crc32fast::hash), [0x492c_5378, 0x4181_5af4, 0xac9d_7ddc, 0xce48_56b9]);
+        let version_3 = [0x492c_5378, 0x4181_5af4, 0xac9d_7ddc, 0xce48_56b9];
+        let version_4 = [0x7a2a_8499, 0x3812_1657, 0xd442_4222, 0xc8bb_db0a];
+        assert_eq!(bytes.map(crc32fast::hash)[..], [version_3, version_4].concat());
     }
 
     #[test]
     fn every_version_has_its_number() {
         let python = |minor: u64| number_for(3 << 24 | minor << 16 | 7 << 8 | 0xf0);
         assert_eq!([10, 11, 12, 13, 14, 15].map(python), [0, 1, 2, 3, 4, 4]);
-        for number in 1..=4 {
-            let typical = numbered(number).unwrap().unwrap();
-            assert!(typical[FILE_NAMES].windows(12).any(|text| text == b"/lib/python3"));
+        for form in [Form::Whole, Form::Sealed] {
+            for number in 1..=4 {
+                let typical = numbered(form, number).unwrap().unwrap();
+                assert_eq!(typical.len(), form.columns());
+                assert!(typical[FILE_NAMES].windows(12).any(|text| text == b"/lib/python3"));
+            }
+            assert_eq!((numbered(form, 0), numbered(form, 5)), (Some(None), None));
         }
-        assert_eq!((numbered(0), numbered(5)), (Some(None), None));
     }
 }
