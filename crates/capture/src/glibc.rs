@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// The number of this model in a file: the library from 2.26 to 2.40, with a cache for each thread and lists of small blocks.
+/// The number of this model in a file: the library as it was in release 2.36, with a cache for each thread and lists of small blocks.
 pub(crate) const MODEL: u8 = 1;
 
 /// Most records that it is followed for.
