@@ -83,7 +83,9 @@ pub fn is_library(file: &str) -> bool {
         || file.starts_with("<frozen ")
         || file.ends_with("/.inject/sitecustomize.py")
         || file.contains("/torchinductor_") // what `torch.compile` wrote
-        || file.split("/lib/python").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        || ["/lib/python", "/lib64/python"].iter().any(|folder| {
+            file.split(folder).skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
         || below("torch/").any(|rest| PARTS_OF_TORCH.iter().any(|part| rest.starts_with(part)))
         || below("c10/").any(|rest| !rest.ends_with(".py"))
 }
@@ -260,6 +262,7 @@ mod tests {
             ("train.py", Origin::User),
             ("/home/me/lib/python/train.py", Origin::User),
             ("/usr/lib/python3.11/json/decoder.py", Origin::Library),
+            ("/usr/lib64/python3.9/json/decoder.py", Origin::Library),
             ("/venv/lib/python3.12/site-packages/numpy/core.py", Origin::Library),
             ("<frozen importlib._bootstrap>", Origin::Import),
             ("/usr/lib/python3.11/importlib/__init__.py", Origin::Import),

@@ -1,6 +1,7 @@
 //! Steps of the stack tree as people read them: functions, files and lines. Must name every step, known or not.
 
 use rustc_hash::FxHashMap;
+use stormlog_event::stacks::is_library;
 use stormlog_stack::line_table::line_for;
 
 use crate::state::SiteKey;
@@ -35,15 +36,7 @@ impl Frame {
     /// Code the user wrote, as far as a path can tell: neither Python's own nor an installed package's.
     #[must_use]
     pub fn is_user_code(&self) -> bool {
-        let library = [
-            "/site-packages/",
-            "/dist-packages/",
-            "/lib/python3",
-            "<frozen ",
-            "/lib64/python3",
-            "/.inject/sitecustomize.py",
-        ];
-        self.kind == FrameKind::Python && !library.iter().any(|part| self.file.contains(part))
+        self.kind == FrameKind::Python && !is_library(&self.file)
     }
 }
 
