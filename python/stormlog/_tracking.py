@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
+from stormlog._phased import Phased
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, exception_facts, exception_text
-from stormlog.phases import PhaseHandle, PhaseRecorder, PhaseToken
+from stormlog.phases import PhaseBoundary
 from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict
 from stormlog.telemetry import resolve_distributed_identity
 from stormlog.telemetry_sink import TelemetrySinkConfig
@@ -97,7 +98,7 @@ class Thresholds(dict[str, float]):
             self[name] = value
 
 
-class BaseTracker:
+class BaseTracker(Phased):
     """Samples in the background, keeps events, warns, and keeps the evidence when memory runs out."""
 
     session_source = "stormlog.tracker"
@@ -117,6 +118,7 @@ class BaseTracker:
         telemetry_sink_config: TelemetrySinkConfig | None,
         recording_dir: str | os.PathLike[str] | None,
     ) -> None:
+        super().__init__()
         if sampling_interval <= 0:
             raise ValueError("sampling_interval must be > 0")
         if max_events <= 0:
@@ -136,7 +138,6 @@ class BaseTracker:
         self._recorder_config = recorder
         self._sink_config = telemetry_sink_config
         self._recording_dir = recording_dir
-        self._phase_state = PhaseRecorder()
         self._tracker: _native.Tracker | None = None
 
     # Life
@@ -145,7 +146,7 @@ class BaseTracker:
         """Start a new session: the first sample is taken before this returns."""
         if self.is_tracking:
             return
-        self._phase_state.reset()
+        self._phases.reset()
         self.last_oom_dump_path = None
         tracker = self._make(self._sink_config, _free(self._recording_dir))
         self._tracker = tracker
@@ -163,7 +164,7 @@ class BaseTracker:
         self._log_warnings()
         if not stopped:
             raise TimeoutError("Memory tracking thread did not stop within 5.0 seconds")
-        self._phase_state.reset()
+        self._phases.reset()
 
     @property
     def is_tracking(self) -> bool:
@@ -241,34 +242,6 @@ class BaseTracker:
         """Stop calling this."""
         if callback in self.prediction_callbacks:
             self.prediction_callbacks.remove(callback)
-
-    # Phases
-
-    def enter_phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> PhaseHandle:
-        """Enter a phase; close the handle in the same thread."""
-        session = self.get_session_summary()
-        if not self.is_tracking or session is None:
-            raise RuntimeError("Tracking must be active before entering a phase.")
-        rank = self.distributed_identity["rank"]
-        token, boundary = self._phase_state.enter(
-            session_id=session.session_id, rank=rank, name=name, attrs=metadata
-        )
-        self._add_event(boundary.event_type, 0, boundary.context, boundary.metadata)
-        return PhaseHandle(
-            scope_id=boundary.scope_id,
-            name=name,
-            path=boundary.path,
-            close_callback=lambda: self._leave_phase(token),
-        )
-
-    @contextmanager
-    def phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> Iterator[PhaseHandle]:
-        """A phase around a block."""
-        handle = self.enter_phase(name, metadata=metadata)
-        try:
-            yield handle
-        finally:
-            handle.close()
 
     # Out of memory
 
@@ -441,8 +414,10 @@ class BaseTracker:
         whole = [times[0] + number * interval for number in range(count)]
         return whole, [[column[position] for position in held] for column in columns]
 
-    def _leave_phase(self, token: PhaseToken) -> None:
-        boundary = self._phase_state.exit(token)
+    def _running_session(self) -> SessionSummary | None:
+        return self.get_session_summary() if self.is_tracking else None
+
+    def _add_boundary(self, boundary: PhaseBoundary) -> None:
         self._add_event(boundary.event_type, 0, boundary.context, boundary.metadata)
 
     def _deliver(self, event: TrackingEvent) -> None:

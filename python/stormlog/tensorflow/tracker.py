@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from stormlog import _native
 from stormlog._monitor import Monitor
+from stormlog._phased import Phased
 from stormlog._tracking import SINK_KEYS
 from stormlog.collector_health import (
     COLLECTOR_HEALTH_HEALTHY,
@@ -23,7 +23,7 @@ from stormlog.collector_health import (
     CollectorHealthState,
     collector_retry_delay_seconds,
 )
-from stormlog.phases import PhaseHandle, PhaseRecorder, PhaseToken
+from stormlog.phases import PhaseBoundary
 from stormlog.session import (
     SESSION_STATUS_INCOMPLETE,
     SessionSummary,
@@ -83,7 +83,7 @@ class TrackingResult:
         return (self.memory_usage[-1] - self.memory_usage[0]) / self.duration
 
 
-class MemoryTracker:
+class MemoryTracker(Phased):
     """Samples a GPU, or this process on the CPU, in the background. ImportError without TensorFlow."""
 
     session_source = "stormlog.tensorflow.tracker"
@@ -101,6 +101,7 @@ class MemoryTracker:
         world_size: int | None = None,
         telemetry_sink_config: TelemetrySinkConfig | None = None,
     ) -> None:
+        super().__init__()
         self._tf = _runtime.tensorflow()
         if sampling_interval <= 0:
             raise ValueError("sampling_interval must be > 0")
@@ -125,7 +126,6 @@ class MemoryTracker:
         self._last_mb: float | None = None
         self._began: float | None = None
         self._ended: float | None = None
-        self._phases = PhaseRecorder()
         self._probe = _native.ProcessProbe()
         self._monitor = Monitor(self._take)
 
@@ -230,35 +230,10 @@ class MemoryTracker:
             **self._health.to_dict(),
         }
 
-    def enter_phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> PhaseHandle:
-        """Enters a phase; close the handle in the same thread. RuntimeError where nothing is tracked."""
-        if not self.tracking or self._session is None:
-            raise RuntimeError("Tracking must be active before entering a phase.")
-        token, boundary = self._phases.enter(
-            session_id=self._session.session_id,
-            rank=self.distributed_identity["rank"],
-            name=name,
-            attrs=metadata,
-        )
-        self._add(boundary.event_type, time.time(), boundary.context, boundary.metadata)
-        return PhaseHandle(
-            scope_id=boundary.scope_id,
-            name=name,
-            path=boundary.path,
-            close_callback=lambda: self._leave_phase(token),
-        )
+    def _running_session(self) -> SessionSummary | None:
+        return self._session if self.tracking else None
 
-    @contextmanager
-    def phase(self, name: str, *, metadata: dict[str, Any] | None = None) -> Iterator[PhaseHandle]:
-        """A phase around a block."""
-        handle = self.enter_phase(name, metadata=metadata)
-        try:
-            yield handle
-        finally:
-            handle.close()
-
-    def _leave_phase(self, token: PhaseToken) -> None:
-        boundary = self._phases.exit(token)
+    def _add_boundary(self, boundary: PhaseBoundary) -> None:
         self._add(boundary.event_type, time.time(), boundary.context, boundary.metadata)
 
     def _read(self) -> float:
