@@ -146,6 +146,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "slurm": {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "77"},
     "elastic": {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": " run ", "SLURM_JOB_ID": "77"},
     "blank-job": {"TORCHELASTIC_RUN_ID": " ", "SLURM_JOB_ID": "9"},
+    "unnamed-job": {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none"},
     "bad-rank": {"RANK": "one", "WORLD_SIZE": "2"},
     "bad-world": {"RANK": "1", "WORLD_SIZE": ""},
     "negative": {"RANK": "-1", "WORLD_SIZE": "2"},

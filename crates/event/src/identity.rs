@@ -31,6 +31,10 @@ const RANK_GROUPS: [[&str; 3]; 3] = [
     ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
 ];
 const JOB_KEYS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
+/// What torchrun calls a run that nobody named.
+const UNNAMED: &str = "none";
+/// Where the ranks of such a run meet: the same for all of them, and no other run meets there meanwhile.
+const MEETING: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
 pub(crate) const IDENTITY_KEYS: [&str; 4] = ["job_id", "rank", "local_rank", "world_size"];
 
 /// Looks a variable of the environment up.
@@ -71,8 +75,7 @@ pub fn resolve_identity(inputs: &IdentityInputs<'_>) -> Result<Identity, Problem
 
 fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
     if raw[0].is_null() {
-        let job = JOB_KEYS.into_iter().filter_map(env).map(|text| text.trim().to_owned());
-        raw[0] = job.filter(|text| !text.is_empty()).map(Value::String).next().unwrap_or(Value::Null);
+        raw[0] = job_of(env).map_or(Value::Null, Value::String);
     }
     // A complete identity leaves the launcher's variables unread, so that a broken one cannot hurt it.
     if raw[1..].iter().all(|value| !value.is_null()) {
@@ -93,6 +96,18 @@ fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
         return Ok(());
     }
     Ok(())
+}
+
+/// The job by its name, else by where it meets. Only where the environment has neither does `none` stand, as in 0.4.3: the ranks
+/// of a job are told by their having the same.
+fn job_of(env: &Env<'_>) -> Option<String> {
+    let told = |key| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let [elastic, slurm] = JOB_KEYS.map(told);
+    if elastic.as_deref() != Some(UNNAMED) {
+        return elastic.or(slurm);
+    }
+    let [address, port] = MEETING.map(told);
+    slurm.or_else(|| Some(format!("{}:{}", address?, port?))).or(elastic)
 }
 
 fn env_int(text: &str, field: &str) -> Result<Value, Problem> {
@@ -155,6 +170,17 @@ mod tests {
         let identity = from_env(&[("TORCHELASTIC_RUN_ID", "  "), ("SLURM_JOB_ID", "9")]).unwrap();
         assert_eq!(identity.job_id.as_deref(), Some("9"));
         assert_eq!(from_env(&[]).unwrap(), Identity::default());
+    }
+
+    #[test]
+    fn a_run_torchrun_has_no_name_for_is_told_by_where_it_meets() {
+        let unnamed = ("TORCHELASTIC_RUN_ID", "none");
+        let meets = [("MASTER_ADDR", "node-3"), ("MASTER_PORT", "29500")];
+        let job = |pairs: &[(&str, &str)]| from_env(pairs).unwrap().job_id;
+        assert_eq!(job(&[unnamed, meets[0], meets[1]]).as_deref(), Some("node-3:29500"));
+        assert_eq!(job(&[unnamed, meets[0], meets[1], ("SLURM_JOB_ID", "77")]).as_deref(), Some("77"));
+        assert_eq!(job(&[unnamed, meets[0]]).as_deref(), Some("none"));
+        assert_eq!(job(&meets), None, "without torchrun these may be left from another program");
     }
 
     #[test]
