@@ -282,8 +282,8 @@ struct Mode {
 
 #[derive(Debug, Args)]
 struct Place {
-    /// Files, sinks, bundles or directories of them
-    #[arg(required = true, value_name = "PATH")]
+    /// Files, sinks, bundles or directories of them (default: stormlog-runs)
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     mode: Mode,

@@ -11,6 +11,7 @@ use crate::attach_args;
 use crate::cmd::{convert, limited, oom, run, sessions, validate};
 use crate::heap_args;
 use crate::live_args;
+use crate::place;
 use crate::snapshot_args;
 use crate::view_args;
 use crate::watch_args;
@@ -96,7 +97,7 @@ pub(crate) struct Run {
     #[arg(long, default_value = "0.1", value_parser = interval, value_name = "SECONDS")]
     interval: Duration,
     /// Where run directories are made
-    #[arg(long, env = "STORMLOG_DIR", default_value = "stormlog-runs", value_name = "DIR")]
+    #[arg(long, env = place::VARIABLE, default_value = place::FOLDER, value_name = "DIR")]
     dir: PathBuf,
     /// Say nothing at the end
     #[arg(long, short)]
@@ -163,16 +164,16 @@ pub(crate) struct Oom {
 enum OomCommand {
     /// The bundles at a path, newest first
     List {
-        /// A bundle, a run, or any directory
-        path: PathBuf,
+        /// A bundle, a run, or any directory (default: stormlog-runs)
+        path: Option<PathBuf>,
         /// Machine-readable output
         #[arg(long)]
         json: bool,
     },
     /// One page: what ended it, its memory at the end, the last events, what to try
     Show {
-        /// A bundle, or a directory whose newest bundle is meant
-        bundle: PathBuf,
+        /// A bundle, or a directory whose newest bundle is meant (default: stormlog-runs)
+        bundle: Option<PathBuf>,
         /// Machine-readable output
         #[arg(long)]
         json: bool,
@@ -296,8 +297,8 @@ impl From<Validate> for validate::Options {
 /// Finds sessions in files, sinks, bundles and run directories.
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
-    /// A file or directory
-    path: PathBuf,
+    /// A file or directory (default: stormlog-runs)
+    path: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,

@@ -19,6 +19,10 @@ pub enum Exit {
     GateFailed = 4,
     /// An input is missing, unreadable or invalid.
     InvalidInput = 5,
+    /// The program to run was found and cannot be executed; this and the next are the numbers shells have for it.
+    CannotExecute = 126,
+    /// The program to run was not found.
+    NotFound = 127,
     /// Stopped by Ctrl-C.
     Interrupted = 130,
 }

@@ -13,6 +13,7 @@ mod exit;
 pub mod heap;
 mod heap_args;
 mod live_args;
+mod place;
 mod progress;
 mod snapshot_args;
 mod table;
@@ -36,6 +37,7 @@ pub use exit::Exit;
 
 use analyze_args::Asked;
 use args::{Cli, Command};
+use cmd::run_start::CannotStart;
 use tf_args::TfCommand;
 
 /// The name the command was called by.
@@ -168,6 +170,8 @@ fn report(error: &anyhow::Error) -> Exit {
         error.downcast_ref::<HeapError>().is_some() || error.downcast_ref::<ViewError>().is_some();
     let (exit, says_all) = if is_missing || is_capture || error.downcast_ref::<StoreError>().is_some() {
         (Exit::InvalidInput, true)
+    } else if let Some(cannot) = error.downcast_ref::<CannotStart>() {
+        (cannot.exit, true)
     } else if error.downcast_ref::<exit::Wrong>().is_some() {
         (Exit::Usage, true)
     } else {

@@ -96,10 +96,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         artifacts,
     };
     let format = options.format.unwrap_or_else(|| format_of(options.output.as_deref()));
+    let is_empty = analysis.event_count == 0 && analysis.captures + analysis.snapshots == 0;
     let page = match format {
-        Format::Text if analysis.event_count == 0 && analysis.captures + analysis.snapshots == 0 => {
-            format!("{}\n", envelope.summary)
-        }
+        // Why there is nothing has been said on standard error.
+        Format::Text if is_empty && analysis.is_damaged() && options.output.is_none() => String::new(),
+        Format::Text if is_empty => format!("{}\n", envelope.summary),
         Format::Text => match snapshots.text()? {
             Some(pages) => pages,
             None => text(&analysis),

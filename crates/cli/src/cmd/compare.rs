@@ -64,7 +64,10 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
         *known = (*known).max(*peak);
     }
     if analysis.event_count == 0 && analysis.captures == 0 {
-        writeln!(io::stderr(), "Error: {}: there is nothing to compare in it", path.display())?;
+        // What could not be read has been said.
+        if !analysis.is_damaged() {
+            writeln!(io::stderr(), "Error: {}: there is nothing to compare in it", path.display())?;
+        }
         return Ok((None, false));
     }
     Ok((Some(found), !analysis.is_damaged()))

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use super::run_start;
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -32,5 +33,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         becoming.env(OsStr::from_bytes(name), OsStr::from_bytes(&value[1..]));
     }
     let error = becoming.exec();
-    Err(error).with_context(|| program.to_string_lossy().into_owned())
+    Err(run_start::refused(program, &error).into())
 }

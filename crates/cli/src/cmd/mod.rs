@@ -22,6 +22,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 mod run_heap;
 mod run_live;
+pub(crate) mod run_start;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
 mod snapshot_analyze;

@@ -13,6 +13,7 @@ use super::oom_cuda::CudaOom;
 use super::whole_file;
 use crate::chart::sparkline;
 use crate::exit::{Exit, Wrong};
+use crate::place;
 use crate::table::{Table, harmless, moment, span};
 
 /// Events shown on the page.
@@ -21,16 +22,16 @@ const LAST_EVENTS: usize = 6;
 const CHART: usize = 60;
 
 pub(crate) enum Options {
-    List { path: PathBuf, json: bool },
-    Show { bundle: PathBuf, json: bool },
+    List { path: Option<PathBuf>, json: bool },
+    Show { bundle: Option<PathBuf>, json: bool },
     Export { bundle: PathBuf, output: PathBuf },
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     match options {
-        Options::List { path, json } => run_list(path, *json),
+        Options::List { path, json } => run_list(&place::or_runs(path.as_deref())?, *json),
         Options::Show { bundle, json } => {
-            let bundle = Bundle::read(&newest(bundle)?)?;
+            let bundle = Bundle::read(&newest(&place::or_runs(bundle.as_deref())?)?)?;
             let mut out = io::stdout().lock();
             if *json {
                 let mut record = bundle.to_record();

@@ -11,7 +11,7 @@ use serde_json::json;
 use stormlog_event::format_bytes;
 use stormlog_supervise::{Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome};
 
-use super::{run_heap, run_live};
+use super::{run_heap, run_live, run_start};
 
 use crate::exit::Wrong;
 use crate::table::{harmless, span};
@@ -47,6 +47,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         ))
         .into());
     }
+    if let Some(program) = command.first() {
+        run_start::look_up(program)?;
+    }
     let run = RunOptions {
         launcher: launcher(options.limit, python)?,
         root: options.root.clone(),
@@ -67,7 +70,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
     let mut outcome = ran.map_err(|error| match error {
-        RunError::Start { ref program, .. } => Wrong(format!("{error}{}", hint(program))).into(),
+        RunError::Start { program, source } => run_start::refused(&program, &source).into(),
         RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
         other => other.into(),
     })?;
@@ -110,13 +113,6 @@ fn is_for_python(word: &OsStr) -> bool {
     let is_executable = path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
     // `train.py` without a slash would be looked for in PATH, not here.
     is_python && path.is_file() && !(is_executable && path.components().count() > 1)
-}
-
-/// What may have been meant by a program that is not there.
-fn hint(program: &OsStr) -> String {
-    let path = Path::new(program);
-    let is_here = path.components().count() == 1 && path.is_file();
-    if is_here { format!("; the file here is ./{}", path.display()) } else { String::new() }
 }
 
 fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<OsString>> {

@@ -8,21 +8,23 @@ use stormlog_event::{SessionSummary, format_bytes};
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};
+use crate::place;
 use crate::table::{self, Table, harmless};
 
 pub(crate) struct Options {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let path = place::or_runs(options.path.as_deref())?;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let is_alive = |pid: i64| u32::try_from(pid).is_ok_and(stormlog_supervise::is_alive);
     let is_dead = |summary: &SessionSummary| summary.host == host && !is_alive(summary.pid);
     let ctrl_c = CtrlC::watch();
     // A run whose supervisor was killed too is finished by whoever looks at it first.
-    stormlog_supervise::resume(&options.path);
-    let found = find_sessions(&options.path, &is_dead, &|| ctrl_c.check().is_ok())?;
+    stormlog_supervise::resume(&path);
+    let found = find_sessions(&path, &is_dead, &|| ctrl_c.check().is_ok())?;
     ctrl_c.check()?;
     let mut out = io::stdout().lock();
     if options.json {

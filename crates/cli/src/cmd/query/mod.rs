@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::exit::{CtrlC, Exit, Wrong};
+use crate::place;
 use catalog::Catalog;
 
 pub(crate) use attachments::AttachmentFilter;
@@ -64,7 +65,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         return Err(Wrong(format!("--csv is not supported for {what} queries")).into());
     }
     let ctrl_c = CtrlC::watch();
-    let mut catalog = Catalog::open(&options.paths);
+    let mut catalog = match options.paths.as_slice() {
+        [] => Catalog::open(&[place::or_runs(None)?]),
+        given => Catalog::open(given),
+    };
     let mut out = io::BufWriter::new(io::stdout().lock());
     match &options.target {
         Target::Runs(filter) => {
