@@ -40,6 +40,19 @@ def test_an_exception_is_still_told(tmp_path: Path) -> None:
     assert bundle["exception_type"] == "RuntimeError"
 
 
+def test_a_capture_that_was_half_written_goes(tmp_path: Path) -> None:
+    waits = program("waits_for_its_parents_end.py", "raise")
+    abandon(tmp_path, command(tmp_path, *waits, options=("--heap",)))
+    (folder,) = tmp_path.glob("*/heap")
+    # Where a kill in the midst of sealing leaves it.
+    half = folder / "4711.bin.tmp"
+    half.write_bytes(b"half a capture")
+    whole = sorted(path for path in folder.iterdir() if path != half)
+    assert whole, "the recording itself"
+    assert len(stormlog("sessions", str(tmp_path))) == 1
+    assert sorted(folder.iterdir()) == whole
+
+
 def test_what_lives_on_is_not_called_dead(tmp_path: Path) -> None:
     words = command(tmp_path, *program("holds_memory.py"))
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:

@@ -61,6 +61,7 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
         }
     }
     crate::inject::remove(run.path());
+    remove_half_written(run.path());
     record.insert("status".into(), "interrupted".into());
     record.insert("ended_at_ns".into(), if last_ns > 0 { last_ns.into() } else { Value::Null });
     record.insert(
@@ -68,6 +69,16 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
         "the supervisor was killed too; finished afterwards from its recording".into(),
     );
     run.write(&record).is_ok()
+}
+
+/// Removes what the supervisor was writing when it was killed: a capture takes its place only when it is whole.
+fn remove_half_written(run: &Path) {
+    let below = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for file in below(run).flat_map(|folder| below(&folder.path())) {
+        if file.file_name().as_encoded_bytes().ends_with(b".bin.tmp") {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
 }
 
 /// The kills the kernel still remembers since the run began; `None` when it cannot say: after a restart, on another
