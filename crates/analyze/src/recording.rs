@@ -12,7 +12,7 @@ use stormlog_event::{Capabilities, Counter, DerivedFields, DerivedInputs, Event,
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;
 use crate::rules::gap::{FragmentationSeen, is_usable};
-use crate::rules::{collector, fragmentation, limit, oom, pressure, retries};
+use crate::rules::{collector, fragmentation, limit, oom, pressure, retries, start};
 use crate::sample::Sample;
 use crate::series::Envelope;
 use crate::timeline;
@@ -121,6 +121,8 @@ pub struct Watches {
     pub limit: limit::Watch,
     /// Fragmentation at the peak.
     pub fragmentation: fragmentation::Watch,
+    /// What was taken beside libraries.
+    pub start: start::Watch,
     /// Alerts, for pictures.
     pub moments: timeline::Watch,
 }
@@ -272,6 +274,7 @@ impl Stream {
         watch.retries.observe(event);
         watch.collector.observe(event);
         watch.pressure.observe(event);
+        watch.start.observe(event);
         watch.limit.observe(event);
         watch.moments.observe(event);
         watch.fragmentation.observe(event, &derived);

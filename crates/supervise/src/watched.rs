@@ -22,6 +22,8 @@ use crate::groups::GroupId;
 use crate::maps::Mapped;
 
 pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
+/// By this name `analyze` knows a start.
+const FILE_BACKED: &str = "file_backed_bytes";
 /// The host among the devices.
 const HOST: i64 = -1;
 
@@ -51,6 +53,8 @@ pub(crate) struct Watched {
     pub(crate) mapped: Mapped,
     metadata: Arc<Metadata>,
     shortage: Shortage,
+    /// As it was told last.
+    file_backed: u64,
     heads: BTreeMap<&'static str, Arc<Head>>,
 }
 
@@ -114,6 +118,7 @@ impl Watched {
             mapped: Mapped::default(),
             metadata: Arc::new(metadata(member)),
             shortage: Shortage::default(),
+            file_backed: 0,
             heads: heads(&summary, &identity, interval),
             summary,
             identity,
@@ -130,7 +135,22 @@ impl Watched {
         let memory = self.reader.as_mut()?.memory().ok().filter(|memory| memory.rss > 0)?;
         self.last_vms = Some(memory.vms);
         self.peak_vms = self.peak_vms.max(self.last_vms);
+        self.note_file_backed(memory.shared);
         Some(memory.rss)
+    }
+
+    /// Tells how much of it files stand behind: by that `analyze` knows a start, in which libraries are mapped, from work.
+    fn note_file_backed(&mut self, bytes: u64) {
+        /// Less is not worth metadata of its own.
+        const LEAST: u64 = 512 << 10;
+        /// No start takes longer, and who reads mapped files all day would have metadata for each sample.
+        const WHILE: Duration = Duration::from_secs(60);
+        if bytes.abs_diff(self.file_backed) >= LEAST && self.since.elapsed() < WHILE {
+            self.file_backed = bytes;
+            let mut metadata = (*self.metadata).clone();
+            metadata.map.insert(FILE_BACKED.to_owned(), bytes.into());
+            self.metadata = Arc::new(metadata);
+        }
     }
 
     /// Records an event; the number of records lost, 0 or 1.

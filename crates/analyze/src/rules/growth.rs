@@ -10,7 +10,7 @@ use super::{about, advice, metrics};
 use crate::Sample;
 use crate::phases::PhaseIndex;
 use crate::recording::Stream;
-use crate::series::{Envelope, Growth, Window, growth};
+use crate::series::{Envelope, Growth, Shape, Window, growth};
 use crate::text::{duration, rate};
 
 const GIB: f64 = 1_073_741_824.0;
@@ -78,7 +78,7 @@ impl Counter {
 pub fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
     let limit = stream.watch.limit.total();
     let say = |counter, envelope: &Envelope| {
-        let by_time = growth(envelope);
+        let by_time = by_time(stream, counter, envelope);
         let by_phase = by_phase(stream, counter, envelope, phases);
         let goes_on = by_time.is_some_and(|found| found.shape.goes_on());
         match (by_time, by_phase) {
@@ -120,7 +120,17 @@ pub fn pace(stream: &Stream) -> Option<f64> {
         (false, true) => (Counter::Allocator, &stream.allocated),
         (false, false) => (Counter::Driver, &stream.used),
     };
-    growth(envelope).filter(|found| is_leak(counter, found)).map(|found| found.bytes_per_second)
+    by_time(stream, counter, envelope)
+        .filter(|found| is_leak(counter, found))
+        .map(|found| found.bytes_per_second)
+}
+
+/// The growth over the whole time; of a program that only started, its start.
+fn by_time(stream: &Stream, counter: Counter, envelope: &Envelope) -> Option<Growth> {
+    let found = growth(envelope)?;
+    let is_start =
+        counter == Counter::Host && found.shape.goes_on() && stream.watch.start.explains(&stream.samples);
+    Some(if is_start { Growth { shape: Shape::Start, ..found } } else { found })
 }
 
 fn resident(stream: &Stream) -> &Envelope {
@@ -172,7 +182,11 @@ fn finding(
     let seconds_left = seconds_left.filter(|left| growth.shape.goes_on() && left.is_finite() && *left > 0.0);
     let is_leak = is_leak(counter, growth);
     let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
-    let verb = if growth.shape.goes_on() { "grows" } else { "grew and levelled off" };
+    let verb = match growth.shape {
+        Shape::Start => "grew while the program started",
+        Shape::Step | Shape::Saturating => "grew and levelled off",
+        Shape::Steady | Shape::Accelerating | Shape::Stepwise => "grows",
+    };
     let title = format!(
         "{} {verb}: {} in {}, from {} to {}",
         counter.name(),
@@ -242,10 +256,14 @@ fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
     };
     let pace = rate(growth.bytes_per_second);
     let limit = seconds_left.map(|left| format!("; at this pace the limit is {} away", duration(left)));
-    if growth.shape.goes_on() {
-        format!("{shape}, {pace}: {how}{}", limit.unwrap_or_default())
-    } else {
-        format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
+    match growth.shape {
+        Shape::Start => format!("{shape}: libraries were being loaded all the while"),
+        Shape::Step | Shape::Saturating => {
+            format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
+        }
+        Shape::Steady | Shape::Accelerating | Shape::Stepwise => {
+            format!("{shape}, {pace}: {how}{}", limit.unwrap_or_default())
+        }
     }
 }
 

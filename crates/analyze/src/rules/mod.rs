@@ -15,6 +15,7 @@ pub mod outliers;
 pub mod pressure;
 pub mod ranks;
 pub mod retries;
+pub mod start;
 
 use serde_json::Value;
 use stormlog_event::{Evidence, Finding, Record, Severity};

@@ -29,6 +29,8 @@ pub enum Shape {
     Step,
     /// It rose, and slows down or has stopped.
     Saturating,
+    /// It rose while the program loaded its libraries, and hardly else.
+    Start,
 }
 
 impl Shape {
@@ -40,6 +42,7 @@ impl Shape {
             Shape::Stepwise => "stepwise",
             Shape::Step => "step",
             Shape::Saturating => "saturating",
+            Shape::Start => "start",
         }
     }
 
