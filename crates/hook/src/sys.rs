@@ -93,7 +93,7 @@ pub fn length(descriptor: i32) -> usize {
 
 /// Writes `bytes` at `offset`, as far as there is room.
 pub fn write_at(descriptor: i32, bytes: &[u8], offset: usize) {
-    if offset + bytes.len() > longest_file() {
+    if offset.saturating_add(bytes.len()) as u64 > limit(libc::RLIMIT_FSIZE) {
         return;
     }
     // SAFETY: the buffer is as long as is said.
