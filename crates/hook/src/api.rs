@@ -2,13 +2,14 @@
 //! from starting or ending.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use stormlog_capture::layout::state;
 
 use crate::cut;
 use crate::exec;
 use crate::got;
+use crate::list;
 use crate::native;
 use crate::options::Options;
 use crate::real;
@@ -27,7 +28,8 @@ pub const PATCHED: c_int = 1;
 /// Recording, preloaded.
 pub const PRELOADED: c_int = 2;
 
-static BUSY: AtomicBool = AtomicBool::new(false);
+/// The process that is starting or stopping; 0: none.
+static BUSY: AtomicU32 = AtomicU32::new(0);
 /// Where the options come from in a preloaded library, and whether to say why nothing is recorded.
 const VARIABLE: &core::ffi::CStr = c"STORMLOG_HEAP";
 const VERBOSE: &core::ffi::CStr = c"STORMLOG_HEAP_VERBOSE";
@@ -84,11 +86,18 @@ fn complain(error: sys::Errno) {
 }
 
 fn alone<T>(work: impl FnOnce() -> T) -> T {
-    while BUSY.swap(true, Ordering::Acquire) {
-        sys::give_way();
+    let process = sys::process();
+    let mut free = 0;
+    while let Err(holder) = BUSY.compare_exchange(free, process, Ordering::Acquire, Ordering::Relaxed) {
+        if holder == process {
+            sys::give_way();
+        }
+        // Of another process: a thread that was busy when this one was forked, and is not here.
+        free = if holder == process { 0 } else { holder };
     }
+    session::adopt();
     let result = work();
-    BUSY.store(false, Ordering::Release);
+    BUSY.store(0, Ordering::Release);
     result
 }
 
@@ -102,20 +111,24 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
         if EPOCH.load(Ordering::Acquire) != 0 {
             return Err(libc::EBUSY);
         }
+        if list::is_locked() {
+            return Err(libc::EDEADLK);
+        }
         if session::was_cut() {
             finish();
         }
         real::prepare();
+        list::prepare();
         thread::prepare();
         stacks::find_python();
-        if options.native && !native::prepare() {
+        if options.native && list::with(native::prepare) != Some(true) {
             return Err(libc::ENOMEM);
         }
         session::start(&options, preloaded)?;
         cut::guard();
         session::open();
         if !real::is_preloaded() {
-            got::patch();
+            list::with(got::patch);
         }
         Ok(())
     })
@@ -128,7 +141,8 @@ pub extern "C" fn stormlog_heap_version() -> u32 {
 }
 
 /// Begins a recording. `options` is a text such as `path=/run/heap-%p.bin;native=1`. 0, or an error number (`EPROTO`: the caller knows
-/// another version; `EBUSY`: there is a recording; `EINVAL`: an option is not known).
+/// another version; `EBUSY`: there is a recording; `EINVAL`: an option is not known; `EDEADLK`: this process was forked while a library was being loaded, and the
+/// loader is locked in it for ever).
 ///
 /// # Safety
 /// `options` is null or a C string. Call it with the GIL held where `pyalloc=1` is to work from the start.
@@ -163,7 +177,7 @@ fn finish() -> c_int {
     // Whoever is still inside may be patching, so the slots are put back afterwards.
     let all = thread::quiesce(state);
     session::tell_cut();
-    got::restore();
+    list::with(got::restore);
     stacks::stop();
     session::finish();
     cut::release();

@@ -26,6 +26,7 @@ mod events;
 pub mod exec;
 mod got;
 pub mod hooks;
+mod list;
 mod loader;
 mod mappings;
 mod native;

@@ -1,11 +1,13 @@
 //! Libraries that come and go. `dlopen` and its kin are passed on by a jump, so that the C library sees its true caller (whose
-//! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader.
+//! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader, nor
+//! wait for it for ever (see `list`).
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::got;
+use crate::list;
 use crate::real;
 use crate::session;
 use crate::stacks;
@@ -39,6 +41,12 @@ pub fn look_soon(thread: &mut Thread) {
 /// Takes note of libraries loaded or unloaded since the last look. A look in the middle of a `dlopen` may find a library half loaded, so
 /// what changed there is looked at once more when the call has returned.
 pub fn look(thread: &mut Thread) {
+    if list::with(|| look_through(thread)).is_none() {
+        thread.loading = 0;
+    }
+}
+
+fn look_through(thread: &mut Thread) {
     let Some(state) = session::current() else { return };
     let now = counters();
     let before = (

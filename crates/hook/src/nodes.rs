@@ -45,7 +45,8 @@ impl Nodes {
         detail: u32,
         define: impl FnOnce() -> Option<u32>,
     ) -> Option<u32> {
-        if self.used * 4 >= self.capacity * 3 && !self.grow() && self.used + 1 >= self.capacity {
+        // What a full table knows is found although it cannot grow.
+        if self.used * 4 >= self.capacity * 3 && !self.grow() && self.capacity == 0 {
             session::lost(1);
             return None;
         }
@@ -55,6 +56,10 @@ impl Nodes {
             // SAFETY: `place` is below the capacity, and there is always an empty place to end at.
             let entry = unsafe { &mut *self.entries.add(place) };
             if entry.id == 0 {
+                if self.used + 1 >= self.capacity {
+                    session::lost(1);
+                    return None;
+                }
                 let id = define()?;
                 *entry = Entry { what, parent, detail, id };
                 self.used += 1;

@@ -74,6 +74,11 @@ pub fn give(block: *mut c_void) {
     BUSY.store(false, Ordering::Release);
 }
 
+/// A forked child has this thread alone: whoever was at the list had taken a piece off it or not yet.
+pub fn after_fork() {
+    BUSY.store(false, Ordering::Release);
+}
+
 /// Bytes that may be read from `block`, which is [owned](owns).
 pub fn readable(block: *mut c_void) -> usize {
     let offset = block as usize - MEMORY.0.get() as usize;

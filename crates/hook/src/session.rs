@@ -47,6 +47,8 @@ pub struct State {
     start: AtomicU64,
     /// Ties the live file to the finished one.
     id: AtomicU64,
+    /// Nobody who was busy before the fork that made this process counts any more.
+    adopted: AtomicBool,
     /// One of the three below.
     cut: AtomicU32,
     device: AtomicU64,
@@ -116,13 +118,22 @@ impl State {
             if self.process.load(Ordering::Acquire) != 0 {
                 return true;
             }
-            crate::stacks::after_fork();
+            self.adopt();
             let begun = EPOCH.load(Ordering::Acquire) != 0 && self.begin().is_ok();
             if !begun {
                 EPOCH.store(0, Ordering::Release);
             }
             begun
         })
+    }
+
+    /// In a forked child, once: frees what other threads held when it was forked. Called alone.
+    fn adopt(&self) {
+        if !self.adopted.swap(true, Ordering::AcqRel) {
+            crate::stacks::after_fork();
+            crate::own::after_fork();
+            crate::list::after_fork();
+        }
     }
 
     /// Makes the live file and maps its head.
@@ -399,6 +410,8 @@ pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
         if state.is_null() {
             return Err(libc::ENOSYS);
         }
+        // SAFETY: a fresh mapping, of which all zeroes is valid. It came by no fork.
+        unsafe { (*state).adopted.store(true, Ordering::Relaxed) };
         STATE.store(state, Ordering::Release);
     }
     let Some(state) = current() else { return Err(libc::ENOMEM) };
@@ -423,18 +436,27 @@ pub fn open() {
     EPOCH.store(RECORDINGS.load(Ordering::Relaxed).max(1), Ordering::Release);
 }
 
-/// Ends the file after everyone has stopped writing.
+/// A forked child takes over what it inherited, before it starts or stops anything.
+pub fn adopt() {
+    if let Some(state) = current() {
+        state.alone(|| state.adopt());
+    }
+}
+
+/// Ends the file after everyone has stopped writing. A child that has recorded nothing yet has no file, but its parent's descriptor.
 pub fn finish() {
     let Some(state) = current() else { return };
     mark(stormlog_capture::layout::state::STOPPED);
     let head = state.header.swap(null_mut(), Ordering::AcqRel);
     state.process.store(0, Ordering::Release);
     state.cut.store(WHOLE, Ordering::Relaxed);
-    sys::unmap(head, SLOTS);
-    if let Some(descriptor) = state.descriptor() {
+    if !head.is_null() {
+        sys::unmap(head, SLOTS);
+    }
+    let descriptor = DESCRIPTOR.swap(-1, Ordering::AcqRel);
+    if descriptor >= 0 && is_ours(descriptor) {
         sys::close(descriptor);
     }
-    DESCRIPTOR.store(-1, Ordering::Release);
 }
 
 /// Makes a live file that was not there, beside no capture of its name.

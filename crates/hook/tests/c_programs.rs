@@ -389,6 +389,44 @@ fn recordings_start_and_stop_while_threads_allocate() {
 }
 
 #[test]
+fn a_child_forked_while_recordings_start_and_stop_can_do_so_too() {
+    let place = directory();
+    let program = compile(place.path(), "forks_while_stopping", "forks_while_stopping.c", &[]);
+    let options = |whose: &str| format!("path={}/{whose}-%p-%n.bin", place.path().display());
+    let mut command = Command::new(program);
+    command
+        .arg(hook())
+        .arg("100")
+        .env("HEAP_OPTIONS", options("parent"))
+        .env("CHILD_OPTIONS", options("child"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let all = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+    let of_children = all.filter(|path| path.to_str().is_some_and(|path| path.contains("/child-")));
+    let captures: Vec<_> = of_children.map(|path| Capture::read(&path)).collect();
+    assert!(!captures.is_empty());
+    for capture in captures {
+        assert_eq!((capture.state, capture.of_size(4_000_001).len()), (state::STOPPED, 1));
+    }
+}
+
+#[test]
+fn a_child_forked_while_libraries_come_and_go_can_allocate() {
+    let place = directory();
+    let library = compile(place.path(), "libinner.so", "inner.c", &[]);
+    let program = compile(place.path(), "forks_while_opening", "forks_while_opening.c", &[]);
+    for options in ["", ";native=1"] {
+        let folder = directory();
+        let output = preloaded(Command::new(&program).arg(&library).arg("300"), folder.path(), options);
+        assert!(output.status.success(), "{output:?}");
+        let all = captures(folder.path());
+        assert_eq!(all.len(), 301);
+        let whole = all.iter().filter(|capture| capture.of_size(4_000_001).len() == 1).count();
+        assert_eq!(whole, 300, "each child has its blocks");
+    }
+}
+
+#[test]
 fn another_allocator_stays_in_use() {
     let place = directory();
     let other = compile(place.path(), "libother.so", "other_allocator.c", &[]);
