@@ -90,15 +90,19 @@ fn map(bytes: usize) -> *mut u8 {
 struct Walk<'a> {
     slots: &'a mut [Slot],
     objects: &'a mut [Object],
+    /// Every object met is done.
+    whole: bool,
 }
 
-/// Points the slots of every object that is not done yet at the hooks.
-pub fn patch() {
-    TABLES.alone(|slots, objects| {
-        let mut walk = Walk { slots, objects };
+/// Points the slots of every object that is not done yet at the hooks. False: some object could not be done yet.
+pub fn patch() -> bool {
+    let whole = TABLES.alone(|slots, objects| {
+        let mut walk = Walk { slots, objects, whole: true };
         // SAFETY: the callback gets the walk it expects.
         unsafe { libc::dl_iterate_phdr(Some(patch_object), (&raw mut walk).cast()) };
+        walk.whole
     });
+    whole.unwrap_or(false)
 }
 
 /// After a fork nobody else is patching.
@@ -235,6 +239,7 @@ unsafe extern "C" fn patch_object(info: *mut libc::dl_phdr_info, _: usize, walk:
             None => TABLES.object_count.store(MAX_OBJECTS, Ordering::Relaxed),
         }
     }
+    walk.whole &= whole;
     0
 }
 
@@ -242,7 +247,7 @@ fn is_hook(value: usize) -> bool {
     real::all().any(|(_, hook)| hook == value)
 }
 
-/// Patches an object. Gives one of its patched slots, and whether all were as expected: an object that is just being loaded is not.
+/// Patches an object. Gives one of its patched slots, and whether all could be: those of an object that is just being loaded cannot.
 fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
     let (mut witness, mut whole) = (0, true);
     let mut patch = |slot: *mut usize, name: &CStr| {
@@ -255,12 +260,13 @@ fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
         }
         // SAFETY: an aligned slot in the memory of a loaded object.
         let value = unsafe { (*slot.cast::<AtomicUsize>()).load(Ordering::Acquire) };
-        if value == hook || function.known() == 0 || value == 0 {
+        if value == hook || function.known() == 0 {
             return;
         }
-        // Not bound yet: leads into the object's own stubs. Anything else is another tool's, or not relocated yet.
+        // Not bound yet: leads into the object's own stubs. Not even relocated: as in the file, nothing or a place counted from the object's beginning.
+        // Anything else is another tool's.
         if value != function.known() && !object.holds(value) {
-            whole = value > PAGE * 16 && whole;
+            whole &= value != 0 && !object.holds(object.base.wrapping_add(value));
             return;
         }
         let count = TABLES.slot_count.load(Ordering::Relaxed);
@@ -270,6 +276,8 @@ fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
             *entry = Slot { address, original: value, hook, read_only };
             TABLES.slot_count.store(count + 1, Ordering::Relaxed);
             witness = address;
+        } else {
+            whole = false; // bound at this very moment, or its page could not be opened
         }
     };
     // SAFETY: listed by the loader.

@@ -60,8 +60,9 @@ fn look_through(thread: &mut Thread) {
     let changed = before != now;
     if changed || (thread.changed && !inside_call) {
         stacks::libraries_changed(thread);
-        if !real::is_preloaded() {
-            got::patch();
+        // What another thread is just loading is not ready: then that thread, when it is, must not find that all was seen.
+        if !real::is_preloaded() && !got::patch() {
+            state.modules.clear();
         }
     }
     thread.changed |= changed;

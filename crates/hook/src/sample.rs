@@ -33,6 +33,23 @@ impl Sampled {
         !new.is_null()
     }
 
+    /// Makes the set where there is none, as in a forked child; another thread may be doing the same.
+    #[cold]
+    fn make(&self) -> bool {
+        let new = sys::map_private(BUCKETS * size_of::<Bucket>());
+        if new.is_null() {
+            return false;
+        }
+        let made = self
+            .buckets
+            .compare_exchange(null_mut(), new.cast(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if !made {
+            sys::unmap(new, BUCKETS * size_of::<Bucket>());
+        }
+        true
+    }
+
     #[inline(always)]
     fn bucket(&self, address: usize) -> Option<&Bucket> {
         let buckets = self.buckets.load(Ordering::Acquire);
@@ -43,7 +60,7 @@ impl Sampled {
 
     /// Remembers a block. False when its bucket is full: then it must not be recorded, for its end would not be noticed.
     fn add(&self, address: usize) -> bool {
-        let Some(bucket) = self.bucket(address) else { return self.prepare() && self.add(address) };
+        let Some(bucket) = self.bucket(address) else { return self.make() && self.add(address) };
         bucket
             .0
             .iter()
@@ -121,6 +138,26 @@ mod tests {
         }
         for full in 0..=PER_BUCKET {
             assert_eq!(set.add(4096), full < PER_BUCKET);
+        }
+    }
+    /// The threads of a forked child, whose set is empty memory.
+    #[test]
+    fn threads_that_make_the_set_at_once_share_it() {
+        for _ in 0..100 {
+            let set = Sampled { buckets: AtomicPtr::new(null_mut()) };
+            let blocks = |thread: usize| (1..20).map(move |block| (thread * 100 + block) * 48);
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for thread in 1..5 {
+                    let (set, start) = (&set, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        assert!(blocks(thread).all(|block| set.add(block)));
+                    });
+                }
+            });
+            assert!((1..5).flat_map(blocks).all(|block| set.remove(block)));
+            sys::unmap(set.buckets.load(Ordering::Relaxed).cast(), BUCKETS * size_of::<Bucket>());
         }
     }
 }

@@ -372,6 +372,31 @@ fn libraries_loaded_while_recording_from_inside_are_patched() {
     }
 }
 
+/// Another thread looks at a library that is not relocated yet, and thereby at all that is new. It is patched nevertheless, when it is there.
+#[test]
+fn a_library_seen_half_loaded_by_another_thread_is_patched() {
+    let place = directory();
+    let other = compile(place.path(), "libinner.so", "inner.c", &[]);
+    compile(place.path(), "libslow.so", "half_loaded.c", &["-DSLOW"]);
+    let search = format!("-L{0} -Wl,-rpath,{0}", place.path().display());
+    for how in ["-Wl,-z,now", "-fno-plt"] {
+        let flags: Vec<&str> = ["-DUSES", "-lslow", how].into_iter().chain(search.split(' ')).collect();
+        let library = compile(place.path(), "libuses.so", "half_loaded.c", &flags);
+        let program = compile(place.path(), "half_loaded", "half_loaded.c", &[]);
+        let mut command = Command::new(program);
+        command.args([library, other.clone(), hook()]);
+        let output = command
+            .env("HEAP_OPTIONS", format!("path={}/inside.bin", place.path().display()))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let live = place.path().join("inside.bin.live");
+        let capture = Capture::read(&live);
+        assert_eq!((capture.of_size(5_000_001).len(), capture.of_size(5_000_002).len()), (1, 1), "{how}");
+        std::fs::remove_file(live).unwrap();
+    }
+}
+
 #[test]
 fn recordings_start_and_stop_while_threads_allocate() {
     let place = directory();
