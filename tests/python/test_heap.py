@@ -216,6 +216,21 @@ def test_the_program_that_ended_is_the_one_that_is_told_of(tmp_path: Path) -> No
     assert stats(earlier)["live_at_end_bytes"] < 50 << 20
 
 
+def test_the_output_is_of_the_session_too_and_written_over_only_when_asked(tmp_path: Path) -> None:
+    output = tmp_path / "out.bin"
+    grown = [sys.executable, "-c", "kept = [bytearray(1_000_000) for _ in range(20)]"]
+    assert record(output, *grown).returncode == 0
+    figures = stats(output)
+    assert figures["peak_bytes"] > 20_000_000
+    assert stats(tmp_path / "runs") == figures, "the session has it as well"
+    refused = record(output, sys.executable, "-c", "pass")
+    assert refused.returncode == 2 and "--force" in refused.stderr
+    assert stats(output) == figures
+    assert record(output, sys.executable, "-c", "pass", options=("-f",)).returncode == 0
+    assert stats(output)["peak_bytes"] < 20_000_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.bin", "runs"]
+
+
 def test_sampling_keeps_the_totals(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text("kept = [bytearray(20_000) for _ in range(20_000)]\n")

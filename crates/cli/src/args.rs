@@ -145,6 +145,7 @@ impl From<Run> for run::Options {
             json: typed.json,
             report_exceptions: !typed.no_exceptions,
             heap_output: typed.heap.output.clone(),
+            force: typed.heap.force,
             heap: wants_heap.then(|| typed.heap.options()),
             live: typed.live,
             record_torch: !typed.no_torch,

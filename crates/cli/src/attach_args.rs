@@ -72,6 +72,7 @@ impl From<Attach> for attach::Options {
         attach::Options {
             pid: typed.pid,
             heap: typed.heap.options(),
+            force: typed.heap.force,
             output: typed.heap.output,
             duration: typed.duration,
             door: typed.method.into(),

@@ -34,6 +34,9 @@ pub(crate) struct Record {
     /// Write the program's capture to FILE
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write over FILE if it is there
+    #[arg(long, short, requires = "output")]
+    pub(crate) force: bool,
     /// Children are recorded too; this is the default
     #[arg(long, hide = true)]
     follow_fork: bool,

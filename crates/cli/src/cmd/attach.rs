@@ -22,6 +22,7 @@ pub(crate) struct Options {
     pub(crate) pid: u32,
     pub(crate) heap: HeapOptions,
     pub(crate) output: Option<PathBuf>,
+    pub(crate) force: bool,
     pub(crate) duration: Option<Duration>,
     pub(crate) door: Door,
     pub(crate) quiet: bool,
@@ -30,7 +31,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let name = options.output.clone().unwrap_or_else(|| free_name(options.pid));
-    check_output(&name)?;
+    check_output(&name, options.force)?;
+    // Somebody writes into it, or was killed while he did.
+    check_output(&live_path(&name), false)?;
     let output = std::path::absolute(&name).with_context(|| name.display().to_string())?;
     if output.to_string_lossy().contains([';', '%']) {
         return Err(Wrong(format!("{}: a capture's path may not hold ';' or '%'", output.display())).into());
@@ -44,6 +47,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let room = Room::new()?;
     let library = stormlog_hook_image()?;
     let order = options.heap.order(&output);
+    if output.exists() {
+        std::fs::remove_file(&output).with_context(|| output.display().to_string())?;
+    }
     enter(options.pid, &library, Some(&order), options.door, &room.0).map_err(said)?;
     let is_terminal = io::stderr().is_terminal();
     if !options.quiet && is_terminal {
@@ -83,10 +89,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 /// A process may be attached to more than once.
+fn live_path(capture: &Path) -> PathBuf {
+    let mut name = capture.as_os_str().to_owned();
+    name.push(".live");
+    name.into()
+}
+
 fn free_name(pid: u32) -> PathBuf {
     let names = (2_u32..).map(|number| PathBuf::from(format!("stormlog-heap-{pid}-{number}.bin")));
     let mut names = std::iter::once(PathBuf::from(format!("stormlog-heap-{pid}.bin"))).chain(names);
-    names.find(|name| !name.exists()).unwrap_or_default()
+    names.find(|name| !name.exists() && !live_path(name).exists()).unwrap_or_default()
 }
 
 pub(crate) fn detach(pid: u32, door: Door) -> anyhow::Result<Exit> {

@@ -31,6 +31,7 @@ pub(crate) struct Options {
     pub(crate) follow_cuda_driver: bool,
     pub(crate) heap: Option<HeapOptions>,
     pub(crate) heap_output: Option<PathBuf>,
+    pub(crate) force: bool,
     pub(crate) live: bool,
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         run_live::check_terminal()?;
     }
     if let Some(output) = &options.heap_output {
-        run_heap::check_output(output)?;
+        run_heap::check_output(output, options.force)?;
     }
     let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
     let mut outcome = ran.map_err(|error| match error {

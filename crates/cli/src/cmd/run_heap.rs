@@ -1,7 +1,8 @@
 //! What `stormlog run` says about the heap it recorded, and where the capture goes.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use stormlog_event::format_bytes;
@@ -9,13 +10,13 @@ use stormlog_supervise::{HeapDigest, ProcessOutcome, RunOutcome};
 
 use crate::exit::Wrong;
 
-/// A file that is there already is found out before the program runs for a day.
-pub(super) fn check_output(output: &Path) -> anyhow::Result<()> {
+/// A file that is there already is found out before the program runs for a day; `force` says that it may be written over.
+pub(super) fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if output.exists() {
-        return Err(
-            Wrong(format!("{} exists; remove it or choose another --output", output.display())).into()
-        );
+    if output.exists() && !(force && output.is_file()) {
+        let advice =
+            if output.is_file() { "choose another --output, or --force" } else { "choose another --output" };
+        return Err(Wrong(format!("{} exists; {advice}", output.display())).into());
     }
     if !folder.is_dir() {
         return Err(Wrong(format!("{}: no such directory for --output", folder.display())).into());
@@ -23,8 +24,8 @@ pub(super) fn check_output(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Moves the program's capture where the user wants it: that of the process whose heap was largest, which behind a shell is not the
-/// first.
+/// Puts the program's capture where the user wants it: that of the process whose heap was largest, which behind a shell is not the
+/// first. Its session keeps it too where that costs nothing.
 pub(super) fn hand_over(outcome: &mut RunOutcome, output: &Path) -> anyhow::Result<()> {
     let heaps = outcome.processes.iter_mut().filter_map(|process| process.heap.as_mut());
     let Some(heap) = heaps.max_by_key(|heap| heap.peak_bytes) else {
@@ -33,13 +34,30 @@ pub(super) fn hand_over(outcome: &mut RunOutcome, output: &Path) -> anyhow::Resu
             "no heap was recorded, so there is no {output}: a statically linked program cannot be recorded"
         );
     };
-    if std::fs::rename(&heap.path, output).is_err() {
-        std::fs::copy(&heap.path, output).with_context(|| output.display().to_string())?;
-        // The copy is what was asked for.
-        let _ = std::fs::remove_file(&heap.path);
-    }
+    put(&heap.path, output).with_context(|| output.display().to_string())?;
     output.clone_into(&mut heap.path);
     Ok(())
+}
+
+/// A second name for `capture`, or where there can be none (another disk) a copy in its place; whole, or not at all.
+fn put(capture: &Path, output: &Path) -> io::Result<()> {
+    let mut passing = output.as_os_str().to_owned();
+    passing.push(format!(".{}.tmp", std::process::id()));
+    let passing = PathBuf::from(passing);
+    let is_linked = fs::hard_link(capture, &passing).is_ok();
+    let put = match is_linked {
+        true => fs::rename(&passing, output),
+        false => fs::copy(capture, &passing).and_then(|_| fs::rename(&passing, output)),
+    };
+    match put {
+        // The copy is what was asked for.
+        Ok(()) if !is_linked => fs::remove_file(capture).or(Ok(())),
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = fs::remove_file(&passing);
+            Err(error)
+        }
+    }
 }
 
 /// What the heap of the program's own process says.
