@@ -42,18 +42,26 @@ pub(crate) struct Known {
     next: Vec<u32>,
     /// Numbers that followed a gap.
     apart: FxHashMap<u32, u32>,
+    /// All stand for themselves.
+    is_same: bool,
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Known { next: vec![0], apart: FxHashMap::default() }
+        Known { next: vec![0], apart: FxHashMap::default(), is_same: false }
     }
 }
 
 impl Known {
+    /// Numbers that stand for themselves.
+    pub(crate) fn the_same() -> Self {
+        Known { is_same: true, ..Known::default() }
+    }
+
     #[inline]
     pub(crate) fn get(&self, own: u32) -> Option<u32> {
         match self.next.get(own as usize) {
+            _ if self.is_same => Some(own),
             Some(value) => Some(*value),
             None => self.apart.get(&own).copied(),
         }

@@ -160,6 +160,11 @@ impl Stream {
         Stream { id, ..Stream::default() }
     }
 
+    /// One whose nodes have the tree's own numbers.
+    pub(crate) fn in_tree() -> Self {
+        Stream { nodes: Known::the_same(), ..Stream::default() }
+    }
+
     pub(crate) fn set_thread(&mut self, thread: u32) {
         if self.thread != thread {
             self.thread = thread;
@@ -332,13 +337,21 @@ impl State {
     pub(crate) fn apply(&mut self, stream: &mut Stream, op: &Op, may_wait: bool) -> bool {
         match op.kind {
             kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE => {
-                self.free::<false>(stream, op);
+                if self.is_simple() {
+                    self.free::<true>(stream, op);
+                } else {
+                    self.free::<false>(stream, op);
+                }
                 true
             }
             kind::MUNMAP => self.unmap(op, may_wait),
             kind::MMAP | kind::MREMAP | kind::BRK => self.map(stream, op, may_wait),
             allocator if is_allocation(allocator) => {
-                self.allocate::<false>(stream, op);
+                if self.is_simple() {
+                    self.allocate::<true>(stream, op);
+                } else {
+                    self.allocate::<false>(stream, op);
+                }
                 true
             }
             kind::REALLOC_UNDO => {
@@ -360,6 +373,7 @@ impl State {
     }
 
     /// Was every block recorded, and are no moments looked out for? Most captures are read so.
+    #[inline]
     pub(crate) fn is_simple(&self) -> bool {
         self.weights.is_exact() && self.lives.is_none()
     }

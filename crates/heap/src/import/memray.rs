@@ -68,17 +68,17 @@ fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
 /// Reads a capture.
 pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
     let io = |source| stormlog_capture::CaptureError::Io { path: path.to_owned(), source };
-    let mut input = Input { reader: open(path).map_err(io)?, buffer: Vec::new(), at: 0, offset: 0 };
+    let mut input = Input { reader: open(path).map_err(io)?, buffer: Vec::new(), at: 0, passed: 0 };
     let damaged = |what, offset| HeapError::Memray { path: path.to_owned(), what, offset };
     let (header, form) = read_header(&mut input, path)?;
     let mut import = Import {
         state: State::new(watch, 0),
-        streams: FxHashMap::default(),
-        stacks: FxHashMap::default(),
+        threads: vec![Thread::new(0)],
+        places: FxHashMap::from_iter([(0, 0)]),
+        thread: 0,
         main_thread: form.main_thread,
         skipped: form.skipped,
         has_native: form.has_native,
-        thread: 0,
         last: Last::default(),
         recent: [0; 15],
         next_recent: 0,
@@ -89,7 +89,7 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
     };
     let mut has_trailer = false;
     loop {
-        let at = input.offset;
+        let at = input.offset();
         let Some(byte) = input.byte() else { break };
         let step = if form.is_aggregated {
             import.aggregated(&mut input, byte)
@@ -107,8 +107,8 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
             None => break,
         }
     }
-    let Import { mut state, streams, samples, .. } = import;
-    state.end(&mut streams.into_values().collect::<Vec<_>>());
+    let Import { mut state, threads, samples, .. } = import;
+    state.end(&mut threads.into_iter().map(|thread| thread.stream).collect::<Vec<_>>());
     Ok(Heap { state, header, samples, ending: None, torn_bytes: 0, lost_events: 0, complete: has_trailer })
 }
 
@@ -131,7 +131,7 @@ fn read_header(input: &mut Input, path: &Path) -> Result<(Header, Form), HeapErr
     let cut = |input: &Input| HeapError::Memray {
         path: path.to_owned(),
         what: "its header is cut",
-        offset: input.offset,
+        offset: input.offset(),
     };
     header_body(input, version).ok_or_else(|| cut(input))
 }
@@ -179,16 +179,32 @@ struct Last {
     first_line: i64,
 }
 
+/// A thread of the recorded process.
+struct Thread {
+    id: u64,
+    /// Its number in the heap, from its first allocation on.
+    number: Option<u32>,
+    stream: Stream,
+    /// The nodes of its stack, outermost first.
+    stack: Vec<u32>,
+}
+
+impl Thread {
+    fn new(id: u64) -> Self {
+        Thread { id, number: None, stream: Stream::in_tree(), stack: Vec::new() }
+    }
+}
+
 struct Import {
     state: State,
-    streams: FxHashMap<u64, Stream>,
-    /// Nodes of each thread's stack, outermost first.
-    stacks: FxHashMap<u64, Vec<u32>>,
+    threads: Vec<Thread>,
+    places: FxHashMap<u64, usize>,
+    /// Whose records these are.
+    thread: usize,
     main_thread: u64,
     /// Memray's own frames below the program's.
     skipped: u64,
     has_native: bool,
-    thread: u64,
     last: Last,
     recent: [u64; 15],
     next_recent: usize,
@@ -216,7 +232,7 @@ impl Import {
                 }
             }
             16.. => {
-                let stack = self.stacks.entry(self.thread).or_default();
+                let stack = &mut self.threads[self.thread].stack;
                 stack.truncate(stack.len().saturating_sub(usize::from(byte - 16) + 1));
             }
             tag::FILLER => {}
@@ -282,9 +298,15 @@ impl Import {
             }
             tag::THREAD_NAME => {
                 let name = input.text()?;
-                self.state.thread_names.insert(self.thread, name);
+                self.state.thread_names.insert(self.threads[self.thread].id, name);
             }
-            tag::CONTEXT_SWITCH => self.thread = input.u64()?,
+            tag::CONTEXT_SWITCH => {
+                let id = input.u64()?;
+                self.thread = *self.places.entry(id).or_insert_with(|| {
+                    self.threads.push(Thread::new(id));
+                    self.threads.len() - 1
+                });
+            }
             tag::CODE => {
                 let (id, name, file) = (input.number()?, input.text()?, input.text()?);
                 self.last.first_line = self.last.first_line.wrapping_add(input.signed()?);
@@ -305,8 +327,8 @@ impl Import {
     }
 
     fn push(&mut self, step: Step) {
-        let stack = self.stacks.entry(self.thread).or_default();
-        let is_own = self.thread == self.main_thread && (stack.len() as u64) < self.skipped;
+        let Thread { id, stack, .. } = &mut self.threads[self.thread];
+        let is_own = *id == self.main_thread && (stack.len() as u64) < self.skipped;
         let parent = stack.last().copied().unwrap_or(ROOT);
         let node = if is_own { ROOT } else { self.state.tree.node(parent, step) };
         stack.push(node);
@@ -335,19 +357,16 @@ impl Import {
             short => short,
         };
         let kind = kind_of(allocator)?;
-        let is_new = is_allocation(kind);
-        let has_size = is_new || kind == kind::MUNMAP;
+        let has_size = is_allocation(kind) || kind == kind::MUNMAP;
         let native = if self.has_native && has_size { self.native_id(input)? } else { 0 };
         let size = if has_size { input.number()? } else { 0 };
-        let python = self.stacks.get(&self.thread).and_then(|stack| stack.last()).copied().unwrap_or(ROOT);
+        let Thread { id, number, stream, stack } = &mut self.threads[self.thread];
+        let python = stack.last().copied().unwrap_or(ROOT);
         let native = usize::try_from(native).ok().and_then(|id| self.native.get(id)).copied().unwrap_or(ROOT);
-        let number = self.state.thread(self.thread);
-        let stream = self.streams.entry(self.thread).or_default();
-        stream.set_thread(number);
-        if is_new {
-            // Nodes have one number here, the tree's own.
-            stream.nodes.insert(python, python);
-            stream.nodes.insert(native, native);
+        if number.is_none() {
+            let new = self.state.thread(*id);
+            stream.set_thread(new);
+            *number = Some(new);
         }
         self.state.apply(stream, &Op { address, size, python, native, kind, ..Op::default() }, false);
         Some(())
@@ -412,16 +431,26 @@ struct Input {
     reader: Box<dyn Read>,
     buffer: Vec<u8>,
     at: usize,
-    offset: u64,
+    /// Bytes before those in the buffer.
+    passed: u64,
 }
 
 impl Input {
+    /// Bytes read so far.
+    fn offset(&self) -> u64 {
+        self.passed + self.at as u64
+    }
+
     /// Has at least `length` bytes at hand?
+    #[inline]
     fn fill(&mut self, length: usize) -> Option<()> {
-        if self.buffer.len() - self.at >= length {
-            return Some(());
-        }
+        if self.buffer.len() - self.at >= length { Some(()) } else { self.read_on(length) }
+    }
+
+    #[cold]
+    fn read_on(&mut self, length: usize) -> Option<()> {
         self.buffer.drain(..self.at);
+        self.passed += self.at as u64;
         self.at = 0;
         let missing = length.max(1 << 16) - self.buffer.len();
         // What does not decompress ends the file like a cut.
@@ -434,14 +463,12 @@ impl Input {
         self.fill(1)?;
         let byte = self.buffer[self.at];
         self.at += 1;
-        self.offset += 1;
         Some(byte)
     }
 
     fn bytes(&mut self, length: usize) -> Option<&[u8]> {
         self.fill(length)?;
         self.at += length;
-        self.offset += length as u64;
         Some(&self.buffer[self.at - length..self.at])
     }
 
@@ -453,6 +480,7 @@ impl Input {
         self.bytes(8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
+    #[inline]
     fn number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -465,6 +493,7 @@ impl Input {
         None
     }
 
+    #[inline]
     fn signed(&mut self) -> Option<i64> {
         self.number().map(unzigzag)
     }
