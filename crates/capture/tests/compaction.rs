@@ -136,6 +136,42 @@ fn what_is_moved_is_what_was_written() {
     assert!(finished.sound_bytes() < raw as u64, "{} of {raw}", finished.sound_bytes());
 }
 
+/// Blocks where this process's own allocator puts them, most of which are foreseen.
+#[test]
+fn the_addresses_of_a_real_allocator_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 1, 0);
+    let mut dice = Dice(2026);
+    let mut live: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..20_000 {
+        match dice.roll(5) {
+            0..2 if !live.is_empty() => {
+                let block = live.swap_remove(dice.roll(live.len() as u64) as usize);
+                writer.free(0, kind::FREE, block.as_ptr() as u64);
+            }
+            2 if !live.is_empty() => {
+                let index = dice.roll(live.len() as u64) as usize;
+                let block = &mut live[index];
+                writer.free(0, kind::REALLOC_TAKE, block.as_ptr() as u64);
+                block.reserve_exact(block.capacity() + dice.roll(500) as usize + 1);
+                writer.allocate(0, kind::REALLOC, block.as_ptr() as u64, block.capacity() as u64, (0, 0));
+            }
+            _ => {
+                let most = 2 << dice.roll(12);
+                let block = Vec::with_capacity(1 + dice.roll(most) as usize);
+                writer.allocate(0, kind::MALLOC, block.as_ptr() as u64, block.capacity() as u64, (0, 0));
+                live.push(block);
+            }
+        }
+    }
+    writer.close(0);
+    let before = records(&path);
+    assert!(before[0].len() > 20_000);
+    Compactor::open(&path, Options::default()).unwrap().finish(json!({})).unwrap();
+    assert!(records(&path) == before);
+}
+
 #[test]
 fn slots_are_used_again() {
     let directory = tempfile::tempdir().unwrap();
