@@ -23,10 +23,8 @@ const MOST_RECORDS: u64 = 1 << 20;
 /// Captures with more bytes, in the file or of definitions, are left.
 const MOST_BYTES: u64 = 4 << 20;
 const MOST_DEFINITIONS: usize = 16 << 20;
-/// To follow the C library's allocator takes longer than all else that reading does. It is followed to the end of a stream of so many
-/// records, in a longer one only through its start.
+/// To follow the C library's allocator takes longer than all else that reading does: it is not done for streams of more records.
 const FOLLOWED: u64 = 1 << 19;
-const START: u64 = 1 << 16;
 
 /// Writes a finished file anew to `path`; `None` when it is not for packing whole.
 pub(crate) fn seal(
@@ -92,7 +90,7 @@ pub(crate) fn first_columns(source: &mut Source) -> Result<[Vec<u8>; COLUMNS], C
 fn reach(pieces: &[Piece], stream: u32) -> u64 {
     let own = pieces.iter().filter(|piece| piece.stream == stream);
     let records: u64 = own.flat_map(|piece| &piece.lengths).map(|length| u64::from(*length)).sum();
-    if records <= FOLLOWED { FOLLOWED } else { START }
+    if records <= FOLLOWED { FOLLOWED } else { 0 }
 }
 
 /// How many more records are packed whole.
