@@ -1,23 +1,100 @@
 //! What the hooks have to say, as records. Must be called inside [`Inside::record`](crate::thread::Inside::record) only.
 
 use stormlog_capture::record::{definition, kind};
+use stormlog_stack::python::Unchanged;
 
 use crate::sample;
-use crate::stacks;
+use crate::stacks::{self, PlainPython, Way};
 use crate::sys;
 use crate::thread::Thread;
 
 /// A block was given out.
 #[inline(never)]
 pub fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
-    match stacks::unchanged(thread) {
-        Some(python) if thread.writer.allocation_again(kind, address, bytes, python) => {}
-        _ => allocated_elsewhere(thread, kind, address, bytes),
+    match thread.stacks.way {
+        Way::Plain311 => plainly::<true>(thread, kind, address, bytes),
+        Way::Plain => plainly::<false>(thread, kind, address, bytes),
+        Way::Any => anyhow(thread, kind, address, bytes),
+    }
+}
+
+/// The stack is mostly what it was a moment ago. What is seldom is in functions of their own: this one is most of what recording costs.
+#[inline(always)]
+fn plainly<const ENTRY: bool>(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
+    match stacks::plain(thread) {
+        Some(python) => compared::<ENTRY, false>(thread, kind, address, bytes, python),
+        None => anyhow(thread, kind, address, bytes),
+    }
+}
+
+#[inline(always)]
+fn compared<const ENTRY: bool, const DEEP: bool>(
+    thread: &mut Thread,
+    kind: u8,
+    address: usize,
+    bytes: usize,
+    (interpreter, state): PlainPython,
+) {
+    // SAFETY: the state is this thread's, and no code object has died since the last event.
+    match unsafe { thread.stacks.python.unchanged::<ENTRY, DEEP>(interpreter, state) } {
+        Unchanged::Yes(node) => finish(thread, kind, address, bytes, node),
+        Unchanged::ButForAStep => a_step_on::<ENTRY>(thread, kind, address, bytes, (interpreter, state)),
+        Unchanged::TooDeep => deeply::<ENTRY>(thread, kind, address, bytes, (interpreter, state)),
+        Unchanged::No => changed::<ENTRY>(thread, kind, address, bytes, (interpreter, state)),
     }
 }
 
 #[inline(never)]
-fn allocated_elsewhere(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
+fn deeply<const ENTRY: bool>(
+    thread: &mut Thread,
+    kind: u8,
+    address: usize,
+    bytes: usize,
+    python: PlainPython,
+) {
+    compared::<ENTRY, true>(thread, kind, address, bytes, python);
+}
+
+#[inline(never)]
+fn a_step_on<const ENTRY: bool>(
+    thread: &mut Thread,
+    kind: u8,
+    address: usize,
+    bytes: usize,
+    python: PlainPython,
+) {
+    // SAFETY: the step is of this event.
+    match unsafe { thread.stacks.python.after_step::<ENTRY>(python.0) } {
+        Some(node) => finish(thread, kind, address, bytes, node),
+        None => changed::<ENTRY>(thread, kind, address, bytes, python),
+    }
+}
+
+#[inline(never)]
+fn changed<const ENTRY: bool>(
+    thread: &mut Thread,
+    kind: u8,
+    address: usize,
+    bytes: usize,
+    python: PlainPython,
+) {
+    if thread.writer.room() {
+        // SAFETY: the stack was found to be another in this event.
+        let node = unsafe { stacks::changed::<ENTRY>(thread, python) };
+        finish(thread, kind, address, bytes, node);
+    }
+}
+
+#[inline(always)]
+fn finish(thread: &mut Thread, kind: u8, address: usize, bytes: usize, python: u32) {
+    if !thread.writer.plain_allocation(kind, address, bytes, python) {
+        thread.writer.other_allocation(kind, address, bytes, python);
+    }
+}
+
+/// The general case.
+#[inline(never)]
+fn anyhow(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     if sample::takes(thread, address, bytes) {
         mapped(thread, kind, address, bytes);
     }

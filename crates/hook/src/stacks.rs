@@ -21,17 +21,30 @@ use crate::session;
 use crate::thread::Thread;
 use crate::writer::Writer;
 
+/// How a thread's stacks are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    /// Everything is asked for.
+    Any = 0,
+    /// Nothing is wanted but Python stacks, and the thread's state is read where it lies: 3.11.
+    Plain311 = 1,
+    /// The same, later versions.
+    Plain = 2,
+}
+
 /// A thread's last stacks. All zeroes: none.
 #[repr(C)]
 pub struct Stacks {
-    python: PythonStack,
+    pub python: PythonStack,
     native: NativeStack,
     /// The thread state of Python that was met last.
     thread_state: *const u8,
-    /// Where to read it, while `plain`.
+    /// Python, and where to read the state, unless everything is asked for.
+    interpreter: Option<&'static Interpreter>,
     own_state: OwnState,
-    /// Nothing is wanted but Python stacks, of a Python that can be read without a call.
-    plain: bool,
+    /// How to go about it.
+    pub way: Way,
     /// How often records had been lost when these were walked: what was remembered before that may not be in the stream.
     gaps: u32,
 }
@@ -47,15 +60,19 @@ impl Stacks {
     /// They are those of another thread from now on.
     pub fn begin_thread(&mut self) {
         self.thread_state = null();
-        self.plain = false;
+        self.ask();
+    }
+
+    fn ask(&mut self) {
+        (self.way, self.interpreter, self.own_state) = (Way::Any, None, OwnState::NOWHERE);
     }
 
     /// The state of this thread, null when it has none.
     #[inline(always)]
-    fn thread_state(&mut self, interpreter: &Interpreter, generation: u32) -> *const u8 {
-        if self.plain && generation == self.python.generation() {
+    fn thread_state(&mut self, interpreter: &'static Interpreter, generation: u32) -> *const u8 {
+        if self.way != Way::Any && generation == self.python.generation() {
             // SAFETY: no code object has died since it was found.
-            let own = unsafe { interpreter.read_own_state(&self.own_state) };
+            let own = unsafe { self.own_state.read() };
             if !own.is_null() {
                 return own;
             }
@@ -63,11 +80,12 @@ impl Stacks {
         // SAFETY: the interpreter is never unloaded: CPython does not support it.
         self.thread_state = unsafe { interpreter.thread_state_after(self.thread_state) };
         let options = session::options();
-        self.plain = false;
+        self.ask();
         if !options.native && options.sample == 0 && !pyalloc::is_wanted() {
             // SAFETY: it was asked for just now.
             if let Some(known) = unsafe { interpreter.own_state(self.thread_state) } {
-                (self.own_state, self.plain) = (known, true);
+                (self.interpreter, self.own_state) = (Some(interpreter), known);
+                self.way = if interpreter.has_entries() { Way::Plain311 } else { Way::Plain };
             }
         }
         self.thread_state
@@ -153,22 +171,38 @@ extern "C" fn code_is_gone(code: usize) {
     }
 }
 
-/// The node of this thread's Python stack, if that is what it was at the last event and nothing else is to be looked at.
+/// Python, and the state of a thread that was read where it lies.
+pub type PlainPython = (&'static Interpreter, *const u8);
+
+/// Where nothing but a Python stack is to be looked at; `None` where all has to be asked for.
 #[inline(always)]
-pub fn unchanged(thread: &Thread) -> Option<u32> {
+pub fn plain(thread: &Thread) -> Option<PlainPython> {
     let Thread { writer, stacks, .. } = thread;
-    if !stacks.plain || stacks.gaps != writer.gaps {
+    if stacks.gaps != writer.gaps {
         return None;
     }
-    let (interpreter, state) = (interpreter()?, session::current()?);
+    let (interpreter, state) = (stacks.interpreter?, session::current()?);
     if state.codes.generation() != stacks.python.generation() {
         return None;
     }
     // SAFETY: no code object has died since the state was found.
-    unsafe {
-        let thread_state = interpreter.read_own_state(&stacks.own_state);
-        if thread_state.is_null() { None } else { stacks.python.unchanged(interpreter, thread_state) }
-    }
+    let thread_state = unsafe { stacks.own_state.read() };
+    (!thread_state.is_null()).then_some((interpreter, thread_state))
+}
+
+/// The node of a Python stack that is not what it was at the last event.
+///
+/// # Safety
+/// The stack was found to be another in this very event, of the thread whose state this is. `ENTRY` is what the interpreter says.
+#[inline(always)]
+pub unsafe fn changed<const ENTRY: bool>(
+    thread: &mut Thread,
+    (interpreter, thread_state): PlainPython,
+) -> u32 {
+    let Thread { writer, nodes, stacks, .. } = thread;
+    let mut tree = Tree { writer, nodes, thread_state, unwatched: false };
+    // SAFETY: the caller's.
+    unsafe { stacks.python.changed::<_, ENTRY>(interpreter, thread_state, &mut tree) }
 }
 
 /// The nodes of this thread's Python and native stack.

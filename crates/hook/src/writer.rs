@@ -112,20 +112,32 @@ impl Writer {
         self.put_at(kind, address, bytes as u64, c, d);
     }
 
-    /// As [`allocation`](Self::allocation) without a native stack, if it is as plain as it mostly is. False: it was not written.
+    /// As [`allocation`](Self::allocation) without a native stack, where nothing else is to be told before it. False: it was not written.
     #[inline(always)]
-    pub fn allocation_again(&mut self, kind: u8, address: usize, bytes: usize, python: u32) -> bool {
-        let plain = python == self.last_python
-            && self.cursor < self.limit
+    pub fn plain_allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32) -> bool {
+        let plain = self.cursor < self.limit
             && self.unchecked != u8::MAX
             && clock::stands_at(self.time)
             && address & 7 == 0;
         if plain {
             self.unchecked += 1;
             let last = core::mem::replace(&mut self.last_address, address as u64);
-            self.put_short(kind, difference(address as u64, last), bytes as u64);
+            let a = difference(address as u64, last);
+            if python == self.last_python {
+                self.put_short(kind, a, bytes as u64);
+            } else {
+                let c = zigzag32(python.wrapping_sub(self.last_python));
+                self.last_python = python;
+                self.put_long(kind, a, bytes as u64, c, 0);
+            }
         }
         plain
+    }
+
+    /// What [`plain_allocation`](Self::plain_allocation) did not write.
+    #[inline(never)]
+    pub fn other_allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32) {
+        self.allocation(kind, address, bytes, python, 0);
     }
 
     /// A record of an address and perhaps a length: the end of a block, in its several forms.

@@ -7,7 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use common::{capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
+use common::{Capture, capture, captures, compile, directory, hook, preloaded, preloaded_with, prepare};
 use stormlog_capture::layout::{LIVE_MAGIC, flags, header, state};
 use stormlog_capture::record::{definition, kind};
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{LazyLock, Mutex};
 
 use stormlog_stack::line_table::line_for;
-use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, PythonStack, Text, Unsupported};
+use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, PythonStack, Text, Unchanged, Unsupported};
 use stormlog_stack::{Nodes, python};
 
 #[cfg(feature = "symbols")]
@@ -164,16 +164,43 @@ thread_local! {
 fn unasked(interpreter: &Interpreter, state: *const u8, generation: u32) -> Option<u32> {
     // SAFETY: the state is what Python just said of the calling thread, whose stack is its own.
     let found = unsafe {
-        let read = interpreter.read_own_state(&interpreter.own_state(state)?);
+        let read = interpreter.own_state(state)?.read();
         assert!(read.is_null() || read == state, "another state was read than Python says");
+        if read.is_null() {
+            return None;
+        }
         STACK.with(|stack| {
-            let stack = &*stack.get();
-            let known = !read.is_null() && stack.generation() == generation;
-            known.then(|| stack.unchanged(interpreter, read)).flatten()
+            let stack = &mut *stack.get();
+            let known = stack.generation() == generation;
+            match interpreter.has_entries() {
+                true if known => quickest::<true>(stack, interpreter, read),
+                false if known => quickest::<false>(stack, interpreter, read),
+                _ => None,
+            }
         })
     };
     UNASKED.fetch_add(u64::from(found.is_some()), SeqCst);
     found
+}
+
+/// # Safety
+/// As for `PythonStack::unchanged`.
+unsafe fn quickest<const ENTRY: bool>(
+    stack: &mut PythonStack,
+    interpreter: &Interpreter,
+    state: *const u8,
+) -> Option<u32> {
+    // SAFETY: the caller's.
+    unsafe {
+        let shallow = stack.unchanged::<ENTRY, false>(interpreter, state);
+        let deep = stack.unchanged::<ENTRY, true>(interpreter, state);
+        assert!(shallow == deep || shallow == Unchanged::TooDeep, "{shallow:?} {deep:?}");
+        match deep {
+            Unchanged::Yes(node) => Some(node),
+            Unchanged::ButForAStep => stack.after_step::<ENTRY>(interpreter),
+            _ => None,
+        }
+    }
 }
 
 /// How often the quickest way knew the stack.

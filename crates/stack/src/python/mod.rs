@@ -15,7 +15,7 @@ use core::mem::transmute_copy;
 
 pub use code::{CodeSink, Text};
 pub use own_state::OwnState;
-pub use stack::{CAPACITY, PythonStack};
+pub use stack::{CAPACITY, PythonStack, Unchanged};
 pub use watch::{CodeWatch, Destroyed};
 
 use layout::{Layout, OWNER_GENERATOR, OWNER_SHIM, REFERENCE};
@@ -124,6 +124,12 @@ impl Interpreter {
     /// As `Py_Version` spells it: `0x030b07f0` is 3.11.7.
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// Whether frames say that C called them, as in 3.11.
+    #[inline(always)]
+    pub fn has_entries(&self) -> bool {
+        self.layout.frame_entry.is_some()
     }
 
     /// The state of this thread; null when it has none. Needs no GIL.

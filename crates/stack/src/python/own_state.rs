@@ -19,7 +19,7 @@ pub(super) struct Places {
 }
 
 /// So many keys have their values in the descriptor, each behind a number of its own.
-const KEYS: u32 = 32;
+const KEYS: usize = 32;
 const STRIDE: usize = 16;
 
 impl Places {
@@ -36,13 +36,33 @@ impl Places {
     }
 }
 
-/// Where one thread's state lies. Plain data; zeroes are no place.
+/// Where one thread's state lies, and what must still be so for it to lie there. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct OwnState {
-    key: u64,
+    places: [usize; 2],
+    key: usize,
     interpreter: usize,
-    place: usize,
+    state: usize,
+}
+
+impl OwnState {
+    /// No place.
+    pub const NOWHERE: Self = Self { places: [0; 2], key: 0, interpreter: 0, state: 0 };
+
+    /// This thread's state; null where Python has to be asked.
+    ///
+    /// # Safety
+    /// It is of [`Interpreter::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun anew.
+    #[inline(always)]
+    pub unsafe fn read(&self) -> *const u8 {
+        let [key, interpreter] = self.places;
+        // SAFETY: all of it lies in memory that is there as long as the process or this thread.
+        unsafe {
+            let same = load::<usize>(key, 0) == self.key && load::<usize>(interpreter, 0) == self.interpreter;
+            if same { load(self.state, 0) } else { core::ptr::null() }
+        }
+    }
 }
 
 impl Interpreter {
@@ -51,41 +71,23 @@ impl Interpreter {
     /// # Safety
     /// `own` is what Python just said; this interpreter runs in this process.
     pub unsafe fn own_state(&self, own: *const u8) -> Option<OwnState> {
-        let (Some(places), Some((first, next))) = (self.own_places, self.interpreters) else { return None };
-        if own.is_null() {
-            return None;
-        }
+        let (Some(at), Some((first, next))) = (self.own_places, self.interpreters) else { return None };
+        let places = [at.key, at.interpreter].map(|offset| at.runtime + usize::from(offset));
         // SAFETY: the runtime lives as long as the process and is longer than that; the functions read the list's head and its link.
         let (key, interpreter, alone) = unsafe {
-            let key: u64 = load(places.runtime, places.key);
-            let interpreter: usize = load(places.runtime, places.interpreter);
+            let [key, interpreter]: [usize; 2] = places.map(|place| load(place, 0));
             let head = first();
             (key, interpreter, interpreter != 0 && head.addr() == interpreter && next(head).is_null())
         };
-        let number = (key >> 32) as u32;
+        let number = key >> 32;
         // With several interpreters a thread may have several states.
-        if !alone || key as u32 != 1 || number >= KEYS {
+        if own.is_null() || !alone || key as u32 != 1 || number >= KEYS {
             return None;
         }
-        let place = this_thread() as usize + places.first_value + number as usize * STRIDE;
+        let state = this_thread() as usize + at.first_value + number * STRIDE;
         // SAFETY: the place is one of the values in this thread's descriptor.
-        let agrees = unsafe { *(place as *const *const u8) } == own;
-        agrees.then_some(OwnState { key, interpreter, place })
-    }
-
-    /// This thread's state; null where Python has to be asked.
-    ///
-    /// # Safety
-    /// `known` is of [`Self::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun anew.
-    #[inline(always)]
-    pub unsafe fn read_own_state(&self, known: &OwnState) -> *const u8 {
-        let Some(places) = &self.own_places else { return core::ptr::null() };
-        // SAFETY: all of it lies in memory that is there as long as the process or this thread.
-        unsafe {
-            let same = load::<u64>(places.runtime, places.key) == known.key
-                && load::<usize>(places.runtime, places.interpreter) == known.interpreter;
-            if same { *(known.place as *const *const u8) } else { core::ptr::null() }
-        }
+        let agrees = unsafe { load::<*const u8>(state, 0) } == own;
+        agrees.then_some(OwnState { places, key, interpreter, state })
     }
 }
 
@@ -114,7 +116,7 @@ fn first_value() -> usize {
         if let (Some(at), None) = (places.next(), places.next())
             && set(mark(1))
             && word(at) == mark(1) as usize
-            && key < KEYS
+            && (key as usize) < KEYS
         {
             found = at - key as usize * STRIDE;
         }

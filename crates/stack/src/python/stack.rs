@@ -164,55 +164,58 @@ impl PythonStack {
         }
     }
 
-    /// The node of the innermost Python frame, if the stack is what it was at the last call of [`Self::current`]: the quickest way, and
-    /// only without native stacks.
+    /// As [`Self::current`], as far as that goes without asking the tree. Without native stacks only.
+    ///
+    /// `ENTRY` is what [`Interpreter::has_entries`] says. `DEEP`: stacks of more than a few frames are compared, too.
     ///
     /// # Safety
-    /// As for [`Self::current`]; `thread_state` is not null, and the generation what it was then.
+    /// As for [`Self::current`]; `thread_state` is not null, and the generation what it was at the last call.
     #[inline(always)]
-    pub unsafe fn unchanged(&self, interpreter: &Interpreter, thread_state: *const u8) -> Option<u32> {
-        // SAFETY: the caller's.
-        unsafe {
-            match interpreter.layout.frame_entry.is_some() {
-                true => self.unchanged_in::<true>(interpreter, thread_state),
-                false => self.unchanged_in::<false>(interpreter, thread_state),
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for [`Self::unchanged`]. `ENTRY`: the layout is that of 3.11.
-    #[inline(always)]
-    unsafe fn unchanged_in<const ENTRY: bool>(
+    pub unsafe fn unchanged<const ENTRY: bool, const DEEP: bool>(
         &self,
         interpreter: &Interpreter,
         thread_state: *const u8,
-    ) -> Option<u32> {
-        // SAFETY: as in `quick`.
+    ) -> Unchanged {
+        // SAFETY: the caller's.
         unsafe {
-            let top = if ENTRY {
-                let frame = load(thread_state as usize, Layout::V3_11.thread_frame);
-                if frame == 0 { 0 } else { load(frame, CFRAME) }
-            } else {
-                interpreter.top_frame(thread_state)
-            };
-            let entries = self.entries.as_ptr();
-            let kept = entries.add(self.len);
-            if top == 0 || top != (*kept).frame {
-                return None;
-            }
-            let now = read::<ENTRY>(interpreter, top);
-            let same = now.instruction == (*kept).instruction
-                && now.previous == (*kept).previous
-                && now.entry == (*kept).entry
-                && self.unwatched | self.hidden == 0
-                && below_as_kept::<ENTRY, false>(interpreter, entries, kept);
-            same.then_some((*kept).node)
+            let top = top_of::<ENTRY>(interpreter, thread_state);
+            self.compare_quickly::<ENTRY, false, DEEP>(interpreter, top)
         }
     }
 
-    /// The plain case: the innermost frame is the kept one, and nothing below it has changed. All else is for [`Self::walk`].
+    /// The node after a step of the innermost frame, if it is one of the last that were looked up.
     ///
+    /// # Safety
+    /// [`Self::unchanged`] said in this very allocation that there was a step. `ENTRY` as there.
+    #[inline(always)]
+    pub unsafe fn after_step<const ENTRY: bool>(&mut self, interpreter: &Interpreter) -> Option<u32> {
+        // SAFETY: 0 < len <= CAPACITY, and the frame is the top frame of this thread.
+        unsafe {
+            let kept = self.entries.as_mut_ptr().add(self.len);
+            let now = read::<ENTRY>(interpreter, (*kept).frame);
+            let called_by_c = if ENTRY { now.entry } else { interpreter.is_entry(now.frame, now.previous) };
+            let (parent, key) = ((*kept.sub(1)).node, now.instruction | usize::from(called_by_c));
+            let node = self.recent_node(parent, key)?;
+            ((*kept).instruction, (*kept).entry, (*kept).node) = (now.instruction, now.entry, node);
+            Some(node)
+        }
+    }
+
+    /// The node after [`Self::unchanged`] said in this very allocation that something changed.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn changed<N: Nodes, const ENTRY: bool>(
+        &mut self,
+        interpreter: &Interpreter,
+        thread_state: *const u8,
+        nodes: &mut N,
+    ) -> u32 {
+        // SAFETY: the caller's.
+        unsafe { self.walk::<N, ENTRY>(interpreter, top_of::<ENTRY>(interpreter, thread_state), nodes) }
+    }
+
     /// # Safety
     /// `top` is 0 or the top frame of this thread. `ENTRY`: the layout is that of 3.11. `COMPARED`: its entry flags are compared, too.
     #[inline(always)]
@@ -222,32 +225,55 @@ impl PythonStack {
         top: usize,
         nodes: &mut N,
     ) -> u32 {
-        let entries = self.entries.as_mut_ptr();
-        // SAFETY: len <= CAPACITY, and hidden < len where an entry is read, so each entry exists. The top frame is alive, and a run of frames is
-        // read only after the frame above it was found to hang on its first.
+        // SAFETY: the caller's; where the top frame moved on it is the one of the last entry, all of them alive.
+        unsafe {
+            match self.compare_quickly::<ENTRY, COMPARED, true>(interpreter, top) {
+                Unchanged::Yes(node) => node,
+                Unchanged::ButForAStep => match self.after_step::<ENTRY>(interpreter) {
+                    Some(node) => node,
+                    None => {
+                        let kept = self.entries.as_mut_ptr().add(self.len);
+                        let now = read::<ENTRY>(interpreter, top);
+                        ((*kept).instruction, (*kept).entry) = (now.instruction, now.entry);
+                        self.look_up(interpreter, self.len, nodes)
+                    }
+                },
+                Unchanged::TooDeep | Unchanged::No => self.walk::<N, ENTRY>(interpreter, top, nodes),
+            }
+        }
+    }
+
+    /// The plain case: the innermost frame is the kept one, and nothing below it has changed.
+    ///
+    /// # Safety
+    /// As for [`Self::quick`].
+    #[inline(always)]
+    unsafe fn compare_quickly<const ENTRY: bool, const COMPARED: bool, const DEEP: bool>(
+        &self,
+        interpreter: &Interpreter,
+        top: usize,
+    ) -> Unchanged {
+        let entries = self.entries.as_ptr();
+        // SAFETY: len <= CAPACITY, and hidden < len where an entry is read, so each entry exists. The top frame is alive.
         unsafe {
             let kept = entries.add(self.len);
-            if top == 0
-                || top != (*kept).frame
-                || self.unwatched > 0
-                || self.len <= self.hidden
-                || interpreter.previous(top) != (*kept).previous
-                || !below_as_kept::<ENTRY, COMPARED>(interpreter, entries.add(self.hidden), kept)
-            {
-                return self.walk::<N, ENTRY>(interpreter, top, nodes);
+            if top == 0 || top != (*kept).frame || self.unwatched > 0 || self.len <= self.hidden {
+                return Unchanged::No;
+            }
+            if !DEEP && self.len - self.hidden > FEW {
+                return Unchanged::TooDeep;
             }
             let now = read::<ENTRY>(interpreter, top);
+            if now.previous != (*kept).previous
+                || !below_as_kept::<ENTRY, COMPARED, DEEP>(interpreter, entries.add(self.hidden), kept)
+            {
+                return Unchanged::No;
+            }
             if now.instruction == (*kept).instruction && now.entry == (*kept).entry {
-                return (*kept).node;
+                Unchanged::Yes((*kept).node)
+            } else {
+                Unchanged::ButForAStep
             }
-            ((*kept).instruction, (*kept).entry) = (now.instruction, now.entry);
-            let called_by_c = if ENTRY { now.entry } else { interpreter.is_entry(top, now.previous) };
-            let (parent, key) = ((*kept.sub(1)).node, now.instruction | usize::from(called_by_c));
-            if let Some(node) = self.recent_node(parent, key) {
-                (*kept).node = node;
-                return node;
-            }
-            self.look_up(interpreter, self.len, nodes)
         }
     }
 
@@ -480,6 +506,19 @@ impl PythonStack {
     }
 }
 
+/// Whether a stack is what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unchanged {
+    /// It is: this node.
+    Yes(u32),
+    /// It is, but the innermost frame has gone on.
+    ButForAStep,
+    /// It is deeper than was to be compared.
+    TooDeep,
+    /// It is not, or that is not known.
+    No,
+}
+
 enum Compared {
     /// The chain is as kept; the nodes from `changed` up are not.
     Same { changed: usize },
@@ -531,7 +570,7 @@ unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> En
 /// # Safety
 /// The entries exist, the frame of `kept` is alive, and hangs on that of the entry below.
 #[inline(always)]
-unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool>(
+unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool, const DEEP: bool>(
     interpreter: &Interpreter,
     last: *const Entry,
     kept: *const Entry,
@@ -539,24 +578,37 @@ unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool>(
     // SAFETY: a frame, or a run of them, is read only after the frame above was found to hang on it.
     unsafe {
         let mut at = kept.sub(1);
-        if !COMPARED && kept.addr() - last.addr() <= FEW * size_of::<Entry>() {
-            while at > last {
+        while at > last {
+            let end = if DEEP { at.sub(usize::from((*at).run)).max(last) } else { at.sub(1) };
+            if DEEP {
+                if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
+                    return false;
+                }
+            } else {
                 let now = read::<ENTRY>(interpreter, (*at).frame);
                 if now.previous != (*at).previous || now.instruction != (*at).instruction {
                     return false;
                 }
-                at = at.sub(1);
-            }
-            return true;
-        }
-        while at > last {
-            let end = at.sub(usize::from((*at).run)).max(last);
-            if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
-                return false;
             }
             at = end;
         }
         true
+    }
+}
+
+/// The top frame of a thread.
+///
+/// # Safety
+/// `thread_state` is this thread's and not null. `ENTRY`: the layout is that of 3.11.
+#[inline(always)]
+unsafe fn top_of<const ENTRY: bool>(interpreter: &Interpreter, thread_state: *const u8) -> usize {
+    // SAFETY: the caller's; the C frame is part of the state or on this thread's stack.
+    unsafe {
+        if !ENTRY {
+            return interpreter.top_frame(thread_state);
+        }
+        let frame = load(thread_state as usize, Layout::V3_11.thread_frame);
+        if frame == 0 { 0 } else { load(frame, CFRAME) }
     }
 }
 
