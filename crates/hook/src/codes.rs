@@ -221,6 +221,23 @@ impl Codes {
         }
     }
 
+    /// Every code object has died.
+    pub fn forget_all(&self) {
+        self.alone(|| {
+            let table = self.table.load(Ordering::Relaxed);
+            // SAFETY: null or mapped.
+            let capacity = unsafe { table.as_ref() }.map_or(0, |t| t.capacity);
+            for at in 0..capacity {
+                // SAFETY: `at` is below the capacity.
+                let place = unsafe { &*places(table).add(at) };
+                if place.code.load(Ordering::Relaxed) != 0 {
+                    place.code.store(GONE, Ordering::Release);
+                }
+            }
+        });
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The lock is only ever held for a few memory accesses (and one mapping when the table grows).
     fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
         while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -300,6 +317,10 @@ mod tests {
         let (anew, _) = codes.id(64 * 5, never, watched).unwrap();
         assert!(anew >= 10_000);
         assert_eq!(codes.id(64 * 5, never, |_| None), Some((anew, false)));
+        let before = codes.generation();
+        codes.forget_all();
+        assert_ne!(codes.generation(), before);
+        assert_eq!(codes.id(64 * 7, never, |_| None), None);
         codes.clear();
         assert_eq!(codes.id(64, never, |_| None), None);
     }

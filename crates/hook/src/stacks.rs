@@ -138,7 +138,7 @@ pub fn find_python() {
     let Ok(found) = Interpreter::find() else { return real::forget_error() };
     // SAFETY: a terminated name.
     let version = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetVersion".as_ptr()) };
-    let watch = CodeWatch::new(&found, code_is_gone);
+    let watch = CodeWatch::new(&found, code_is_gone, python_is_gone);
     pyalloc::find();
     if PYTHON.finding.swap(true, Ordering::AcqRel) {
         return; // another thread found the same
@@ -168,6 +168,15 @@ pub fn libraries_changed(thread: &mut Thread) {
 extern "C" fn code_is_gone(code: usize) {
     if let Some(state) = session::current() {
         state.codes.forget(code);
+    }
+}
+
+extern "C" fn python_is_gone() {
+    if let Some((_, watch)) = known() {
+        watch.forget();
+    }
+    if let Some(state) = session::current() {
+        state.codes.forget_all();
     }
 }
 

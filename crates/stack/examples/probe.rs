@@ -72,6 +72,9 @@ extern "C" fn destroyed(code: usize) {
     GENERATION.fetch_add(1, SeqCst);
 }
 
+/// No test ends Python and begins it anew: the hook's do.
+extern "C" fn ended() {}
+
 fn text(text: Text<'_>) -> String {
     let units = text.bytes.chunks_exact(text.kind.into()).map(|unit| {
         let mut word = [0; 4];
@@ -103,7 +106,7 @@ impl Tree {
         if self.no_watch {
             return false;
         }
-        let watch = self.watch.get_or_insert_with(|| CodeWatch::new(interpreter, destroyed));
+        let watch = self.watch.get_or_insert_with(|| CodeWatch::new(interpreter, destroyed, ended));
         // SAFETY: the thread state is the caller's own, read a moment ago with the GIL held, and `address` a code object of its stack.
         unsafe { watch.watch(interpreter, self.thread_state as *const u8, address, libc::malloc) }
     }

@@ -16,7 +16,7 @@ use core::mem::transmute_copy;
 pub use code::{CodeSink, Text};
 pub use own_state::OwnState;
 pub use stack::{CAPACITY, PythonStack, Unchanged};
-pub use watch::{CodeWatch, Destroyed};
+pub use watch::{CodeWatch, Destroyed, Ended};
 
 use layout::{Layout, OWNER_GENERATOR, OWNER_SHIM, REFERENCE};
 

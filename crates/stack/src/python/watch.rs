@@ -14,6 +14,9 @@ use super::{Interpreter, load, symbol};
 /// Called, with the GIL held, when a watched code object is about to be freed.
 pub type Destroyed = extern "C" fn(code: usize);
 
+/// Called when Python has ended and may begin anew: every code object is gone, told or not.
+pub type Ended = extern "C" fn();
+
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 
 fn notify(code: usize) {
@@ -45,6 +48,7 @@ type RequestIndex = unsafe extern "C" fn(extern "C" fn(usize)) -> isize;
 type Fetch = unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void);
 type Restore = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void);
 type InterpreterNumber = unsafe extern "C" fn(*const u8) -> i64;
+type AtExit = unsafe extern "C" fn(Ended) -> c_int;
 type AllocatorName = unsafe extern "C" fn() -> *const c_char;
 
 #[derive(Clone, Copy)]
@@ -56,7 +60,7 @@ enum Means {
 
 /// One of the interpreters (main or sub) that are watched.
 struct Watched {
-    /// Its number plus one, which is never used again; 0 for a free slot.
+    /// Its number plus one, which is not used again until Python ends; 0 for a free slot.
     interpreter: AtomicU64,
     /// The watcher's id or the index of the extra word, plus one; 0 where there is none.
     id: AtomicUsize,
@@ -74,14 +78,17 @@ pub struct CodeWatch {
     means: Means,
     number: Option<InterpreterNumber>,
     allocators: Option<AllocatorName>,
+    at_exit: Option<AtExit>,
+    ended: Ended,
     /// One of the three below.
     plain: AtomicU8,
     watched: [Watched; MOST],
 }
 
 impl CodeWatch {
-    /// Finds the functions it needs; installs nothing yet. Uses `dlsym`, which may allocate. `destroyed` is for the whole process.
-    pub fn new(interpreter: &Interpreter, destroyed: Destroyed) -> Self {
+    /// Finds the functions it needs; installs nothing yet. Uses `dlsym`, which may allocate. `destroyed` is for the whole process; `ended` must call
+    /// [`Self::forget`].
+    pub fn new(interpreter: &Interpreter, destroyed: Destroyed, ended: Ended) -> Self {
         DESTROYED.store(destroyed as usize, Relaxed);
         Self {
             means: Means::find(interpreter),
@@ -89,6 +96,9 @@ impl CodeWatch {
             number: unsafe { symbol(c"PyInterpreterState_GetID") },
             // SAFETY: as above.
             allocators: unsafe { symbol(c"_PyMem_GetCurrentAllocatorName") },
+            // SAFETY: as above.
+            at_exit: unsafe { symbol(c"Py_AtExit") },
+            ended,
             plain: AtomicU8::new(NOT_ASKED),
             watched: [const { Watched { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } }; MOST],
         }
@@ -167,6 +177,14 @@ impl CodeWatch {
         }
     }
 
+    /// Python has ended, and every watcher with it: should it begin anew, its interpreters have the same numbers.
+    pub fn forget(&self) {
+        for watched in &self.watched {
+            watched.id.store(0, Relaxed);
+            watched.interpreter.store(0, Relaxed);
+        }
+    }
+
     /// # Safety
     /// `current` is an interpreter whose GIL is held.
     unsafe fn number_of(&self, current: *const u8) -> Option<u64> {
@@ -200,6 +218,12 @@ impl CodeWatch {
             .watched
             .iter()
             .find(|slot| slot.interpreter.compare_exchange(0, number, Relaxed, Relaxed).is_ok())?;
+        if number == MAIN
+            && let Some(at_exit) = self.at_exit
+        {
+            // SAFETY: writes a word and counts it; refuses where all are taken.
+            unsafe { at_exit(self.ended) };
+        }
         // SAFETY: the GIL is held. Adding a watcher writes two words; where all are taken it raises, which must not disturb an
         // exception that is on its way.
         let id = unsafe {
@@ -221,6 +245,9 @@ impl CodeWatch {
         Some(id)
     }
 }
+
+/// The number of the main interpreter, plus one.
+const MAIN: u64 = 1;
 
 /// Offset of the interpreter in a thread state, the third pointer in every version.
 const INTERPRETER: u16 = 16;
