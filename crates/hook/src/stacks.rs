@@ -264,12 +264,12 @@ impl stormlog_stack::Nodes for Tree<'_> {
         };
         // SAFETY: as above.
         let define = |id| unsafe { define(writer, known, *thread_state, code, id) };
-        let Some((id, alone)) = state.codes.id(code, again, define) else { return parent };
+        let Some((id, alone)) = state.codes.id(code, again, define) else { return writer.without(parent) };
         *unwatched = alone;
         let detail = instruction << 1 | u32::from(entry);
         nodes
             .find(parent, u64::from(id), detail, || writer.python_node(parent, id, instruction, entry))
-            .unwrap_or(parent)
+            .unwrap_or_else(|| writer.without(parent))
     }
 
     fn unwatched(&self) -> bool {
@@ -278,12 +278,14 @@ impl stormlog_stack::Nodes for Tree<'_> {
 
     fn native(&mut self, parent: u32, address: u64) -> u32 {
         let writer = &mut *self.writer;
-        self.nodes.find(parent, address, NATIVE, || writer.native_node(parent, address)).unwrap_or(parent)
+        let found = self.nodes.find(parent, address, NATIVE, || writer.native_node(parent, address));
+        found.unwrap_or_else(|| self.writer.without(parent))
     }
 
     fn truncated(&mut self, parent: u32) -> u32 {
         let writer = &mut *self.writer;
-        self.nodes.find(parent, 0, TRUNCATED, || writer.truncated_node(parent)).unwrap_or(parent)
+        let found = self.nodes.find(parent, 0, TRUNCATED, || writer.truncated_node(parent));
+        found.unwrap_or_else(|| self.writer.without(parent))
     }
 }
 

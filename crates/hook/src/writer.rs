@@ -180,6 +180,13 @@ impl Writer {
         self.node(kind::NODE_TRUNCATED, parent, 0, 0)
     }
 
+    /// A frame could not be told and is left out: its parent stands for it, but only now, so nobody may remember that.
+    #[cold]
+    pub fn without(&mut self, parent: u32) -> u32 {
+        self.gaps = self.gaps.wrapping_add(1);
+        parent
+    }
+
     fn node(&mut self, kind: u8, parent: u32, a: u64, b: u64) -> Option<u32> {
         if !self.room() {
             return None;

@@ -486,7 +486,13 @@ room = [bytearray(14001) for _ in range(2 * count)][::2], [bytearray(60000) for 
 pages = int(open('/proc/self/statm').read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * 4096, resource.RLIM_INFINITY))
 kept = ask(10000)
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+def mark(size): return bytearray(size)
+def stays():
+    for there_is_memory in (False, True):
+        if there_is_memory:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        kept.append(mark(12345 if there_is_memory else 12335))
+stays()
 kept = ask(20000)
 ";
     let Some(python) = python() else { return };
@@ -503,6 +509,9 @@ kept = ask(20000)
     };
     let short = incomplete(10_000..14_000);
     assert!(short > 100 && capture.lost >= short, "{short} without their frame, {} said", capture.lost);
+    // The frame that stood through both was left out of the first one's stack, and is not of the second's.
+    assert!(stack_of(&capture, 12_336).len() < 3);
+    assert_eq!(stack_of(&capture, 12_346), ["mark", "stays", "<module>"]);
     assert_eq!(incomplete(20_000..24_000), 0, "there is memory again");
 }
 
