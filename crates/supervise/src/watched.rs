@@ -53,13 +53,8 @@ pub(crate) struct Watched {
     pub(crate) mapped: Mapped,
     metadata: Arc<Metadata>,
     shortage: Shortage,
-<<<<<<< HEAD
-    /// As it was told last.
-    file_backed: u64,
-=======
     /// As it was told last, and how often it was.
     file_backed: (u64, u32),
->>>>>>> 9dc6e61 (A program that only starts is not called a leak: it grows beside the libraries it maps, which recordings now tell)
     heads: BTreeMap<&'static str, Arc<Head>>,
 }
 
@@ -123,11 +118,7 @@ impl Watched {
             mapped: Mapped::default(),
             metadata: Arc::new(metadata(member)),
             shortage: Shortage::default(),
-<<<<<<< HEAD
-            file_backed: 0,
-=======
             file_backed: (0, 0),
->>>>>>> 9dc6e61 (A program that only starts is not called a leak: it grows beside the libraries it maps, which recordings now tell)
             heads: heads(&summary, &identity, interval),
             summary,
             identity,
@@ -152,12 +143,6 @@ impl Watched {
     fn note_file_backed(&mut self, bytes: u64) {
         /// Less is not worth metadata of its own.
         const LEAST: u64 = 512 << 10;
-<<<<<<< HEAD
-        /// No start takes longer, and who reads mapped files all day would have metadata for each sample.
-        const WHILE: Duration = Duration::from_secs(60);
-        if bytes.abs_diff(self.file_backed) >= LEAST && self.since.elapsed() < WHILE {
-            self.file_backed = bytes;
-=======
         /// No start takes longer.
         const WHILE: Duration = Duration::from_secs(60);
         /// Imports of PyTorch are told in 35. Who reads mapped files would have metadata for each sample, for which a ring has no room.
@@ -165,7 +150,6 @@ impl Watched {
         let (known, times) = self.file_backed;
         if bytes.abs_diff(known) >= LEAST && times < MOST && self.since.elapsed() < WHILE {
             self.file_backed = (bytes, times + 1);
->>>>>>> 9dc6e61 (A program that only starts is not called a leak: it grows beside the libraries it maps, which recordings now tell)
             let mut metadata = (*self.metadata).clone();
             metadata.map.insert(FILE_BACKED.to_owned(), bytes.into());
             self.metadata = Arc::new(metadata);
