@@ -95,6 +95,9 @@ fn alone<T>(work: impl FnOnce() -> T) -> T {
         // Of another process: a thread that was busy when this one was forked, and is not here.
         free = if holder == process { 0 } else { holder };
     }
+    if free != 0 && session::current().is_none() {
+        list::give_up(); // in its very first start: nothing is known yet, not even who held what
+    }
     session::adopt();
     let result = work();
     BUSY.store(0, Ordering::Release);
@@ -122,6 +125,9 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
         thread::prepare();
         stacks::find_python();
         if options.native && list::with(native::prepare) != Some(true) {
+            return Err(libc::ENOMEM);
+        }
+        if !real::is_preloaded() && !got::prepare() {
             return Err(libc::ENOMEM);
         }
         session::start(&options, preloaded)?;

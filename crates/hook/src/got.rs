@@ -57,9 +57,13 @@ impl Tables {
         while self.busy.swap(true, Ordering::Acquire) {
             sys::give_way();
         }
-        if self.slots.load(Ordering::Relaxed) == 0 {
-            self.slots.store(map(MAX_SLOTS * size_of::<Slot>()) as usize, Ordering::Relaxed);
-            self.objects.store(map(MAX_OBJECTS * size_of::<Object>()) as usize, Ordering::Relaxed);
+        // Each by itself: a fork may come between the two.
+        for (table, bytes) in
+            [(&self.slots, MAX_SLOTS * size_of::<Slot>()), (&self.objects, MAX_OBJECTS * size_of::<Object>())]
+        {
+            if table.load(Ordering::Relaxed) == 0 {
+                table.store(map(bytes) as usize, Ordering::Relaxed);
+            }
         }
         let slots = self.slots.load(Ordering::Relaxed) as *mut Slot;
         let objects = self.objects.load(Ordering::Relaxed) as *mut Object;
@@ -92,6 +96,11 @@ struct Walk<'a> {
     objects: &'a mut [Object],
     /// Every object met is done.
     whole: bool,
+}
+
+/// False: there is no memory for what must be remembered, and nothing can be patched.
+pub fn prepare() -> bool {
+    TABLES.alone(|_, _| ()).is_some()
 }
 
 /// Points the slots of every object that is not done yet at the hooks. False: some object could not be done yet.

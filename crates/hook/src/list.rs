@@ -37,13 +37,18 @@ pub fn is_locked() -> bool {
     LOCKED.load(Ordering::Acquire)
 }
 
+/// Takes the list to be locked for ever, where that cannot be known.
+pub fn give_up() {
+    LOCKED.store(true, Ordering::Release);
+}
+
 /// A forked child has this thread alone, which has not got the list.
 pub fn after_fork() {
     // SAFETY: null, or a mutex of the loader, which stays.
     let Some(mutex) = (unsafe { LOCK.load(Ordering::Acquire).as_ref() }) else { return };
     let locked = mutex.lock.load(Ordering::Acquire) != 0;
     if locked && !is_here(mutex.owner.load(Ordering::Acquire)) {
-        LOCKED.store(true, Ordering::Release);
+        give_up();
     }
 }
 
