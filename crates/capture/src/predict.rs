@@ -168,7 +168,7 @@ impl Predictor {
     /// The address a guess stands for, and the allocation done. `literal` is for `Unknown`. `None`: no such guess.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, kind: u8, size: u64, place: Place, literal: u64) -> Option<u64> {
-        let foreseen = self.foresee(kind, size);
+        let foreseen = if self.arena.is_some() { self.foresee(kind, size) } else { None };
         self.settle(kind, size, place, literal, foreseen)
     }
 
@@ -201,11 +201,7 @@ impl Predictor {
             }
             Place::Foreseen => {
                 let address = foreseen?;
-                // It may be one of those that were freed: the same block must not be there twice.
-                let list = self.class(class);
-                if let Some(rank) = list.iter().rev().take(DEPTH).position(|freed| *freed == address) {
-                    list.remove(list.len() - 1 - rank);
-                }
+                self.take_freed(class, address);
                 address
             }
             Place::Unknown => literal,
@@ -230,8 +226,8 @@ impl Predictor {
         Some(address)
     }
 
-    /// Where the C library would put a block; only some ask it for memory.
-    #[inline(always)]
+    /// Where the C library would put a block; only some ask it for memory. Apart from the way of most records, which must stay short.
+    #[inline(never)]
     fn foresee(&mut self, kind: u8, size: u64) -> Option<u64> {
         let arena = self.arena.as_mut()?;
         match kind {
@@ -246,7 +242,17 @@ impl Predictor {
         }
     }
 
+    /// A block that was foreseen may be one of those that were freed: it must not be there twice.
+    #[inline(never)]
+    fn take_freed(&mut self, class: u32, address: u64) {
+        let list = self.class(class);
+        if let Some(rank) = list.iter().rev().take(DEPTH).position(|freed| *freed == address) {
+            list.remove(list.len() - 1 - rank);
+        }
+    }
+
     /// Tells the model of the library where a block lies in truth, and gives it up where it is of no use.
+    #[inline(never)]
     fn learn(&mut self, kind: u8, size: u64, address: u64, foreseen: Option<u64>) {
         let held = if matches!(kind, kind::REALLOC | kind::PY_REALLOC) { self.held.take() } else { None };
         let Some(arena) = self.arena.as_mut() else { return };
