@@ -257,7 +257,7 @@ fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
     let pace = rate(growth.bytes_per_second);
     let limit = seconds_left.map(|left| format!("; at this pace the limit is {} away", duration(left)));
     match growth.shape {
-        Shape::Start => format!("{shape}: libraries were being loaded all the while"),
+        Shape::Start => format!("{shape}: libraries or other files were being mapped all the while"),
         Shape::Step | Shape::Saturating => {
             format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
         }
