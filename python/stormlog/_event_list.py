@@ -7,7 +7,7 @@ copies, sums), this gives a real one. It must never make two objects of one even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from stormlog import _native
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stormlog.telemetry import TelemetryEventV4
 
 _T = TypeVar("_T")
+# A key of the metadata and the values asked for, in lower case; any where there are none.
+Said = tuple[str, Sequence[str] | None]
 # A repr is for people: beyond this many events it says how many there are instead.
 _REPR_LIMIT = 100
 
@@ -162,6 +164,33 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
             yield self._at(position, keep=False)
             position += 1
 
+    def likely(
+        self,
+        types: Sequence[str] | None = None,
+        said: Sequence[Said] = (),
+        rank: int | None = None,
+        time_ns: tuple[int | None, int | None] = (None, None),
+    ) -> Iterator[TelemetryEventV4]:
+        """The events in which something may be found, passing: none that has it is left out.
+
+        Those of one of the types or with something said in their metadata, of the rank and in the time.
+        """
+        buffer, made, tail = self._state
+        if buffer is not None:
+            places = _native.likely_events(buffer, types, said, rank, time_ns)
+            # An object that was handed out may say something else by now.
+            for place in sorted({*places, *made}) if made else places:
+                yield self._at(place, keep=False)
+        yield from tail
+
+    def firsts(self) -> Iterator[TelemetryEventV4]:
+        """The first event of each session and rank, perhaps others too; passing."""
+        buffer, made, tail = self._state
+        if buffer is not None:
+            for place in sorted({*_native.first_events(buffer), *made}):
+                yield self._at(place, keep=False)
+        yield from tail
+
     def _position(self, index: SupportsIndex, error: str) -> int:
         try:
             position = index.__index__()
@@ -203,6 +232,24 @@ def untouched(events: object) -> _native.EventBuffer | None:
     buffer, made, tail = events._state
     # An object that was handed out may have been changed since.
     return None if made or tail else buffer
+
+
+def in_order(events: object) -> bool:
+    """Whether events are known to be in the order of time, those of one moment in that of their sessions."""
+    buffer = untouched(events)
+    return buffer is not None and _native.are_in_order(buffer)
+
+
+def likely(events: Iterable[_T], types: Sequence[str], said: Sequence[Said] = ()) -> Iterable[_T]:
+    """The events of any iterable in which something may be found: see `TelemetryEventList.likely`."""
+    if isinstance(events, TelemetryEventList):
+        return events.likely(types, said)  # type: ignore[return-value]
+    return events
+
+
+def firsts(events: Iterable[_T]) -> Iterable[_T]:
+    """The events of any iterable that tell which sessions and ranks there are."""
+    return events.firsts() if isinstance(events, TelemetryEventList) else events  # type: ignore[return-value]
 
 
 def passing(events: Iterable[_T]) -> Iterable[_T]:

@@ -18,26 +18,31 @@ __all__ = [
     "Tracker",
     "__version__",
     "allocator_availability",
+    "are_in_order",
     "check_rollups",
     "check_sink_settings",
     "classify_exception",
     "collective_intervals",
+    "counter_peaks",
     "derive_event",
     "derive_session",
     "draw_figure",
     "event_from_record",
     "event_groups",
     "find_sources",
+    "first_events",
     "heap_flamegraph",
     "heap_recording",
     "heap_stacks",
     "heap_start",
     "heap_stats",
     "heap_stop",
+    "hidden_gaps",
     "host_memory",
     "is_process_alive",
     "judge_calls",
     "legacy_session_id",
+    "likely_events",
     "load_sessions",
     "load_torch_snapshot",
     "memory_feature_enabled",
@@ -156,6 +161,17 @@ def run_cli(program: str, args: Sequence[str]) -> int: ...
 def release_interrupts() -> None: ...
 
 # Kind and path of everything with telemetry at a path.
+def likely_events(
+    buffer: EventBuffer,
+    types: Sequence[str] | None,
+    said: Sequence[tuple[str, Sequence[str] | None]],
+    rank: int | None,
+    time_ns: tuple[int | None, int | None],
+) -> list[int]: ...
+def first_events(buffer: EventBuffer) -> list[int]: ...
+def are_in_order(buffer: EventBuffer) -> bool: ...
+def counter_peaks(buffer: EventBuffer, counter: str) -> list[tuple[str, int, int, int]]: ...
+def hidden_gaps(buffer: EventBuffer) -> list[tuple[str, int, int, int, int, int, int, int]]: ...
 def find_sources(path: str | os.PathLike[str]) -> list[tuple[str, Path]]: ...
 def is_process_alive(pid: int) -> bool: ...
 def check_sink_settings(settings: _SinkSettings) -> None: ...

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stormlog._event_list import passing
+from stormlog._event_list import firsts, likely
 from stormlog.phases import PhaseReplayIndex, format_phase_path
 from stormlog.phases.policy import field_of
 
@@ -90,7 +90,8 @@ def derive_timeline_markers(
     events: Sequence[Any], *, include_phase_markers: bool = True
 ) -> list[TimelineMarker]:
     """The markers of events, in the order of time."""
-    markers = [marker for event in passing(events) if (marker := _point(event)) is not None]
+    points = likely(events, tuple(_POINTS))
+    markers = [marker for event in points if (marker := _point(event)) is not None]
     if include_phase_markers:
         markers += _phases(events)
     return sorted(markers, key=_order)
@@ -137,7 +138,7 @@ def _phases(events: Sequence[Any]) -> list[TimelineMarker]:
     index = PhaseReplayIndex.from_events(events)
     ranks: dict[tuple[str, int], tuple[int | None, int | None]] = {}
     sessions: dict[str, None] = {}
-    for event in passing(events):
+    for event in firsts(events):
         session_id, rank = field_of(event, "session_id"), _integer(event, "rank")
         if not isinstance(session_id, str):
             continue

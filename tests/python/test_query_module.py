@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import peer_query
 import peer_sink
 import pytest
+from compat_cases import capabilities, v4
 from compat_differences import QUERY_DIFFERENCES
 from stormlog import query
 from stormlog.correlation import CorrelationFilter
@@ -250,3 +252,83 @@ def test_an_issue_has_been_seen() -> None:
     link = IssueEvidenceLink(session_id="s")
     with pytest.raises(ValueError, match="hit_count must be >= 1"):
         StormlogIssue(IssueFingerprint("oom", {}), "t", "critical", 0, None, None, (), link, ())
+
+
+def _odd_events(draw: random.Random, count: int) -> list[dict[str, Any]]:
+    """Events of two sessions and three ranks: in no order, with ties, unknown counters and odd words."""
+    kinds = ["sample"] * 6 + ["warning", " warning ", "critical", "error", "collector_degraded", "start"]
+    severities: list[Any] = [None, "info", " Warning", "CRITICAL ", 3, ["error"]]
+    healths: list[Any] = [None, "healthy", " Degraded ", "unhealthy", 7]
+    return [
+        v4(
+            session_id=draw.choice(["s-1", "s-2"]),
+            rank=draw.randrange(3),
+            world_size=3,
+            timestamp_ns=1_700_000_000_000_000_000 + draw.randrange(200),
+            event_type=draw.choice(kinds),
+            metadata={
+                "memory_capabilities": capabilities(),
+                "severity": draw.choice(severities),
+                "collector_health_status": draw.choice(healths),
+                "backend": draw.choice(["cuda", "CUDA", None]),
+                "oom_reason": draw.choice(["cuda", None]),
+            },
+            allocator_reserved_bytes=draw.choice([200, 220, 240]),
+            device_used_bytes=draw.choice([300, 320, 340]),
+            device_free_bytes=660,
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_in_order", [True, False])
+def test_events_are_found_the_same_with_and_without_objects(
+    tmp_path: Path, seed: int, is_in_order: bool
+) -> None:
+    events = _odd_events(random.Random(seed), 400)
+    if is_in_order:
+        events.sort(key=lambda event: event["timestamp_ns"])
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps(events), encoding="utf-8")
+    start, each = 1_700_000_000_000_000_000, query.EventFilter
+    filters = [
+        each(),
+        each(limit=7),
+        each(limit=-7),
+        each(event_type="warning", limit=5),
+        each(event_type="nothing"),
+        each(rank=2, has_alert=True),
+        each(has_alert=False, session_id="s-2"),
+        each(time_start_ns=start + 50, time_end_ns=start + 60),
+        each(time_start_ns=-5, rank=-1),
+        each(collector_health_status=" Degraded "),
+        each(collector_health_status="unhealthy", backend="cuda"),
+        each(backend="CUDA"),
+        each(collector="nobody"),
+    ]
+    metrics: list[Any] = [one for one in peer_query.METRICS if one != "nothing"]
+    groups: list[Any] = peer_query.GROUPS
+
+    def answers(touch: bool) -> list[Any]:
+        store = query.open([path])
+        if touch:
+            for _, loaded in store._each_loaded():
+                # Every event is an object from now on, and may have been changed.
+                assert len(loaded.events[:]) == len(loaded.events)
+        found: list[Any] = [[row.as_dict() for row in store.query_events(one)] for one in filters]
+        found += [
+            [row.as_dict() for row in store.summarize(metric, group_by=group)]
+            for metric in metrics
+            for group in groups
+        ]
+        found.append([issue.as_dict() for issue in store.list_issues()])
+        for window in (0, 20):
+            around = CorrelationFilter(at_ns=start + 100, window_ns=window)
+            found.append(store.correlate(around).as_dict())
+        return found
+
+    plain, touched = answers(False), answers(True)
+    assert len(plain) == len(touched)
+    for number, (one, other) in enumerate(zip(plain, touched, strict=True)):
+        assert one == other, number

@@ -14,6 +14,7 @@ mod cli;
 mod cuda_driver;
 mod derived;
 mod error;
+mod event_search;
 mod events;
 mod gpus;
 mod heap;
@@ -36,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     telemetry::register(module)?;
     events::register(module)?;
+    event_search::register(module)?;
     heap::register(module)?;
     session::register(module)?;
     derived::register(module)?;

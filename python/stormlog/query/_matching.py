@@ -3,37 +3,68 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from stormlog._event_list import passing
+from stormlog._event_list import Said, TelemetryEventList, likely
 from stormlog._moment import parse_utc
 from stormlog.query._rows import (
     EventFilter,
-    EventRow,
     OOMBundleFilter,
     OOMBundleRow,
     SessionFilter,
     SessionRow,
 )
 from stormlog.telemetry import LoadedTelemetrySession, TelemetryEvent
-from stormlog.telemetry_classification import is_alert_event
+from stormlog.telemetry_classification import (
+    ALERT_EVENT_TYPES,
+    COLLECTOR_DEGRADED_STATUSES,
+    COLLECTOR_TRANSITION_TYPES,
+    is_alert_event,
+)
 
 _Check = Callable[[TelemetryEvent], bool]
 
 
-def event_rows(
-    loaded: LoadedTelemetrySession, place: str, kind: str, filters: EventFilter
-) -> Iterator[EventRow]:
+def matching(loaded: LoadedTelemetrySession, filters: EventFilter) -> Iterator[TelemetryEvent]:
     """The events of a session that are asked for."""
     summary = loaded.summary
     if filters.session_id in (None, summary.session_id) and filters.status in (None, summary.status):
         checks = _event_checks(filters)
-        for event in passing(loaded.events):
+        for event in _likely(loaded.events, filters):
             if all(check(event) for check in checks):
-                yield EventRow(event, place, kind, summary.status)
+                yield event
+
+
+def signs(loaded: LoadedTelemetrySession) -> Iterable[TelemetryEvent]:
+    """The events of a session that may be a sign of trouble."""
+    types = (*ALERT_EVENT_TYPES, *COLLECTOR_TRANSITION_TYPES)
+    degraded = ("collector_health_status", tuple(COLLECTOR_DEGRADED_STATUSES))
+    return likely(loaded.events, types, (("severity", None), degraded))
+
+
+def _likely(events: Sequence[TelemetryEvent], filters: EventFilter) -> Iterable[TelemetryEvent]:
+    """The events that may pass the checks; of a value of another kind than events have, all of them."""
+    if not isinstance(events, TelemetryEventList):
+        return events
+    types: tuple[str, ...] | None = None
+    said: tuple[Said, ...] = ()
+    if isinstance(filters.event_type, str):
+        types = (filters.event_type.strip(),)
+    elif filters.has_alert is True:
+        types, said = tuple(ALERT_EVENT_TYPES), (("severity", None),)
+    elif isinstance(filters.collector_health_status, str):
+        said = (("collector_health_status", (filters.collector_health_status.strip().lower(),)),)
+    elif isinstance(filters.backend, str):
+        said = (("backend", (filters.backend.strip().lower(),)),)
+    time_ns = _whole(filters.time_start_ns), _whole(filters.time_end_ns)
+    return events.likely(types, said, _whole(filters.rank), time_ns)
+
+
+def _whole(number: object) -> int | None:
+    return number if isinstance(number, int) and 0 <= number < 1 << 64 else None
 
 
 def _event_checks(filters: EventFilter) -> list[_Check]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._event_list import in_order, passing, untouched
 from stormlog.correlation import (
     AttachmentFilter,
     CorrelationEvidence,
@@ -20,7 +23,7 @@ from stormlog.issues import StormlogIssue, normalize_issue_state
 from stormlog.query import _evidence, _summary
 from stormlog.query._catalog import ArtifactCatalog, CatalogSource, read_object, text
 from stormlog.query._grouping import Grouping
-from stormlog.query._matching import bundle_matches, event_rows, is_like, session_matches
+from stormlog.query._matching import bundle_matches, is_like, matching, session_matches, signs
 from stormlog.query._rows import (
     EventFilter,
     EventRow,
@@ -58,6 +61,7 @@ from stormlog.session import (
 )
 from stormlog.telemetry import (
     LoadedTelemetrySession,
+    TelemetryEvent,
     load_telemetry_sessions,
     project_telemetry_event,
 )
@@ -124,13 +128,7 @@ class QueryStore:
     def query_events(self, filters: EventFilter | None = None) -> list[EventRow]:
         """The events in the order of time."""
         wanted = filters or EventFilter()
-        rows = [
-            row
-            for source, loaded in self._each_loaded()
-            for row in event_rows(loaded, _place(loaded, source), source.source_kind, wanted)
-        ]
-        rows.sort(key=lambda row: (row.event.timestamp_ns, row.event.session_id))
-        return rows[: wanted.limit]
+        return self._event_rows(lambda loaded: matching(loaded, wanted), wanted.limit)
 
     def list_oom_bundles(self, filters: OOMBundleFilter | None = None) -> list[OOMBundleRow]:
         """The OOM bundles, oldest first."""
@@ -158,7 +156,7 @@ class QueryStore:
     def correlate(self, filters: CorrelationFilter) -> CorrelationResult:
         """What else happened around a moment or a record; ValueError where neither is named or known."""
         moment = _evidence.anchor(filters, self._anchor_row(filters))
-        evidence = _evidence.judged(self._candidates(), moment, filters)
+        evidence = _evidence.judged(self._candidates(moment["at_ns"], filters.window_ns), moment, filters)
         return CorrelationResult(moment, evidence, [warning.message for warning in self.catalog.warnings])
 
     def list_issues(
@@ -169,7 +167,7 @@ class QueryStore:
         grouping = Grouping()
         for bundle in self.list_oom_bundles():
             grouping.add_bundle(bundle)
-        for row in self.query_events():
+        for row in self._event_rows(signs):
             grouping.add_event(row)
         for source, loaded in self._each_loaded():
             grouping.add_hidden(loaded, _place(loaded, source), source.source_kind)
@@ -189,7 +187,42 @@ class QueryStore:
         group = group_by or "session"
         rollups = self._rollups()
         known = None if rollups is None else _summary.from_rollups(rollups, metric, group)
-        return _summary.from_events(self.query_events(), metric, group) if known is None else known
+        if known is None:
+            known = _summary.from_buffers(self._untouched(), metric, group)
+        if known is None:
+            rows = self._event_rows(signs) if metric in _summary.COUNTED else self.query_events()
+            known = _summary.from_events(rows, metric, group)
+        return known
+
+    def _event_rows(
+        self, pick: Callable[[LoadedTelemetrySession], Iterable[TelemetryEvent]], limit: int | None = None
+    ) -> list[EventRow]:
+        """The events picked from each session, in the order of time; not more than the limit."""
+        # A negative one is a slice's: it leaves out the last.
+        most = None if limit is None or limit < 0 else limit
+        rows: list[EventRow] = []
+        is_sorted = True
+        for source, loaded in self._each_loaded():
+            place, status = _place(loaded, source), loaded.summary.status
+            is_in_order = in_order(loaded.events)
+            is_sorted = is_in_order and not rows
+            # Of a session in the order of time only so many can be among the first.
+            picked = islice(pick(loaded), most if is_in_order else None)
+            with _uncollected():
+                rows += [EventRow(event, place, source.source_kind, status) for event in picked]
+        if not is_sorted:
+            rows.sort(key=lambda row: (row.event.timestamp_ns, row.event.session_id))
+        return rows[:limit]
+
+    def _untouched(self) -> list[tuple[str, _native.EventBuffer]] | None:
+        """The state of each session and its events as they were loaded; None where one has been touched."""
+        found = []
+        for _, loaded in self._each_loaded():
+            buffer = untouched(loaded.events)
+            if buffer is None:
+                return None
+            found.append((loaded.summary.status, buffer))
+        return found
 
     def _session_rows(self, source: CatalogSource, bundles: Mapping[str, int]) -> Iterator[SessionRow]:
         manifest = read_telemetry_sink_manifest(source.path) if source.source_kind == "sink" else None
@@ -302,8 +335,9 @@ class QueryStore:
                 return row
         raise ValueError(f"record_id not found: {filters.record_id}")
 
-    def _candidates(self) -> Iterator[CorrelationEvidence]:
-        rows = self.query_events()
+    def _candidates(self, at_ns: int, window_ns: int) -> Iterator[CorrelationEvidence]:
+        # What is further away belongs to no moment.
+        rows = self.query_events(EventFilter(time_start_ns=at_ns - window_ns, time_end_ns=at_ns + window_ns))
         yield from map(_evidence.of_event, rows)
         yield from (alert for alert in map(_evidence.of_alert, rows) if alert is not None)
         for source, loaded in self._each_loaded():
@@ -321,6 +355,18 @@ class QueryStore:
             rollups = read_telemetry_rollups(source.path) if source.source_kind == "sink" else None
             yield from () if rollups is None else _evidence.of_rollups(rollups, str(source.path))
         yield from map(_evidence.of_attachment, self.catalog.attachments)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Around making many objects that stay: to search them for garbage takes longer than to make them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _place(loaded: LoadedTelemetrySession, source: CatalogSource) -> str:

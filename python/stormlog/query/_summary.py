@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from stormlog import _native
 from stormlog.query._rows import EventRow, SummaryRow
 from stormlog.telemetry_classification import COLLECTOR_TRANSITION_TYPES, is_alert_event
 from stormlog.telemetry_rollups import SessionRollup
@@ -36,7 +37,7 @@ _PEAKS = {
     "peak_allocator_reserved_bytes": "allocator_reserved_bytes",
     "peak_device_used_bytes": "device_used_bytes",
 }
-_COUNTED: dict[str, Callable[[EventRow], bool]] = {
+COUNTED: dict[str, Callable[[EventRow], bool]] = {
     "alert_count": lambda row: is_alert_event(row.event),
     "collector_degradation_transitions": lambda row: row.event.event_type in COLLECTOR_TRANSITION_TYPES,
 }
@@ -47,9 +48,9 @@ def from_events(events: Iterable[EventRow], metric: str, group_by: str) -> list[
     if metric in _PEAKS:
         peaks = ((_group(row, group_by), *_peak(row, _PEAKS[metric])) for row in events)
         return _rows(metric, group_by, _highest(peaks))
-    if metric in _COUNTED:
+    if metric in COUNTED:
         counts: dict[_Group, int] = defaultdict(int)
-        for row in filter(_COUNTED[metric], events):
+        for row in filter(COUNTED[metric], events):
             counts[_group(row, group_by)] += 1
         return _rows(metric, group_by, {group: (count, {}) for group, count in counts.items()})
     if metric == "hidden_memory_gap_growth":
@@ -57,12 +58,32 @@ def from_events(events: Iterable[EventRow], metric: str, group_by: str) -> list[
     raise ValueError(f"unsupported summary metric: {metric}")
 
 
+def from_buffers(
+    sessions: Sequence[tuple[str, _native.EventBuffer]] | None, metric: str, group_by: str
+) -> list[SummaryRow] | None:
+    """The summary without a row an event, of sessions by their state; None where it takes rows."""
+    if sessions is None:
+        return None
+    if metric in _PEAKS:
+        peaks = [
+            (at_ns, _group_of(session_id, rank, status, group_by), value)
+            for status, buffer in sessions
+            for session_id, rank, value, at_ns in _native.counter_peaks(buffer, _PEAKS[metric])
+        ]
+        in_time = sorted(peaks, key=lambda peak: peak[0])
+        return _rows(metric, group_by, _highest((group, value, at_ns) for at_ns, group, value in in_time))
+    if metric == "hidden_memory_gap_growth":
+        found = _buffer_growth(sessions, group_by)
+        return None if found is None else _rows(metric, group_by, found)
+    return None
+
+
 def from_rollups(sessions: Sequence[SessionRollup], metric: str, group_by: str) -> list[SummaryRow] | None:
     """The summary by what rollups hold; None where they do not hold it."""
     by_rank = group_by in {"rank", "session-rank"}
     if metric in _PEAKS:
         return _rows(metric, group_by, _highest(_rollup_peaks(sessions, _PEAKS[metric], group_by)))
-    if metric in _COUNTED and not by_rank:
+    if metric in COUNTED and not by_rank:
         counts: dict[_Group, int] = defaultdict(int)
         for session in sessions:
             is_alerts = metric == "alert_count"
@@ -77,12 +98,15 @@ def from_rollups(sessions: Sequence[SessionRollup], metric: str, group_by: str) 
 
 
 def _group(row: EventRow, group_by: str) -> _Group:
-    event = row.event
+    return _group_of(row.event.session_id, row.event.rank, row.session_status, group_by)
+
+
+def _group_of(session_id: str, rank: int, status: str, group_by: str) -> _Group:
     if group_by == "rank":
-        return None, event.rank, None
+        return None, rank, None
     if group_by == "session-rank":
-        return event.session_id, event.rank, None
-    return (None, None, row.session_status) if group_by == "status" else (event.session_id, None, None)
+        return session_id, rank, None
+    return (None, None, status) if group_by == "status" else (session_id, None, None)
 
 
 def _rollup_group(session: SessionRollup, rank: int | None, group_by: str) -> _Group:
@@ -127,6 +151,26 @@ def _growth(events: Iterable[EventRow], group_by: str) -> dict[_Group, _Found]:
         group: _grown(values[-1] - values[0], values[0], values[-1], max(values), len(values))
         for group, values in gaps.items()
     }
+
+
+def _buffer_growth(
+    sessions: Sequence[tuple[str, _native.EventBuffer]], group_by: str
+) -> dict[_Group, _Found] | None:
+    """The growth in each group; None where two gaps of a moment leave open which is the first or the last."""
+    parts: dict[_Group, list[tuple[str, int, int, int, int, int, int, int]]] = defaultdict(list)
+    for status, buffer in sessions:
+        for part in _native.hidden_gaps(buffer):
+            parts[_group_of(part[0], part[1], status, group_by)].append(part)
+    found = {}
+    for group, gaps in parts.items():
+        firsts = sorted((first_ns, session_id, first) for session_id, _, first_ns, first, *_ in gaps)
+        lasts = sorted((last_ns, session_id, last) for session_id, _, _, _, last_ns, last, _, _ in gaps)
+        if len(gaps) > 1 and (firsts[0][:2] == firsts[1][:2] or lasts[-1][:2] == lasts[-2][:2]):
+            return None
+        first, last = firsts[0][2], lasts[-1][2]
+        most, count = max(part[6] for part in gaps), sum(part[7] for part in gaps)
+        found[group] = _grown(last - first, first, last, most, count)
+    return found
 
 
 def _rollup_growth(sessions: Sequence[SessionRollup], group_by: str) -> dict[_Group, _Found]:
