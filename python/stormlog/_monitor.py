@@ -5,11 +5,29 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 from stormlog.errors import ConfigurationError
 
 _LOGGER = logging.getLogger("stormlog.profiler")
 DEFAULT_INTERVAL = 0.1
+
+
+class StopsAtExit:
+    """A profiler as a context manager: leaving it ends its monitoring."""
+
+    def stop_monitoring(self) -> None:
+        """End taking snapshots."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop_monitoring()
 
 
 class Monitor:

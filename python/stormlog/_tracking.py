@@ -6,7 +6,6 @@ for alerts. Nothing here may hold a lock while a user's code runs.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import Any, Self
 
 from stormlog import _native
 from stormlog._phased import Phased
+from stormlog._tracking_event import THRESHOLDS, Thresholds, TrackingEvent
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, exception_facts, exception_text
 from stormlog.phases import PhaseBoundary
 from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict
@@ -28,12 +28,6 @@ from stormlog.telemetry import resolve_distributed_identity
 from stormlog.telemetry_sink import TelemetrySinkConfig
 
 ALERT_TYPES = ["warning", "critical", "error"]
-THRESHOLDS = {
-    "memory_warning_percent": 80.0,
-    "memory_critical_percent": 95.0,
-    "memory_leak_threshold": float(100 * 1024 * 1024),
-    "fragmentation_threshold": 0.3,
-}
 SINK_KEYS = (
     "rollover_count",
     "pruned_segment_count",
@@ -54,48 +48,6 @@ HEALTH_KEYS = (
 _MAX_INTERVALS = 1_000_000
 
 _LOGGER = logging.getLogger("stormlog.tracker")
-
-
-@dataclasses.dataclass
-class TrackingEvent:
-    """One event of a tracker; None is unknown."""
-
-    timestamp: float
-    event_type: str
-    memory_allocated: int | None
-    memory_reserved: int | None
-    memory_change: int | None
-    device_id: int
-    session_id: str | None = None
-    context: str | None = None
-    job_id: str | None = None
-    rank: int = 0
-    local_rank: int = 0
-    world_size: int = 1
-    metadata: dict[str, Any] | None = None
-    active_memory: int | None = None
-    inactive_memory: int | None = None
-    device_used: int | None = None
-    device_free: int | None = None
-    device_total: int | None = None
-    backend: str = "cuda"
-
-
-class Thresholds(dict[str, float]):
-    """The thresholds by name; setting one reaches the running tracker."""
-
-    def __init__(self, changed: Callable[[str, float], None]) -> None:
-        super().__init__(THRESHOLDS)
-        self._changed = changed
-
-    def __setitem__(self, name: str, value: float) -> None:
-        self._changed(name, value)
-        super().__setitem__(name, value)
-
-    def update(self, *args: Any, **kwargs: float) -> None:
-        """Set several."""
-        for name, value in dict(*args, **kwargs).items():
-            self[name] = value
 
 
 class BaseTracker(Phased):

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from stormlog._monitor import StopsAtExit
 from stormlog.profiler import GPUMemoryProfiler, ProfileResult
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def profile_context(
         yield used
 
 
-class MemoryProfiler:
+class MemoryProfiler(StopsAtExit):
     """A profiler with short names, and files of its results."""
 
     def __init__(self, device: Any = None) -> None:
@@ -181,14 +181,6 @@ class MemoryProfiler:
     def load_results(self, filename: str | os.PathLike[str]) -> Any:
         """What `save_results` wrote, as it stands in the file."""
         return json.loads(Path(filename).read_text(encoding="utf-8"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop_monitoring()
 
 
 def start_monitoring(interval: float | None = 0.1, device: Any = None) -> None:

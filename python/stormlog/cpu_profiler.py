@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
-from stormlog._monitor import DEFAULT_INTERVAL, Monitor
+from stormlog._monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
 from stormlog._peak import PeakOfCall
-from stormlog._tracking import SINK_KEYS, BaseTracker, TrackingEvent
+from stormlog._tracking import SINK_KEYS, BaseTracker
+from stormlog._tracking_event import TrackingEvent
 from stormlog.device_collectors import CPUDeviceCollector
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
 from stormlog.telemetry_sink import TelemetrySinkConfig
@@ -76,7 +77,7 @@ class CPUProfileResult:
         }
 
 
-class CPUMemoryProfiler:
+class CPUMemoryProfiler(StopsAtExit):
     """Profiles calls and blocks: memory before, after, and the highest in between."""
 
     def __init__(self) -> None:
@@ -123,14 +124,6 @@ class CPUMemoryProfiler:
             "memory_change_from_baseline": resident[-1] - resident[0] if len(resident) > 1 else 0,
             "baseline_rss": self._baseline_snapshot.rss,
         }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop_monitoring()
 
     def _take_snapshot(self) -> CPUMemorySnapshot:
         rss, vms = self._probe.memory()

@@ -14,12 +14,11 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native, shapes
 from stormlog._meter import Counters, Meter, Peak, meter_for
-from stormlog._monitor import DEFAULT_INTERVAL, Monitor
+from stormlog._monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
 from stormlog._profile_store import ProfileStore
 from stormlog.errors import ConfigurationError
 from stormlog.tensor_tracker import TensorTracker
@@ -101,7 +100,7 @@ class ProfileResult:
         return shapes.function_call(self)
 
 
-class GPUMemoryProfiler:
+class GPUMemoryProfiler(StopsAtExit):
     """Profiles calls and blocks on a device: a GPU, or this process where there is none (`device="cpu"`)."""
 
     def __init__(
@@ -228,14 +227,6 @@ class GPUMemoryProfiler:
         self.snapshots.clear()
         self._meter.reset_peak()
         self._baseline_snapshot = self._take_snapshot("new_baseline")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop_monitoring()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A copy of a profiled model is profiled by the same profiler.

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker, TrackingEvent
+from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker
+from stormlog._tracking_event import TrackingEvent
 from stormlog._watchdog import MemoryWatchdog
 from stormlog.device_collectors import (
     CPUDeviceCollector,

@@ -7,13 +7,12 @@ use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use stormlog_collect::nvml::{self, NvmlDevice};
 use stormlog_collect::{Collector, DeviceIdentity};
 use stormlog_event::{Counters, Metadata, Record};
 use stormlog_record::bundle::{DeviceSample, HeldBy};
 
-use crate::watched::now_ns;
+use crate::watched::{now_ns, seen_from_outside};
 
 /// Driver calls take up to milliseconds each.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -51,14 +50,7 @@ impl GpuSample {
 
     /// The metadata of an event about this sample, in the recording of `pid`.
     pub(crate) fn metadata(&self, pid: u32) -> Option<Metadata> {
-        let capabilities = json!({
-            "backend": self.identity.backend, "telemetry_collector": self.collector, "sampling_source": self.source,
-            "supports_allocator_allocated": false, "supports_allocator_reserved": false,
-            "supports_allocator_active": false, "supports_allocator_inactive": false, "supports_device_used": true,
-            "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": false,
-            "supports_fragmentation_analysis": false, "supports_allocator_attribution": false,
-            "supports_bounded_profiling": false,
-        });
+        let capabilities = seen_from_outside(&self.identity.backend, &self.collector, &self.source);
         let map: Record = [
             ("device_name".to_owned(), self.identity.name.as_deref().into()),
             ("device_uuid".to_owned(), self.identity.uuid.as_deref().into()),

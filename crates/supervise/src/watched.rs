@@ -297,15 +297,20 @@ fn heads(
     ["start", "sample", "stop", "error", "warning", "critical", RECOVERED].into_iter().map(head).collect()
 }
 
-fn metadata(member: &TreeMember) -> Metadata {
-    let capabilities = serde_json::json!({
-        "backend": "cpu", "telemetry_collector": COLLECTOR, "sampling_source": "/proc/PID/statm",
+/// What whoever looks from outside can tell of memory: how much is used, and nothing of an allocator.
+pub(crate) fn seen_from_outside(backend: &str, collector: &str, source: &str) -> serde_json::Value {
+    serde_json::json!({
+        "backend": backend, "telemetry_collector": collector, "sampling_source": source,
         "supports_allocator_allocated": false, "supports_allocator_reserved": false,
         "supports_allocator_active": false, "supports_allocator_inactive": false, "supports_device_used": true,
         "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": false,
         "supports_fragmentation_analysis": false, "supports_allocator_attribution": false,
         "supports_bounded_profiling": false,
-    });
+    })
+}
+
+fn metadata(member: &TreeMember) -> Metadata {
+    let capabilities = seen_from_outside("cpu", COLLECTOR, "/proc/PID/statm");
     let map: Record = [
         ("comm".to_owned(), member.comm.as_str().into()),
         ("ppid".to_owned(), member.ppid.into()),

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use stormlog_event::{Severity, format_bytes};
+use stormlog_event::Severity;
 
-use super::{LISTED, evidence_line, fullest, peak_of, score, verdict_sentence};
+use super::{LISTED, SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
-use crate::text::duration;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}\
 table{border-collapse:collapse}td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de}\
@@ -45,15 +44,11 @@ pub fn html(analysis: &Analysis) -> String {
         page.push_str("<tr><th>session</th><th>events</th><th>span</th><th>peak used</th></tr>\n");
     }
     let (sessions, rest) = fullest(analysis, LISTED);
-    for session in sessions {
-        let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
+    for SessionLine { id, events, span, peak } in sessions {
+        let id = escaped(id);
         let _ = writeln!(
             page,
-            "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{peak}</td></tr>",
-            escaped(&session.session_id),
-            session.event_count,
-            duration(span)
+            "<tr><td><code>{id}</code></td><td>{events}</td><td>{span}</td><td>{peak}</td></tr>"
         );
     }
     let score = score(&analysis.findings);

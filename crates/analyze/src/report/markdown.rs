@@ -2,11 +2,8 @@
 
 use std::fmt::Write;
 
-use stormlog_event::format_bytes;
-
-use super::{LISTED, evidence_line, fullest, peak_of, score, verdict_sentence};
+use super::{LISTED, SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
-use crate::text::duration;
 
 /// The page.
 pub fn markdown(analysis: &Analysis) -> String {
@@ -47,16 +44,8 @@ pub fn markdown(analysis: &Analysis) -> String {
         let _ = writeln!(page, "\n## Sessions\n\n| session | events | span | peak used |\n|---|---|---|---|");
     }
     let (sessions, rest) = fullest(analysis, LISTED);
-    for session in sessions {
-        let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} | {peak} |",
-            escaped(&session.session_id),
-            session.event_count,
-            duration(span)
-        );
+    for SessionLine { id, events, span, peak } in sessions {
+        let _ = writeln!(page, "| {} | {events} | {span} | {peak} |", escaped(id));
     }
     if rest > 0 {
         let _ = writeln!(page, "\n… and {rest} more with lower peaks.");

@@ -12,8 +12,9 @@ pub use markdown::markdown;
 pub use optimization::{Score, optimization_report, score};
 pub use text::text;
 
-use stormlog_event::{Evidence, Finding};
+use stormlog_event::{Evidence, Finding, format_bytes};
 
+use crate::text::duration;
 use crate::{Analysis, SessionFacts};
 
 /// Sessions on a page that is read in an incident.
@@ -42,13 +43,32 @@ fn moment(ns: u64) -> String {
     }
 }
 
+/// A session in the list of a page.
+struct SessionLine<'a> {
+    id: &'a str,
+    events: u64,
+    span: String,
+    peak: String,
+}
+
 /// Sessions with the highest peaks first, as many as a page lists, and how many are left.
-fn fullest(analysis: &Analysis, most: usize) -> (Vec<&SessionFacts>, usize) {
+fn fullest(analysis: &Analysis, most: usize) -> (impl Iterator<Item = SessionLine<'_>>, usize) {
     let mut sessions: Vec<&SessionFacts> = analysis.sessions.iter().collect();
     sessions.sort_by_key(|session| std::cmp::Reverse((peak_of(session), session.event_count)));
     sessions.truncate(most);
     let left = analysis.sessions.len() - sessions.len();
-    (sessions, left)
+    (sessions.into_iter().map(SessionLine::of), left)
+}
+
+impl<'a> SessionLine<'a> {
+    fn of(session: &'a SessionFacts) -> Self {
+        SessionLine {
+            id: &session.session_id,
+            events: session.event_count,
+            span: duration(session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9),
+            peak: peak_of(session).map_or_else(|| "-".to_owned(), format_bytes),
+        }
+    }
 }
 
 fn peak_of(session: &SessionFacts) -> Option<u64> {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use stormlog_event::{Finding, Severity, format_bytes};
+use stormlog_event::{Finding, Severity};
 
-use super::{evidence_line, fullest, peak_of, score, verdict_sentence};
+use super::{SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
-use crate::text::{counted, duration};
+use crate::text::counted;
 
 /// Growth that is no leak and less than this is in the report, not on the page.
 const LEAST_TOLD: f64 = 64.0 * 1_048_576.0;
@@ -26,16 +26,8 @@ pub fn text(analysis: &Analysis) -> String {
     }
     let _ = writeln!(page);
     let (sessions, rest) = fullest(analysis, LISTED);
-    for session in sessions {
-        let span = session.span_ns.1.saturating_sub(session.span_ns.0) as f64 / 1e9;
-        let peak = peak_of(session).map_or_else(|| "-".to_owned(), format_bytes);
-        let _ = writeln!(
-            page,
-            "session {}: {} over {}, peak {peak}",
-            session.session_id,
-            counted(session.event_count, "event"),
-            duration(span)
-        );
+    for SessionLine { id, events, span, peak } in sessions {
+        let _ = writeln!(page, "session {id}: {} over {span}, peak {peak}", counted(events, "event"));
     }
     if rest > 0 {
         let _ = writeln!(page, "… and {rest} more, smaller ones: `stormlog sessions` lists them");

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use stormlog_event::Event;
-use stormlog_record::alerts::Thresholds;
 use stormlog_store::Format;
 use stormlog_track::{Outlets, Statistics};
 
@@ -29,16 +28,7 @@ const STATUS_SECONDS: f64 = 5.0;
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json);
-    let found = watch::find(Wanted {
-        pid: options.pid,
-        device: options.device,
-        interval: options.interval,
-        alerts: false,
-        thresholds: Thresholds::default(),
-        identity: Default::default(),
-        flight_events: 0,
-        source: "stormlog.monitor",
-    })?;
+    let found = watch::find(Wanted::look(options.pid, options.device, options.interval, "stormlog.monitor"))?;
     screen.line(&format!("Starting memory monitoring for {:?} seconds...", options.duration));
     match &found.target {
         Some(target) => {

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use stormlog_event::{Counter, SessionStatus, SessionSummary};
-use stormlog_record::alerts::Thresholds;
 use stormlog_track::Outlets;
 
 use super::track_export::Export;
@@ -52,16 +51,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Program::Tfmemprof => "tfmemprof diagnose",
     };
     // Who is asked comes first: a process that is not there leaves no directory behind.
-    let found = watch::find(Wanted {
-        pid: options.pid,
-        device: options.device,
-        interval: options.interval,
-        alerts: false,
-        thresholds: Thresholds::default(),
-        identity: Default::default(),
-        flight_events: 0,
-        source,
-    })?;
+    let found = watch::find(Wanted::look(options.pid, options.device, options.interval, source))?;
     let session = found.session.clone();
     let mut bundle = Bundle::create(options)?;
     let facts = super::info::page();

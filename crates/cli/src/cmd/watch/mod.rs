@@ -54,6 +54,22 @@ pub(crate) struct Wanted {
     pub(crate) source: &'static str,
 }
 
+impl Wanted {
+    /// To look only: no alerts, no bundle, an identity of the environment's.
+    pub(crate) fn look(pid: Option<u32>, device: Option<i64>, interval: f64, source: &'static str) -> Self {
+        Wanted {
+            pid,
+            device,
+            interval,
+            alerts: false,
+            thresholds: Thresholds::default(),
+            identity: Default::default(),
+            flight_events: 0,
+            source,
+        }
+    }
+}
+
 /// Why watching ended.
 pub(crate) enum Reason {
     /// The time was over.
