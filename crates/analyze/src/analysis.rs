@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use stormlog_event::{Evidence, Finding, Record, Severity, format_bytes};
+use stormlog_event::{Evidence, Finding, Record, Severity};
 
 use crate::jobs::{JobRecord, jobs};
 use crate::phases::{PhaseAttribution, PhaseIndex};
@@ -17,15 +16,12 @@ use crate::rules::inputs::{self, Input};
 use crate::rules::outliers::{self, Odd, Peak};
 use crate::rules::ranks::{CrossRank, cross_rank};
 use crate::rules::{
-    about, advice, collector, fragmentation, growth, heap, limit, metrics, oom, pressure, retries,
+    collector, findings, fragmentation, growth, heap, limit, metrics, oom, pressure, retries,
 };
-use crate::series::{Envelope, growth as growth_of};
+use crate::series::Envelope;
 
 /// The same finding of more streams than this is said once.
 const SAID_EACH: usize = 3;
-/// A spike or a drift below both is real and does not matter.
-const LEAST_GAP: f64 = 268_435_456.0;
-const LEAST_GAP_SHARE: f64 = 0.02;
 
 /// What the caller may choose.
 #[derive(Debug, Clone, Default)]
@@ -228,7 +224,7 @@ impl Analysis {
             let phase = phases.resolve(gap.at_ns);
             // Fragmentation has a rule of its own, which asks at the peak.
             if gap.class != GapClass::FragmentationLike {
-                self.findings.push(gap_finding(stream, &gap, phase.as_ref()));
+                self.findings.push(findings::of_gap(stream, &gap, phase.as_ref()));
             }
             let head = &stream.head;
             let (session_id, rank) = (head.session_id.clone(), head.identity.rank);
@@ -238,7 +234,7 @@ impl Analysis {
 
     fn take_job(&mut self, job: &JobRecord<'_>, options: &AnalysisOptions) {
         let intervals = attribute(&job.views(), job.world_size, job.first_ns, &options.collective);
-        self.findings.extend(collective_finding(&intervals, job));
+        self.findings.extend(findings::of_collectives(&intervals, job));
         self.collective.extend(intervals);
         if job.ranks.len() < 2 {
             return;
@@ -264,120 +260,9 @@ impl Analysis {
             self.odd_ranks.push(odd);
         }
         let across = cross_rank(&job.as_job(), job.has_one_clock());
-        self.findings.extend(first_cause_finding(&across, job));
+        self.findings.extend(findings::of_first_cause(&across, job));
         self.jobs.push(across);
     }
-}
-
-fn gap_finding(stream: &Stream, gap: &GapFinding, phase: Option<&PhaseAttribution>) -> Finding {
-    let number = |key: &str| gap.evidence.get(key).and_then(Value::as_f64).unwrap_or(0.0);
-    let total = stream.samples.iter().find_map(|sample| sample.total()).unwrap_or(0) as f64;
-    let least = LEAST_GAP.max(LEAST_GAP_SHARE * total);
-    let matters = match gap.class {
-        GapClass::TransientSpike => number("max_gap_bytes") - number("mean_gap_bytes") >= least,
-        _ => number("gap_end_bytes") - number("gap_start_bytes") >= least && hidden_goes_on(stream),
-    };
-    let severity = if matters { gap.severity } else { Severity::Info };
-    let id = format!("hidden_gap.{}", gap.class.as_str());
-    let what = match gap.class {
-        GapClass::TransientSpike => {
-            format!(
-                "device memory outside the allocator spiked to {}",
-                format_bytes(number("max_gap_bytes").max(0.0) as u64)
-            )
-        }
-        _ => format!(
-            "device memory outside the allocator drifts from {} to {}",
-            format_bytes(number("gap_start_bytes").max(0.0) as u64),
-            format_bytes(number("gap_end_bytes").max(0.0) as u64)
-        ),
-    };
-    let mut finding = about(stream, &id, "hidden_gap", severity, gap.confidence, what);
-    let phase = phase.and_then(PhaseAttribution::label);
-    finding.message = Some(match phase {
-        Some(phase) => format!("{} Phase: {phase}.", gap.description),
-        None => gap.description.clone(),
-    });
-    finding.metrics.extend(gap.evidence.clone());
-    if let Some(pointer) = finding.evidence.first_mut() {
-        (pointer.start_ns, pointer.end_ns) = (Some(gap.at_ns), Some(gap.at_ns));
-    }
-    finding.advice = advice(gap.class.remediation());
-    finding
-}
-
-/// Whether what is hidden keeps growing: a context that was made once has a fine correlation with time, too.
-fn hidden_goes_on(stream: &Stream) -> bool {
-    let mut hidden = Envelope::default();
-    for sample in &stream.samples {
-        if let Some(gap) = sample.gap() {
-            hidden.observe(sample.at_ns, u64::try_from(gap.max(0)).unwrap_or(u64::MAX));
-        }
-    }
-    growth_of(&hidden).is_some_and(|found| found.shape.goes_on())
-}
-
-fn collective_finding(intervals: &[CollectiveInterval], job: &JobRecord<'_>) -> Option<Finding> {
-    let best = intervals.iter().max_by(|a, b| a.confidence.total_cmp(&b.confidence))?;
-    let most = intervals.iter().map(|interval| interval.evidence.peak_gap_bytes).max()?;
-    let ranks: std::collections::BTreeSet<u64> = intervals.iter().map(|interval| interval.rank).collect();
-    let session = |rank: u64| job.ranks.iter().find(|known| known.record.head.identity.rank == rank);
-    Some(Finding {
-        id: "collective.spikes".to_owned(),
-        kind: "collective".to_owned(),
-        severity: Severity::Info,
-        confidence: best.confidence,
-        title: format!(
-            "{} stretches of hidden memory (up to {}) go with collective communication on {} ranks",
-            intervals.len(),
-            format_bytes(most),
-            ranks.len()
-        ),
-        message: None,
-        metrics: metrics([("intervals", intervals.len().into()), ("peak_gap_bytes", most.into())]),
-        evidence: vec![Evidence {
-            kind: "telemetry".to_owned(),
-            session_id: session(best.rank).map(|rank| rank.session_id.to_owned()),
-            start_ns: Some(best.start_ns),
-            end_ns: Some(best.end_ns),
-            description: Some(format!("rank {}: {}", best.rank, best.classification())),
-            ..Evidence::default()
-        }],
-        advice: advice(["Leave room for the communication library's buffers; NCCL_BUFFSIZE bounds them."]),
-    })
-}
-
-fn first_cause_finding(across: &CrossRank, job: &JobRecord<'_>) -> Option<Finding> {
-    let best = across.best();
-    let suspect = best.suspects.first().filter(|suspect| suspect.confidence != "low")?;
-    let record = job.ranks.iter().find(|rank| rank.record.head.identity.rank == suspect.rank)?;
-    let phase = suspect.phase.as_ref().and_then(PhaseAttribution::label);
-    Some(Finding {
-        id: "ranks.first_cause".to_owned(),
-        kind: "first_cause".to_owned(),
-        severity: Severity::Info,
-        confidence: if suspect.confidence == "high" { 0.9 } else { 0.6 },
-        title: format!(
-            "rank {} was the first to jump, by {}{}",
-            suspect.rank,
-            format_bytes(suspect.peak_delta_bytes),
-            phase.map(|phase| format!(", in phase {phase}")).unwrap_or_default()
-        ),
-        message: Some(format!("clocks were aligned by {}", best.alignment.as_str().replace('_', " "))),
-        metrics: metrics([
-            ("rank", suspect.rank.into()),
-            ("lead_ns", (suspect.lead_ns as f64).into()),
-            ("peak_delta_bytes", suspect.peak_delta_bytes.into()),
-        ]),
-        evidence: vec![Evidence {
-            kind: "telemetry".to_owned(),
-            session_id: Some(record.session_id.to_owned()),
-            start_ns: Some(suspect.first_spike_ns),
-            end_ns: Some(suspect.first_spike_ns),
-            ..Evidence::default()
-        }],
-        advice: Vec::new(),
-    })
 }
 
 /// Sixty-four ranks with one leak are one finding with sixty-four pointers.

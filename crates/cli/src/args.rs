@@ -12,6 +12,7 @@ use crate::cmd::{convert, limited, oom, run, sessions, validate};
 use crate::heap_args;
 use crate::live_args;
 use crate::place;
+use crate::query_args;
 use crate::snapshot_args;
 use crate::view_args;
 use crate::watch_args;
@@ -39,9 +40,9 @@ pub(crate) enum Command {
     /// Put what is needed to look into memory trouble into one directory to send along
     Diagnose(Box<analyze_args::Diagnose>),
     /// Rows out of recordings: runs, sessions, events, bundles, issues, numbers
-    Query(Box<analyze_args::Query>),
+    Query(Box<query_args::Query>),
     /// SQL over recordings (with the Python package: pip install 'stormlog[sql]')
-    Sql(analyze_args::Sql),
+    Sql(query_args::Sql),
     /// Compare what two runs took
     Compare(analyze_args::Compare),
     /// Hold a run against its memory budget: a gate for CI

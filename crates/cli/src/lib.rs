@@ -15,6 +15,7 @@ mod heap_args;
 mod live_args;
 mod place;
 mod progress;
+mod query_args;
 mod snapshot_args;
 mod table;
 mod tf_args;

@@ -14,6 +14,7 @@ mod lives;
 mod model;
 mod program;
 mod read;
+mod recording;
 mod replay;
 mod report;
 mod rewind;
@@ -40,6 +41,7 @@ pub use lives::Life;
 pub use model::Totals;
 pub use program::LimitBounds;
 pub use read::{fuzz, is_snapshot, load, read};
+pub use recording::Recording;
 pub use replay::{Prediction, Recorded, Replayer, SelfMatch};
 pub use report::{
     Advice, DeviceReport, PoolReport, PoolVerdict, ReplayReport, ReportOptions, SnapshotReport,
@@ -49,7 +51,7 @@ pub use settings::{AllocatorSettings, SettingsError};
 pub use snapshot::{Annotation, Block, BlockState, PoolId, Segment, Snapshot};
 pub use timeline::{Timeline, TimelineLimits, timeline};
 pub use trace::{Action, Context, Event};
-pub use track::{Recording, TrackedBlock, TrackedSegment, Tracker};
+pub use track::{TrackedBlock, TrackedSegment, Tracker};
 
 /// Looks at all of a snapshot, for fuzzing.
 fn touch(snapshot: &Snapshot) {

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::intern::StackId;
+use crate::recording::Recording;
 use crate::snapshot::BlockState;
 use crate::trace::Action;
-use crate::track::Recording;
 
 /// One block's life, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

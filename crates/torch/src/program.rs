@@ -6,10 +6,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::Totals;
+use crate::recording::Recording;
 use crate::rewind::{MAX_ADDR, MAX_SIZE};
 use crate::snapshot::PoolId;
 use crate::trace::{Action, Event};
-use crate::track::Recording;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {

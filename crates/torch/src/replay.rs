@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::model::{Allocator, Places, Request, Totals};
 use crate::program::{LimitBounds, Op, Program};
+use crate::recording::Recording;
 use crate::settings::AllocatorSettings;
-use crate::track::Recording;
 
 /// How many recorded addresses the model chose as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

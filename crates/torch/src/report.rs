@@ -11,11 +11,12 @@ use crate::analysis::oom::{self, OomReport};
 use crate::analysis::peak::{self, Peaks};
 use crate::analysis::verdict::{Churn, Facts, Verdict, judge};
 use crate::program::LimitBounds;
+use crate::recording::Recording;
 use crate::replay::{Prediction, Recorded, Replayer, SelfMatch};
 use crate::settings::AllocatorSettings;
 use crate::snapshot::{BlockState, PoolId, Snapshot};
 use crate::trace::Action;
-use crate::track::{Recording, TrackedSegment};
+use crate::track::TrackedSegment;
 
 /// What to put into a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

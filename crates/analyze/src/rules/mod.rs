@@ -4,6 +4,7 @@
 
 pub mod collective;
 pub mod collector;
+pub(crate) mod findings;
 pub mod fragmentation;
 pub mod gap;
 pub mod growth;

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use crate::intern::{StackId, Tables};
 use crate::lives::Life;
+use crate::recording::Recording;
 use crate::snapshot::{BlockState, Snapshot};
 use crate::trace::{Action, Event};
-use crate::track::{Recording, TrackedBlock};
+use crate::track::TrackedBlock;
 
 /// What memory was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

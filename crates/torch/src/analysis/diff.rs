@@ -8,7 +8,7 @@ use super::decompose::{Decomposition, decompose};
 use super::holders::{Judged, judge};
 use super::moment::{Moment, NoSuchMark, events_until};
 use super::text;
-use crate::track::Recording;
+use crate::recording::Recording;
 
 /// Bytes and blocks on both sides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::text;
 use crate::intern::StackId;
+use crate::recording::Recording;
 use crate::trace::Action;
-use crate::track::Recording;
 
 /// The trace is looked at in so many equal parts.
 const PARTS: usize = 8;

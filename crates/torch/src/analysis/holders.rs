@@ -6,8 +6,9 @@ use serde::Serialize;
 use super::categories::{Category, Judge};
 use super::text;
 use crate::intern::StackId;
+use crate::recording::Recording;
 use crate::snapshot::BlockState;
-use crate::track::{Recording, TrackedSegment};
+use crate::track::TrackedSegment;
 
 /// The blocks of one stack.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::peak;
-use crate::track::Recording;
+use crate::recording::Recording;
 
 /// The moment that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -7,8 +7,9 @@ use super::decompose::{Decomposition, Wanted, decompose};
 use super::text;
 use crate::model::heap::SMALL;
 use crate::program::{LimitBounds, Op, Program};
+use crate::recording::Recording;
 use crate::snapshot::{BlockState, PoolId};
-use crate::track::{Recording, TrackedSegment};
+use crate::track::TrackedSegment;
 
 /// The cause of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

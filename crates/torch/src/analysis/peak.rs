@@ -1,8 +1,8 @@
 //! When the most was held.
 
 use crate::model::Totals;
+use crate::recording::Recording;
 use crate::trace::Action;
-use crate::track::Recording;
 
 /// The peaks of a recording, and the moments they were reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

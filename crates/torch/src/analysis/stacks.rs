@@ -6,7 +6,7 @@ use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, NodeId};
 use super::holders::judge;
 use super::moment::{Moment, NoSuchMark, events_until};
 use crate::intern::{FrameId, StackId, Tables};
-use crate::track::Recording;
+use crate::recording::Recording;
 
 /// Every live block under its category and its stack; each device is a "thread" of its own.
 pub fn holdings(recordings: &[Recording<'_>], at: &Moment) -> Result<Holdings, NoSuchMark> {

@@ -75,7 +75,7 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    pub(crate) fn of(recording: &crate::track::Recording<'_>, program: &Program) -> Self {
+    pub(crate) fn of(recording: &crate::recording::Recording<'_>, program: &Program) -> Self {
         use crate::trace::Action;
         let calls = program.ops.iter().filter(|op| matches!(op, Op::EmptyCache(_))).count() as u64;
         let mut churn = Churn { calls, ..Churn::default() };

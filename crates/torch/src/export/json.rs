@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Lives, frames, notes};
-use crate::track::Recording;
+use crate::recording::Recording;
 
 pub(super) fn write(recordings: &[Recording<'_>], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"{\"blocks\":[")?;

@@ -13,10 +13,10 @@ use crate::analysis::categories::{Category, Judge};
 use crate::analysis::text;
 use crate::intern::StackId;
 use crate::lives::Life;
+use crate::recording::Recording;
 use crate::snapshot::PoolId;
 use crate::timeline::homes::{self, Stretch};
 use crate::timeline::{HomeName, notes};
-use crate::track::Recording;
 
 /// What other tools read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

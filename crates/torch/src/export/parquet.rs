@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::{Lives, Row, frames};
-use crate::track::Recording;
+use crate::recording::Recording;
 
 /// Rows a group: a group is held in memory.
 const GROUP_ROWS: usize = 32_768;

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{Lives, frames, notes};
 use crate::model::Totals;
+use crate::recording::Recording;
 use crate::trace::Action;
-use crate::track::Recording;
 
 pub(super) fn write(recordings: &[Recording<'_>], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;

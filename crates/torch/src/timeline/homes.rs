@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{HomeName, Shown};
 use crate::lives::Life;
+use crate::recording::Recording;
 use crate::rewind::{Home, MAX_ADDR, MAX_SIZE};
 use crate::trace::Action;
-use crate::track::Recording;
 
 /// The home of what lies in no known segment.
 pub(super) const NOWHERE: u16 = u16::MAX;

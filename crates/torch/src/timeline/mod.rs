@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::analysis::categories::{Category, Judge};
 use crate::lives::Life;
 use crate::model::Totals;
+use crate::recording::Recording;
 use crate::snapshot::PoolId;
 use crate::trace::{Action, Event};
-use crate::track::Recording;
 
 use homes::Stretch;
 

@@ -8,8 +8,8 @@ use super::homes::Stretch;
 use super::{Drawn, Shown};
 use crate::analysis::text;
 use crate::intern::{FrameId, StackId, StrId};
+use crate::recording::Recording;
 use crate::snapshot::Snapshot;
-use crate::track::Recording;
 
 fn differences(values: impl Iterator<Item = u64>) -> Vec<i64> {
     let mut last = 0;
