@@ -91,6 +91,37 @@ fn threads_that_hand_blocks_to_each_other_add_up() {
     assert!(stats.peak_bytes.abs_diff(peak) < peak / 50, "{} for {peak}", stats.peak_bytes);
 }
 
+/// Blocks change hands thousands of times within a tick of the clock, always with the GIL: by its turns their order is known.
+#[test]
+fn python_threads_that_hand_blocks_to_each_other_add_up() {
+    let Some(python) = python() else { return };
+    let script = "
+import queue, random, threading
+passed, kept = queue.Queue(50), []
+def make(seed):
+    chance = random.Random(seed)
+    for _ in range(3000):
+        passed.put(bytearray(chance.choice([600, 700, 5000])))
+        kept.append(bytearray(chance.randrange(600, 4000)))
+        if len(kept) > 300: del kept[:chance.randrange(1, 200)]
+    passed.put(None)
+def take():
+    while (block := passed.get()) is not None:
+        block.extend(b'x' * 900)
+threads = [threading.Thread(target=make, args=(seed,)) for seed in range(3)] + [threading.Thread(target=take) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+";
+    let place = tempfile::tempdir().unwrap();
+    let mut command = recorded(place.path(), &python, "");
+    // Without arenas, so that the count knows every block.
+    command.args(["-I", "-S", "-c", script]).env("PYTHONMALLOC", "malloc");
+    assert!(command.env_remove("PYTHONPATH").status().unwrap().success());
+    let stats = read(place.path());
+    assert!(stats.total_allocations > 20_000, "{}", stats.total_allocations);
+    assert_eq!((stats.unknown_frees, stats.forced_events, stats.lost_events), (0, 0, 0));
+}
+
 /// What a program did that makes and keeps `rounds` times the same, by us and by the independent count.
 fn python_rounds(python: &Path, rounds: u32) -> ([u64; 3], [u64; 3]) {
     let place = tempfile::tempdir().unwrap();

@@ -36,13 +36,45 @@ static NOWHERE: Words = [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX - 1)]
 const ATTEMPTS: usize = 4;
 const PAGE: usize = 4096;
 
+/// What counts the turns of Python's threads, once that is known; a word that stays before.
+static TURNS: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_TURNS).cast_mut());
+static NO_TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// How often the GIL has gone from one thread to another.
+#[inline(always)]
+pub fn turn() -> u64 {
+    // SAFETY: the word lies in memory that is there as long as the process.
+    unsafe { &*TURNS.load(Ordering::Relaxed) }.load(Ordering::Relaxed)
+}
+
+/// Turns are counted here from now on.
+pub fn follow(turns: &'static AtomicU64) {
+    TURNS.store(core::ptr::from_ref(turns).cast_mut(), Ordering::Relaxed);
+}
+
+/// Whether turns are counted at all.
+#[inline(always)]
+pub fn has_turns() -> bool {
+    !core::ptr::eq(TURNS.load(Ordering::Relaxed), &raw const NO_TURNS)
+}
+
+/// Asks the exact clock that the coarse one is a reading of: nanoseconds.
+pub fn exactly() -> u64 {
+    ask(libc::CLOCK_MONOTONIC).nanoseconds()
+}
+
 /// Asks the coarse clock.
 #[inline]
 pub fn now() -> Time {
+    ask(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+#[inline]
+fn ask(clock: libc::clockid_t) -> Time {
     let mut now = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the clock exists on every kernel this runs on, so the call fills `now`.
     let now = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, now.as_mut_ptr());
+        libc::clock_gettime(clock, now.as_mut_ptr());
         now.assume_init()
     };
     Time { second: now.tv_sec as u64, nanosecond: now.tv_nsec as u64 }

@@ -29,6 +29,7 @@ pub mod hooks;
 mod list;
 mod loader;
 mod mappings;
+mod moments;
 mod native;
 mod nodes;
 mod options;

@@ -64,6 +64,8 @@ pub struct State {
     pub codes: crate::codes::Codes,
     /// Addresses of sampled blocks.
     pub sampled: crate::sample::Sampled,
+    /// The names of moments.
+    pub moments: crate::moments::Moments,
     /// The stream says which Python runs.
     pub python_announced: AtomicBool,
     /// What is known of the loader.
@@ -381,9 +383,11 @@ pub fn lost(events: u64) {
     }
 }
 
-/// `CLOCK_MONOTONIC_COARSE` at the start.
-pub fn start_time() -> u64 {
-    current().map_or(0, |state| state.start.load(Ordering::Relaxed))
+/// The present moment, and when it was: nanoseconds since the recording began.
+pub fn moment() -> (crate::moments::Moment, u64) {
+    let Some(state) = current() else { return (crate::moments::Moment::NEVER, 0) };
+    let (moment, name) = state.moments.now();
+    (moment, name.saturating_sub(state.start.load(Ordering::Relaxed)))
 }
 
 /// True in the recorded process itself; false in a child that shares its memory (`vfork`).
@@ -422,6 +426,7 @@ pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
     state.codes.clear();
     state.modules.clear();
     state.written.clear();
+    state.moments.clear();
     state.python_announced.store(false, Ordering::Relaxed);
     crate::clock::find();
     crate::pyalloc::want(wanted.python_allocators);

@@ -11,6 +11,7 @@ use stormlog_capture::record::definition;
 use stormlog_stack::native::NativeStack;
 use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonStack, Text};
 
+use crate::clock;
 use crate::codes::{Again, Watched};
 use crate::native;
 use crate::nodes::Nodes;
@@ -81,7 +82,8 @@ impl Stacks {
         self.thread_state = unsafe { interpreter.thread_state_after(self.thread_state) };
         let options = session::options();
         self.ask();
-        if !options.native && options.sample == 0 && !pyalloc::is_wanted() {
+        let has_turns = clock::has_turns() || !interpreter.counts_switches();
+        if !options.native && options.sample == 0 && has_turns && !pyalloc::is_wanted() {
             // SAFETY: it was asked for just now.
             if let Some(known) = unsafe { interpreter.own_state(self.thread_state) } {
                 (self.interpreter, self.own_state) = (Some(interpreter), known);
@@ -231,6 +233,9 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
         return (0, native);
     }
     pyalloc::install_if_wanted(interpreter, watch, thread_state);
+    if !clock::has_turns() {
+        follow_gil(interpreter, thread_state);
+    }
     tree.thread_state = thread_state;
     // SAFETY: the thread state was asked for in this very event.
     let python = unsafe {
@@ -238,6 +243,15 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
         stacks.python.current(interpreter, thread_state, generation, native, &mut tree)
     };
     (python, native)
+}
+
+/// Has the turns of Python's threads counted, if this one can tell where.
+#[cold]
+fn follow_gil(interpreter: &Interpreter, thread_state: *const u8) {
+    // SAFETY: the state is this thread's; where the switches of a GIL are counted is there as long as the process.
+    if let Some(turns) = unsafe { interpreter.gil_switches(thread_state).map(|turns| turns.as_ref()) } {
+        clock::follow(turns);
+    }
 }
 
 /// The stream's stack tree as the walkers see it.

@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use stormlog_capture::layout::{SLOT_HEADER, slot};
 use stormlog_capture::record::{FLAG, MAX_PART, kind, zigzag};
 
-use crate::clock::{self, Time};
+use crate::clock;
+use crate::moments::Moment;
 use crate::session;
 use lengths::{
     LENGTHS_OF_A, LENGTHS_OF_B, LENGTHS_OF_C, LENGTHS_OF_D, bits, bytes, difference, narrow_bits, zigzag32,
@@ -30,7 +31,7 @@ pub struct Writer {
     last_python: u32,
     last_native: u32,
     last_native_address: u64,
-    time: Time,
+    moment: Moment,
     /// Events since the hint about the clock was compared with the clock; that is done when it comes to 0 again.
     unchecked: u8,
     last_microseconds: u64,
@@ -74,7 +75,7 @@ impl Writer {
         last_python: 0,
         last_native: 0,
         last_native_address: 0,
-        time: Time::NEVER,
+        moment: Moment::NEVER,
         unchecked: 0,
         last_microseconds: 0,
         index: 0,
@@ -115,10 +116,8 @@ impl Writer {
     /// As [`allocation`](Self::allocation) without a native stack, where nothing else is to be told before it. False: it was not written.
     #[inline(always)]
     pub fn plain_allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32) -> bool {
-        let plain = self.cursor < self.limit
-            && self.unchecked != u8::MAX
-            && clock::stands_at(self.time)
-            && address & 7 == 0;
+        let plain =
+            self.cursor < self.limit && self.unchecked != u8::MAX && self.moment.lasts() && address & 7 == 0;
         if plain {
             self.unchecked += 1;
             let last = core::mem::replace(&mut self.last_address, address as u64);
@@ -238,18 +237,19 @@ impl Writer {
             return false;
         }
         self.unchecked = self.unchecked.wrapping_add(1);
-        self.unchecked != 0 && clock::stands_at(self.time) || self.tell_time()
+        self.unchecked != 0 && self.moment.lasts() || self.tell_time()
     }
 
     /// Writes the time if it is another than the last. False when there is no room behind it.
     #[inline(never)]
     fn tell_time(&mut self) -> bool {
-        let now = if self.unchecked == 0 { clock::now_and_check() } else { clock::now() };
-        if now == self.time {
+        let time = if self.unchecked == 0 { clock::now_and_check() } else { clock::now() };
+        if (Moment { time, turn: clock::turn() }) == self.moment {
             return true;
         }
-        self.time = now;
-        let microseconds = now.nanoseconds().saturating_sub(session::start_time()) / 1000;
+        let (moment, since) = session::moment();
+        self.moment = moment;
+        let microseconds = since / 1000;
         let difference = microseconds.saturating_sub(self.last_microseconds);
         if difference > 0 {
             self.last_microseconds = microseconds;

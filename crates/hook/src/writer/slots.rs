@@ -7,7 +7,7 @@ use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, slot};
 use stormlog_capture::record::MAX_RECORD;
 
 use super::{OVERHANG, Writer};
-use crate::clock::Time;
+use crate::moments::Moment;
 use crate::session;
 use crate::sys;
 
@@ -166,7 +166,7 @@ impl Writer {
         self.set_reserved(reserve);
         self.sequence += 1;
         (self.last_address, self.last_native_address, self.last_python, self.last_native) = (0, 0, 0, 0);
-        (self.last_microseconds, self.time) = (0, Time::NEVER);
+        (self.last_microseconds, self.moment) = (0, Moment::NEVER);
     }
 }
 

@@ -4,6 +4,7 @@
 //! thread is in `malloc`.
 
 mod code;
+mod gil;
 mod layout;
 mod own_state;
 mod stack;
@@ -78,6 +79,7 @@ pub struct Interpreter {
     /// The first interpreter, and the one after another.
     interpreters: Option<(ThreadStateFn, NextFn)>,
     own_places: Option<own_state::Places>,
+    gil: Option<gil::Gil>,
 }
 
 /// What a frame shows.
@@ -117,7 +119,8 @@ impl Interpreter {
                 .ok_or(Unsupported::Version(version))?;
             let interpreters = symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
             let own_places = own_state::Places::of(version, runtime);
-            Ok(Self { layout, version, this_thread, attached, interpreters, own_places })
+            let gil = gil::Gil::of(version, runtime);
+            Ok(Self { layout, version, this_thread, attached, interpreters, own_places, gil })
         }
     }
 
