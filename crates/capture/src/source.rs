@@ -185,6 +185,17 @@ impl Source {
         }
     }
 
+    /// Whether the end of the finished file is missing: the bytes behind its last whole block then.
+    pub fn cut(&self) -> Result<Option<u64>, CaptureError> {
+        match (&self.live, &self.finished) {
+            // How it ended is written last, before the live file goes.
+            (None, Some(finished)) if !finished.blocks.iter().any(|entry| entry.kind == block::ENDING) => {
+                finished.torn_bytes().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Is there anything to read but a state: blocks of a type this release knows?
     #[must_use]
     pub fn has_checkpoint(&self) -> bool {

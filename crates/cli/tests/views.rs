@@ -125,14 +125,46 @@ fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
     let cut = cut.to_str().unwrap();
     let text = answer(&["stats", cut]);
     assert!(text.contains("\nlast seen   ") && text.contains("not known: the file was cut after"), "{text}");
-    assert!(answer(&["tree", cut]).contains("The file was cut: its last "));
-    // The header alone.
-    std::fs::write(cut, &whole[..300]).unwrap();
-    for view in ["stats", "tree", "table", "summary"] {
-        let output = stormlog(&[view, cut]);
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.contains("The file was cut") || said.contains("is cut"), "{view}: {said}");
+    let stats: Value = serde_json::from_str(&answer(&["stats", cut, "--json"])).unwrap();
+    assert_eq!(stats["complete"], false, "{stats}");
+    let views = [
+        &["stats"][..],
+        &["summary"],
+        &["tree"],
+        &["table"],
+        &["leaks"],
+        &["flamegraph", "--format", "collapsed", "-o", "-"],
+    ];
+    let said = |view: &[&str], more: &[&str]| {
+        let output = stormlog(&[view, &[cut][..], more].concat());
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let json = |view: &[&str]| if view.len() > 1 { &[][..] } else { &["--json"][..] };
+    for view in views {
+        for more in [&[][..], json(view)] {
+            let (code, text) = said(view, more);
+            assert_eq!(code, Some(0), "{view:?}: {text}");
+            assert!(text.contains("The file was cut: its last "), "{view:?}: {text}");
+        }
+    }
+    // Cut between two blocks: how it ended is gone, and nothing else that can be seen.
+    let ending = whole.windows(4).rposition(|word| word == b"SLBK").unwrap();
+    std::fs::write(cut, &whole[..ending]).unwrap();
+    let (_, text) = said(&["stats"], &[]);
+    assert!(text.contains("The file was cut: how it ended is missing"), "{text}");
+    let stats: Value = serde_json::from_str(&answer(&["stats", cut, "--json"])).unwrap();
+    assert_eq!(stats["complete"], false, "{stats}");
+    // Cut within the first block, before it, and within the header.
+    let first = whole.windows(4).position(|word| word == b"SLBK").unwrap();
+    for (length, says) in [(first + 40, "nothing left"), (first, "nothing left"), (first - 1, "is cut")] {
+        std::fs::write(cut, &whole[..length]).unwrap();
+        for view in views.iter().copied().chain([&["parse"][..]]) {
+            for more in [&[][..], json(view)] {
+                let (code, text) = said(view, more);
+                assert_eq!(code, Some(5), "{length} {view:?}: {text}");
+                assert!(text.contains(says), "{length} {view:?}: {text}");
+            }
+        }
     }
 
     let sums = folder.path().join("sums.bin");

@@ -17,6 +17,15 @@ pub enum HeapError {
         /// The directory.
         path: PathBuf,
     },
+    /// A capture that lost its end, and all its records with it.
+    #[error(
+        "{} was cut before its first records: there is nothing left to show; copy it again from where it was recorded, or record again",
+        path.display()
+    )]
+    NothingLeft {
+        /// The file.
+        path: PathBuf,
+    },
     /// A Memray capture of a version this release cannot read.
     #[error("{} is a Memray capture of version {version}; versions 12 and 13 can be read, record it again with Memray 1.12 or newer", path.display())]
     MemrayVersion {

@@ -37,7 +37,7 @@ impl Follow {
             header,
             samples: Vec::new(),
             ending: None,
-            torn_bytes: 0,
+            cut: None,
             lost_events: 0,
             complete: false,
         };

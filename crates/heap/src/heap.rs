@@ -39,11 +39,11 @@ pub struct Heap {
     pub samples: Vec<Sample>,
     /// How it ended, when somebody saw it.
     pub ending: Option<Value>,
-    /// Bytes at the end of the file that were no whole block.
-    pub torn_bytes: u64,
+    /// The file lacks its end; so many bytes behind its last whole block are left of it.
+    pub cut: Option<u64>,
     /// Records that are in no file, because there was no room for them.
     pub lost_events: u64,
-    /// The process came to its own end; false when it was killed or still runs.
+    /// The process came to its own end and its records are all here; false when it was killed or still runs, or the file was cut.
     pub complete: bool,
 }
 
@@ -95,15 +95,22 @@ impl Capture {
         let number = |key: &str| ending.as_ref().and_then(|ending| ending.get(key)).and_then(Value::as_u64);
         let is_signal =
             ending.as_ref().and_then(|ending| ending.get("signal")).is_some_and(|signal| !signal.is_null());
+        let cut = source.cut()?;
+        if cut.is_some() && state.sites.is_empty() && state.failed == 0 {
+            return Err(HeapError::NothingLeft { path: self.path.clone() });
+        }
         let ended = header.ended()
             || number("state").is_some_and(|state| state != 0)
             || number("exit_code").is_some();
         Ok(Heap {
             state,
             samples: finished.map(|finished| finished.samples()).transpose()?.unwrap_or_default(),
-            torn_bytes: finished.map(|finished| finished.torn_bytes()).transpose()?.unwrap_or(0),
             lost_events: number("lost_events").unwrap_or(0).max(header.lost_events),
-            complete: ended && !is_signal && header.flags & stormlog_capture::layout::flags::CUT == 0,
+            complete: ended
+                && !is_signal
+                && cut.is_none()
+                && header.flags & stormlog_capture::layout::flags::CUT == 0,
+            cut,
             ending,
             header,
         })

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
+use stormlog_event::format_bytes;
 use stormlog_heap::Heap;
 use stormlog_record::signal_name;
 
@@ -18,7 +19,7 @@ pub enum End {
     Finished,
     /// A signal killed it.
     Killed(String),
-    /// Nobody saw it, and so many bytes at the end of the file are no whole records.
+    /// It was cut off the file; so many bytes at the end of what is left are no whole records.
     Cut(u64),
     /// Nobody saw it.
     Unseen,
@@ -40,10 +41,9 @@ impl End {
                 })
             }
             (None, Some(code)) => End::Exited(code),
-            (None, None) if heap.complete && heap.torn_bytes == 0 => End::Finished,
-            (None, None) if is_running(heap) => End::Running,
-            (None, None) if heap.torn_bytes > 0 => End::Cut(heap.torn_bytes),
-            (None, None) => End::Unseen,
+            (None, None) if heap.complete => End::Finished,
+            (None, None) if heap.cut.is_none() && is_running(heap) => End::Running,
+            (None, None) => heap.cut.map_or(End::Unseen, End::Cut),
         }
     }
 
@@ -67,8 +67,22 @@ impl End {
     pub fn nothing(&self) -> &'static str {
         match self {
             End::Running => "Nothing was allocated so far.",
-            End::Cut(_) => "The file was cut before its first records: there is nothing left to show.",
             _ => "Nothing was allocated while this was recorded.",
+        }
+    }
+
+    /// What is said of a file that was cut, besides whatever is left of it.
+    #[must_use]
+    pub fn cut(&self) -> Option<String> {
+        match self {
+            End::Cut(0) => Some(
+                "The file was cut: how it ended is missing, and what came before that may be.".to_owned(),
+            ),
+            End::Cut(bytes) => Some(format!(
+                "The file was cut: its last {} are no whole records, and what came after them is missing.",
+                format_bytes(*bytes)
+            )),
+            _ => None,
         }
     }
 

@@ -55,12 +55,7 @@ impl Reading {
                 grouped(stats.lost_events)
             ));
         }
-        if let End::Cut(bytes) = self.end {
-            notes.push(format!(
-                "The file was cut: its last {} are no whole records, and what came after them is missing.",
-                format_bytes(bytes)
-            ));
-        }
+        notes.extend(self.end.cut());
         if self.question == Question::Leaks && !self.knows_when() {
             notes.push(
                 "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \

@@ -6,8 +6,8 @@ use std::path::Path;
 use stormlog_capture::op::{Op, Ops, is_allocation};
 use stormlog_capture::record::{definition, kind};
 use stormlog_capture::source::Source;
-use stormlog_heap::allocator_name;
 use stormlog_heap::import::memray::is_memray;
+use stormlog_heap::{HeapError, allocator_name};
 
 use crate::error::ViewError;
 
@@ -66,6 +66,9 @@ pub fn parse<E: From<ViewError> + From<io::Error>>(
                 break;
             }
         }
+    }
+    if count == 0 && !source.has_checkpoint() && source.cut().map_err(heap)?.is_some() {
+        return Err(ViewError::Heap(HeapError::NothingLeft { path: path.to_owned() }).into());
     }
     Ok(count)
 }

@@ -7,7 +7,7 @@ use stormlog_event::format_bytes;
 use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch};
 use stormlog_view::{End, Names, plain};
 
-use super::heap::{Waiting, choose};
+use super::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::{self, Table};
 
@@ -28,10 +28,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let stats = heap.stats(options.top, Some(&mut Names::default()));
     drop(waiting);
     let mut out = io::stdout().lock();
+    let end = End::of(&heap);
     if options.json {
+        warn_of_cut(&end)?;
         writeln!(out, "{}", serde_json::to_string_pretty(&stats)?)?;
     } else {
-        print(&mut out, &stats, &End::of(&heap))?;
+        print(&mut out, &stats, &end)?;
     }
     Ok(Exit::Ok)
 }
@@ -70,6 +72,9 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
         writeln!(out, "resident    at most {}", format_bytes(rss))?;
     }
     writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
+    if let Some(cut) = end.cut() {
+        writeln!(out, "cut         {cut}")?;
+    }
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
     }

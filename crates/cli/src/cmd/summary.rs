@@ -7,7 +7,7 @@ use stormlog_view::plain;
 use stormlog_view::rows::{By, grouped};
 
 use super::heap::table::{Sort, sort};
-use super::heap::{Asked, export, head, read};
+use super::heap::{Asked, export, head, read, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
@@ -24,6 +24,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     sort(&mut rows, options.sort);
     let mut out = io::stdout().lock();
     if options.json {
+        warn_of_cut(&reading.end)?;
         out.write_all(&export::json(&rows)?)?;
         return Ok(Exit::Ok);
     }

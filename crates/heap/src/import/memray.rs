@@ -109,7 +109,11 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
     }
     let Import { mut state, threads, samples, .. } = import;
     state.end(&mut threads.into_iter().map(|thread| thread.stream).collect::<Vec<_>>());
-    Ok(Heap { state, header, samples, ending: None, torn_bytes: 0, lost_events: 0, complete: has_trailer })
+    if !has_trailer && state.sites.is_empty() {
+        return Err(HeapError::NothingLeft { path: path.to_owned() });
+    }
+    // Without its trailer the program was killed, or the file was cut: nobody can tell.
+    Ok(Heap { state, header, samples, ending: None, cut: None, lost_events: 0, complete: has_trailer })
 }
 
 struct Form {

@@ -12,7 +12,7 @@ use stormlog_view::rows::By;
 use stormlog_view::{Question, Reading};
 
 use super::table::named;
-use super::{Output, Waiting, choose, export};
+use super::{Output, Waiting, choose, export, warn_of_cut};
 use crate::cmd::snapshot_diff;
 use crate::exit::{Exit, Wrong};
 use crate::table::Table;
@@ -73,7 +73,9 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     let read = |path: &Path| -> anyhow::Result<Reading> {
         let chosen = choose(path, None)?;
         let _waiting = Waiting::for_file(&chosen.path);
-        Ok(Reading::of(&chosen.path, None, question)?)
+        let reading = Reading::of(&chosen.path, None, question)?;
+        warn_of_cut(&reading.end)?;
+        Ok(reading)
     };
     let (a, b) = (read(&options.a)?, read(&options.b)?);
     let (held_a, held_b) = (a.holdings(), b.holdings());

@@ -3,7 +3,7 @@
 use stormlog_view::{PageOptions, Question, Reading, flamegraph, is_quick};
 
 use super::export::Format;
-use super::{Asked, Output, Waiting, answer, choose};
+use super::{Asked, Output, Waiting, answer, choose, warn_of_cut};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -42,6 +42,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let bytes = match options.format {
         Some(format) => {
+            warn_of_cut(&reading.end)?;
             let answer = if options.inverted { answer.inverted() } else { answer };
             format.write(&reading, &answer.held)?
         }

@@ -8,7 +8,7 @@ use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
 use stormlog_view::{MOMENTS, Question, Reading, when};
 
 use super::table::named;
-use super::{Waiting, choose, export};
+use super::{Waiting, choose, export, warn_of_cut};
 use crate::exit::{Exit, Wrong};
 use crate::table::Table;
 
@@ -44,6 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     drop(waiting);
     let mut out = io::stdout().lock();
     if options.json {
+        warn_of_cut(&reading.end)?;
         out.write_all(&export::json(&found)?)?;
         return Ok(Exit::Ok);
     }

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stormlog_event::stacks::Holdings;
-use stormlog_view::{Answer, Chosen, Question, Reading, find};
+use stormlog_view::{Answer, Chosen, End, Question, Reading, find};
 
 pub(crate) use output::Output;
 pub(super) use waiting::Waiting;
@@ -49,6 +49,11 @@ pub(super) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
     let reading = Reading::of(&chosen.path, None, asked.question)?;
     let held = answer(&reading, asked.python_only).held;
     Ok((reading, held))
+}
+
+/// Says that the file was cut, for an answer that has no room for sentences.
+pub(super) fn warn_of_cut(end: &End) -> io::Result<()> {
+    end.cut().map_or(Ok(()), |cut| writeln!(io::stderr(), "Note: {cut}"))
 }
 
 fn answer(reading: &Reading, python_only: bool) -> Answer {

@@ -7,7 +7,7 @@ use stormlog_event::format_bytes;
 use stormlog_view::rows::{By, Place, Row, grouped};
 use stormlog_view::{plain, table_page};
 
-use super::{Asked, Output, export, head, read};
+use super::{Asked, Output, export, head, read, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
@@ -49,6 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let mut out = io::stdout().lock();
     if options.json {
+        warn_of_cut(&reading.end)?;
         out.write_all(&export::json(&rows)?)?;
         return Ok(Exit::Ok);
     }

@@ -1,7 +1,7 @@
 //! `stormlog transform`: what a capture holds as a file of another tool.
 
 use super::export::Format;
-use super::{Asked, Output, read};
+use super::{Asked, Output, read, warn_of_cut};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -12,6 +12,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let (reading, held) = read(&options.asked)?;
+    warn_of_cut(&reading.end)?;
     let bytes = options.format.write(&reading, &held)?;
     options.output.write(&reading.chosen.path, &format!("stacks.{}", options.format.ending()), &bytes)?;
     Ok(Exit::Ok)

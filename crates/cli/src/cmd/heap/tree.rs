@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use stormlog_event::stacks::Holdings;
 use stormlog_view::{Reading, rows, tree};
 
-use super::{Asked, export, head, read};
+use super::{Asked, export, head, read, warn_of_cut};
 use crate::cmd::live;
 use crate::exit::Exit;
 
@@ -25,6 +25,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let mut out = io::stdout().lock();
     if options.json {
+        warn_of_cut(&reading.end)?;
         out.write_all(&export::json(&rows::stacks(&held))?)?;
         return Ok(Exit::Ok);
     }
