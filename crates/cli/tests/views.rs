@@ -198,6 +198,34 @@ fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
 }
 
 #[test]
+fn a_process_that_became_another_program_is_shown_as_the_larger_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = record(
+        folder.path(),
+        "import os, sys
+child = os.fork()
+if not child:
+    os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', 'kept = [bytearray(100_000) for _ in range(100)]'])
+os.waitpid(child, 0)
+open(os.path.join(os.path.dirname(sys.argv[0]), 'pid'), 'w').write(str(child))
+",
+    );
+    let run = run.to_str().unwrap();
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    let output = stormlog(&["stats", run, "--pid", &pid, "--json"]);
+    let stats: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(stats["pid"].to_string(), pid);
+    assert!(number(&stats, "peak_bytes") > 10_000_000, "{stats}");
+    let note = String::from_utf8(output.stderr).unwrap();
+    assert!(note.contains(&format!("2 captures of process {pid}")), "{note}");
+    let wrong = stormlog(&["stats", run, "--pid", "1"]);
+    let text = String::from_utf8(wrong.stderr).unwrap();
+    assert_eq!(wrong.status.code(), Some(5), "{text}");
+    let known = text.trim().split_once("it has those of ").unwrap().1.split(", ");
+    assert_eq!(known.filter(|known| *known == pid).count(), 1, "each process is named once: {text}");
+}
+
+#[test]
 fn files_lie_beside_the_capture_and_are_not_written_over() {
     let folder = tempfile::tempdir().unwrap();
     let run = record(folder.path(), PROGRAM);

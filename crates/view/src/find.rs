@@ -19,11 +19,11 @@ const MOST: usize = 10_000;
 pub struct Chosen {
     /// Its path.
     pub path: PathBuf,
-    /// How many others there were.
+    /// How many others there were: of its process, where one was asked for.
     pub others: usize,
 }
 
-/// The capture at `path`: of several the one of process `pid`, or the largest.
+/// The capture at `path`: of several the largest, of process `pid` where that is asked for. A process has one for each program it was.
 pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
     if !path.is_dir() {
         let is_there = path.exists() || Live::path_of(path).exists();
@@ -39,18 +39,21 @@ pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
     if found.is_empty() {
         return Err(HeapError::NoCapture { path: path.to_owned() }.into());
     }
-    let others = found.len() - 1;
     if let Some(pid) = pid {
-        let pids: Vec<(u32, &PathBuf)> =
-            found.iter().filter_map(|path| Some((pid_of(path)?, path))).collect();
-        return match pids.iter().find(|(known, _)| *known == pid) {
-            Some((_, path)) => Ok(Chosen { path: (*path).clone(), others }),
-            None => {
-                let known = pids.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(", ");
-                Err(ViewError::NoSuchProcess { path: path.to_owned(), pid, known })
-            }
-        };
+        let mut pids: Vec<u32> = Vec::new();
+        found.retain(|path| {
+            let own = pid_of(path);
+            pids.extend(own);
+            own == Some(pid)
+        });
+        if found.is_empty() {
+            pids.sort_unstable();
+            pids.dedup();
+            let known = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            return Err(ViewError::NoSuchProcess { path: path.to_owned(), pid, known });
+        }
     }
+    let others = found.len().saturating_sub(1);
     let largest = found.into_iter().max_by_key(|path| size(path));
     largest
         .map(|path| Chosen { path, others })

@@ -31,10 +31,14 @@ pub(crate) struct Asked {
 /// The capture at a path; says which, where there are several.
 pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
     let chosen = find(path, pid)?;
-    if chosen.others > 0 && pid.is_none() {
+    if chosen.others > 0 {
+        let (of, choose) = match pid {
+            Some(pid) => (format!(" of process {pid}, one for each program it was"), "by its path"),
+            None => (String::new(), "with --pid or by its path"),
+        };
         writeln!(
             io::stderr(),
-            "Note: {} holds {} captures; this is the largest, {}. Choose another with --pid or by its path.",
+            "Note: {} holds {} captures{of}; this is the largest, {}. Choose another {choose}.",
             path.display(),
             chosen.others + 1,
             chosen.path.display()
