@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use serde_json::Value;
 use stormlog_capture::record::kind;
 
 use crate::frames::{Frame, Namer, Symbolizer};
@@ -94,6 +95,9 @@ pub struct FailedRequest {
 /// All figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
+    /// False of a capture that knows only what was held at the peak and at the end (Memray's, aggregated): its totals are 0 here, and
+    /// its places hold what they held at the peak.
+    pub has_totals: bool,
     /// Allocations in all.
     pub total_allocations: u64,
     /// Bytes in all.
@@ -143,7 +147,26 @@ pub struct Stats {
     /// Largest resident memory seen from outside.
     pub peak_rss_bytes: Option<u64>,
     /// How it ended, when somebody saw it.
-    pub ending: Option<serde_json::Value>,
+    pub ending: Option<Value>,
+}
+
+impl Stats {
+    /// For scripts: what is not known is null.
+    pub fn json(&self) -> serde_json::Result<String> {
+        if self.has_totals {
+            return serde_json::to_string_pretty(self);
+        }
+        let mut all = serde_json::to_value(self)?;
+        for key in ["total_allocations", "total_allocated_bytes", "temporary_allocations", "peak_time_ns"] {
+            all[key] = Value::Null;
+        }
+        for list in ["by_thread", "by_allocator"] {
+            for row in all[list].as_array_mut().into_iter().flatten() {
+                (row["count"], row["bytes"]) = (Value::Null, Value::Null);
+            }
+        }
+        serde_json::to_string_pretty(&all)
+    }
 }
 
 impl Heap {
@@ -157,12 +180,14 @@ impl Heap {
         let mut by_stack: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
         let mut threads: FxHashMap<u32, ThreadStats> = FxHashMap::default();
         let mut allocators: FxHashMap<u8, AllocatorStats> = FxHashMap::default();
+        let has_totals = self.has_totals();
         for (index, site) in state.sites.iter().enumerate() {
             let weight = self.weight(site.total);
             let live = self.weight(site.now);
             total += weight;
             temporary += self.weight(site.temporary);
-            *by_stack.entry((site.key.python, site.key.native)).or_default() += weight;
+            *by_stack.entry((site.key.python, site.key.native)).or_default() +=
+                if has_totals { weight } else { self.weight(self.amount(Mode::Peak, index)) };
             let thread = threads.entry(site.key.thread).or_insert_with(|| {
                 let share = self.thread_share(site.key.thread, Weight::default());
                 let (count, bytes, peak_bytes, live_bytes) = Default::default();
@@ -208,6 +233,7 @@ impl Heap {
             .sort_by_key(|allocator| (std::cmp::Reverse(allocator.bytes), allocator.allocator.clone()));
         let live = self.weight(state.level.now());
         Stats {
+            has_totals,
             total_allocations: total.count,
             total_allocated_bytes: total.bytes,
             peak_bytes: state.peak.bytes,
@@ -234,6 +260,11 @@ impl Heap {
             peak_rss_bytes: self.samples.iter().map(|sample| sample.rss).max(),
             ending: self.ending.clone(),
         }
+    }
+
+    /// Whether anybody counted allocations: what is held was allocated.
+    fn has_totals(&self) -> bool {
+        self.state.peak.bytes == 0 || self.state.sites.iter().any(|site| site.total.count > 0)
     }
 
     fn size_histogram(&self) -> Vec<SizeBucket> {

@@ -64,6 +64,11 @@ fn an_aggregate_has_peak_and_leaks() {
     let heap = read("memray-aggregate.bin");
     let stats = heap.stats(5, None);
     assert_eq!((stats.peak_bytes, stats.live_at_end_bytes), (1_090_326, 101_770));
+    let said: serde_json::Value = serde_json::from_str(&stats.json().unwrap()).unwrap();
+    assert!(said["total_allocations"].is_null() && said["by_thread"][0]["bytes"].is_null(), "{said}");
+    assert_eq!((&said["peak_bytes"], &said["complete"]), (&1_090_326.into(), &true.into()));
+    let places = heap.stats(1000, None).top_by_size;
+    assert_eq!(places.iter().map(|place| place.bytes).sum::<u64>(), stats.peak_bytes);
     assert_eq!(heap.profile(Mode::Peak, None).nodes[0].total.bytes, stats.peak_bytes);
     assert!(
         heap.profile(Mode::Leaks, None).by_line().iter().any(|entry| entry.frame.file.ends_with("nat.py"))
@@ -77,6 +82,15 @@ fn what_cannot_be_read_is_said() {
     std::fs::write(&path, b"memray\0\x0a\0\0\0and so on, in a way of long ago").unwrap();
     let error = Capture::open(&path).unwrap().read(Watch::default()).unwrap_err();
     assert!(matches!(error, HeapError::MemrayVersion { version: 10, .. }), "{error}");
+    for name in ["memray.bin", "memray-aggregate.bin"] {
+        let packed = std::fs::read(data(name)).unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut lz4_flex::frame::FrameDecoder::new(&packed[..]), &mut bytes).unwrap();
+        // Where its records begin: behind the header, with the program's command line.
+        std::fs::write(&path, &bytes[..1000]).unwrap();
+        let error = Capture::open(&path).unwrap().read(Watch::default()).unwrap_err();
+        assert!(matches!(error, HeapError::NothingLeft { .. }), "{name}: {error}");
+    }
     let error = Capture::open(directory.path()).unwrap_err();
     assert!(error.to_string().contains("holds no heap capture"), "{error}");
 }

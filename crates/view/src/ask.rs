@@ -77,7 +77,10 @@ impl Reading {
         watch.curve_points = points;
         let mut heap = capture.read(watch.clone())?;
         let moments = moments(&heap);
-        let knows_when = knows_when(&moments, question);
+        let mut names = Names::default();
+        // Of the first reading: the second does not look for temporary allocations.
+        let stats = heap.stats(TOP, Some(&mut names));
+        let knows_when = stats.has_totals && knows_when(&moments, question);
         let is_failure = question == Question::AtDeath && heap.complete && knows_when;
         let at_failure = heap.last_failure().filter(|_| is_failure);
         let changes: Vec<u64> = match at_failure {
@@ -86,9 +89,6 @@ impl Reading {
             None => Vec::new(),
         };
         let is_moment = at_failure.is_some();
-        let mut names = Names::default();
-        // Of the first reading: the second does not look for temporary allocations.
-        let stats = heap.stats(TOP, Some(&mut names));
         if !changes.is_empty() {
             drop(heap);
             watch.moments = changes;

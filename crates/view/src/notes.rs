@@ -17,12 +17,18 @@ impl Reading {
     pub fn facts(&self) -> Vec<(String, String)> {
         let stats = &self.stats;
         let about = if stats.sample_bytes.is_some() { "about " } else { "" };
-        let peak = format!("{about}{} after {}", format_bytes(stats.peak_bytes), span(stats.peak_time_ns));
-        let allocated = format!(
-            "{about}{} ({})",
-            grouped(stats.total_allocations),
-            format_bytes(stats.total_allocated_bytes)
-        );
+        let mut peak = format!("{about}{}", format_bytes(stats.peak_bytes));
+        if stats.has_totals {
+            peak += &format!(" after {}", span(stats.peak_time_ns));
+        }
+        let allocated = match stats.has_totals {
+            true => format!(
+                "{about}{} ({})",
+                grouped(stats.total_allocations),
+                format_bytes(stats.total_allocated_bytes)
+            ),
+            false => "not counted".to_owned(),
+        };
         let left = format!("{about}{}", format_bytes(stats.live_at_end_bytes));
         [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())]
             .map(|(name, value)| (name.to_owned(), value))

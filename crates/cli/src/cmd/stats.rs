@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let end = End::of(&heap);
     if options.json {
         warn_of_cut(&end)?;
-        writeln!(out, "{}", serde_json::to_string_pretty(&stats)?)?;
+        writeln!(out, "{}", stats.json()?)?;
     } else {
         print(&mut out, &stats, &end)?;
     }
@@ -39,27 +39,32 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
-    if stats.total_allocations == 0 {
+    if !stats.has_totals {
+        writeln!(
+            out,
+            "This Memray capture was aggregated: it has what was held at the peak and at the end, and no totals."
+        )?;
+    } else if stats.total_allocations == 0 {
         writeln!(out, "{}", end.nothing())?;
         return writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000));
     }
     let about = if stats.sample_bytes.is_some() { "about " } else { "" };
-    writeln!(
-        out,
-        "allocated   {about}{} in {} allocations",
-        format_bytes(stats.total_allocated_bytes),
-        stats.total_allocations
-    )?;
+    if stats.has_totals {
+        writeln!(
+            out,
+            "allocated   {about}{} in {} allocations",
+            format_bytes(stats.total_allocated_bytes),
+            stats.total_allocations
+        )?;
+    }
     if let (Some(error), Some(mean)) = (stats.standard_error_bytes, stats.sample_bytes) {
         writeln!(out, "sampled     every {} on average, ± {}", format_bytes(mean), format_bytes(error))?;
     }
-    let at = table::span(stats.peak_time_ns);
-    writeln!(
-        out,
-        "peak        {} in {} blocks, after {at}",
-        format_bytes(stats.peak_bytes),
-        stats.peak_blocks
-    )?;
+    let at = match stats.has_totals {
+        true => format!(", after {}", table::span(stats.peak_time_ns)),
+        false => String::new(),
+    };
+    writeln!(out, "peak        {} in {} blocks{at}", format_bytes(stats.peak_bytes), stats.peak_blocks)?;
     writeln!(
         out,
         "{:<11} {} in {} blocks",
@@ -67,7 +72,9 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
         format_bytes(stats.live_at_end_bytes),
         stats.live_at_end_blocks
     )?;
-    writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
+    if stats.has_totals {
+        writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
+    }
     if let Some(rss) = stats.peak_rss_bytes {
         writeln!(out, "resident    at most {}", format_bytes(rss))?;
     }
@@ -82,22 +89,29 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
         print_failed(out, failed)?;
     }
     writeln!(out)?;
-    print_places(out, "LARGEST BY SIZE", &stats.top_by_size)?;
-    print_places(out, "LARGEST BY COUNT", &stats.top_by_count)?;
+    let titles = match stats.has_totals {
+        true => ["LARGEST BY SIZE", "LARGEST BY COUNT"],
+        false => ["AT THE PEAK, LARGEST BY SIZE", "AT THE PEAK, LARGEST BY COUNT"],
+    };
+    print_places(out, titles[0], &stats.top_by_size)?;
+    print_places(out, titles[1], &stats.top_by_count)?;
     let most = stats.size_histogram.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
     let mut sizes = Table::new(&["SIZE UP TO", "COUNT", "BYTES", ""], &[0, 1, 2]);
     for bucket in &stats.size_histogram {
         let bar = "█".repeat((bucket.count.saturating_mul(BAR) / most) as usize);
         sizes.row([format_bytes(bucket.max), bucket.count.to_string(), format_bytes(bucket.bytes), bar]);
     }
-    print_table(out, &sizes)?;
+    if stats.has_totals {
+        print_table(out, &sizes)?;
+    }
+    let counted = |figure: String| if stats.has_totals { figure } else { "-".to_owned() };
     let mut threads = Table::new(&["THREAD", "NAME", "COUNT", "BYTES", "AT PEAK", "LEFT"], &[0, 2, 3, 4, 5]);
     for thread in &stats.by_thread {
         threads.row([
             thread.thread.to_string(),
             thread.name.as_deref().map_or_else(|| "-".to_owned(), plain),
-            thread.count.to_string(),
-            format_bytes(thread.bytes),
+            counted(thread.count.to_string()),
+            counted(format_bytes(thread.bytes)),
             format_bytes(thread.peak_bytes),
             format_bytes(thread.live_bytes),
         ]);
@@ -105,8 +119,8 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
     print_table(out, &threads)?;
     let mut allocators = Table::new(&["ALLOCATOR", "COUNT", "BYTES", "LEFT"], &[1, 2, 3]);
     for allocator in &stats.by_allocator {
-        let (bytes, left) = (format_bytes(allocator.bytes), format_bytes(allocator.live_bytes));
-        allocators.row([allocator.allocator.clone(), allocator.count.to_string(), bytes, left]);
+        let (count, bytes) = (counted(allocator.count.to_string()), counted(format_bytes(allocator.bytes)));
+        allocators.row([allocator.allocator.clone(), count, bytes, format_bytes(allocator.live_bytes)]);
     }
     print_table(out, &allocators)
 }
