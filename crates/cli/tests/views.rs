@@ -225,6 +225,51 @@ open(os.path.join(os.path.dirname(sys.argv[0]), 'pid'), 'w').write(str(child))
     assert_eq!(known.filter(|known| *known == pid).count(), 1, "each process is named once: {text}");
 }
 
+const IN_CPP: &str = "
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+struct Row { char data[1000]; };
+std::vector<Row*> rows;
+std::vector<std::string> words;
+void* volatile got;
+__attribute__((noinline)) void keep() { for (int i = 0; i < 2000; i++) rows.push_back(new Row); }
+__attribute__((noinline)) void say() { for (int i = 0; i < 500; i++) words.push_back(std::string(300, 'x')); }
+__attribute__((noinline)) void fail() { try { got = ::operator new(std::size_t(1) << 62); } catch (std::bad_alloc&) {} }
+int main() { keep(); say(); fail(); }
+";
+
+#[test]
+fn in_cpp_whoever_wants_memory_is_named_and_not_operator_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, program, capture, runs] =
+        ["rows.cpp", "rows", "rows.bin", "runs"].map(|name| folder.path().join(name));
+    std::fs::write(&source, IN_CPP).unwrap();
+    let compiler = Command::new("c++").args(["-g", "-O1", "-o"]).args([&program, &source]).status().unwrap();
+    assert!(compiler.success());
+    let [program, capture, runs] = [&program, &capture, &runs].map(|path| path.to_str().unwrap());
+    answer(&["run", "--quiet", "--dir", runs, "--heap", "--native", "-o", capture, "--", program]);
+    let stats: Value = serde_json::from_str(&answer(&["stats", capture, "--json", "-n", "1000"])).unwrap();
+    let places = stats["top_by_size"].as_array().unwrap();
+    let held = |function: &str| {
+        let own = places.iter().filter(|place| place["function"].as_str().unwrap().starts_with(function));
+        own.map(|place| number(place, "count")).sum::<u64>()
+    };
+    assert!(held("keep()") >= 2000 && held("say()") >= 500, "{places:?}");
+    for passed_over in ["operator new", "std::", "void std::", "__gnu_cxx::"] {
+        assert_eq!(held(passed_over), 0, "{places:?}");
+    }
+    for (all, each) in [("total_allocated_bytes", "bytes"), ("total_allocations", "count")] {
+        assert_eq!(places.iter().map(|place| number(place, each)).sum::<u64>(), number(&stats, all));
+    }
+    for view in ["stats", "tree"] {
+        let text = answer(&[view, capture]);
+        let line = text.lines().find(|line| line.contains("failed  ") || line.contains("got no memory"));
+        assert!(line.is_some_and(|line| line.contains("fail()") && !line.contains("operator new")), "{text}");
+    }
+}
+
 #[test]
 fn files_lie_beside_the_capture_and_are_not_written_over() {
     let folder = tempfile::tempdir().unwrap();

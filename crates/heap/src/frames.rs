@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use stormlog_event::stacks::is_library;
 use stormlog_stack::line_table::line_for;
 
+use crate::passing::passes_on;
 use crate::state::SiteKey;
 use crate::tree::{Module, NO_MODULE, Step, Tree};
 
@@ -38,6 +39,20 @@ impl Frame {
     pub fn is_user_code(&self) -> bool {
         self.kind == FrameKind::Python && !is_library(&self.file)
     }
+
+    /// A native function that only passes a request for memory on, such as `operator new` or `std::vector`.
+    #[must_use]
+    pub fn passes_on(&self) -> bool {
+        self.kind == FrameKind::Native && passes_on(&self.function, &self.file)
+    }
+}
+
+/// Who wanted the memory, of a stack given the innermost first: the innermost frame of the user's own Python; without one the innermost
+/// that does not just pass the request on, then the innermost of all.
+#[must_use]
+pub fn wanting(stack: &[Frame]) -> Option<&Frame> {
+    let user = stack.iter().find(|frame| frame.is_user_code());
+    user.or_else(|| stack.iter().find(|frame| !frame.passes_on())).or(stack.first())
 }
 
 /// A function an address belongs to.
@@ -64,6 +79,8 @@ pub(crate) struct Namer<'a, 's> {
     pub(crate) frames: Vec<Frame>,
     /// Which of them the user wrote.
     own: Vec<bool>,
+    /// Which only pass a request on, as far as anybody asked.
+    passing: FxHashMap<u32, bool>,
     ids: FxHashMap<Frame, u32>,
     python: FxHashMap<Step, u32>,
     native: FxHashMap<Step, Vec<u32>>,
@@ -71,8 +88,8 @@ pub(crate) struct Namer<'a, 's> {
 
 impl<'a, 's> Namer<'a, 's> {
     pub(crate) fn new(tree: &'a Tree, symbolizer: Option<&'s mut (dyn Symbolizer + 's)>) -> Self {
-        let (frames, own, ids, python, native) = Default::default();
-        Namer { tree, symbolizer, frames, own, ids, python, native }
+        let (frames, own, passing, ids, python, native) = Default::default();
+        Namer { tree, symbolizer, frames, own, passing, ids, python, native }
     }
 
     fn id(&mut self, frame: Frame) -> u32 {
@@ -137,14 +154,24 @@ impl<'a, 's> Namer<'a, 's> {
         ids
     }
 
-    /// The innermost frame of a native stack that is not the interpreter's.
+    /// The innermost frame of a native stack that is not the interpreter's and does not just pass the request on; where all do, the
+    /// innermost of them.
     pub(crate) fn innermost_native(&mut self, node: u32) -> Option<u32> {
         let tree = self.tree;
-        tree.frames(node).find_map(|step| {
+        let mut innermost = None;
+        for step in tree.frames(node) {
             let frames = self.native(step);
-            let is_interpreter = frames.iter().any(|id| is_interpreter(&self.frames[*id as usize]));
-            frames.first().copied().filter(|_| !is_interpreter)
-        })
+            if frames.iter().any(|id| is_interpreter(&self.frames[*id as usize])) {
+                continue;
+            }
+            innermost = innermost.or(frames.first().copied());
+            let (named, known) = (&self.frames, &mut self.passing);
+            let mut passes_on = |id: u32| *known.entry(id).or_insert_with(|| named[id as usize].passes_on());
+            if let Some(wanting) = frames.into_iter().find(|id| !passes_on(*id)) {
+                return Some(wanting);
+            }
+        }
+        innermost
     }
 
     /// The frames of a site, innermost first, Python and native ones in true order.

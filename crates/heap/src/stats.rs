@@ -296,7 +296,8 @@ impl Heap {
     }
 }
 
-/// Finds the innermost frame of the user's own code; without one the innermost Python frame, then the innermost of all.
+/// Finds the innermost frame of the user's own code; without one the innermost Python frame, then the innermost native one that wants
+/// memory for itself.
 struct UserFrames {
     /// What is known of the recorded tree's nodes: a frame of the user's here or in a caller.
     known: Vec<u32>,

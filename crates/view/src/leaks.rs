@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stormlog_event::stacks::{Frame, FrameKind, NodeId, Origin, StackTree};
+use stormlog_heap::passes_on;
 
 use crate::ask::{Answer, Moment};
 use crate::rows::Place;
@@ -161,11 +162,13 @@ fn pattern(group: &Group, first: u32, end: u32) -> Pattern {
     if is_steady { Pattern::Steady } else { Pattern::Once }
 }
 
-/// The innermost line of the program's own code; without one the innermost of Python, then of all.
+/// The innermost line of the program's own code; without one the innermost of Python, then of whoever does not just pass a request on,
+/// then of all.
 fn own_line(tree: &StackTree, node: NodeId) -> Option<&Frame> {
     let stack = || tree.stack(node);
     stack()
         .find(|frame| frame.origin() == Origin::User)
         .or_else(|| stack().find(|frame| frame.kind == FrameKind::Python))
+        .or_else(|| stack().find(|frame| !passes_on(&frame.function, &frame.file)))
         .or_else(|| stack().next())
 }

@@ -1,7 +1,7 @@
 //! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
 
 use stormlog_event::format_bytes;
-use stormlog_heap::{FailedRequest, Heap};
+use stormlog_heap::{FailedRequest, Heap, wanting};
 
 use crate::ask::Reading;
 use crate::end::End;
@@ -135,8 +135,7 @@ pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
 }
 
 fn failed(request: &FailedRequest) -> String {
-    let place = request.stack.iter().find(|frame| frame.is_user_code()).or(request.stack.first());
-    let place = place.map_or_else(String::new, |frame| {
+    let place = wanting(&request.stack).map_or_else(String::new, |frame| {
         format!(" by {} ({}:{})", plain(&frame.function), plain(&frame.file), frame.line)
     });
     let resident = request

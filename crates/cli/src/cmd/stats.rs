@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
-use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch};
+use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch, wanting};
 use stormlog_view::{End, Names, plain};
 
 use super::heap::{Waiting, choose, warn_of_cut};
@@ -126,8 +126,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
 }
 
 fn print_failed(out: &mut impl Write, failed: &FailedRequest) -> io::Result<()> {
-    let mut place = failed.stack.iter().find(|frame| frame.is_user_code()).or(failed.stack.first());
-    let place = place.take().map_or_else(String::new, |frame| {
+    let place = wanting(&failed.stack).map_or_else(String::new, |frame| {
         plain(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
     });
     let limit =
