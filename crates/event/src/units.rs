@@ -1,7 +1,7 @@
 //! Byte sizes as people read and write them: one place, so that what is printed can be typed back. And times and rates as
 //! sentences say them, which must never be parsed back.
 
-const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// `3.83 GiB`, `512 B`; three significant places are enough to compare by eye.
 pub fn format_bytes(bytes: u64) -> String {
@@ -70,6 +70,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         "g" | "gb" | "gib" => 3,
         "t" | "tb" | "tib" => 4,
         "p" | "pb" | "pib" => 5,
+        "e" | "eb" | "eib" => 6,
         _ => return None,
     };
     let bytes = number * 1024f64.powi(power);
@@ -85,7 +86,8 @@ mod tests {
         assert_eq!(format_bytes(0), "0 B");
         assert_eq!(format_bytes(1023), "1023 B");
         assert_eq!(format_bytes(4_112_377_610), "3.83 GiB");
-        assert_eq!(format_bytes(u64::MAX), "16384.00 PiB");
+        assert_eq!(format_bytes(5 << 50), "5.00 PiB");
+        assert_eq!(format_bytes(u64::MAX), "16.00 EiB");
     }
 
     #[test]
@@ -119,6 +121,7 @@ mod tests {
         assert_eq!(parse_bytes("1.5 GiB"), Some(3 << 29));
         assert_eq!(parse_bytes("10g"), Some(10 << 30));
         assert_eq!(parse_bytes("512"), Some(512));
+        assert_eq!(parse_bytes("2.00 EiB"), Some(2 << 60));
         for wrong in ["", "MiB", "1.2.3", "5 apples", "1e400"] {
             assert_eq!(parse_bytes(wrong), None, "{wrong}");
         }
