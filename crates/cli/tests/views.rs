@@ -85,6 +85,7 @@ fn every_view_of_a_run() {
         assert!(text.contains("program.py:4") || text.contains("program.py:6"), "{text}");
         assert!(text.contains("resident then"), "what the heap does not explain is said: {text}");
         assert!(!text.contains('\x1b'), "no colours in a pipe: {text}");
+        assert!(!text.contains("No Python stack is known"), "{text}");
     }
     let lines = answer(&["parse", run]);
     let mallocs = lines.lines().filter(|line| line.starts_with("MALLOC ")).count();
@@ -267,6 +268,25 @@ fn in_cpp_whoever_wants_memory_is_named_and_not_operator_new() {
         let text = answer(&[view, capture]);
         let line = text.lines().find(|line| line.contains("failed  ") || line.contains("got no memory"));
         assert!(line.is_some_and(|line| line.contains("fail()") && !line.contains("operator new")), "{text}");
+    }
+}
+
+#[test]
+fn a_python_whose_stacks_are_not_known_is_told_from_others() {
+    let folder = tempfile::tempdir().unwrap();
+    // As good as any Python that is not known: it has the name, and no interpreter that could be read.
+    let python = folder.path().join("python3.10");
+    std::fs::copy("/bin/ls", &python).unwrap();
+    let [capture, runs] = ["ls.bin", "runs"].map(|name| folder.path().join(name));
+    let [capture, runs, python] = [&capture, &runs, &python].map(|path| path.to_str().unwrap());
+    let recording = ["run", "--quiet", "--dir", runs, "--heap", "-o", capture, "--"];
+    for (program, is_told) in [(python, true), ("/bin/ls", false)] {
+        let _ = std::fs::remove_file(capture);
+        answer(&[&recording[..], &[program, "/"]].concat());
+        for view in ["stats", "summary"] {
+            let text = answer(&[view, capture]);
+            assert_eq!(text.contains("No Python stack is known"), is_told, "{text}");
+        }
     }
 }
 

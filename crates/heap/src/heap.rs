@@ -10,7 +10,7 @@ use stormlog_capture::source::{Piece, Source};
 use crate::curve::Point;
 use crate::error::HeapError;
 use crate::state::{State, Watch};
-use crate::tree::Module;
+use crate::tree::{Module, ROOT};
 use crate::{checkpoint, import, merge};
 
 /// The name of a capture in a session's or a run's directory.
@@ -158,6 +158,12 @@ impl Heap {
     #[must_use]
     pub fn python(&self) -> Option<&str> {
         self.state.python.as_deref()
+    }
+
+    /// Whether any stack has a frame of Python.
+    #[must_use]
+    pub fn has_python_stacks(&self) -> bool {
+        self.state.sites.iter().any(|site| site.key.python != ROOT)
     }
 
     /// Microseconds from the start to the last record.

@@ -137,16 +137,14 @@ impl Reading {
     /// The program's name: its script, or the program itself.
     #[must_use]
     pub fn program(&self) -> String {
-        let about: Value = serde_json::from_slice(&self.heap.header.metadata).unwrap_or_default();
-        let command: Vec<&str> =
-            about["command"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let command = command(&self.heap);
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let script = command.iter().skip(1).find(|argument| !argument.starts_with('-'));
-        let is_python = command.first().is_some_and(|program| base(program).starts_with("python"));
-        let module = command.iter().position(|argument| *argument == "-m").and_then(|at| command.get(at + 1));
+        let is_python = is_python(&command);
+        let module = command.iter().position(|argument| argument == "-m").and_then(|at| command.get(at + 1));
         let name = match (is_python, module, script) {
-            (true, Some(module), _) => (*module).to_owned(),
-            (true, None, _) if command.get(1) == Some(&"-c") => "python -c".to_owned(),
+            (true, Some(module), _) => module.clone(),
+            (true, None, _) if command.get(1).is_some_and(|flag| flag == "-c") => "python -c".to_owned(),
             (true, None, Some(script)) => base(script),
             _ => command
                 .first()
@@ -165,6 +163,19 @@ impl Reading {
     pub(crate) fn is_at_failure(&self) -> bool {
         self.is_moment
     }
+}
+
+/// The command line of the recorded program.
+pub(crate) fn command(heap: &Heap) -> Vec<String> {
+    let about: Value = serde_json::from_slice(&heap.header.metadata).unwrap_or_default();
+    let words = about["command"].as_array().into_iter().flatten();
+    words.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Whether a command line starts Python.
+pub(crate) fn is_python(command: &[String]) -> bool {
+    let name = command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
+    name.is_some_and(|name| name.starts_with("python"))
 }
 
 fn row(node: u32, thread: u32, weight: stormlog_heap::Weight) -> Holding {

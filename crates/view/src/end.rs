@@ -1,10 +1,11 @@
 //! How the recorded process came to its end, as far as the capture and this machine tell. Must never call a process dead that still runs.
 
 use serde_json::Value;
+use stormlog_capture::layout::state;
 use stormlog_collect::process::ProcessReader;
 use stormlog_event::format_bytes;
 use stormlog_heap::Heap;
-use stormlog_record::signal_name;
+use stormlog_record::{Cause, signal_name};
 
 use crate::text::{plain, when};
 
@@ -17,7 +18,9 @@ pub enum End {
     Exited(i64),
     /// It, or its recording, ended on its own; nobody saw the code.
     Finished,
-    /// A signal killed it.
+    /// Its recording was stopped; the process may have gone on.
+    Stopped,
+    /// A signal killed it, or the kernel for want of memory.
     Killed(String),
     /// It was cut off the file; so many bytes at the end of what is left are no whole records.
     Cut(u64),
@@ -32,7 +35,16 @@ impl End {
         let ending = heap.ending.as_ref();
         let word = |key: &str| ending.and_then(|ending| ending.get(key)).filter(|value| !value.is_null());
         let exit_code = word("exit_code").and_then(Value::as_i64);
+        let cause = word("cause").and_then(Value::as_str);
+        // The header of a large file is as old as the file.
+        let last = word("state").and_then(Value::as_u64).unwrap_or(heap.header.state.into());
         match (word("signal"), exit_code) {
+            _ if cause == Some(Cause::CgroupOomKill.as_str()) => {
+                End::Killed("the kernel's OOM killer (its cgroup was full)".to_owned())
+            }
+            _ if cause == Some(Cause::GlobalOomKill.as_str()) => {
+                End::Killed("the kernel's OOM killer".to_owned())
+            }
             (Some(Value::String(name)), _) => End::Killed(plain(name)),
             (Some(number), _) => {
                 End::Killed(match number.as_i64().and_then(|number| number.try_into().ok()) {
@@ -41,6 +53,7 @@ impl End {
                 })
             }
             (None, Some(code)) => End::Exited(code),
+            (None, None) if heap.complete && last == u64::from(state::STOPPED) => End::Stopped,
             (None, None) if heap.complete => End::Finished,
             (None, None) if heap.cut.is_none() && is_running(heap) => End::Running,
             (None, None) => heap.cut.map_or(End::Unseen, End::Cut),
@@ -56,7 +69,8 @@ impl End {
             End::Exited(0) => format!("well, after {after}"),
             End::Exited(code) => format!("with exit code {code} after {after}"),
             End::Finished => format!("on its own after {after}"),
-            End::Killed(signal) => format!("killed by {signal} after {after}"),
+            End::Stopped => format!("stopped after {after}"),
+            End::Killed(by) => format!("killed by {by} after {after}"),
             End::Cut(_) => format!("not known: the file was cut after {after}"),
             End::Unseen => format!("killed after {after}, or still running elsewhere"),
         }
@@ -91,7 +105,7 @@ impl End {
     pub fn moment(&self) -> &'static str {
         match self {
             End::Running => "now",
-            End::Exited(_) | End::Finished => "at the end",
+            End::Exited(_) | End::Finished | End::Stopped => "at the end",
             End::Killed(_) => "at death",
             End::Cut(_) | End::Unseen => "last seen",
         }
@@ -103,4 +117,42 @@ fn is_running(heap: &Heap) -> bool {
     let header = &heap.header;
     let Ok(mut process) = ProcessReader::open(header.pid) else { return false };
     header.process_start_ticks == process.start_time() && process.stat().is_ok_and(|stat| !stat.has_exited())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+    use stormlog_heap::{Capture, Watch};
+
+    use super::*;
+
+    #[test]
+    fn who_ended_it_is_said() {
+        let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/heap-v4.bin");
+        let mut heap = Capture::open(&capture).unwrap().read(Watch::default()).unwrap();
+        for (ending, words) in [
+            (json!({"state": 1, "exit_code": 0, "signal": null}), "well, after 1.0 s"),
+            (json!({"state": 1}), "on its own after 1.0 s"),
+            (json!({"state": 2, "cause": "stopped"}), "stopped after 1.0 s"),
+            (json!({"state": 2, "exit_code": 3}), "with exit code 3 after 1.0 s"),
+            (json!({"state": 0, "signal": 9, "cause": "sigkill"}), "killed by SIGKILL after 1.0 s"),
+            (
+                json!({"state": 0, "signal": 9, "cause": "cgroup_oom_kill"}),
+                "killed by the kernel's OOM killer (its cgroup was full) after 1.0 s",
+            ),
+            (
+                json!({"state": 0, "signal": 9, "cause": "global_oom_kill"}),
+                "killed by the kernel's OOM killer after 1.0 s",
+            ),
+        ] {
+            heap.ending = Some(ending);
+            assert_eq!(End::of(&heap).words(1_000_000), words);
+        }
+        heap.cut = Some(0);
+        heap.ending = None;
+        heap.complete = false;
+        assert_eq!(End::of(&heap), End::Cut(0));
+    }
 }

@@ -3,10 +3,10 @@
 use stormlog_event::format_bytes;
 use stormlog_heap::{FailedRequest, Heap, wanting};
 
-use crate::ask::Reading;
+use crate::ask::{Reading, command, is_python};
 use crate::end::End;
 use crate::question::Question;
-use crate::text::{plain, span};
+use crate::text::{asked, plain, span};
 
 /// A sample farther from its moment than this says nothing about it.
 const NEAR_US: u64 = 2_000_000;
@@ -39,7 +39,7 @@ impl Reading {
     fn left(&self) -> &'static str {
         match self.end {
             End::Running => "held now",
-            End::Exited(_) | End::Finished => "left at the end",
+            End::Exited(_) | End::Finished | End::Stopped => "left at the end",
             End::Killed(_) => "held at death",
             End::Cut(_) | End::Unseen => "held last",
         }
@@ -62,6 +62,7 @@ impl Reading {
             ));
         }
         notes.extend(self.end.cut());
+        notes.extend(unknown_python(&self.heap));
         if self.question == Question::Leaks && !self.knows_when() {
             notes.push(
                 "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
@@ -126,6 +127,17 @@ impl Reading {
     }
 }
 
+/// Why a program of Python has no stack of it.
+#[must_use]
+pub fn unknown_python(heap: &Heap) -> Option<String> {
+    let is_unknown = heap.python().is_none() && !heap.has_python_stacks() && is_python(&command(heap));
+    is_unknown.then(|| {
+        "No Python stack is known: they are recorded of CPython 3.11 to 3.14 with its global lock, and this was another; --native \
+         names C functions instead."
+            .to_owned()
+    })
+}
+
 /// Resident bytes near a time.
 pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
     // A process that has just ended has nothing resident any more, and that says nothing about its heap.
@@ -152,7 +164,7 @@ fn failed(request: &FailedRequest) -> String {
     };
     format!(
         "A request for {} got no memory after {}: {}{place}.{limit}{resident}",
-        format_bytes(request.bytes),
+        asked(request.bytes),
         span(request.time_ns),
         request.allocator
     )

@@ -1,5 +1,7 @@
 //! Words and numbers for people. Names from a recording go through [`plain`] before a terminal sees them.
 
+use stormlog_event::format_bytes;
+
 /// Letters of a name that are shown: at its beginning, and at its end.
 const LONGEST: (usize, usize) = (300, 100);
 
@@ -23,6 +25,13 @@ pub fn plain(name: &str) -> String {
     name.chars().map(|c| if is_hostile(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// What a request asked for. One for more items than there are addresses is written down as the largest number there is.
+#[must_use]
+pub fn asked(bytes: u64) -> String {
+    let words = format_bytes(bytes);
+    if bytes == u64::MAX { format!("{words} or more") } else { words }
+}
+
 /// A moment, microseconds after the start.
 #[must_use]
 pub fn when(time_us: u64) -> String {
@@ -43,7 +52,7 @@ pub fn span(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{asked, plain};
 
     #[test]
     fn names_cannot_command_a_terminal() {
@@ -53,5 +62,10 @@ mod tests {
         let long = plain(&format!("{}.py:12", "ö".repeat(10_000)));
         assert_eq!(long.chars().count(), 401);
         assert!(long.starts_with("öö") && long.ends_with("ö.py:12"));
+    }
+    #[test]
+    fn a_request_that_no_number_holds_is_said_to_be_more() {
+        assert_eq!(asked(3 << 60), "3.00 EiB");
+        assert_eq!(asked(u64::MAX), "16.00 EiB or more");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
 use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch, wanting};
-use stormlog_view::{End, Names, plain};
+use stormlog_view::{End, Names, asked, plain, unknown_python};
 
 use super::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
@@ -33,12 +33,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         warn_of_cut(&end)?;
         writeln!(out, "{}", stats.json()?)?;
     } else {
-        print(&mut out, &stats, &end)?;
+        print(&mut out, &stats, &end, unknown_python(&heap))?;
     }
     Ok(Exit::Ok)
 }
 
-fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
+fn print(out: &mut impl Write, stats: &Stats, end: &End, note: Option<String>) -> io::Result<()> {
     if !stats.has_totals {
         writeln!(
             out,
@@ -81,6 +81,9 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End) -> io::Result<()> {
     writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
     if let Some(cut) = end.cut() {
         writeln!(out, "cut         {cut}")?;
+    }
+    if let Some(note) = note {
+        writeln!(out, "stacks      {note}")?;
     }
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
@@ -131,7 +134,7 @@ fn print_failed(out: &mut impl Write, failed: &FailedRequest) -> io::Result<()> 
     });
     let limit =
         failed.limit_bytes.map_or_else(String::new, |limit| format!(", limit {}", format_bytes(limit)));
-    let bytes = format_bytes(failed.bytes);
+    let bytes = asked(failed.bytes);
     writeln!(
         out,
         "failed      {} of {bytes} after {}{limit}{place}",
