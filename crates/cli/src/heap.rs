@@ -15,7 +15,7 @@ fn question(mode: &str) -> Result<Question, String> {
 /// The figures of the capture at `path`, as JSON.
 pub fn stats_json(path: &Path) -> Result<String, String> {
     let reading = read(path, Question::Peak)?;
-    serde_json::to_string(&reading.stats).map_err(|error| error.to_string())
+    reading.stats.json().map_err(|error| error.to_string())
 }
 
 /// What each stack holds for `mode` (`peak`, `leaks`, `temporary`, `at:SECONDS`, `at-death`), as a JSON array of rows
