@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::CaptureError;
 use crate::file::{Finished, Run, Sample, block};
+use crate::layout::SLOT_SIZE;
 use crate::live::{Header, Live, Slot, SlotHeader};
 use crate::op::{self, Ops};
 use crate::pack::Packer;
@@ -30,6 +31,8 @@ const MOST: usize = 4 * RUN;
 const URGENT: usize = 128;
 /// Memory samples kept by a capture that is bounded; beyond, every other one goes.
 const MAX_SAMPLES: usize = 4096;
+/// Of a bounded capture, so many bytes for each sample: they take a tenth of it at most.
+const BYTES_FOR_A_SAMPLE: u64 = 128;
 
 /// What records come to when they are not kept: the heap crate's aggregate.
 pub trait Fold: Send {
@@ -39,8 +42,8 @@ pub trait Fold: Send {
     fn restore(&mut self, state: &[u8]) -> bool;
     /// Takes in every record before `until_us`, in true order across streams, that was not taken in before.
     fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError>;
-    /// Sequence number of the first chunk of `stream` that is not wholly taken in.
-    fn next_sequence(&self, stream: u32) -> u64;
+    /// Of each stream that was met, the sequence number of the first chunk that is not wholly taken in.
+    fn next_sequences(&self) -> FxHashMap<u32, u64>;
     /// Everything, so that [`restore`](Fold::restore) can go on from it.
     fn state(&self) -> Vec<u8>;
 }
@@ -53,7 +56,8 @@ pub struct Options {
     pub fold: Option<Box<dyn Fold>>,
     /// Keep no records at all, only the state of `fold`.
     pub aggregate: bool,
-    /// Fold the oldest records when the file is larger than this.
+    /// Fold the oldest records when the file is larger than this. What they come to is never cut: where stacks and living blocks alone need more,
+    /// the file is as large as that.
     pub max_size: Option<u64>,
 }
 
@@ -70,8 +74,10 @@ pub struct Compactor {
     header: Header,
     options: Options,
     samples: Vec<Sample>,
-    /// Sequence number each stream goes on with in the finished file.
+    /// Sequence number each stream goes on with: what is before it is in the finished file, as records or folded.
     next: FxHashMap<u32, u64>,
+    /// The process has ended: nothing more will come.
+    is_over: bool,
     waiting_since: Option<Instant>,
     checkpoint_at: Option<Instant>,
 }
@@ -104,11 +110,21 @@ impl Compactor {
             if let Some(state) = finished.checkpoint()? {
                 fold.restore(&state);
             }
+            go_on(&mut next, &**fold);
             samples = if options.aggregate { finished.samples()? } else { Vec::new() };
         }
         let source = Source { live, finished: Some(finished) };
-        let (path, checkpoint_at) = (path.to_owned(), None);
-        Ok(Compactor { path, source, header, options, samples, next, waiting_since: None, checkpoint_at })
+        Ok(Compactor {
+            path: path.to_owned(),
+            source,
+            header,
+            options,
+            samples,
+            next,
+            is_over: false,
+            waiting_since: None,
+            checkpoint_at: None,
+        })
     }
 
     /// What the recorded process says about itself.
@@ -120,13 +136,7 @@ impl Compactor {
     /// Remembers how much memory the process had.
     pub fn sample(&mut self, sample: Sample) {
         self.samples.push(sample);
-        if self.samples.len() > MAX_SAMPLES {
-            let mut keep = false;
-            self.samples.retain(|_| {
-                keep = !keep;
-                keep
-            });
-        }
+        thin(&mut self.samples, MAX_SAMPLES);
     }
 
     /// Full slots that wait.
@@ -138,7 +148,7 @@ impl Compactor {
     /// Takes what is full. To be called some ten times a second; costs little when there is nothing.
     pub fn step(&mut self) -> Result<(), CaptureError> {
         if self.options.aggregate && self.options.fold.is_some() {
-            return self.fold_step(false);
+            return self.fold_step();
         }
         let mut full: Vec<Slot> = self.slots()?.into_iter().filter(|slot| slot.is_full).collect();
         if full.is_empty() {
@@ -152,9 +162,9 @@ impl Compactor {
         self.waiting_since = None;
         full.sort_by_key(|slot| slot.header.sequence);
         full.truncate(MOST);
-        self.take(full, false)?;
+        self.take(full)?;
         self.write_samples(64)?;
-        self.shrink()
+        self.shrink(self.allowed())
     }
 
     /// Takes all that is left of a process that has ended, says how, and removes the live file. `cause` is a JSON object
@@ -163,6 +173,7 @@ impl Compactor {
         if let Some(live) = &self.source.live {
             self.header = live.header()?;
         }
+        self.is_over = true;
         let mut ending = json!({
             "state": self.header.state,
             "end_monotonic_ns": self.header.end_monotonic_ns,
@@ -172,12 +183,12 @@ impl Compactor {
             ending.extend(cause);
         }
         if self.options.aggregate && self.options.fold.is_some() {
-            self.fold_step(true)?;
+            self.fold_step()?;
         } else {
             let slots = self.slots()?;
-            self.take(slots, true)?;
+            self.take(slots)?;
             self.write_samples(1)?;
-            self.shrink()?;
+            self.shrink(self.options.max_size)?;
             self.seal();
         }
         if let Some(finished) = &mut self.source.finished {
@@ -204,31 +215,31 @@ impl Compactor {
         Ok(())
     }
 
-    /// Appends the chunks of `slots`. Unless all is over, a gap in a stream waits: its chunk is only not seen as full yet.
-    fn take(&mut self, mut slots: Vec<Slot>, is_over: bool) -> Result<(), CaptureError> {
+    /// Appends the chunks of `slots`, and folds what becomes too much. Unless all is over, a gap in a stream waits: its chunk is only not seen as full yet.
+    fn take(&mut self, mut slots: Vec<Slot>) -> Result<(), CaptureError> {
         slots.sort_by_key(|slot| (slot.header.stream, slot.header.sequence));
         let mut block: Option<Block> = None;
         let mut chunk = Ops::default();
         for slot in slots {
             let head = slot.header;
+            if block.as_ref().is_some_and(|block| !block.goes_on(&head, self.run_length())) {
+                self.append(block.take())?;
+            }
             let next = self.next.get(&head.stream).copied().unwrap_or(0);
             if head.sequence < next {
-                // Written before, by a compactor that was killed before it could hand the slot back.
+                // Written before, by a compactor that was killed before it could hand the slot back; or folded.
                 self.free(&[slot])?;
                 continue;
             }
-            if head.sequence > next && !is_over {
+            if head.sequence > next && !self.is_over {
                 continue;
             }
             let Some(live) = &self.source.live else { break };
             let Some(records) = live.records(&slot)? else { continue };
             chunk.clear();
             op::decode(&records, head.first_node, &mut chunk);
-            if chunk.list.is_empty() && is_over {
+            if chunk.list.is_empty() && self.is_over {
                 continue;
-            }
-            if !block.as_ref().is_some_and(|block| block.goes_on(&head)) {
-                self.append(block.take())?;
             }
             block.get_or_insert_with(|| Block::new(&head)).push(slot, &chunk);
             self.next.insert(head.stream, head.sequence + 1);
@@ -237,11 +248,16 @@ impl Compactor {
     }
 
     fn append(&mut self, block: Option<Block>) -> Result<(), CaptureError> {
-        if let (Some(block), Some(finished)) = (block, &mut self.source.finished) {
-            finished.append_run(&block.run, block.packed, self.options.level)?;
-            self.free(&block.slots)?;
-        }
-        Ok(())
+        let (Some(block), Some(finished)) = (block, &mut self.source.finished) else { return Ok(()) };
+        finished.append_run(&block.run, block.packed, self.options.level)?;
+        self.free(&block.slots)?;
+        self.shrink(self.allowed())
+    }
+
+    /// Chunks of one block: of a capture with a small bound fewer, for what is kept is kept by the block.
+    fn run_length(&self) -> usize {
+        let fitting = self.options.max_size.map_or(u64::MAX, |limit| limit / SLOT_SIZE as u64);
+        usize::try_from(fitting).unwrap_or(RUN).clamp(1, RUN)
     }
 
     fn free(&self, slots: &[Slot]) -> Result<(), CaptureError> {
@@ -250,60 +266,82 @@ impl Compactor {
     }
 
     /// Folds what is certain, writes the state, and only then hands slots back.
-    fn fold_step(&mut self, is_over: bool) -> Result<(), CaptureError> {
+    fn fold_step(&mut self) -> Result<(), CaptureError> {
         let slots = self.slots()?;
         let full: Vec<Slot> = slots.into_iter().filter(|slot| slot.is_full).collect();
         let is_due = self.checkpoint_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_EVERY);
-        if !is_over && !is_due && full.len() < URGENT {
+        if !self.is_over && !is_due && full.len() < URGENT {
             return Ok(());
         }
         self.checkpoint_at = Some(Instant::now());
-        // Records of this very tick may still be on their way in other threads.
-        let until = if is_over { u64::MAX } else { self.now_us() };
+        let until = self.latest_us();
         let pieces = self.source.pieces(false)?;
         let Some(fold) = &mut self.options.fold else { return Ok(()) };
         fold.fold(&self.source, &pieces, until)?;
         self.rewrite(&FxHashSet::default())?;
-        let Some(fold) = &self.options.fold else { return Ok(()) };
-        let done = |slot: &Slot| slot.header.sequence < fold.next_sequence(slot.header.stream);
+        let next = |slot: &Slot| self.next.get(&slot.header.stream).copied().unwrap_or(0);
+        let done = |slot: &Slot| slot.header.sequence < next(slot);
         let done: Vec<Slot> = full.into_iter().filter(done).collect();
         self.free(&done)
     }
 
-    fn now_us(&self) -> u64 {
+    /// Records before this are all there. Those of this very tick may still be on their way in other threads, unless the process is dead.
+    fn latest_us(&self) -> u64 {
+        if self.is_over {
+            return u64::MAX;
+        }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
         let now = (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
         now.saturating_sub(self.header.start_monotonic_ns) / 1000
     }
 
-    /// Folds the older half of the records when the file has grown too large.
-    fn shrink(&mut self) -> Result<(), CaptureError> {
-        let (Some(limit), Some(finished)) = (self.options.max_size, &self.source.finished) else {
-            return Ok(());
+    /// How large a bounded file may grow while the program runs. A state that takes most of the bound, or more, is not written anew for every few
+    /// records: a quarter of it may come together first.
+    fn allowed(&self) -> Option<u64> {
+        let state = self.state_size();
+        self.options.max_size.map(|limit| limit.max(state + state / 4))
+    }
+
+    fn state_size(&self) -> u64 {
+        self.source.finished.as_ref().map_or(0, |finished| finished.size_of(block::CHECKPOINT))
+    }
+
+    /// Folds the oldest records when the file is larger than is allowed, so that half of its bound is free again where that is possible.
+    fn shrink(&mut self, allowed: Option<u64>) -> Result<(), CaptureError> {
+        let (Some(limit), Some(allowed)) = (self.options.max_size, allowed) else { return Ok(()) };
+        let is_beyond = |this: &Self, bytes: u64| {
+            this.source.finished.as_ref().is_some_and(|finished| finished.sound_bytes() > bytes)
         };
-        if finished.sound_bytes() <= limit || self.options.fold.is_none() {
+        if !is_beyond(self, allowed) || self.options.fold.is_none() {
             return Ok(());
         }
-        let mut budget = finished.sound_bytes() / 2;
-        let mut until = 0;
-        for entry in finished.blocks.iter().filter(|entry| entry.run.is_some()) {
-            until = entry.run.as_ref().map_or(until, |run| run.times.1.max(until));
-            budget = budget.saturating_sub(entry.len());
-            if budget == 0 {
-                break;
-            }
+        let room = (limit / 2).saturating_sub(self.state_size());
+        self.fold_beyond(room)?;
+        // The state has grown by what it took in, and may leave less room than was thought.
+        if room > 0 && is_beyond(self, limit) { self.fold_beyond(0) } else { Ok(()) }
+    }
+
+    /// Folds all but so many bytes of the latest blocks.
+    fn fold_beyond(&mut self, mut room: u64) -> Result<(), CaptureError> {
+        let Some(finished) = &self.source.finished else { return Ok(()) };
+        let runs =
+            finished.blocks.iter().filter_map(|entry| Some((entry.run.as_ref()?.times.1, entry.len())));
+        let mut runs: Vec<(u64, u64)> = runs.collect();
+        runs.sort_unstable();
+        while let Some((_, length)) = runs.last()
+            && *length <= room
+        {
+            room -= length;
+            runs.pop();
         }
-        let until = until.saturating_add(1).min(self.now_us());
+        let until = runs.last().map_or(0, |(time, _)| time.saturating_add(1)).min(self.latest_us());
         let pieces = self.source.pieces(false)?;
         let Some(fold) = &mut self.options.fold else { return Ok(()) };
         fold.fold(&self.source, &pieces, until)?;
-        let Some(finished) = &self.source.finished else { return Ok(()) };
-        let runs = finished
-            .blocks
-            .iter()
-            .enumerate()
-            .filter_map(|(index, entry)| Some((index, entry.run.as_ref()?)));
-        let keep = runs.filter(|(_, run)| fold.next_sequence(run.stream) < run.next_sequence());
+        let (next, Some(finished)) = (fold.next_sequences(), &self.source.finished) else { return Ok(()) };
+        let is_kept = |run: &Run| next.get(&run.stream).is_none_or(|next| *next < run.next_sequence());
+        let blocks = finished.blocks.iter().enumerate();
+        let keep = blocks.filter(|(_, entry)| entry.run.as_ref().is_some_and(is_kept));
         let keep = keep.map(|(index, _)| index).collect();
         self.rewrite(&keep)
     }
@@ -337,16 +375,39 @@ impl Compactor {
         new.append_checkpoint(&fold.state())?;
         if self.options.aggregate {
             new.append_samples(&self.samples)?;
+        } else {
+            let mut samples = old.samples()?;
+            let fitting = self.options.max_size.map_or(u64::MAX, |limit| limit / BYTES_FOR_A_SAMPLE);
+            thin(&mut samples, usize::try_from(fitting).unwrap_or(MAX_SAMPLES).min(MAX_SAMPLES));
+            new.append_packed_samples(&samples)?;
         }
-        for (index, entry) in old.blocks.iter().enumerate() {
-            if keep.contains(&index) || (entry.kind == block::SAMPLES && !self.options.aggregate) {
-                new.append_copy(old, entry)?;
-            }
+        for (_, entry) in old.blocks.iter().enumerate().filter(|(index, _)| keep.contains(index)) {
+            new.append_copy(old, entry)?;
         }
         std::fs::rename(&temporary, &self.path).map_err(CaptureError::io(&self.path))?;
         new.renamed(&self.path);
         self.source.finished = Some(new);
+        go_on(&mut self.next, &**fold);
         Ok(())
+    }
+}
+
+/// What is folded, and written, is never taken again.
+fn go_on(next: &mut FxHashMap<u32, u64>, fold: &dyn Fold) {
+    for (stream, sequence) in fold.next_sequences() {
+        let next: &mut u64 = next.entry(stream).or_default();
+        *next = sequence.max(*next);
+    }
+}
+
+/// Leaves out every other sample until there are few enough.
+fn thin(samples: &mut Vec<Sample>, most: usize) {
+    while samples.len() > most.max(2) {
+        let mut keep = false;
+        samples.retain(|_| {
+            keep = !keep;
+            keep
+        });
     }
 }
 
@@ -371,12 +432,12 @@ impl Block {
         Block { run, packed, slots: Vec::new(), next_node: head.first_node }
     }
 
-    fn goes_on(&self, head: &SlotHeader) -> bool {
+    fn goes_on(&self, head: &SlotHeader, most: usize) -> bool {
         self.run.stream == head.stream
             && self.run.next_sequence() == head.sequence
             && self.run.thread == head.thread
             && self.next_node == head.first_node
-            && self.run.lengths.len() < RUN
+            && self.run.lengths.len() < most
     }
 
     fn push(&mut self, slot: Slot, chunk: &Ops) {

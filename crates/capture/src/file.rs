@@ -283,6 +283,11 @@ impl Finished {
         self.end
     }
 
+    /// Bytes of its blocks of one type.
+    pub(crate) fn size_of(&self, kind: u8) -> u64 {
+        self.blocks.iter().filter(|entry| entry.kind == kind).map(Entry::len).sum()
+    }
+
     /// Bytes behind the last sound block.
     pub fn torn_bytes(&self) -> Result<u64, CaptureError> {
         Ok(self.len()?.saturating_sub(self.end))

@@ -1,5 +1,6 @@
 //! What a compactor folds records into when a capture is bounded: the heap itself.
 
+use rustc_hash::FxHashMap;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
 use stormlog_capture::{CaptureError, Fold};
@@ -43,8 +44,8 @@ impl Fold for Aggregate {
         merge::run(&mut self.state, &mut self.streams, source, pieces, until_us)
     }
 
-    fn next_sequence(&self, stream: u32) -> u64 {
-        self.streams.iter().find(|other| other.id == stream).map_or(0, |stream| stream.sequence)
+    fn next_sequences(&self) -> FxHashMap<u32, u64> {
+        self.streams.iter().map(|stream| (stream.id, stream.sequence)).collect()
     }
 
     fn state(&self) -> Vec<u8> {

@@ -207,6 +207,92 @@ fn a_bounded_file_folds_its_oldest_records() {
 }
 
 #[test]
+fn a_bound_holds_at_every_step_and_survives_kills() {
+    const LIMIT: u64 = 40_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let options = || {
+        let fold = Some(Box::new(Aggregate::default()) as _);
+        Options { max_size: Some(LIMIT), fold, ..Options::default() }
+    };
+    let mut writer = Writer::create(&path, 4, 0);
+    let (mut dice, mut time, mut now) = (Dice(31), 0, 0);
+    let (mut truth, mut living) = (Truth::default(), Vec::new());
+    let mut compactor = Compactor::open(&path, options()).unwrap();
+    for round in 0..6 {
+        for step in 0..20_000 {
+            if step % 1500 == 0 {
+                (0..4).for_each(|stream| writer.close(stream));
+            }
+            let stream = dice.roll(4) as usize;
+            time += 1;
+            writer.time(stream, time);
+            if living.len() < 300 || (living.len() < 600 && dice.roll(2) == 0) {
+                let (address, size) = (0x10_0000 + time * 4096, 1 + dice.roll(5000));
+                writer.allocate(stream, kind::MALLOC, address, size, (0, 0));
+                living.push((address, size));
+                (truth.total_count, truth.total_bytes, now) =
+                    (truth.total_count + 1, truth.total_bytes + size, now + size);
+                truth.peak = now.max(truth.peak);
+            } else {
+                let (address, size) = living.swap_remove(dice.roll(living.len() as u64) as usize);
+                writer.free(stream, kind::FREE, address);
+                now -= size;
+            }
+        }
+        assert!(compactor.waiting() > 32, "a round is more than waits for others");
+        for _ in 0..20 {
+            compactor.step().unwrap();
+            let length = std::fs::metadata(&path).unwrap().len();
+            assert!(length <= LIMIT, "round {round}: {length} bytes");
+        }
+        assert!(compactor.waiting() < 32, "round {round}: {} slots wait for ever", compactor.waiting());
+        if round % 2 == 1 {
+            compactor = Compactor::open(&path, options()).unwrap(); // the one before was killed
+        }
+    }
+    let at_death = stats(&path);
+    compactor.finish(json!({"signal": 9})).unwrap();
+    for stats in [at_death, stats(&path)] {
+        assert_eq!(
+            (stats.total_allocations, stats.total_allocated_bytes),
+            (truth.total_count, truth.total_bytes)
+        );
+        assert_eq!((stats.peak_bytes, stats.live_at_end_bytes), (truth.peak, now));
+        assert_eq!((stats.live_at_end_blocks, stats.forced_events), (living.len() as u64, 0));
+    }
+    let ending = 1000;
+    let length = std::fs::metadata(&path).unwrap().len();
+    assert!(length <= LIMIT + ending, "{length} bytes");
+}
+
+#[test]
+fn a_small_bound_holds_for_all_that_was_left_to_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 3, 0);
+    let truth = program(&mut writer, 3, 60_000, 1, 815);
+    let plain = stats(&path);
+    let length = |max_size| {
+        let fold = Some(Box::new(Aggregate::default()) as _);
+        let options = Options { max_size, aggregate: max_size.is_none(), fold, ..Options::default() };
+        let copy = directory.path().join("copy.bin");
+        std::fs::copy(&writer.path, copy.with_extension("bin.live")).unwrap();
+        Compactor::open(&copy, options).unwrap().finish(json!({})).unwrap();
+        let bounded = stats(&copy);
+        check(&bounded, &truth);
+        assert_eq!((bounded.peak_bytes, bounded.peak_time_ns), (plain.peak_bytes, plain.peak_time_ns));
+        let length = std::fs::metadata(&copy).unwrap().len();
+        std::fs::remove_file(copy).unwrap();
+        length
+    };
+    // Nothing but stacks and living blocks, as where no records are kept at all.
+    let least = length(None);
+    assert!(length(Some(1000)) <= least + 200, "{} instead of {least} bytes", length(Some(1000)));
+    assert!(length(Some(2 * least)) <= 2 * least + 200);
+}
+
+#[test]
 fn mappings_are_cut_and_failures_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
