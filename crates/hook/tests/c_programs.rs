@@ -427,7 +427,15 @@ fn a_child_forked_while_recordings_start_and_stop_can_do_so_too() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let all = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
-    assert!(all.filter(|path| path.to_str().is_some_and(|path| path.contains("/child-"))).count() > 0);
+    let children = all.filter(|path| path.to_str().is_some_and(|path| path.contains("/child-")));
+    let mut count = 0;
+    for path in children {
+        let capture = Capture::read(&path);
+        let blocks = capture.of_size(4_000_001).len();
+        assert_eq!((capture.state, capture.lost, blocks), (state::STOPPED, 0, 1), "{path:?}");
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 #[test]

@@ -210,6 +210,55 @@ fn stack_of(capture: &Capture, bytes: u64) -> Vec<String> {
     capture.python_stack(found[0].0, found[0].1.python)
 }
 
+/// `lives.c` with the library of this Python, and where that Python is at home; `None` where there is nothing to compile it with.
+fn embedding(python: &Path, place: &Path) -> Option<(std::path::PathBuf, String)> {
+    let config = std::path::PathBuf::from(format!("{}-config", python.display()));
+    let ask = |questions: &[&str]| {
+        let answer =
+            Command::new(&config).args(questions).output().ok().filter(|answer| answer.status.success())?;
+        Some(String::from_utf8(answer.stdout).unwrap().trim().to_owned())
+    };
+    let flags = ask(&["--includes", "--ldflags", "--embed"])?;
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    Some((compile(place, "lives", "lives.c", &flags), ask(&["--prefix"])?))
+}
+
+#[test]
+fn a_python_that_ends_and_begins_again_has_its_own_names() {
+    // Every life makes code objects where those of the one before were.
+    let script = |life: u32| {
+        format!(
+            "import {}
+for i in range(60):
+    exec(f'def life_{life}_{{i}}(): return bytearray({life}00_000 + {{i}})\\nlife_{life}_{{i}}()')",
+            ["threading, zipfile", "json", "argparse, csv"][life as usize % 3]
+        )
+    };
+    let mut tried = 0;
+    for python in pythons() {
+        let place = directory();
+        let Some((program, home)) = embedding(&python, place.path()) else { continue };
+        for options in ["", ";pyalloc=1"] {
+            let place = directory();
+            let mut command = Command::new(&program);
+            command.args((1..=4).map(script)).env("PYTHONHOME", &home);
+            let output = preloaded(&mut command, place.path(), options);
+            assert!(output.status.success(), "{}{options}: {output:?}", python.display());
+            let capture = capture(place.path());
+            assert_eq!(capture.lost, 0);
+            for (life, number) in (1..=4_u64).flat_map(|life| (0..60).map(move |number| (life, number))) {
+                let stack = stack_of(&capture, life * 100_000 + number + 1);
+                let whole = [&format!("life_{life}_{number}"), "<module>", "<module>"];
+                assert_eq!(stack, whole, "{}{options}", python.display());
+            }
+        }
+        tried += 1;
+    }
+    if tried == 0 {
+        eprintln!("left out: no Python here comes with what a program that embeds it is compiled with");
+    }
+}
+
 #[test]
 fn python_stacks_are_those_of_the_program() {
     let place = directory();
