@@ -260,6 +260,27 @@ for i in range(60):
 }
 
 #[test]
+fn many_recordings_leave_a_program_room_to_be_told_of_its_end() {
+    let script = "
+import ctypes, sys
+hook = ctypes.PyDLL(sys.argv[1])
+for _ in range(40):
+    assert hook.stormlog_heap_start(1, sys.argv[2].encode()) == 0
+    bytearray(300_000)
+    assert hook.stormlog_heap_stop() == 0
+print(ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).getpid))
+";
+    for python in pythons() {
+        let place = directory();
+        let options = format!("path={}/heap-%n.bin", place.path().display());
+        let output = Command::new(&python).args(["-c", script]).arg(hook()).arg(options).output().unwrap();
+        let said = (&output.stdout[..], output.status.success());
+        assert_eq!(said, (&b"0\n"[..], true), "{}: {output:?}", python.display());
+        assert_eq!(captures(place.path()).len(), 40);
+    }
+}
+
+#[test]
 fn python_stacks_are_those_of_the_program() {
     let place = directory();
     let script = format!(

@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
@@ -80,6 +80,8 @@ pub struct CodeWatch {
     allocators: Option<AllocatorName>,
     at_exit: Option<AtExit>,
     ended: Ended,
+    /// Python will say when it ends. Asked once a life: CPython has room for 32 who ask, and the others are the program's.
+    will_be_told: AtomicBool,
     /// One of the three below.
     plain: AtomicU8,
     watched: [Watched; MOST],
@@ -99,6 +101,7 @@ impl CodeWatch {
             // SAFETY: as above.
             at_exit: unsafe { symbol(c"Py_AtExit") },
             ended,
+            will_be_told: AtomicBool::new(false),
             plain: AtomicU8::new(NOT_ASKED),
             watched: [const { Watched { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } }; MOST],
         }
@@ -179,6 +182,7 @@ impl CodeWatch {
 
     /// Python has ended, and every watcher with it: should it begin anew, its interpreters have the same numbers.
     pub fn forget(&self) {
+        self.will_be_told.store(false, Relaxed);
         for watched in &self.watched {
             watched.id.store(0, Relaxed);
             watched.interpreter.store(0, Relaxed);
@@ -220,6 +224,7 @@ impl CodeWatch {
             .find(|slot| slot.interpreter.compare_exchange(0, number, Relaxed, Relaxed).is_ok())?;
         if number == MAIN
             && let Some(at_exit) = self.at_exit
+            && !self.will_be_told.swap(true, Relaxed)
         {
             // SAFETY: writes a word and counts it; refuses where all are taken.
             unsafe { at_exit(self.ended) };
