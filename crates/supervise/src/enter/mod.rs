@@ -1,4 +1,4 @@
-//! Ways into a process that runs already: Python's own door where it has one (`sys.remote_exec`, from 3.14), a debugger
+//! Ways into a process that runs already: Python's own door where it has one (`sys.remote_exec`, from 3.14) that is open, a debugger
 //! elsewhere. Both load the recording library there and call one of its functions.
 //!
 //! Must never leave the process stopped, and never wait without an end.
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Which way to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
-    /// `sys.remote_exec` where the process has it, a debugger otherwise.
+    /// `sys.remote_exec` where the process has it and allows it, a debugger otherwise.
     Auto,
     /// `sys.remote_exec`.
     RemoteExec,
@@ -45,6 +45,16 @@ pub enum EnterError {
         "gdb is needed to enter a process that is not Python 3.14 or later; install gdb, or start the program with `stormlog run --heap`"
     )]
     NoDebugger,
+    /// Python has a door, and it is locked. Nothing was done to the process.
+    #[error(
+        "process {pid} does not let Python's own way in be used ({text}); install gdb, which needs no leave of it"
+    )]
+    Closed {
+        /// The process.
+        pid: u32,
+        /// What was said.
+        text: String,
+    },
     /// The door itself failed.
     #[error("process {pid} could not be entered: {text}")]
     Refused {
@@ -97,7 +107,14 @@ pub fn enter(
     let remote = door != Door::Debugger && has_remote_exec(pid);
     let answer = match door {
         Door::RemoteExec => by_remote_exec(pid, library, order, scratch)?,
-        Door::Auto if remote => by_remote_exec(pid, library, order, scratch)?,
+        Door::Auto if remote => match by_remote_exec(pid, library, order, scratch) {
+            // `PYTHON_DISABLE_REMOTE_DEBUG`, `-X disable-remote-debug`
+            Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, order, scratch) {
+                Err(EnterError::NoDebugger) => return Err(closed),
+                answer => answer?,
+            },
+            answer => answer?,
+        },
         Door::Auto | Door::Debugger => by_debugger(pid, library, order, scratch)?,
     };
     match answer {
@@ -149,7 +166,7 @@ fn by_remote_exec(
         .map_err(|source| EnterError::Io { path: script.clone(), source })?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        return Err(EnterError::Refused { pid, text });
+        return Err(EnterError::Closed { pid, text });
     }
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
