@@ -43,6 +43,7 @@ int main(int count, char **arguments) {
     pthread_create(&thread, NULL, switches, getenv("HEAP_OPTIONS"));
     for (int i = 0; i < atoi(arguments[2]); i++) {
         usleep(i % 7 * 100);
+        if (i % 2) free(malloc(300)); /* so that this thread, too, may be one that is recorded */
         pid_t id = fork();
         if (id == 0) _exit(child(getenv("CHILD_OPTIONS")));
         int status;
