@@ -97,11 +97,8 @@ fn is_growing(directory: &Path, name: &str) -> bool {
 
 fn size(path: &Path) -> u64 {
     let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-    // A live file is mostly room that is not written yet: it counts only where there is nothing else.
-    match length(path) {
-        0 => length(&Live::path_of(path)) / 1024,
-        bytes => bytes,
-    }
+    // What is in a live file becomes far smaller, and some of it is room that is not written yet.
+    length(path) + length(&Live::path_of(path)) / 32
 }
 
 fn pid_of(path: &Path) -> Option<u32> {
