@@ -143,16 +143,11 @@ pub fn failed(thread: &mut Thread, kind: u8, errno: i32, bytes: usize) {
 /// RLIMIT_AS, the address space in use, and resident bytes.
 fn limits() -> (u64, u64, u64) {
     const UNKNOWN: u64 = u64::MAX;
-    let mut limit = libc::rlimit { rlim_cur: UNKNOWN, rlim_max: UNKNOWN };
-    // SAFETY: the kernel fills `limit`.
-    let _ = unsafe {
-        sys::call(libc::SYS_prlimit64, [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0])
-    };
     let mut buffer = [0; 128];
     let statm = sys::read_file(b"/proc/self/statm\0", &mut buffer);
     let mut pages = statm
         .split(|byte| *byte == b' ')
         .map(|field| core::str::from_utf8(field).ok().and_then(|field| field.trim().parse::<u64>().ok()));
     let mut bytes = || pages.next().flatten().map_or(UNKNOWN, |pages| pages.saturating_mul(4096));
-    (limit.rlim_cur, bytes(), bytes())
+    (sys::limit(libc::RLIMIT_AS), bytes(), bytes())
 }

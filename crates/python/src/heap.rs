@@ -135,7 +135,6 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
 
 /// Begins a recording into `path`; what is there is only removed once it is certain that nothing is being recorded, into it or elsewhere.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the options of stormlog.heap.start, one by one")]
 fn heap_start(
     path: PathBuf,
     overwrite: bool,
