@@ -1,0 +1,289 @@
+//! Directories of evidence, held by a handle: renaming one, or putting a link in its place, redirects nothing that is created below it.
+//!
+//! A file is as open as its directory: private (0600), unless the directory was opened to its group (`--share`, mode 0750), where it is
+//! 0640. Root that writes into another user's directory leaves files of that user.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::draft::Draft;
+
+const PRIVATE: u32 = 0o700;
+const SHARED: u32 = 0o750;
+
+/// An open directory that evidence is written below.
+#[derive(Debug)]
+pub struct Directory {
+    handle: OwnedFd,
+    path: PathBuf,
+    /// Mode of directories made below it; files have it without the execute bits.
+    mode: u32,
+    /// Whom new files are handed to: the directory's owner, where root writes for someone else.
+    owner: Option<(Uid, Gid)>,
+}
+
+impl Directory {
+    /// Opens a directory that exists. Its last component must not be a link.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::from_handle(openat(CWD, or_here(path), DIRECTORY, Mode::empty())?, path.to_owned())
+    }
+
+    /// Makes a directory that does not exist yet, with mode 0700, or 0750 when it is shared with its group. Parents must exist.
+    pub fn create(path: &Path, is_shared: bool) -> io::Result<Self> {
+        let mode = if is_shared { SHARED } else { PRIVATE };
+        mkdirat(CWD, path, Mode::from_raw_mode(mode))?;
+        let directory = Self::open(path)?;
+        // `mkdir` takes the umask's bits off.
+        fchmod(&directory.handle, Mode::from_raw_mode(mode))?;
+        Ok(Directory { mode, ..directory })
+    }
+
+    fn from_handle(handle: OwnedFd, path: PathBuf) -> io::Result<Self> {
+        let there = fstat(&handle)?;
+        let is_for_another = geteuid().is_root() && there.st_uid != 0;
+        let owner = is_for_another.then(|| (Uid::from_raw(there.st_uid), Gid::from_raw(there.st_gid)));
+        let mode = if there.st_mode & 0o077 == SHARED & 0o077 { SHARED } else { PRIVATE };
+        Ok(Directory { handle, path, mode, owner })
+    }
+
+    /// Where it was when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The user it belongs to.
+    pub fn owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.handle)?.st_uid)
+    }
+
+    /// A directory in it, which is made when it is missing. A link in its place is an error.
+    pub fn directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = plain(name.as_ref())?;
+        let is_new = match mkdirat(&self.handle, name, Mode::from_raw_mode(self.mode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let handle = openat(&self.handle, name, DIRECTORY, Mode::empty())?;
+        if is_new {
+            fchmod(&handle, Mode::from_raw_mode(self.mode))?;
+            self.hand_over(&handle)?;
+        }
+        Self::from_handle(handle, self.path.join(name))
+    }
+
+    /// Begins a file that will replace `name` when it is whole.
+    pub fn draft(&self, name: impl AsRef<OsStr>) -> io::Result<Draft> {
+        Draft::begin(self, plain(name.as_ref())?)
+    }
+
+    /// Replaces `name` by a file of these bytes, whole or not at all.
+    pub fn replace(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> io::Result<()> {
+        let mut draft = self.draft(name)?;
+        io::Write::write_all(draft.file(), bytes)?;
+        draft.place().map(drop)
+    }
+
+    /// Makes a new file to append to or to map; an error where anything has that name, a link included.
+    pub fn create_new(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(self.mode & 0o666);
+        let file = openat(&self.handle, plain(name.as_ref())?, flags, mode)?;
+        // Neither what the umask took off nor what a default ACL added.
+        fchmod(&file, mode)?;
+        self.hand_over(&file)?;
+        Ok(file.into())
+    }
+
+    /// Opens a regular file that exists to write into it. A link, a pipe or a device in its place is an error.
+    pub fn open_in_place(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.handle, plain(name.as_ref())?, flags, Mode::empty())?;
+        only_regular(&fstat(&file)?)?;
+        Ok(file.into())
+    }
+
+    /// Removes a file in it; no error where there is none.
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match unlinkat(&self.handle, plain(name.as_ref())?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether `name` is there, as whatever it is.
+    #[must_use]
+    pub fn has(&self, name: impl AsRef<OsStr>) -> bool {
+        plain(name.as_ref()).is_ok_and(|name| statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    }
+
+    pub(crate) fn handle(&self) -> io::Result<OwnedFd> {
+        self.handle.try_clone()
+    }
+
+    fn hand_over(&self, file: impl AsFd) -> io::Result<()> {
+        match self.owner {
+            Some((user, group)) => Ok(fchown(file, Some(user), Some(group))?),
+            None => Ok(()),
+        }
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Replaces the file at `path` by these bytes, whole or not at all; private.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (directory, name) = parent(path)?;
+    directory.replace(name, bytes)
+}
+
+/// Makes a new private file at `path` to append to or to map; an error where anything has that name.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let (directory, name) = parent(path)?;
+    directory.create_new(name)
+}
+
+/// Opens the regular file at `path` to write into it. A link, a pipe or a device in its place is an error.
+pub fn open_in_place(path: &Path) -> io::Result<File> {
+    let (directory, name) = parent(path)?;
+    directory.open_in_place(name)
+}
+
+/// Makes a private directory and the parents that are missing; one that exists is opened as it is.
+pub fn create_directory(path: &Path) -> io::Result<Directory> {
+    match Directory::create(path, false) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Directory::open(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let (directory, name) = match path.parent() {
+                Some(above) if !above.as_os_str().is_empty() => (create_directory(above)?, path.file_name()),
+                _ => return Err(error),
+            };
+            directory.directory(name.unwrap_or_default())
+        }
+        result => result,
+    }
+}
+
+/// The directory of a path, whose own links the caller chose, and the name in it.
+pub(crate) fn parent(path: &Path) -> io::Result<(Directory, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let above = or_here(path.parent().unwrap_or_else(|| Path::new("")));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let handle = openat(CWD, above, flags, Mode::empty())?;
+    Ok((Directory::from_handle(handle, above.to_owned())?, name))
+}
+
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+/// A name in a directory, not a way out of it.
+fn plain(name: &OsStr) -> io::Result<&OsStr> {
+    let mut parts = Path::new(name).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(part)), None) if part == name => Ok(name),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{:?} is not a name in a directory", name),
+        )),
+    }
+}
+
+pub(crate) fn only_regular(stat: &Stat) -> io::Result<()> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        kind => {
+            let kind = match kind {
+                FileType::Fifo => "a named pipe",
+                FileType::Socket => "a socket",
+                FileType::CharacterDevice | FileType::BlockDevice => "a device",
+                _ => "something else",
+            };
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("this is {kind}, not a regular file")))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn evidence_is_private_whatever_the_umask() {
+        let place = tempfile::tempdir().unwrap();
+        let before = rustix::process::umask(Mode::empty());
+        let directory = Directory::create(&place.path().join("run"), false).unwrap();
+        directory.create_new("log").unwrap();
+        directory.replace("run.json", b"{}").unwrap();
+        directory.directory("rank0").unwrap().create_new("ring").unwrap();
+        rustix::process::umask(before);
+        let run = directory.path();
+        assert_eq!((mode(run), mode(&run.join("rank0"))), (0o700, 0o700));
+        for name in ["log", "run.json", "rank0/ring"] {
+            assert_eq!(mode(&run.join(name)), 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn shared_directories_share_what_is_below_them() {
+        let place = tempfile::tempdir().unwrap();
+        let run = Directory::create(&place.path().join("run"), true).unwrap();
+        run.directory("rank0").unwrap().replace("x", b"").unwrap();
+        assert_eq!((mode(&run.path().join("rank0")), mode(&run.path().join("rank0/x"))), (0o750, 0o640));
+    }
+
+    #[test]
+    fn planted_links_are_never_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let precious = place.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        let run = Directory::create(&place.path().join("run"), false).unwrap();
+        symlink(&precious, run.path().join("run.json")).unwrap();
+        symlink(place.path(), run.path().join("rank0")).unwrap();
+        assert!(run.create_new("run.json").is_err());
+        assert!(run.open_in_place("run.json").is_err());
+        assert!(run.directory("rank0").is_err());
+        run.replace("run.json", b"ours").unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        assert_eq!(fs::read(run.path().join("run.json")).unwrap(), b"ours");
+        assert!(Directory::open(&run.path().join("rank0")).is_err());
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn names_do_not_lead_out_of_the_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let run = Directory::create(&place.path().join("run"), false).unwrap();
+        for name in ["../x", "a/b", "..", ".", "", "/x", "x/"] {
+            assert!(run.create_new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn pipes_are_not_written_in_place() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pipe");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(open_in_place(&path).unwrap_err().to_string().contains("named pipe"));
+    }
+}
