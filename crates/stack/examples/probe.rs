@@ -339,6 +339,14 @@ pub unsafe extern "C" fn probe_counts(
     }
 }
 
+/// The number of frames that are compared while the present stack does not change.
+#[unsafe(no_mangle)]
+pub extern "C" fn probe_compared() -> u64 {
+    both_walks(&mut TREE.lock().unwrap());
+    // SAFETY: the cell is this thread's alone.
+    STACK.with(|stack| unsafe { (*stack.get()).compared_frames() }) as u64
+}
+
 /// Nanoseconds of processor time this thread has used.
 pub fn cpu_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

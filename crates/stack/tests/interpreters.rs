@@ -84,6 +84,11 @@ fn the_kept_stack_is_the_plain_one_at_every_allocation() {
 }
 
 #[test]
+fn a_deep_stack_is_compared_at_its_top_only() {
+    everywhere("depth.py", &[]);
+}
+
+#[test]
 fn native_stacks_are_what_the_c_runtime_says() {
     everywhere("native.py", &[]);
     everywhere("workloads.py", &["10000", "1"]);

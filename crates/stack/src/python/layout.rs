@@ -18,6 +18,8 @@ pub(super) struct Layout {
     pub frame_owner: u16,
     /// 3.11: the byte that says C called this frame. Later versions put a frame of their own (a shim) on the C stack instead.
     pub frame_entry: Option<u16>,
+    pub frame_locals: u16,
+    pub stack_top: StackTop,
     pub code_name: u16,
     pub code_file: u16,
     pub code_lines: u16,
@@ -32,6 +34,17 @@ pub(super) struct Layout {
     pub text_compact: u16,
 }
 
+/// Where a frame that called another one keeps the end of its evaluation stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StackTop {
+    /// An index into its locals.
+    Index(u16),
+    /// Not known for this version.
+    Unknown,
+}
+
+/// A frame on the thread's own stack of frames.
+pub(super) const OWNER_THREAD: u8 = 0;
 /// Frames with this owner or a greater one are no Python frames (3.12+).
 pub(super) const OWNER_SHIM: u8 = 3;
 /// A generator's frame counts from its first instruction.
@@ -49,6 +62,8 @@ impl Layout {
         frame_instruction: 56,
         frame_owner: 69,
         frame_entry: Some(68),
+        frame_locals: 72,
+        stack_top: StackTop::Index(64),
         code_name: 128,
         code_file: 112,
         code_lines: 136,
@@ -79,6 +94,16 @@ impl Layout {
     /// The index of the first instruction a debugger may see; it lies right before `co_extra`, which lies right before the instructions.
     pub fn code_first_traceable(&self) -> u16 {
         self.code_instructions - 16
+    }
+
+    /// The number of words of the evaluation stack; right before the first line.
+    pub fn code_stack_size(&self) -> u16 {
+        self.code_first_line - 4
+    }
+
+    /// The number of local variables, which the evaluation stack follows; right after the first line.
+    pub fn code_locals(&self) -> u16 {
+        self.code_first_line + 4
     }
 
     pub fn code_extra(&self) -> u16 {
@@ -116,6 +141,10 @@ impl Layout {
             return Err(Unsupported::FreeThreaded(version));
         }
         let ascii = offset(words, at.unicode + 3, version)?;
+        let code_first_line = offset(words, at.code + 5, version)?;
+        let frame_locals = offset(words, at.frame + 4, version)?;
+        let as_3_12 =
+            frame_locals == Self::V3_12.frame_locals && code_first_line == Self::V3_12.code_first_line;
         Ok(Self {
             thread_frame: offset(words, at.thread + 4, version)?,
             cframe_frame: None,
@@ -125,10 +154,17 @@ impl Layout {
             frame_instruction: offset(words, at.frame + 3, version)?,
             frame_owner: offset(words, at.frame + 5, version)?,
             frame_entry: None,
+            frame_locals,
+            // 3.13 has the fields of 3.12 here and does not publish this one
+            stack_top: if version >> 16 == 0x030d && as_3_12 {
+                Self::V3_12.stack_top
+            } else {
+                StackTop::Unknown
+            },
             code_name: offset(words, at.code + 3, version)?,
             code_file: offset(words, at.code + 1, version)?,
             code_lines: offset(words, at.code + 4, version)?,
-            code_first_line: offset(words, at.code + 5, version)?,
+            code_first_line,
             code_instructions: offset(words, at.code + 9, version).and_then(|at| match at {
                 16.. => Ok(at),
                 _ => Err(Unsupported::Offsets(version)),

@@ -4,8 +4,10 @@
 //! thread is in `malloc`.
 
 mod code;
+mod frame_compare;
 mod gil;
 mod layout;
+mod marks;
 mod own_state;
 mod stack;
 mod watch;

@@ -4,11 +4,15 @@
 //! and instruction were compared with memory, from the top down: the top frame is alive because the thread state says so, and each
 //! compared frame vouches for the next. So no address is read that is not a live frame or on the same page of memory as one, and a frame that
 //! returned and was entered again looks exactly as different as it is.
+//!
+//! The comparison ends at the first frame whose mark ([`super::marks`]) is intact: it and all frames below it have not run since they were
+//! last compared. So the cost of a deep stack is that of what changed.
 
 use core::mem::size_of;
 
-use super::layout::Layout;
-use super::{Interpreter, Visible, load};
+use super::frame_compare::{below_as_kept, on_one_page, read, top_of};
+use super::marks::{self, Marks};
+use super::{Interpreter, Visible};
 use crate::Nodes;
 
 /// The deepest chain of frames that is kept whole. CPython's own default limit is 1000.
@@ -24,16 +28,6 @@ const LONGEST: usize = 1 << 20;
 /// Places in the table from frame address to entry: a power of two, twice the capacity.
 const PLACES: usize = 2 * CAPACITY;
 
-/// The smallest page of memory there is.
-const PAGE: usize = 4096;
-
-/// 3.11: where a C frame keeps the current frame.
-const CFRAME: u16 = match Layout::V3_11.cframe_frame {
-    Some(at) => at,
-    None => 0,
-};
-const _: () = assert!(CFRAME > 0);
-
 /// Up to so many frames are compared one by one.
 const FEW: usize = 8;
 
@@ -42,20 +36,21 @@ const RECENT: usize = 256;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-struct Entry {
+pub(super) struct Entry {
     /// The frame that called this one.
-    previous: usize,
+    pub previous: usize,
     /// The instruction pointer. It points into the code object, so it says which one that is, too.
-    instruction: usize,
-    frame: usize,
-    node: u32,
+    pub instruction: usize,
+    pub frame: usize,
+    pub node: u32,
     /// So many entries, from this one outwards, are on one page of memory: while this one's frame is alive, they can be read at once.
-    run: u16,
+    pub run: u16,
     /// 3.11: C called the frame.
-    entry: bool,
+    pub entry: bool,
 }
 
-const EMPTY: Entry = Entry { previous: 0, instruction: 0, frame: 0, node: 0, run: 1, entry: false };
+pub(super) const EMPTY: Entry =
+    Entry { previous: 0, instruction: 0, frame: 0, node: 0, run: 1, entry: false };
 
 /// What a frame's node was: only of frames whose node depends on nothing else.
 #[derive(Clone, Copy)]
@@ -83,6 +78,10 @@ pub struct PythonStack {
     hidden: usize,
     /// 0, or the outermost entry whose code object may die unnoticed: it and what is above is looked up at every walk.
     unwatched: usize,
+    /// The entries up to this one need no comparison while the frame of the next one is as kept and its mark, if it has one, is intact.
+    floor: usize,
+    /// The marked entries, each between `hidden` and `len`.
+    marks: Marks,
     /// `entries[0]` is the end of every chain; the outermost frame is `entries[1]`.
     entries: [Entry; CAPACITY + 1],
     /// Frames met on the way down to the kept part, innermost first.
@@ -107,6 +106,8 @@ impl PythonStack {
             len: 0,
             hidden: 0,
             unwatched: 0,
+            floor: 0,
+            marks: Marks::NONE,
             entries: [EMPTY; CAPACITY + 1],
             fresh: [EMPTY; CAPACITY],
             places: [0; PLACES],
@@ -122,6 +123,8 @@ impl PythonStack {
         self.len = 0;
         self.hidden = 0;
         self.unwatched = 0;
+        self.floor = 0;
+        self.marks.clear();
         self.era = self.era.wrapping_add(1);
     }
 
@@ -129,6 +132,11 @@ impl PythonStack {
     #[inline(always)]
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// The number of frames that are compared while the stack does not change.
+    pub fn compared_frames(&self) -> usize {
+        self.len - self.floor
     }
 
     /// The node of the innermost Python frame, 0 when there is none.
@@ -254,18 +262,20 @@ impl PythonStack {
         top: usize,
     ) -> Unchanged {
         let entries = self.entries.as_ptr();
-        // SAFETY: len <= CAPACITY, and hidden < len where an entry is read, so each entry exists. The top frame is alive.
+        // SAFETY: len <= CAPACITY, and floor < len where an entry is read, so each entry exists. The top frame is alive, and so is the
+        // marked one once all frames above it are found to be as kept.
         unsafe {
             let kept = entries.add(self.len);
-            if top == 0 || top != (*kept).frame || self.unwatched > 0 || self.len <= self.hidden {
+            if top == 0 || top != (*kept).frame || self.unwatched > 0 || self.len <= self.floor {
                 return Unchanged::No;
             }
-            if !DEEP && self.len - self.hidden > FEW {
+            if !DEEP && self.len - self.floor > FEW {
                 return Unchanged::TooDeep;
             }
             let now = read::<ENTRY>(interpreter, top);
             if now.previous != (*kept).previous
-                || !below_as_kept::<ENTRY, COMPARED, DEEP>(interpreter, entries.add(self.hidden), kept)
+                || !below_as_kept::<ENTRY, COMPARED, DEEP>(interpreter, entries.add(self.floor), kept)
+                || !self.marks.innermost_is_intact()
             {
                 return Unchanged::No;
             }
@@ -319,6 +329,7 @@ impl PythonStack {
             if kept < self.hidden {
                 self.hidden = 0; // the stack is back in its bottom part
             }
+            self.marks.drop_from(kept + 1);
             // SAFETY: `entries[kept].frame` is `frame`, alive.
             match unsafe { self.compare::<ENTRY>(interpreter, kept) } {
                 Compared::Same { changed } => {
@@ -328,15 +339,18 @@ impl PythonStack {
                         return unsafe { self.whole(interpreter, top, nodes) };
                     }
                     self.len = kept;
+                    self.marks.drop_from(changed.min(kept).max(1));
                     let changed = if self.unwatched > 0 { changed.min(self.unwatched) } else { changed };
                     // SAFETY: all entries are now live frames.
                     return unsafe {
                         self.push_fresh::<ENTRY>(interpreter, fresh);
+                        self.add_marks(interpreter);
                         self.look_up(interpreter, changed, nodes)
                     };
                 }
                 Compared::Elsewhere { at, previous } => {
                     // the frames above hang on another chain than they did: keep walking that one
+                    self.marks.drop_from(at);
                     for place in (at..=kept).rev() {
                         let (Some(slot), Some(entry)) = (self.fresh.get_mut(fresh), self.entries.get(place))
                         else {
@@ -357,7 +371,7 @@ impl PythonStack {
         }
     }
 
-    /// Compares the kept entries from `kept` down with memory, taking over the instruction where it changed.
+    /// Compares the kept entries from `kept` down to an intact mark with memory, taking over the instruction where it changed.
     ///
     /// # Safety
     /// `entries[kept].frame` is a live frame, or `kept` is 0.
@@ -380,10 +394,36 @@ impl PythonStack {
                 if now.previous != (*entries.add(at - 1)).frame {
                     return Compared::Elsewhere { at, previous: now.previous };
                 }
+                if self.marks.innermost() == at {
+                    if changed != at && self.marks.innermost_is_intact() {
+                        break;
+                    }
+                    self.marks.drop_from(at);
+                }
             }
             at -= 1;
         }
         Compared::Same { changed }
+    }
+
+    /// Marks frames that were not tried before, at some distance from each other, and says down to where the next comparison goes.
+    ///
+    /// # Safety
+    /// The entries are live frames, in the order of the chain.
+    #[inline]
+    unsafe fn add_marks(&mut self, interpreter: &Interpreter) {
+        let entries = self.entries.as_ptr();
+        while let Some(at) = self.marks.next_place(self.hidden, self.len) {
+            // SAFETY: 0 < at < len <= CAPACITY; the frames are alive, and the one called the other.
+            unsafe {
+                let (frame, child) = ((*entries.add(at)).frame, (*entries.add(at + 1)).frame);
+                self.marks.tried(at, marks::place(interpreter, frame, child));
+            }
+        }
+        self.floor = match self.marks.innermost() {
+            0 => self.hidden,
+            at => at - 1,
+        };
     }
 
     /// Puts the `count` fresh frames on top of the kept ones.
@@ -494,7 +534,10 @@ impl PythonStack {
             self.push_fresh::<false>(interpreter, count);
         }
         // SAFETY: the entries are the frames just walked.
-        unsafe { self.look_up(interpreter, 1, nodes) }
+        unsafe {
+            self.add_marks(interpreter);
+            self.look_up(interpreter, 1, nodes)
+        }
     }
 
     /// The entry of `frame` among the first `limit`, if the table still knows it.
@@ -536,169 +579,4 @@ fn hash(frame: usize) -> usize {
 fn hash_of_node(parent: u32, instruction: usize) -> usize {
     (instruction ^ (parent as usize) << 5).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         >> (usize::BITS - RECENT.ilog2())
-}
-
-/// Where a frame keeps the frame that called it, and its instruction. 3.11 has one layout, so the compiler may know it.
-#[inline(always)]
-fn places<const ENTRY: bool>(interpreter: &Interpreter) -> (u16, u16) {
-    let layout = if ENTRY { &Layout::V3_11 } else { &interpreter.layout };
-    (layout.frame_previous, layout.frame_instruction)
-}
-
-/// # Safety
-/// `frame` is a live frame. `ENTRY`: the layout is that of 3.11.
-#[inline(always)]
-unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> Entry {
-    let (previous, instruction) = places::<ENTRY>(interpreter);
-    // SAFETY: the caller's.
-    unsafe {
-        Entry {
-            previous: load(frame, previous),
-            instruction: load(frame, instruction),
-            entry: match Layout::V3_11.frame_entry {
-                Some(at) if ENTRY => load::<u8>(frame, at) != 0,
-                _ => false,
-            },
-            frame,
-            ..EMPTY
-        }
-    }
-}
-
-/// Whether the frames below the one of `kept`, above that of `last`, are as they were kept.
-///
-/// # Safety
-/// The entries exist, the frame of `kept` is alive, and hangs on that of the entry below.
-#[inline(always)]
-unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool, const DEEP: bool>(
-    interpreter: &Interpreter,
-    last: *const Entry,
-    kept: *const Entry,
-) -> bool {
-    // SAFETY: a frame, or a run of them, is read only after the frame above was found to hang on it.
-    unsafe {
-        let mut at = kept.sub(1);
-        while at > last {
-            let end = if DEEP { at.sub(usize::from((*at).run)).max(last) } else { at.sub(1) };
-            if DEEP {
-                if !as_kept::<ENTRY, COMPARED>(interpreter, end.add(1), at) {
-                    return false;
-                }
-            } else {
-                let now = read::<ENTRY>(interpreter, (*at).frame);
-                if now.previous != (*at).previous || now.instruction != (*at).instruction {
-                    return false;
-                }
-            }
-            at = end;
-        }
-        true
-    }
-}
-
-/// The top frame of a thread.
-///
-/// # Safety
-/// `thread_state` is this thread's and not null. `ENTRY`: the layout is that of 3.11.
-#[inline(always)]
-unsafe fn top_of<const ENTRY: bool>(interpreter: &Interpreter, thread_state: *const u8) -> usize {
-    // SAFETY: the caller's; the C frame is part of the state or on this thread's stack.
-    unsafe {
-        if !ENTRY {
-            return interpreter.top_frame(thread_state);
-        }
-        let frame = load(thread_state as usize, Layout::V3_11.thread_frame);
-        if frame == 0 { 0 } else { load(frame, CFRAME) }
-    }
-}
-
-/// Whether the frames of the entries from `at` down to `end` are as they were kept.
-///
-/// # Safety
-/// The entries exist; the frame of `at` is alive, and those of the others are on its page of memory.
-#[inline(always)]
-unsafe fn as_kept<const ENTRY: bool, const COMPARED: bool>(
-    interpreter: &Interpreter,
-    end: *const Entry,
-    mut at: *const Entry,
-) -> bool {
-    // SAFETY: the caller's.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        if ENTRY {
-            return together::as_kept::<COMPARED>(end, at);
-        }
-        let mut differences = 0;
-        while at >= end {
-            let (kept, now) = (&*at, read::<ENTRY>(interpreter, (*at).frame));
-            differences |= (now.previous ^ kept.previous) | (now.instruction ^ kept.instruction);
-            if COMPARED {
-                differences |= usize::from(now.entry) ^ usize::from(kept.entry);
-            }
-            at = at.sub(1);
-        }
-        differences == 0
-    }
-}
-
-/// On 3.11 what is compared are two words side by side, in the frame as in the entry: one load each. This loop is most of the cost of an
-/// allocation under a deep stack.
-#[cfg(target_arch = "x86_64")]
-mod together {
-    use core::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128,
-        _mm_setzero_si128, _mm_xor_si128,
-    };
-
-    use super::{Entry, Layout, load};
-
-    const PAIR: usize = Layout::V3_11.frame_previous as usize;
-    const _: () = assert!(Layout::V3_11.frame_instruction as usize == PAIR + 8);
-    const FLAG: u16 = match Layout::V3_11.frame_entry {
-        Some(at) => at,
-        None => 0,
-    };
-    const _: () = assert!(FLAG > 0);
-
-    /// # Safety
-    /// As for [`super::as_kept`], with the layout of 3.11.
-    #[inline(always)]
-    pub unsafe fn as_kept<const COMPARED: bool>(end: *const Entry, mut at: *const Entry) -> bool {
-        // SAFETY: the caller's; an entry begins with the two words and is aligned to them.
-        unsafe {
-            let difference = |at: *const Entry| {
-                let now = _mm_loadu_si128(((*at).frame + PAIR) as *const __m128i);
-                _mm_xor_si128(now, _mm_load_si128(at.cast()))
-            };
-            let flag = |at: *const Entry| match COMPARED {
-                true => load::<u8>((*at).frame, FLAG) ^ u8::from((*at).entry),
-                false => 0,
-            };
-            let (mut all, mut flags) = (_mm_setzero_si128(), 0);
-            while at.addr() >= end.addr() + 3 * size_of::<Entry>() {
-                let two = _mm_or_si128(difference(at), difference(at.sub(1)));
-                let more = _mm_or_si128(difference(at.sub(2)), difference(at.sub(3)));
-                all = _mm_or_si128(all, _mm_or_si128(two, more));
-                flags |= (flag(at) | flag(at.sub(1))) | (flag(at.sub(2)) | flag(at.sub(3)));
-                at = at.sub(4);
-            }
-            while at >= end {
-                all = _mm_or_si128(all, difference(at));
-                flags |= flag(at);
-                at = at.sub(1);
-            }
-            flags == 0 && _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) == 0xffff
-        }
-    }
-}
-
-/// Whether what [`as_kept`] reads of frame `outer` is on the page where that of frame `inner` begins.
-#[inline(always)]
-fn on_one_page<const ENTRY: bool>(interpreter: &Interpreter, inner: usize, outer: usize) -> bool {
-    let (previous, instruction) = places::<ENTRY>(interpreter);
-    let entry = Layout::V3_11.frame_entry.filter(|_| ENTRY).unwrap_or(0);
-    let first = usize::from(previous.min(instruction));
-    let last = usize::from(previous.max(instruction).max(entry)) + 7;
-    let page = |address: usize| address / PAGE;
-    page(outer + first) == page(inner + first) && page(outer + last) == page(inner + first)
 }

@@ -45,6 +45,73 @@ def recursing():
     sys.setrecursionlimit(limit)
 
 
+class Picky:
+    def __init__(self, depth, fails):
+        self.kept = below(depth, fails)
+
+    @property
+    def value(self):
+        return below(3, False)
+
+    def __getitem__(self, key):
+        return below(key, False)
+
+
+def below(depth, fails):
+    """Steps in the middle of a deep stack: calls that return, raise, and are made again."""
+    if depth == 0:
+        if fails:
+            raise ValueError([depth])
+        return [depth]
+    if depth % 7 == 3:
+        return max(below(depth - 1, fails), *[below(depth - 2, False) for _ in range(2)])
+    if depth % 7 == 5:
+        for failure in (True, False):
+            try:
+                len((1, 2, below(depth - 1, failure and depth < 12)))
+            except ValueError:
+                below(0, False)
+    return below(depth - 1, fails)
+
+
+def resumed(depth, values):
+    """Resumes a generator that is a local variable: only the loop touches the word above it."""
+    try:
+        for value in values:
+            below(depth, False)
+            yield [value]
+    except ValueError:
+        yield []
+
+
+def raising(values):
+    for value in values:
+        yield [value]
+        raise ValueError([value])
+
+
+def stepping():
+    def descend(depth):
+        if depth:
+            return descend(depth - 1)
+        for fails in (True, False, False, True):
+            try:
+                thing = Picky(9, fails)
+                thing.value, thing[4]
+            except ValueError:
+                below(2, False)
+        for _ in range(3):
+            try:
+                for _ in resumed(5, raising(range(3))):
+                    below(6, False)
+            except ValueError:
+                pass
+        return [below(13, False), sorted([2, 1], key=lambda number: below(8, False))]
+
+    for depth in (0, 17, 60, 120):
+        descend(depth)
+
+
 class Shape:
     def __init__(self, number, *parts):
         self.number, self.parts = number, [Shape(number + 1)] if number % 3 else list(parts)
@@ -101,7 +168,7 @@ def threading_too():
         worker.join()
 
 
-loads = [parsing, serializing, recursing, objects, iterating, waiting, executing, threading_too]
+loads = [parsing, serializing, recursing, stepping, objects, iterating, waiting, executing, threading_too]
 for load in loads:
     load()  # imports and caches first
 probe.check()  # the watch is installed before the allocators are replaced
