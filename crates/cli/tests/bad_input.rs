@@ -54,10 +54,18 @@ fn refused(work: &Workplace, input: &Path, words: &[&str]) {
 #[test]
 fn a_file_that_is_not_there() {
     let work = Workplace::new();
-    refused(&work, &work.path("nothing.json"), &["nothing.json", "No such file"]);
+    refused(&work, &work.path("nothing.json"), &["nothing.json: does not exist", "give a recording"]);
     let output = work.run(&["oom", "show", "nothing"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(error, "Error: nothing: No such file or directory (os error 2)\n", "said once");
+    let told = "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
+    assert_eq!(error, told);
+    for words in [&["sessions", "nothing"][..], &["query", "runs", "nothing"]] {
+        let output = work.run(words);
+        assert_eq!(
+            (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
+            (Some(5), told)
+        );
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn without_a_path_the_runs_here_are_meant() {
 #[test]
 fn a_path_that_is_not_there_is_told_once() {
     let work = tempfile::tempdir().unwrap();
-    let told = "Error: nothing: No such file or directory (os error 2)\n";
+    let told = "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
     assert_eq!(stormlog(work.path(), &["analyze", "nothing"]), (5, String::new(), told.to_owned()));
     assert_eq!(stormlog(work.path(), &["compare", "nothing", "nothing"]).2, told.repeat(2));
 }

@@ -21,6 +21,7 @@ pub(crate) fn from_problem(problem: Problem) -> PyErr {
 pub(crate) fn from_store(error: StoreError) -> PyErr {
     match error {
         StoreError::Io { path, source } => from_io(&path, &source),
+        StoreError::Missing { path } => from_io(&path, &io::Error::from_raw_os_error(libc::ENOENT)),
         other => PyValueError::new_err(other.to_string()),
     }
 }

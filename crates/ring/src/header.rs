@@ -286,7 +286,6 @@ impl<'a> Header<'a> {
 
     /// What has become of `writers`, which are those of this file or of this and its predecessors.
     pub(crate) fn judge(&self, writers: impl Iterator<Item = Writer>) -> Status {
-        let same_boot = self.is_from_this_boot();
         let open: Vec<Writer> = writers.filter(|writer| writer.open).collect();
         let pids = |writers: &mut dyn Iterator<Item = &Writer>| {
             let mut pids: Vec<u32> = writers.map(|writer| writer.pid).collect();
@@ -297,6 +296,7 @@ impl<'a> Header<'a> {
         if open.is_empty() {
             return Status::Closed;
         }
+        let same_boot = self.is_from_this_boot();
         if same_boot && !self.is_from_this_namespace() {
             return Status::Unknown { pids: pids(&mut open.iter()) };
         }

@@ -178,24 +178,31 @@ impl LogReader {
 
     /// What has become of its writers: for each process, what the last segment it wrote to says.
     pub fn status(&self) -> Status {
-        let mut writers: BTreeMap<(u32, u64), Writer> = BTreeMap::new();
-        self.for_each_header(|header| {
-            writers.extend(header.writers().map(|writer| ((writer.pid, writer.start), writer)));
-        });
-        self.segment.file.header().judge(writers.into_values())
+        self.status_and_loss().0
     }
 
     /// What its writers lost, in all segments that are left.
     pub fn loss(&self) -> Loss {
+        self.status_and_loss().1
+    }
+
+    /// [`Self::status`] and [`Self::loss`] with one pass over the headers.
+    pub fn status_and_loss(&self) -> (Status, Loss) {
+        let mut writers: BTreeMap<(u32, u64), Writer> = BTreeMap::new();
         let mut loss = Loss::default();
-        self.for_each_header(|header| loss.add(header.loss()));
-        loss
+        self.for_each_header(|header| {
+            writers.extend(header.writers().map(|writer| ((writer.pid, writer.start), writer)));
+            loss.add(header.loss());
+        });
+        (self.segment.file.header().judge(writers.into_values()), loss)
     }
 
     /// Shows the headers of all segments, in order. One that cannot be read has nothing to say.
     fn for_each_header(&self, mut look: impl FnMut(Header<'_>)) {
-        for (_, path) in segments(&self.dir).unwrap_or_default() {
-            if let Ok(file) = File::open(&path) {
+        for (number, path) in segments(&self.dir).unwrap_or_default() {
+            if number == self.segment.number {
+                look(self.segment.file.header());
+            } else if let Ok(file) = File::open(&path) {
                 let _ = with_header(&file, &path, |header| header.read().is_ok().then(|| look(header)));
             }
         }

@@ -47,6 +47,12 @@ pub enum StoreError {
         /// What it said.
         source: std::io::Error,
     },
+    /// There is nothing at the path.
+    #[error("{}: does not exist; give a recording, a run directory or a directory of them", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
     /// The path is a FIFO, a device or a socket.
     #[error("{}: is a {what}; give a regular file or a directory", path.display())]
     NotAFile {
@@ -98,6 +104,14 @@ impl StoreError {
     /// An I/O error at a path.
     pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
         StoreError::Io { path: path.as_ref().to_owned(), source }
+    }
+
+    /// An I/O error at a path that was named as an input.
+    pub fn input(path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            return StoreError::Missing { path: path.as_ref().to_owned() };
+        }
+        StoreError::io(path, source)
     }
 
     /// Bytes that break the format at a place.

@@ -26,5 +26,5 @@ pub use error::{Place, StoreError};
 pub use load::{LoadOptions, LoadedSession, load_sessions};
 pub use options::ReadOptions;
 pub use output::{Format, Output};
-pub use sessions::{FoundSession, FoundSessions, Peaks, find_sessions};
+pub use sessions::{FoundSession, FoundSessions, Peaks, find_sessions, sessions_in};
 pub use source::{Events, Source};

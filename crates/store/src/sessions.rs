@@ -68,10 +68,19 @@ pub fn find_sessions(
     is_dead: &dyn Fn(&SessionSummary) -> bool,
     go_on: &dyn Fn() -> bool,
 ) -> Result<FoundSessions, StoreError> {
+    Ok(sessions_in(&Source::find(path)?, is_dead, go_on))
+}
+
+/// As [`find_sessions`], of sources that were found already.
+pub fn sessions_in(
+    sources: &[Source],
+    is_dead: &dyn Fn(&SessionSummary) -> bool,
+    go_on: &dyn Fn() -> bool,
+) -> FoundSessions {
     let mut by_id: FxHashMap<String, FoundSession> = FxHashMap::default();
     let mut found = FoundSessions::default();
-    for source in Source::find(path)? {
-        for session in sessions_of(&source, &mut found.damaged, go_on) {
+    for source in sources {
+        for session in sessions_of(source, &mut found.damaged, go_on) {
             merge(&mut by_id, session);
         }
     }
@@ -84,7 +93,7 @@ pub fn find_sessions(
         }
     }
     found.sessions.sort_by(|a, b| selection_order(&a.summary, &b.summary));
-    Ok(found)
+    found
 }
 
 /// What is remembered of a session while its events stream by.

@@ -17,7 +17,7 @@ use crate::{Place, ReadOptions, StoreError, file, recording, sink};
 const MAX_DEPTH: usize = 12;
 
 /// One thing that holds telemetry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A JSON or JSONL file.
     Json(PathBuf),
@@ -63,7 +63,7 @@ impl Events for std::vec::IntoIter<Result<Event, StoreError>> {}
 impl Source {
     /// What is at `path`: a file is one source; a directory is what it is by its manifest, or everything found in it.
     pub fn find(path: &Path) -> Result<Vec<Source>, StoreError> {
-        let metadata = std::fs::metadata(path).map_err(|error| StoreError::io(path, error))?;
+        let metadata = std::fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
         if !metadata.is_dir() {
             return Ok(vec![Source::of_file(path)?]);
         }
@@ -291,17 +291,20 @@ fn of_manifest(directory: &Path) -> Option<Source> {
 }
 
 fn search(directory: &Path, depth: usize, found: &mut Vec<Source>) -> Result<(), StoreError> {
-    if let Some(source) = of_manifest(directory) {
-        found.push(source);
-        return Ok(());
-    }
     let mut entries = Vec::new();
     let listing = std::fs::read_dir(directory).map_err(|error| StoreError::io(directory, error))?;
     for entry in listing {
         entries.push(entry.map_err(|error| StoreError::io(directory, error))?);
     }
-    entries.sort_by_key(std::fs::DirEntry::file_name);
+    entries.sort_by_cached_key(std::fs::DirEntry::file_name);
     let name_of = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().to_lowercase();
+    // Most directories have no manifest, and a listing costs less than an attempt to open one in each of 10,000 runs.
+    if entries.iter().any(|entry| entry.file_name() == "manifest.json")
+        && let Some(source) = of_manifest(directory)
+    {
+        found.push(source);
+        return Ok(());
+    }
     if entries.iter().any(|entry| sink::is_segment_name(&entry.file_name().to_string_lossy())) {
         found.push(Source::Sink(directory.to_owned()));
         return Ok(());

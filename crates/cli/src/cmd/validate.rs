@@ -79,7 +79,9 @@ impl Report {
             other => {
                 let message = other.to_string();
                 let path = match other {
-                    StoreError::NotAFile { path, .. } | StoreError::Unrecognised { path, .. } => path.clone(),
+                    StoreError::Missing { path }
+                    | StoreError::NotAFile { path, .. }
+                    | StoreError::Unrecognised { path, .. } => path.clone(),
                     _ => PathBuf::new(),
                 };
                 let message = message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&message);

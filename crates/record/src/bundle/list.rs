@@ -63,7 +63,7 @@ pub struct Listing {
 pub fn list(path: &Path) -> Result<Listing, StoreError> {
     let mut listing = Listing::default();
     // The path itself may be a link, a bundle, or a file of one: it is what the user named.
-    let metadata = fs::metadata(path).map_err(|error| StoreError::io(path, error))?;
+    let metadata = fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
     if !metadata.is_dir() {
         listing.add(path);
         return Ok(listing);

@@ -73,6 +73,14 @@ impl RecordedEvents {
         }
     }
 
+    /// Both, with one look at the files.
+    fn status_and_loss(&self) -> (Status, Loss) {
+        match &self.input {
+            Input::Ring { status, loss, .. } => (status.clone(), *loss),
+            Input::Log(reader) => reader.status_and_loss(),
+        }
+    }
+
     fn stats(&self) -> ReadStats {
         match &self.input {
             Input::Ring { stats, .. } => *stats,
@@ -111,7 +119,7 @@ impl Iterator for RecordedEvents {
 impl Events for RecordedEvents {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let (stats, loss) = (self.stats(), self.loss());
+        let (stats, (status, loss)) = (self.stats(), self.status_and_loss());
         if loss.records > 0 {
             let reason = loss.reason.map_or_else(String::new, |reason| format!(" ({reason:?})"));
             notes.push(format!("the writer lost {} records{reason}", loss.records));
@@ -128,7 +136,7 @@ impl Events for RecordedEvents {
         if stats.truncated > 0 {
             notes.push(format!("{} files are shorter than they were made", stats.truncated));
         }
-        if let Status::Died { pids } = self.status() {
+        if let Status::Died { pids } = status {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             notes.push(format!("the writer died without closing (pid {})", pids.join(", ")));
         }

@@ -49,6 +49,9 @@ pub(crate) fn stated_session(path: &Path) -> Option<SessionSummary> {
 
 /// Corrects a session's state by what its writers left: one that died without a word was interrupted.
 pub(crate) fn judge(path: &Path, mut summary: SessionSummary) -> SessionSummary {
+    if !matches!(summary.status, SessionStatus::Running | SessionStatus::Incomplete) {
+        return summary;
+    }
     let is_log = path.is_dir() || path.file_name().is_some_and(|name| name == LOG_DIRECTORY);
     let status = if is_log {
         LogReader::open(path).map(|reader| reader.status())

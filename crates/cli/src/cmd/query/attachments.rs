@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use stormlog_event::{Record, SessionSummary};
 use stormlog_record::bundle::Bundle;
@@ -66,19 +67,31 @@ pub(super) fn rows(
     ctrl_c: &CtrlC,
 ) -> anyhow::Result<Vec<Record>> {
     let runs = runs::gathered(catalog, ctrl_c)?;
+    let sources: FxHashMap<&Path, &Source> =
+        catalog.sources.iter().rev().map(|source| (source.path(), source)).collect();
+    let mut bundles: FxHashMap<&str, Vec<&Bundle>> = FxHashMap::default();
+    for bundle in &catalog.bundles {
+        if let Some(id) = bundle.session_id.as_deref() {
+            bundles.entry(id).or_default().push(bundle);
+        }
+    }
     let mut rows = Vec::new();
     for run in &runs {
         let named = run.stated.get("attachments").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         rows.extend(
             named.iter().filter_map(|item| named_row(item, &run.id, "run_envelope", Path::new(&run.path))),
         );
+        let mut seen: FxHashSet<&str> = FxHashSet::default();
         for session in &run.sessions {
             rows.extend(session.sources.iter().flat_map(|path| {
-                let source = catalog.sources.iter().find(|source| source.path() == path);
+                let source = sources.get(path.as_path());
                 source.map(|source| source_rows(source, session, &run.id)).unwrap_or_default()
             }));
+            // Two sources may know one session; its bundles are listed once.
+            let id = session.summary.session_id.as_str();
+            let of_session = bundles.get(id).filter(|_| seen.insert(id)).into_iter().flatten();
+            rows.extend(of_session.map(|bundle| bundle_row(bundle, session, &run.id)));
         }
-        rows.extend(catalog.bundles.iter().filter_map(|bundle| bundle_row(bundle, run)));
     }
     for path in &catalog.paths {
         sidecars(path, 0, &runs, &mut rows);
@@ -194,16 +207,14 @@ fn source_rows(source: &Source, session: &FoundSession, run_id: &str) -> Vec<Rec
     }
 }
 
-fn bundle_row(bundle: &Bundle, run: &Run) -> Option<Record> {
-    let id = bundle.session_id.as_deref()?;
-    let session = run.sessions.iter().find(|session| session.summary.session_id == id)?;
+fn bundle_row(bundle: &Bundle, session: &FoundSession, run_id: &str) -> Record {
     let facts = Value::Object(ooms::to_record(bundle));
     let mut found =
-        own_row(&run.id, &session.summary, &bundle.path, ["oom_bundle", "oom_bundle", "OOM bundle"], facts);
+        own_row(run_id, &session.summary, &bundle.path, ["oom_bundle", "oom_bundle", "OOM bundle"], facts);
     let at = ooms::created_ns(bundle);
     found.insert("start_ns".to_owned(), at.into());
     found.insert("end_ns".to_owned(), at.into());
-    Some(found)
+    found
 }
 
 /// The sidecars at a path and a few levels below it. A line of one belongs to the run of its session, of its job, or to the run

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use stormlog_event::{Event, SessionStatus};
 use stormlog_record::bundle::Bundle;
-use stormlog_store::{FoundSession, ReadOptions, Source, StoreError, find_sessions};
+use stormlog_store::{FoundSession, ReadOptions, Source, StoreError, sessions_in};
 
 use crate::exit::CtrlC;
 
@@ -16,6 +17,10 @@ pub(super) struct Catalog {
     /// What could not be read, a sentence each.
     pub(super) problems: Vec<String>,
     sessions: Option<Vec<(usize, FoundSession)>>,
+    /// The sources again, so that one that is below two of the paths is taken once.
+    known: FxHashSet<Source>,
+    bundles_of_session: FxHashMap<String, usize>,
+    statuses: FxHashMap<String, SessionStatus>,
 }
 
 impl Catalog {
@@ -26,6 +31,9 @@ impl Catalog {
             bundles: Vec::new(),
             problems: Vec::new(),
             sessions: None,
+            known: FxHashSet::default(),
+            bundles_of_session: FxHashMap::default(),
+            statuses: FxHashMap::default(),
         };
         for path in paths {
             // A run whose supervisor was killed too is finished by whoever looks at it first.
@@ -41,11 +49,19 @@ impl Catalog {
     fn add(&mut self, source: Source) {
         match &source {
             Source::OomBundle(path) => match Bundle::read(path) {
-                Ok(bundle) => self.bundles.push(bundle),
+                Ok(bundle) => {
+                    if let Some(session) = &bundle.session_id {
+                        *self.bundles_of_session.entry(session.clone()).or_default() += 1;
+                    }
+                    self.bundles.push(bundle);
+                }
                 Err(error) => self.problems.push(error.to_string()),
             },
-            _ if self.sources.contains(&source) => {}
-            _ => self.sources.push(source),
+            _ => {
+                if self.known.insert(source.clone()) {
+                    self.sources.push(source);
+                }
+            }
         }
     }
 
@@ -58,13 +74,14 @@ impl Catalog {
                     && summary.host == rustix::system::uname().nodename().to_string_lossy()
             };
             for (number, source) in self.sources.iter().enumerate() {
-                match find_sessions(source.path(), &is_dead, &|| ctrl_c.check().is_ok()) {
-                    Ok(sessions) => {
-                        self.problems.extend(sessions.damaged.iter().map(StoreError::to_string));
-                        found.extend(sessions.sessions.into_iter().map(|session| (number, session)));
-                    }
-                    Err(error) => self.problems.push(error.to_string()),
+                let sessions =
+                    sessions_in(std::slice::from_ref(source), &is_dead, &|| ctrl_c.check().is_ok());
+                self.problems.extend(sessions.damaged.iter().map(StoreError::to_string));
+                for session in &sessions.sessions {
+                    let id = session.summary.session_id.clone();
+                    self.statuses.entry(id).or_insert(session.summary.status);
                 }
+                found.extend(sessions.sessions.into_iter().map(|session| (number, session)));
                 ctrl_c.check()?;
             }
             self.sessions = Some(found);
@@ -84,15 +101,12 @@ impl Catalog {
 
     /// How a session ended, by any source that knows it.
     pub(super) fn status_of(&self, session_id: &str) -> SessionStatus {
-        let sessions = self.sessions.iter().flatten();
-        let found =
-            sessions.map(|(_, session)| &session.summary).find(|summary| summary.session_id == session_id);
-        found.map_or(SessionStatus::Incomplete, |summary| summary.status)
+        self.statuses.get(session_id).copied().unwrap_or(SessionStatus::Incomplete)
     }
 
     /// How many bundles a session left.
     pub(super) fn bundle_count(&self, session_id: &str) -> usize {
-        self.bundles.iter().filter(|bundle| bundle.session_id.as_deref() == Some(session_id)).count()
+        self.bundles_of_session.get(session_id).copied().unwrap_or(0)
     }
 
     /// Every event of every source, with the number of its source.
