@@ -199,7 +199,7 @@ pub struct Finished {
 impl Finished {
     /// Opens a file and finds its blocks.
     pub fn open(path: &Path) -> Result<Finished, CaptureError> {
-        Self::start(File::open(path).map_err(CaptureError::io(path))?, path)
+        Self::start(stormlog_files::open_regular(path).map_err(CaptureError::io(path))?, path)
     }
 
     /// Opens a file to go on writing; a torn tail is cut off.

@@ -132,7 +132,7 @@ impl Live {
 
     /// Opens a live file to read it.
     pub fn open(path: &Path) -> Result<Live, CaptureError> {
-        Self::check(File::open(path).map_err(CaptureError::io(path))?, path)
+        Self::check(stormlog_files::open_regular(path).map_err(CaptureError::io(path))?, path)
     }
 
     /// Opens a live file to take slots from it too.

@@ -255,6 +255,12 @@ pub(crate) struct Convert {
     /// Only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
+    /// Write 0 for unknown counters on which schemas 2 and 3 insist, and count them
+    #[arg(long)]
+    unknown_as_zero: bool,
+    /// Mark texts in CSV that a spreadsheet would run as a formula with an apostrophe
+    #[arg(long)]
+    safe_csv: bool,
     /// Keep the good records of a damaged input and count what was dropped
     #[arg(long)]
     lenient: bool,
@@ -271,6 +277,8 @@ impl From<Convert> for convert::Options {
             schema: typed.schema.parse().unwrap_or(4),
             to: typed.to,
             session_id: typed.session_id,
+            unknown_as_zero: typed.unknown_as_zero,
+            safe_csv: typed.safe_csv,
             lenient: typed.lenient,
             json: typed.json,
         }

@@ -170,8 +170,78 @@ fn directories_fifos_and_devices() {
     refused(&work, &work.path("empty-dir"), &["empty-dir", "no telemetry found"]);
     let fifo = work.path("pipe.json");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    refused(&work, &fifo, &["pipe.json", "is a FIFO"]);
-    refused(&work, Path::new("/dev/null"), &["/dev/null", "is a device"]);
+    refused(&work, &fifo, &["pipe.json", "this is a named pipe, not a regular file"]);
+    refused(&work, Path::new("/dev/null"), &["/dev/null", "this is a device, not a regular file"]);
+}
+
+/// Commands that read a file: without the check each would wait for the pipe's other end.
+const READERS: [&[&str]; 22] = [
+    &["analyze", "?"],
+    &["compare", "?", "?"],
+    &["compare", "good.jsonl", "?"],
+    &["check", "?", "--max-peak", "1GB"],
+    &["convert", "?", "out.json"],
+    &["validate", "?"],
+    &["sessions", "?"],
+    &["query", "runs", "?"],
+    &["query", "events", "?"],
+    &["query", "ooms", "?"],
+    &["oom", "show", "?"],
+    &["snapshot", "?"],
+    &["replay", "?"],
+    &["timeline", "?", "--output", "out.html"],
+    &["stats", "?"],
+    &["summary", "?"],
+    &["flamegraph", "?", "-o", "out.html"],
+    &["tree", "?"],
+    &["table", "?", "-o", "out.html"],
+    &["leaks", "?"],
+    &["transform", "csv", "?", "-o", "out.csv"],
+    &["parse", "?"],
+];
+
+#[test]
+fn every_reader_refuses_pipes_sockets_and_devices() {
+    let work = Workplace::new();
+    work.file("good.jsonl", GOOD);
+    let fifo = work.path("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let socket = work.path("socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for path in [&fifo, &socket, Path::new("/dev/zero")] {
+        for reader in READERS {
+            let path = path.to_str().unwrap();
+            let words: Vec<&str> = reader.iter().map(|word| if *word == "?" { path } else { word }).collect();
+            let mut command = Command::cargo_bin("stormlog").unwrap();
+            // The time limit only turns a wait without end into a failure.
+            let output = command
+                .current_dir(work.0.path())
+                .args(&words)
+                .timeout(std::time::Duration::from_secs(120))
+                .output()
+                .unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(5), "{words:?}: {error}");
+            assert!(error.contains(path), "{words:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_json_is_refused_in_little_memory() {
+    let work = Workplace::new();
+    let flood = [b"{\"segments\": [".to_vec(), b"0,".repeat(30_000_000)].concat();
+    let path = work.file("flood.json", flood);
+    // Twice the address space that the refusal takes, and less than what 30 million values did.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 400000; exec \"$0\" snapshot \"$1\""])
+        .arg(assert_cmd::cargo::cargo_bin("stormlog"))
+        .arg(path)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{error}");
+    assert!(error.contains("values in one JSON container"), "{error}");
 }
 
 #[test]

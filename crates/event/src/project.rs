@@ -55,14 +55,38 @@ impl Event {
     /// Whether `schema` can say what this event says. Schemas 2 and 3 cannot say "unknown" for a core counter: such
     /// an event is a problem there, never a 0.
     pub fn expressible_in(&self, schema: Schema) -> Result<(), Problem> {
-        let unknown = |counter: &Counter| counter.is_core() && !self.counters.is_known(*counter);
-        match Counter::ALL.iter().find(|counter| unknown(counter)) {
-            Some(counter) if schema != Schema::V4 => Err(Problem::of(
+        match self.inexpressible_in(schema).next() {
+            Some(counter) => Err(Problem::of(
                 counter.field().name(),
                 &format!("is unknown, which schema {} cannot express; write schema 4", schema.number()),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
+    }
+
+    /// The unknown counters on which `schema` insists.
+    fn inexpressible_in(&self, schema: Schema) -> impl Iterator<Item = Counter> {
+        let insists = move |counter: &Counter| schema != Schema::V4 && counter.is_core();
+        Counter::ALL.into_iter().filter(insists).filter(|counter| !self.counters.is_known(*counter))
+    }
+
+    /// Makes 0 of the unknown counters on which `schema` insists, names them in the metadata, and returns them. The one place where
+    /// unknown becomes a number: only for a user who asked for it, and who is shown the counts.
+    pub fn zero_unknown(&mut self, schema: Schema) -> Vec<Counter> {
+        let unknown: Vec<Counter> = self.inexpressible_in(schema).collect();
+        if unknown.is_empty() {
+            return unknown;
+        }
+        for counter in &unknown {
+            self.counters.set_raw(*counter, Some(0));
+        }
+        let mut metadata = (*self.metadata).clone();
+        let names = unknown.iter().map(|counter| Value::from(counter.field().name())).collect();
+        metadata.map.insert("unknown_as_zero".into(), Value::Array(names));
+        // Stated capabilities would contradict the zeros.
+        metadata.inferred = true;
+        self.metadata = metadata.into();
+        unknown
     }
 }
 

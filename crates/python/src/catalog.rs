@@ -7,17 +7,23 @@ use stormlog_store::{Source, StoreError};
 
 use crate::error::from_store;
 
-/// Kind and path of every source at a path; nothing where there is none. A run whose supervisor was killed too is
-/// finished first, as every command does that looks at one.
+/// Kind and path of a source.
+type Row = (&'static str, PathBuf);
+
+/// Kind and path of every source at a path, and a sentence about each run that was left out; nothing where there is none. A run whose
+/// supervisor was killed too is finished first, as every command does that looks at one.
 #[pyfunction]
-fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(&'static str, PathBuf)>> {
+fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String>)> {
     let found = py.detach(|| {
         stormlog_supervise::resume(&path);
-        Source::find(&path)
+        Source::find_known(&path)
     });
     match found {
-        Ok(sources) => Ok(sources.iter().map(|source| (source.kind(), source.path().to_owned())).collect()),
-        Err(StoreError::Unrecognised { .. }) => Ok(Vec::new()),
+        Ok(sources) => {
+            let rows = sources.found.iter().map(|source| (source.kind(), source.path().to_owned()));
+            Ok((rows.collect(), sources.skipped.iter().map(StoreError::to_string).collect()))
+        }
+        Err(StoreError::Unrecognised { .. }) => Ok((Vec::new(), Vec::new())),
         Err(error) => Err(from_store(error)),
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Must never wait for the disk's consent: where the next segment cannot be made, records are counted and dropped until it can.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -174,7 +174,7 @@ impl Segments {
         let Some(keep) = self.max_segments else { return };
         let oldest = newest.shape().count.saturating_sub(keep.max(1) - 1);
         for (_, path) in numbers.iter().filter(|(number, _)| *number < oldest) {
-            let loss = File::open(path)
+            let loss = stormlog_files::open_regular(path)
                 .map_err(|source| Error::Io { path: path.clone(), source })
                 .and_then(|file| with_header(&file, path, |header| header.loss()));
             if fs::remove_file(path).is_ok()

@@ -4,7 +4,6 @@
 //! their order, nor records that were not appended exactly so.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -202,7 +201,7 @@ impl LogReader {
         for (number, path) in segments(&self.dir).unwrap_or_default() {
             if number == self.segment.number {
                 look(self.segment.file.header());
-            } else if let Ok(file) = File::open(&path) {
+            } else if let Ok(file) = stormlog_files::open_regular(&path) {
                 let _ = with_header(&file, &path, |header| header.read().is_ok().then(|| look(header)));
             }
         }

@@ -256,7 +256,12 @@ pub struct CsvWriter<W: Write> {
     writer: csv::Writer<W>,
     schema: Schema,
     metadata: MetadataText,
+    /// Whether texts that a spreadsheet would take for a formula are marked as text.
+    is_safe: bool,
 }
+
+/// What a spreadsheet takes for the start of a formula.
+const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 impl<W: Write> CsvWriter<W> {
     /// Starts a file with its header.
@@ -264,7 +269,12 @@ impl<W: Write> CsvWriter<W> {
         let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
         let names = FIELDS.iter().filter(|(field, _)| field.is_known_in(schema)).map(|(_, name)| name);
         writer.write_record(names)?;
-        Ok(CsvWriter { writer, schema, metadata: MetadataText::default() })
+        Ok(CsvWriter { writer, schema, metadata: MetadataText::default(), is_safe: false })
+    }
+
+    /// From now on a text that begins like a formula gets an apostrophe before it, as spreadsheets expect. Numbers stay numbers.
+    pub fn guard_formulas(&mut self) {
+        self.is_safe = true;
     }
 
     /// Writes one row. An event the schema cannot express is a problem and nothing is written.
@@ -283,6 +293,7 @@ impl<W: Write> CsvWriter<W> {
                     // Empty and absent would look alike; such a context is spelt as JSON.
                     write::dumps(&text)
                 }
+                FieldValue::Text(text) if self.is_safe && text.starts_with(FORMULA) => format!("'{text}"),
                 FieldValue::Text(text) => {
                     self.writer.write_field(text)?;
                     continue;

@@ -54,12 +54,20 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The path is a FIFO, a device or a socket.
-    #[error("{}: is a {what}; give a regular file or a directory", path.display())]
+    #[error("{}: {what}; give a regular file or a directory", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
         /// What it is.
-        what: &'static str,
+        what: String,
+    },
+    /// A run whose layout another release defined.
+    #[error("{}: schema_version is {found}, this release reads {}; read the run with the release that wrote it, or a newer one", path.display(), crate::run_record::RUN_VERSION)]
+    RunVersion {
+        /// Its `run.json`.
+        path: PathBuf,
+        /// What it says.
+        found: String,
     },
     /// The bytes are not what the format allows.
     #[error("{place}: {message}")]

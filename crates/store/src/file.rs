@@ -1,29 +1,19 @@
 //! Opening inputs: regular files only, and never more of one in memory than asked for.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::{Place, StoreError};
 
 /// Opens a regular file for reading. A FIFO or device is refused without blocking on it.
 pub(crate) fn open_regular(path: &Path) -> Result<File, StoreError> {
-    // Non-blocking, so that a FIFO without a writer answers instead of waiting forever.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd =
-        rustix::fs::open(path, flags, Mode::empty()).map_err(|error| StoreError::io(path, error.into()))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|error| StoreError::io(path, error.into()))?;
-    let what = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => return Ok(File::from(fd)),
-        FileType::Directory => "directory",
-        FileType::Fifo => "FIFO",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "device",
-        _ => "special file",
-    };
-    Err(StoreError::NotAFile { path: path.to_owned(), what })
+    stormlog_files::open_regular(path).map_err(|error| match error.kind() {
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
+            StoreError::NotAFile { path: path.to_owned(), what: error.to_string() }
+        }
+        _ => StoreError::io(path, error),
+    })
 }
 
 /// The whole of a file that must not be larger than `limit`.

@@ -44,11 +44,15 @@ pub fn load_sessions(path: &Path, options: &LoadOptions) -> Result<Vec<LoadedSes
         ..ReadOptions::default()
     };
     let mut gathered = Gathered::default();
-    for source in Source::find(path)? {
-        gathered.take(&source, &read)?;
+    let sources = Source::find_known(path)?;
+    for source in &sources.found {
+        gathered.take(source, &read)?;
     }
     let mut sessions: Vec<LoadedSession> =
         gathered.by_id.into_iter().filter_map(|(id, session)| session.finish(&id)).collect();
+    for session in &mut sessions {
+        session.warnings.extend(sources.skipped.iter().map(StoreError::to_string));
+    }
     sessions.sort_by(|a, b| selection_order(&a.summary, &b.summary));
     Ok(sessions)
 }

@@ -106,6 +106,13 @@ impl Output {
         Ok(Output { encoder, target, pending: None })
     }
 
+    /// Marks texts that a spreadsheet would take for a formula; only CSV has them.
+    pub fn guard_formulas(&mut self) {
+        if let Encoder::Csv(writer) = &mut self.encoder {
+            writer.guard_formulas();
+        }
+    }
+
     /// Writes one event. The inner problem is an event the schema cannot express; it is left out.
     pub fn write(&mut self, event: &Event) -> Result<Result<(), Problem>, StoreError> {
         let written = match &mut self.encoder {

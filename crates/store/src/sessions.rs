@@ -59,6 +59,8 @@ pub struct FoundSessions {
     pub sessions: Vec<FoundSession>,
     /// Sources that are damaged, each with what is wrong; what was read before the damage is counted above.
     pub damaged: Vec<StoreError>,
+    /// Runs that were left out, each with the reason.
+    pub skipped: Vec<StoreError>,
 }
 
 /// Looks at everything at `path`. `is_dead` tells whether the process of a session that claims to be running is gone;
@@ -68,7 +70,8 @@ pub fn find_sessions(
     is_dead: &dyn Fn(&SessionSummary) -> bool,
     go_on: &dyn Fn() -> bool,
 ) -> Result<FoundSessions, StoreError> {
-    Ok(sessions_in(&Source::find(path)?, is_dead, go_on))
+    let sources = Source::find_known(path)?;
+    Ok(FoundSessions { skipped: sources.skipped, ..sessions_in(&sources.found, is_dead, go_on) })
 }
 
 /// As [`find_sessions`], of sources that were found already.

@@ -11,6 +11,7 @@ use crate::csv::CsvReader;
 use crate::json::{self, EventReader};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
+use crate::run_record::{RUN_FILE, read_run};
 use crate::{Place, ReadOptions, StoreError, file, recording, sink};
 
 /// Directories are searched this deep; deeper trees are not recordings.
@@ -38,6 +39,15 @@ pub enum Source {
     Log(PathBuf),
 }
 
+/// What is at a path.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// Everything that holds telemetry.
+    pub found: Vec<Source>,
+    /// Runs that were left out, each with the reason.
+    pub skipped: Vec<StoreError>,
+}
+
 /// Events as they are read, and what was noticed on the way.
 pub trait Events: Iterator<Item = Result<Event, StoreError>> {
     /// Sentences about what is missing: a torn last line, records the writer lost. Complete once reading has ended.
@@ -61,15 +71,28 @@ impl Events for ParquetReader {}
 impl Events for std::vec::IntoIter<Result<Event, StoreError>> {}
 
 impl Source {
-    /// What is at `path`: a file is one source; a directory is what it is by its manifest, or everything found in it.
+    /// What is at `path`: a file is one source; a directory is what it is by its manifest, or everything found in it. A run of an
+    /// unknown version is an error.
     pub fn find(path: &Path) -> Result<Vec<Source>, StoreError> {
+        let sources = Source::find_known(path)?;
+        match sources.skipped.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(sources.found),
+        }
+    }
+
+    /// The same for listings: runs of an unknown version are skipped, unless there is nothing else.
+    pub fn find_known(path: &Path) -> Result<Sources, StoreError> {
         let metadata = std::fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
         if !metadata.is_dir() {
-            return Ok(vec![Source::of_file(path)?]);
+            return Ok(Sources { found: vec![Source::of_file(path)?], skipped: Vec::new() });
         }
-        let mut found = Vec::new();
+        let mut found = Sources::default();
         search(path, 0, &mut found)?;
-        if found.is_empty() {
+        if found.found.is_empty() {
+            if let Some(error) = found.skipped.into_iter().next() {
+                return Err(error);
+            }
             let message = "no telemetry found here (looked for sinks, bundles, recordings, and event files)";
             return Err(StoreError::Unrecognised { path: path.to_owned(), message: message.to_owned() });
         }
@@ -290,7 +313,7 @@ fn of_manifest(directory: &Path) -> Option<Source> {
     })
 }
 
-fn search(directory: &Path, depth: usize, found: &mut Vec<Source>) -> Result<(), StoreError> {
+fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), StoreError> {
     let mut entries = Vec::new();
     let listing = std::fs::read_dir(directory).map_err(|error| StoreError::io(directory, error))?;
     for entry in listing {
@@ -302,21 +325,27 @@ fn search(directory: &Path, depth: usize, found: &mut Vec<Source>) -> Result<(),
     if entries.iter().any(|entry| entry.file_name() == "manifest.json")
         && let Some(source) = of_manifest(directory)
     {
-        found.push(source);
+        found.found.push(source);
         return Ok(());
     }
     if entries.iter().any(|entry| sink::is_segment_name(&entry.file_name().to_string_lossy())) {
-        found.push(Source::Sink(directory.to_owned()));
+        found.found.push(Source::Sink(directory.to_owned()));
         return Ok(());
     }
     if entries.iter().any(|entry| name_of(entry).ends_with(".slog")) {
-        found.push(Source::Log(directory.to_owned()));
+        found.found.push(Source::Log(directory.to_owned()));
         return Ok(());
     }
     let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
+    if has(RUN_FILE)
+        && let Err(error) = read_run(directory)
+    {
+        found.skipped.push(error);
+        return Ok(());
+    }
     if has("events.json") && has("metadata.json") {
         // A bundle whose manifest, written last, is missing: its writer died in the middle.
-        found.push(Source::OomBundle(directory.to_owned()));
+        found.found.push(Source::OomBundle(directory.to_owned()));
         return Ok(());
     }
     // A session with its whole history does not need the ring, which holds the end of the same events.
@@ -337,7 +366,7 @@ fn search(directory: &Path, depth: usize, found: &mut Vec<Source>) -> Result<(),
                 _ => false,
             };
             if wanted {
-                found.push(Source::of_file(&entry.path())?);
+                found.found.push(Source::of_file(&entry.path())?);
             }
         }
     }

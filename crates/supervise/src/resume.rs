@@ -11,6 +11,7 @@ use stormlog_event::{SessionStatus, SessionSummary};
 use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention};
 use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents, read_session, write_session};
+use stormlog_store::run_record::read_run;
 
 use crate::facts::kernel_kill;
 use crate::naming::ProgramName;
@@ -46,7 +47,8 @@ fn visit(path: &Path, depth: usize, finished: &mut usize) {
 
 /// True when the run was abandoned and is finished now.
 fn finish_abandoned(run: &RunDirectory) -> bool {
-    let mut record = run.read();
+    // The layout of another release is not ours to finish.
+    let Ok(Some(mut record)) = read_run(run.path()) else { return false };
     if record.get("status").and_then(Value::as_str) != Some("running") || is_supervised(&record) {
         return false;
     }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use stormlog_event::{Identity, Record};
 use stormlog_store::json::{read_value, write};
+use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
 use crate::error::RunError;
 use crate::naming::ProgramName;
 use crate::scrub;
 
 /// The run's own file.
-pub const RUN_FILE: &str = "run.json";
+pub use stormlog_store::run_record::RUN_FILE;
 /// The directory of exceptions that processes reported before they ended.
 pub(crate) const EXCEPTIONS: &str = "exceptions";
 
@@ -114,7 +115,7 @@ pub(crate) fn first_record(command: &[OsString], host: &str, now_ns: i64, interv
         .collect();
     let directory = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
     let Value::Object(record) = json!({
-        "format": "stormlog.run", "schema_version": 1, "status": "running", "command": scrubbed,
+        "format": RUN_FORMAT, "schema_version": RUN_VERSION, "status": "running", "command": scrubbed,
         "working_directory": directory, "host": host, "started_at_ns": now_ns, "ended_at_ns": null,
         "interval_ms": interval_ms, "exit_code": null, "signal": null, "verdict": null,
         "environment": environment,

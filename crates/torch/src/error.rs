@@ -80,6 +80,14 @@ pub enum SnapshotError {
         /// How many are allowed.
         limit: u64,
     },
+    /// A compressed file that unpacks to far more than a snapshot does: a bomb.
+    #[error(
+        "unpacks to more than {limit} bytes, which no snapshot of its size does, so the file is refused; if it is one, unpack it and give the plain file"
+    )]
+    Unpacked {
+        /// What is allowed.
+        limit: u64,
+    },
     /// Containers in containers in containers, or one that contains itself.
     #[error("values nested deeper than {limit}, or holding themselves")]
     TooDeep {

@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::io::Write;
+
 use proptest::prelude::*;
 use stormlog_torch::{SnapshotError, fuzz, read};
 use support::data;
@@ -96,6 +98,44 @@ fn a_flood_of_values_is_refused_before_it_fills_the_memory() {
     }
     batches.extend_from_slice(b".");
     assert!(matches!(refused(&batches), SnapshotError::TooMany { .. }));
+}
+
+#[test]
+fn json_floods_are_refused_like_pickles() {
+    // A list that never ends, in one container and in many.
+    let flood = [b"{\"segments\": [".to_vec(), b"0,".repeat(5 << 20)].concat();
+    assert!(matches!(refused(&flood), SnapshotError::TooMany { .. }));
+    let open = b"[0,".repeat(100);
+    let nested = [open, b"0,".repeat(5 << 20)].concat();
+    assert!(matches!(refused(&nested), SnapshotError::TooMany { .. }));
+    let pairs = [b"{".to_vec(), b"\"a\":0,".repeat(5 << 20)].concat();
+    assert!(matches!(refused(&pairs), SnapshotError::TooMany { .. }));
+    // A string and a number that never end; quotes that are escaped do not end one.
+    let text = [b"{\"segments\": \"".to_vec(), b"\\\"".repeat(10 << 20)].concat();
+    assert!(matches!(refused(&text), SnapshotError::TooLong { .. }));
+    let number = [b"[".to_vec(), vec![b'7'; 20 << 20]].concat();
+    assert!(matches!(refused(&number), SnapshotError::TooLong { .. }));
+    // Space is neither: a file with a great deal of it is only wrong at its end.
+    let spaces = [b"[".to_vec(), vec![b' '; 20 << 20]].concat();
+    assert!(matches!(refused(&spaces), SnapshotError::Json(_)));
+}
+
+#[test]
+fn compressed_floods_are_refused_however_often_they_are_wrapped() {
+    let flood = gzip(&[b"{\"segments\": [".to_vec(), vec![b' '; 65 << 20]].concat());
+    let twice = gzip(&flood);
+    match refused(&twice) {
+        SnapshotError::Unpacked { limit } => assert_eq!(limit, 64 << 20),
+        other => panic!("{other}"),
+    }
+    let pickle = [b"\x80\x02".to_vec(), b"N0".repeat(33 << 20)].concat();
+    assert!(matches!(refused(&gzip(&gzip(&pickle))), SnapshotError::Unpacked { .. }));
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 #[test]

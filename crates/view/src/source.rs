@@ -1,6 +1,5 @@
 //! Source lines for the frames that are shown, from the disk. Must read source files only (a recording may name any file), and not many.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -64,12 +63,7 @@ fn is_source(file: &str) -> bool {
 }
 
 fn read(file: &str, wanted: &[u32], mut found: impl FnMut(u32, String)) {
-    // Only plain files: a pipe would make us wait for ever.
-    let Some(file) =
-        std::fs::metadata(file).ok().filter(|data| data.is_file()).and_then(|_| File::open(file).ok())
-    else {
-        return;
-    };
+    let Ok(file) = stormlog_files::open_regular(Path::new(file)) else { return };
     let mut reader = BufReader::new(file.take(MOST_BYTES));
     let mut bytes = Vec::new();
     let mut number = 0u32;

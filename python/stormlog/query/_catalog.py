@@ -140,7 +140,10 @@ class ArtifactCatalog:
             self._find(path)
 
     def _find(self, path: Path) -> None:
-        for kind, place in _native.find_sources(path):
+        found, skipped = _native.find_sources(path)
+        for sentence in skipped:
+            self.warn(path, sentence)
+        for kind, place in found:
             if place.name == MANIFEST_FILENAME:
                 self.warn(place, "unrecognized manifest shape")
             else:

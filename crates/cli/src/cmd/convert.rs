@@ -1,5 +1,6 @@
 //! `stormlog convert`: any telemetry in, one file out, record by record.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) schema: i64,
     pub(crate) to: Option<String>,
     pub(crate) session_id: Option<String>,
+    pub(crate) unknown_as_zero: bool,
+    pub(crate) safe_csv: bool,
     pub(crate) lenient: bool,
     pub(crate) json: bool,
 }
@@ -27,6 +30,8 @@ struct Tally {
     dropped: u64,
     first_problem: Option<String>,
     notes: Vec<String>,
+    /// Counters that were unknown and written as 0.
+    zeros: BTreeMap<&'static str, u64>,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
@@ -34,16 +39,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let schema = Schema::from_number(options.schema).unwrap_or(stormlog_event::SCHEMA_LATEST);
     let sources = Source::find(&options.input)?;
     let mut output = open_output(options, schema)?;
+    if options.safe_csv {
+        output.guard_formulas();
+    }
     let mut tally = Tally::default();
     let mut progress = Progress::new("events");
     for source in &sources {
-        copy(source, options, &mut output, &mut tally, &mut progress, &ctrl_c)?;
+        copy(source, options, schema, &mut output, &mut tally, &mut progress, &ctrl_c)?;
     }
     if let Some(session) = options.session_id.as_ref().filter(|_| tally.written == 0) {
         return Err(StoreError::NoSuchSession(session.clone()).into());
     }
     output.finish()?;
     drop(progress);
+    tally.note_zeros();
     summarise(options, &tally)?;
     Ok(Exit::Ok)
 }
@@ -63,6 +72,9 @@ fn open_output(options: &Options, schema: Schema) -> anyhow::Result<Output> {
             ))
         })?,
     };
+    if options.safe_csv && format != Format::Csv {
+        return Err(Wrong("--safe-csv is for CSV; leave it out, or add --to csv".into()).into());
+    }
     if is_stream {
         return Ok(Output::stream(Box::new(io::stdout()), format, schema)?);
     }
@@ -76,6 +88,7 @@ fn open_output(options: &Options, schema: Schema) -> anyhow::Result<Output> {
 fn copy(
     source: &Source,
     options: &Options,
+    schema: Schema,
     output: &mut Output,
     tally: &mut Tally,
     progress: &mut Progress,
@@ -94,7 +107,7 @@ fn copy(
         ctrl_c.check()?;
         progress.step();
         number += 1;
-        let event = match event {
+        let mut event = match event {
             Ok(event) => event,
             Err(error) if options.lenient => {
                 tally.drop_one(error);
@@ -105,9 +118,16 @@ fn copy(
         if options.session_id.as_ref().is_some_and(|session| *session != event.head.session_id) {
             continue;
         }
+        if options.unknown_as_zero {
+            for counter in event.zero_unknown(schema) {
+                *tally.zeros.entry(counter.field().name()).or_default() += 1;
+            }
+        }
         match output.write(&event)? {
             Ok(()) => tally.written += 1,
-            Err(problem) => {
+            Err(mut problem) => {
+                // What Schema::V4 cannot express does not exist, so this is about unknown counters.
+                problem.message.push_str(", or write 0 instead with --unknown-as-zero");
                 let place = Place::line(source.path(), number);
                 let error = StoreError::record(place, problem);
                 if !options.lenient {
@@ -122,6 +142,14 @@ fn copy(
 }
 
 impl Tally {
+    fn note_zeros(&mut self) {
+        if !self.zeros.is_empty() {
+            let counts: Vec<String> =
+                self.zeros.iter().map(|(field, count)| format!("{field} ({count} times)")).collect();
+            self.notes.push(format!("unknown, written as 0: {}", counts.join(", ")));
+        }
+    }
+
     fn drop_one(&mut self, error: StoreError) {
         self.dropped += 1;
         if self.first_problem.is_none() {
@@ -136,7 +164,7 @@ fn summarise(options: &Options, tally: &Tally) -> io::Result<()> {
     if options.json {
         let outcome = json!({
             "written": tally.written, "dropped": tally.dropped, "first_problem": tally.first_problem,
-            "notes": tally.notes, "output": options.output.display().to_string(),
+            "notes": tally.notes, "unknown_as_zero": tally.zeros, "output": options.output.display().to_string(),
         });
         return writeln!(err, "{outcome}");
     }

@@ -59,15 +59,21 @@ fn newest(path: &Path) -> Result<PathBuf, StoreError> {
     let listing = find(path)?;
     match listing.bundles.last() {
         Some(bundle) => Ok(bundle.path.clone()),
-        None => Err(listing.problems.into_iter().next().unwrap_or_else(|| StoreError::Unrecognised {
-            path: path.to_owned(),
-            message: "no OOM bundle here; a program that ended well leaves none".to_owned(),
+        None => Err(listing.problems.into_iter().chain(listing.skipped).next().unwrap_or_else(|| {
+            StoreError::Unrecognised {
+                path: path.to_owned(),
+                message: "no OOM bundle here; a program that ended well leaves none".to_owned(),
+            }
         })),
     }
 }
 
 fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
-    let listing = find(path)?;
+    let mut listing = find(path)?;
+    if listing.bundles.is_empty() {
+        // They are all there is: nothing else can be shown instead.
+        listing.problems.append(&mut listing.skipped);
+    }
     let mut out = io::stdout().lock();
     let newest_first = listing.bundles.iter().rev();
     if json {
@@ -88,6 +94,9 @@ fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
             ]);
         }
         table.lines().iter().try_for_each(|line| writeln!(out, "{}", harmless(line)))?;
+    }
+    for skipped in &listing.skipped {
+        writeln!(io::stderr(), "Skipped: {skipped}")?;
     }
     for problem in &listing.problems {
         writeln!(io::stderr(), "Error: {problem}")?;

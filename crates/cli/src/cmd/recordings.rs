@@ -51,8 +51,15 @@ pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> 
         if has_capture && path.is_file() {
             continue;
         }
-        match Source::find(path) {
-            Ok(found) => sources.extend(found),
+        match Source::find_known(path) {
+            Ok(known) => {
+                let notes: Vec<String> = known.skipped.iter().map(ToString::to_string).collect();
+                if !notes.is_empty() {
+                    let path = path.display().to_string();
+                    loaded.inputs.push(Input { path, notes, ..Input::default() });
+                }
+                sources.extend(known.found);
+            }
             Err(_) if has_capture => {}
             Err(error) => loaded.inputs.push(broken(path, error.to_string())),
         }

@@ -72,7 +72,7 @@ struct Output(Option<File>);
 impl Output {
     /// From its last lines on; says how much came before.
     fn at_the_end(run: &Path, out: &mut impl Write) -> Output {
-        let found = File::open(run.join(OUTPUT_FILE)).and_then(|mut file| {
+        let found = stormlog_files::open_regular(&run.join(OUTPUT_FILE)).and_then(|mut file| {
             let end = file.seek(SeekFrom::End(0))?;
             let start = end.saturating_sub(END);
             file.seek(SeekFrom::Start(start))?;

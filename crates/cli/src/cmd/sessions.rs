@@ -33,6 +33,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     } else {
         print_table(&mut out, &found)?;
     }
+    for skipped in &found.skipped {
+        writeln!(io::stderr(), "Skipped: {skipped}")?;
+    }
     for damage in &found.damaged {
         writeln!(io::stderr(), "Error: {damage}")?;
     }

@@ -3,7 +3,6 @@
 //! They know the time only every ten milliseconds and no failed request; an aggregated one holds no totals, which are then 0.
 //! Must read what a killed program left, and refuse what is no capture.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
@@ -53,7 +52,7 @@ pub fn is_memray(path: &Path) -> bool {
 }
 
 fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
-    let mut file = File::open(path)?;
+    let mut file = stormlog_files::open_regular(path)?;
     let mut start = [0; 4];
     let length = file.read(&mut start)?;
     file.rewind()?;

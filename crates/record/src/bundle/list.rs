@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stormlog_event::Record;
 use stormlog_store::StoreError;
+use stormlog_store::run_record::read_run;
 
 use super::EVIDENCE_FILE;
 use super::name::BundleName;
@@ -55,6 +56,8 @@ pub struct Listing {
     pub bundles: Vec<BundleRow>,
     /// What could not be read.
     pub problems: Vec<StoreError>,
+    /// Runs that were left out, each with the reason.
+    pub skipped: Vec<StoreError>,
     /// Whether the search was called off before its end.
     pub incomplete: bool,
 }
@@ -73,6 +76,10 @@ pub fn list(path: &Path) -> Result<Listing, StoreError> {
     while let Some((directory, depth)) = pending.pop() {
         if is_bundle(&directory) {
             listing.add(&directory);
+            continue;
+        }
+        if let Err(error) = read_run(&directory) {
+            listing.skipped.push(error);
             continue;
         }
         let found = match fs::read_dir(&directory) {

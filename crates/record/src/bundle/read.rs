@@ -241,7 +241,10 @@ pub(super) fn read_object(path: &Path) -> Result<Option<Record>, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io(path, error)),
         Ok(metadata) if !metadata.is_file() => {
-            return Err(StoreError::NotAFile { path: path.to_owned(), what: "link or special file" });
+            return Err(StoreError::NotAFile {
+                path: path.to_owned(),
+                what: "is a link or special file".into(),
+            });
         }
         Ok(_) => {}
     }

@@ -1,9 +1,9 @@
 //! Where the debug information of a module is, when it was split off: by build id, then by the name the module gives.
 
+use std::format;
 use std::path::{Path, PathBuf};
 use std::string::{String, ToString};
 use std::vec::Vec;
-use std::{format, fs};
 
 use object::{Object, ReadCache};
 
@@ -18,11 +18,7 @@ const DEBUG_ROOT: &str = "/usr/lib/debug";
 
 /// Reads build id and debug link; the error says what is wrong with the file.
 pub(super) fn facts(path: &Path) -> Result<Facts, String> {
-    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("is not a regular file".into());
-    }
-    let cache = ReadCache::new(fs::File::open(path).map_err(|error| error.to_string())?);
+    let cache = ReadCache::new(stormlog_files::open_regular(path).map_err(|error| error.to_string())?);
     let file = object::File::parse(&cache).map_err(|error| error.to_string())?;
     let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
     let debug_link = file.gnu_debuglink().ok().flatten().and_then(|(name, _)| {

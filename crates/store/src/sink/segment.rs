@@ -125,7 +125,7 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 }
 
 fn open_to_read(path: &Path) -> io::Result<File> {
-    regular(OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?)
+    stormlog_files::open_regular(path)
 }
 
 fn regular(file: File) -> io::Result<File> {

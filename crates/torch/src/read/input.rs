@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::limits;
 use crate::error::SnapshotError;
 
 const WINDOW: usize = 256 * 1024;
@@ -56,10 +57,7 @@ impl<R: Read> Input<R> {
                 Ok(0) => self.ended = true,
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-                    return Err(SnapshotError::Truncated { at: self.passed + self.end as u64 });
-                }
-                Err(source) => return Err(SnapshotError::Read { at: self.passed + self.end as u64, source }),
+                Err(source) => return Err(limits::read_error(self.passed + self.end as u64, source)),
             }
         }
         Ok(())
@@ -73,7 +71,7 @@ impl<R: Read> Input<R> {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(SnapshotError::Read { at, source }),
+                Err(source) => return Err(limits::read_error(at, source)),
             }
         }
         Ok(())

@@ -5,12 +5,12 @@ mod finish;
 mod input;
 mod json;
 mod keys;
+mod limits;
 mod pickle;
 mod quick;
 mod shapes;
 mod value;
 
-use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -19,22 +19,21 @@ use crate::snapshot::Snapshot;
 
 use build::Builder;
 use input::Input;
+use limits::{Tally, Unpacked};
 
 /// How often compression may be wrapped in compression.
 const MAX_LAYERS: u32 = 2;
 
 /// Reads the snapshot in a file: pickle or JSON, plain, gzip or zstd.
 pub fn load(path: &Path) -> Result<Snapshot, SnapshotError> {
-    let file = File::open(path).map_err(|source| SnapshotError::Open { path: path.to_owned(), source })?;
-    read(file)
+    let file = stormlog_files::open_regular(path);
+    read(file.map_err(|source| SnapshotError::Open { path: path.to_owned(), source })?)
 }
 
 /// Whether a file looks like a snapshot, by its first bytes: a pickle, or JSON that opens as snapshots do. A compressed file
 /// is looked into. Cheap enough to ask of any file; reading it may still fail.
 pub fn is_snapshot(path: &Path) -> bool {
-    // A pipe or device would block, or give its bytes only once.
-    let regular = std::fs::metadata(path).is_ok_and(|about| about.is_file());
-    regular && File::open(path).is_ok_and(|file| looks_like(Box::new(file), MAX_LAYERS))
+    stormlog_files::open_regular(path).is_ok_and(|file| looks_like(Box::new(file), MAX_LAYERS))
 }
 
 fn looks_like(source: Box<dyn Read + '_>, layers: u32) -> bool {
@@ -65,7 +64,8 @@ fn looks_like(source: Box<dyn Read + '_>, layers: u32) -> bool {
 
 /// Reads a snapshot from any stream of bytes.
 pub fn read(source: impl Read) -> Result<Snapshot, SnapshotError> {
-    read_layer(Box::new(source), MAX_LAYERS)
+    let (source, tally) = Tally::of(source);
+    read_layer(Box::new(source), &tally, MAX_LAYERS)
 }
 
 /// Whatever the bytes are, the answer is a snapshot or an error: the entry for fuzzing.
@@ -75,23 +75,21 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-fn read_layer(mut source: Box<dyn Read + '_>, layers: u32) -> Result<Snapshot, SnapshotError> {
+/// `tally` counts the bytes of the file itself: what they may unpack to is measured against them, however often they are wrapped.
+fn read_layer(mut source: Box<dyn Read + '_>, tally: &Tally, layers: u32) -> Result<Snapshot, SnapshotError> {
     let mut first = Vec::with_capacity(4);
-    source
-        .by_ref()
-        .take(4)
-        .read_to_end(&mut first)
-        .map_err(|source| SnapshotError::Read { at: 0, source })?;
+    source.by_ref().take(4).read_to_end(&mut first).map_err(|source| limits::read_error(0, source))?;
     let kind = first.clone();
     let whole: Box<dyn Read + '_> = Box::new(Cursor::new(first).chain(source));
     match (kind.as_slice(), layers.checked_sub(1)) {
         ([0x1f, 0x8b, ..], Some(left)) => {
-            read_layer(Box::new(flate2::read::MultiGzDecoder::new(std::io::BufReader::new(whole))), left)
+            let decoder = flate2::read::MultiGzDecoder::new(std::io::BufReader::new(whole));
+            read_layer(Box::new(Unpacked::new(decoder, tally)), tally, left)
         }
         ([0x28, 0xb5, 0x2f, 0xfd], Some(left)) => {
             let decoder = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(whole))
                 .map_err(|error| SnapshotError::Read { at: 0, source: std::io::Error::other(error) })?;
-            read_layer(Box::new(decoder), left)
+            read_layer(Box::new(Unpacked::new(decoder, tally)), tally, left)
         }
         ([0x80, ..], _) => {
             let mut builder = Builder::new();
@@ -102,24 +100,10 @@ fn read_layer(mut source: Box<dyn Read + '_>, layers: u32) -> Result<Snapshot, S
         }
         ([b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n', ..], _) => {
             let mut builder = Builder::new();
-            let mut counted = Counted { source: whole, bytes: 0 };
-            let root = json::read(&mut counted, &mut builder)?;
-            builder.finish(root, counted.bytes)
+            let (root, bytes) = json::read(whole, &mut builder)?;
+            builder.finish(root, bytes)
         }
         ([], _) => Err(SnapshotError::Truncated { at: 0 }),
         (first, _) => Err(SnapshotError::NotASnapshot { first: first.to_vec() }),
-    }
-}
-
-struct Counted<R> {
-    source: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.source.read(buffer)?;
-        self.bytes += count as u64;
-        Ok(count)
     }
 }

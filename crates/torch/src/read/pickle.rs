@@ -7,15 +7,12 @@ use std::io::Read;
 
 use super::build::Builder;
 use super::input::Input;
+use super::limits::{MAX_PENDING, MAX_STRING};
 use super::value::{Memo, NO_SLOT, SHARED, Slot, Val};
 use crate::error::SnapshotError;
 
 type Result<T> = std::result::Result<T, SnapshotError>;
 
-/// No function name, path or note is longer.
-const MAX_STRING: u64 = 64 << 20;
-/// Traces are folded as they are read, so an honest stack stays at a few thousand.
-const MAX_STACK: usize = 4 << 20;
 const MAX_MARKS: usize = 1000;
 /// Bytes executed between two looks at the limits.
 const VIEW: usize = 1 << 20;
@@ -66,10 +63,10 @@ impl Machine {
     fn run(&mut self, window: &[u8], base: u64, builder: &mut Builder) -> Result<(usize, Outcome)> {
         let mut pos = 0;
         // Once a window is enough: each byte of it can add one value at most.
-        if self.stack.len() > MAX_STACK {
+        if self.stack.len() > MAX_PENDING {
             return Err(SnapshotError::TooMany {
                 what: "values on the pickle's stack",
-                limit: MAX_STACK as u64,
+                limit: MAX_PENDING as u64,
             });
         }
         // What an opcode's operand needs but the window does not have is asked for; the opcode then starts over.

@@ -1,6 +1,5 @@
 //! What the program itself prints, where a run keeps it in a file.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -11,7 +10,7 @@ const END: u64 = 4096;
 
 /// The last line that says something. Of a progress bar, which writes over itself, what stands there now.
 pub(super) fn last_line(run: &Path) -> Option<String> {
-    let mut file = File::open(run.join(OUTPUT_FILE)).ok()?;
+    let mut file = stormlog_files::open_regular(&run.join(OUTPUT_FILE)).ok()?;
     let end = file.seek(SeekFrom::End(0)).ok()?;
     file.seek(SeekFrom::Start(end.saturating_sub(END))).ok()?;
     let mut bytes = Vec::new();

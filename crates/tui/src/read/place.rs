@@ -11,11 +11,11 @@ use stormlog_capture::source::Source;
 use stormlog_collect::ProcessTree;
 use stormlog_store::json::read_value;
 use stormlog_store::recording::{RING_FILE, SESSION_FILE, read_session};
+use stormlog_store::run_record::RUN_FILE;
 
 use crate::error::TuiError;
 use crate::read::output::last_line;
 
-const RUN_FILE: &str = "run.json";
 /// Where the processes of a run write their captures.
 const CAPTURES: &str = "heap";
 /// Most processes of one run that are listed.

@@ -52,14 +52,12 @@ fn read(frame: &Frame) -> Excerpt {
 
 fn lines_of(path: &Path, line: u32) -> Result<Vec<(u32, String)>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let about = std::fs::metadata(path).map_err(cannot)?;
-    if !about.is_file() || about.len() > MOST_BYTES {
+    let file = stormlog_files::open_regular(path).map_err(cannot)?;
+    if file.metadata().map_err(cannot)?.len() > MOST_BYTES {
         return Err("not a source file".to_owned());
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes))
-        .map_err(cannot)?;
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(cannot)?;
     let text = String::from_utf8_lossy(&bytes);
     let first = line.saturating_sub(AROUND).max(1);
     let number = |(at, text): (usize, &str)| {

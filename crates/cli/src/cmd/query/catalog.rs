@@ -16,6 +16,8 @@ pub(super) struct Catalog {
     pub(super) bundles: Vec<Bundle>,
     /// What could not be read, a sentence each.
     pub(super) problems: Vec<String>,
+    /// Runs that were left out, a sentence each.
+    pub(super) skipped: Vec<String>,
     sessions: Option<Vec<(usize, FoundSession)>>,
     /// The sources again, so that one that is below two of the paths is taken once.
     known: FxHashSet<Source>,
@@ -30,6 +32,7 @@ impl Catalog {
             sources: Vec::new(),
             bundles: Vec::new(),
             problems: Vec::new(),
+            skipped: Vec::new(),
             sessions: None,
             known: FxHashSet::default(),
             bundles_of_session: FxHashMap::default(),
@@ -38,8 +41,11 @@ impl Catalog {
         for path in paths {
             // A run whose supervisor was killed too is finished by whoever looks at it first.
             stormlog_supervise::resume(path);
-            match Source::find(path) {
-                Ok(found) => found.into_iter().for_each(|source| catalog.add(source)),
+            match Source::find_known(path) {
+                Ok(sources) => {
+                    catalog.skipped.extend(sources.skipped.iter().map(StoreError::to_string));
+                    sources.found.into_iter().for_each(|source| catalog.add(source));
+                }
                 Err(error) => catalog.problems.push(error.to_string()),
             }
         }

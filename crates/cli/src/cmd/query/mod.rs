@@ -104,6 +104,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         }
     }
     out.flush()?;
+    for skipped in &catalog.skipped {
+        writeln!(io::stderr(), "Skipped: {skipped}")?;
+    }
     for problem in &catalog.problems {
         writeln!(io::stderr(), "Error: {problem}")?;
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use stormlog_event::Record;
+use stormlog_store::run_record::{RUN_FILE, read_run};
 use stormlog_store::{FoundSession, json};
 
 use super::catalog::Catalog;
@@ -114,10 +115,19 @@ fn gather(path: &Path, depth: usize, runs: &mut Vec<Run>) {
     if depth > 3 || !path.is_dir() {
         return;
     }
-    for (file, kind) in
-        [("stormlog_run.json", "run_envelope"), (stormlog_supervise::RUN_FILE, "run_directory")]
-    {
-        let Ok(Value::Object(mut stated)) = json::read_value(&path.join(file)) else { continue };
+    for (file, kind) in [("stormlog_run.json", "run_envelope"), (RUN_FILE, "run_directory")] {
+        let stated = match file {
+            // What the run of another version says is not ours to interpret; the catalog names it.
+            RUN_FILE => match read_run(path) {
+                Ok(stated) => stated,
+                Err(_) => return,
+            },
+            _ => json::read_value(&path.join(file)).ok().and_then(|value| match value {
+                Value::Object(stated) => Some(stated),
+                _ => None,
+            }),
+        };
+        let Some(mut stated) = stated else { continue };
         stated.retain(|key, _| KEPT.contains(&key.as_str()));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let id = stated.get("run_id").and_then(Value::as_str).map_or(name, str::to_owned);
