@@ -42,8 +42,9 @@ fn locked_python(place: &Path) -> Running {
 
 #[test]
 fn a_locked_door_leads_to_the_debugger() {
-    let place = tempfile::tempdir().unwrap();
-    let python = locked_python(place.path());
+    // Where no one else may write: a program elsewhere is not executed.
+    let place = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
+    let python = locked_python(&place.path().canonicalize().unwrap());
     let pid = python.0.id();
     let order = std::ffi::OsString::from("path=/nowhere");
     let try_by = |door| enter(pid, Path::new("/not/there.so"), Some(&order), door, place.path()).unwrap_err();
@@ -57,5 +58,29 @@ fn a_locked_door_leads_to_the_debugger() {
     } else {
         // It went in, and the library is not there (or, where nobody may trace, it said so).
         assert_eq!(otherwise.to_string(), debugger.to_string());
+    }
+}
+
+#[test]
+fn a_python_that_others_could_have_put_there_is_never_executed() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap(); // below a directory that anyone may write to
+    let (program, proof) = (place.path().join("python-evil"), place.path().join("executed"));
+    // A copy of a shell under the name of an interpreter; executed with `-c`, it would leave the proof.
+    let source = place.path().join("evil.c");
+    let text = format!(
+        "#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char **a) {{ if (n > 1) {{ close(creat(\"{}\", 0600)); return 0; }} for (;;) pause(); }}",
+        proof.display()
+    );
+    std::fs::write(&source, text).unwrap();
+    assert!(Command::new("gcc").arg(source).arg("-o").arg(&program).status().unwrap().success());
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let evil = Running(Command::new(&program).stdin(Stdio::null()).spawn().unwrap());
+    let order = std::ffi::OsString::from("path=/nowhere");
+    for door in [Door::RemoteExec, Door::Auto] {
+        let refused =
+            enter(evil.0.id(), Path::new("/not/there.so"), Some(&order), door, place.path()).unwrap_err();
+        assert!(door != Door::RemoteExec || matches!(refused, EnterError::Untrusted(_)), "{refused}");
+        assert!(!proof.exists(), "it was executed");
     }
 }

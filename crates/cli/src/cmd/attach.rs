@@ -1,5 +1,6 @@
 //! `stormlog attach` and `detach`: records the heap of a process that runs already, until it ends, Ctrl-C, or a detach.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -149,9 +150,10 @@ struct Room(PathBuf);
 
 impl Room {
     fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("stormlog-attach-{}", std::process::id()));
-        // Readable for the process that is entered; writable so that it can leave its answer.
-        std::fs::DirBuilder::new().mode(0o755).create(&path).with_context(|| path.display().to_string())?;
+        let random = RandomState::new().hash_one(std::process::id());
+        let path = std::env::temp_dir().join(format!("stormlog-attach-{random:016x}"));
+        // The process that is entered finds its files here; it may be another user's.
+        std::fs::DirBuilder::new().mode(0o711).create(&path).with_context(|| path.display().to_string())?;
         Ok(Room(path))
     }
 }

@@ -1,11 +1,14 @@
 //! Ways into a process that runs already: Python's own door where it has one (`sys.remote_exec`, from 3.14) that is open, a debugger
 //! elsewhere. Both load the recording library there and call one of its functions.
 //!
-//! Must never leave the process stopped, and never wait without an end.
+//! Must never leave the process stopped, never wait without an end, and never execute a file of the target's that its owner could have put
+//! there (`trusted`).
+
+mod trusted;
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,6 +48,11 @@ pub enum EnterError {
         "gdb is needed to enter a process that is not Python 3.14 or later; install gdb, or start the program with `stormlog run --heap`"
     )]
     NoDebugger,
+    /// Python has a door, but only a Python of that version can open it, and the target's must not be run.
+    #[error(
+        "the Python of process {0} is not run, because others than you or root could have put it there, or it is in a container; use --method gdb"
+    )]
+    Untrusted(u32),
     /// Python has a door, and it is locked. Nothing was done to the process.
     #[error(
         "process {pid} does not let Python's own way in be used ({text}); install gdb, which needs no leave of it"
@@ -104,18 +112,21 @@ pub fn enter(
     scratch: &Path,
 ) -> Result<(), EnterError> {
     check(pid)?;
-    let remote = door != Door::Debugger && has_remote_exec(pid);
-    let answer = match door {
-        Door::RemoteExec => by_remote_exec(pid, library, order, scratch)?,
-        Door::Auto if remote => match by_remote_exec(pid, library, order, scratch) {
-            // `PYTHON_DISABLE_REMOTE_DEBUG`, `-X disable-remote-debug`
-            Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, order, scratch) {
-                Err(EnterError::NoDebugger) => return Err(closed),
+    let interpreter = if door == Door::Debugger { None } else { trusted::interpreter(pid) };
+    let answer = match (door, interpreter) {
+        (Door::RemoteExec, None) => return Err(EnterError::Untrusted(pid)),
+        (Door::RemoteExec, Some(python)) => by_remote_exec(pid, &python, library, order, scratch)?,
+        (Door::Auto, Some(python)) if has_remote_exec(&python) => {
+            match by_remote_exec(pid, &python, library, order, scratch) {
+                // `PYTHON_DISABLE_REMOTE_DEBUG`, `-X disable-remote-debug`
+                Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, order, scratch) {
+                    Err(EnterError::NoDebugger) => return Err(closed),
+                    answer => answer?,
+                },
                 answer => answer?,
-            },
-            answer => answer?,
-        },
-        Door::Auto | Door::Debugger => by_debugger(pid, library, order, scratch)?,
+            }
+        }
+        _ => by_debugger(pid, library, order, scratch)?,
     };
     match answer {
         0 => Ok(()),
@@ -132,33 +143,34 @@ fn check(pid: u32) -> Result<(), EnterError> {
 }
 
 /// Asks the process's own interpreter, so that both are of one version.
-fn has_remote_exec(pid: u32) -> bool {
-    let Ok(exe) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-    let is_python = exe.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"));
-    is_python
-        && Command::new(exe)
-            .args(["-I", "-S", "-c", "import sys; sys.exit(0 if hasattr(sys, 'remote_exec') else 1)"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+fn has_remote_exec(python: &Path) -> bool {
+    Command::new(python)
+        .args(["-I", "-S", "-c", "import sys; sys.exit(0 if hasattr(sys, 'remote_exec') else 1)"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn by_remote_exec(
     pid: u32,
+    python: &Path,
     library: &Path,
     order: Option<&OsString>,
     scratch: &Path,
 ) -> Result<i32, EnterError> {
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(|_| EnterError::NotAllowed(pid))?;
     let (script, answer) = (scratch.join("enter.py"), scratch.join("answer"));
     let text = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let order = order.map_or("None".to_owned(), |order| text(Path::new(order)));
     let arguments = format!("({}, {order}, {})", text(library), text(&answer));
     write(&script, &REMOTE_SCRIPT.replace("__ARGUMENTS__", &arguments))?;
+    write(&answer, "")?;
+    // The target reads the one and writes the other; both are private to its user.
+    hand_over(pid, &script)?;
+    hand_over(pid, &answer)?;
     let call = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])";
-    let output = Command::new(exe)
+    let output = Command::new(python)
         .args(["-I", "-S", "-c", call, &pid.to_string()])
         .arg(&script)
         .stdin(Stdio::null())
@@ -189,7 +201,10 @@ fn by_debugger(
     let script = scratch.join("enter.gdb.py");
     write(&script, GDB_SCRIPT)?;
     let mut command = Command::new("gdb");
-    command.args(["-nx", "-q", "-batch", "-p", &pid.to_string(), "-x"]).arg(&script);
+    // Auto-loading would run scripts and load libraries from where the target's files are.
+    command
+        .args(["-nx", "-q", "-batch", "-iex", "set auto-load off", "-p", &pid.to_string(), "-x"])
+        .arg(&script);
     command.env("STORMLOG_LIBRARY", library).env_remove("STORMLOG_ORDER").env("DEBUGINFOD_URLS", "");
     if let Some(order) = order {
         command.env("STORMLOG_ORDER", order);
@@ -248,8 +263,15 @@ fn understand(pid: u32, said: &str) -> Result<i32, EnterError> {
     Err(EnterError::Refused { pid, text: String::new() })
 }
 
+fn hand_over(pid: u32, path: &Path) -> Result<(), EnterError> {
+    let target = std::fs::metadata(format!("/proc/{pid}")).map_err(|_| EnterError::NoProcess(pid))?;
+    std::os::unix::fs::chown(path, Some(target.uid()), Some(target.gid()))
+        .map_err(|source| EnterError::Io { path: path.to_owned(), source })
+}
+
 fn write(path: &Path, text: &str) -> Result<(), EnterError> {
-    std::fs::write(path, text).map_err(|source| EnterError::Io { path: path.to_owned(), source })
+    stormlog_files::replace(path, text.as_bytes())
+        .map_err(|source| EnterError::Io { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ def _enter():
     except BaseException as error:
         text = f"stormlog-error: {error}"
     # Written plainly: the recording has begun, and a file object would be in it.
-    file = os.open(answer, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    file = os.open(answer, os.O_WRONLY | os.O_TRUNC)
     os.write(file, text.encode(errors="replace"))
     os.close(file)
 
