@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What goes into the library.
-const CRATES: [&str; 3] = ["hook", "capture", "stack"];
+const CRATES: [&str; 4] = ["hook", "capture", "scrub", "stack"];
 /// What the outer build says about itself and must not say about this one.
 const OUTER: [&str; 9] = [
     "CARGO_ENCODED_RUSTFLAGS",

@@ -115,7 +115,7 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
     held: list[dict[str, Any]] = []
     try:
         snapshot = cuda_native_debug._whole(allocator_snapshot(torch))
-        with (bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME).open("wb") as file:
+        with cuda_native_debug.private_file(bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME) as file:
             pickle.dump(snapshot, file, protocol=4)
     except Exception as error:
         problems.append(f"snapshot: {_sentence(error)}")
@@ -245,6 +245,4 @@ def _quietly(ask: Any) -> Any:
 
 def _replace(path: Path, payload: dict[str, Any]) -> None:
     """Whole or not at all: the process may be killed while it writes this."""
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(payload, indent=2, default=str), encoding="utf-8")
-    unfinished.replace(path)
+    _native.replace_file(path, json.dumps(payload, indent=2, default=str).encode())

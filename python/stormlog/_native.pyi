@@ -24,6 +24,8 @@ __all__ = [
     "classify_exception",
     "collective_intervals",
     "counter_peaks",
+    "create_directory",
+    "create_file",
     "derive_event",
     "derive_session",
     "draw_figure",
@@ -56,9 +58,11 @@ __all__ = [
     "read_rollups",
     "read_sink_manifest",
     "release_interrupts",
+    "replace_file",
     "resolve_distributed_identity",
     "rollup_session",
     "run_cli",
+    "scrub_text",
     "session_summary_from_record",
     "sink_manifest_path",
     "sink_rollup_path",
@@ -250,6 +254,10 @@ class CudaDriverEvents:
 def classify_exception(
     facts: tuple[str, str, Sequence[str], str, int | None],
 ) -> tuple[bool, str | None, str | None]: ...
+def replace_file(path: str | os.PathLike[str], content: bytes) -> None: ...
+def create_file(path: str | os.PathLike[str]) -> int: ...
+def create_directory(path: str | os.PathLike[str]) -> None: ...
+def scrub_text(text: str) -> str: ...
 def prune_bundles(
     root: str | os.PathLike[str], keep: str | os.PathLike[str], max_dumps: int, max_total_mb: int
 ) -> list[Path]: ...

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from stormlog import cuda_native_debug
+from stormlog import _native, cuda_native_debug
 
 _LOGGER = logging.getLogger("stormlog.tracker")
 
@@ -86,6 +86,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replace(path: Path, payload: dict[str, Any]) -> None:
     """Whole or not at all: the process may be killed while it writes this."""
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(payload, indent=2), encoding="utf-8")
-    unfinished.replace(path)
+    _native.replace_file(path, json.dumps(payload, indent=2).encode())

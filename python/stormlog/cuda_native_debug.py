@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pickle
 import warnings as python_warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from stormlog import _native
 from stormlog._cuda_categories import memory_categories
 from stormlog._cuda_snapshot import allocator_snapshot
 from stormlog._cuda_tensors import build_cuda_tensor_attribution_index, device_index
@@ -185,10 +187,10 @@ def write_cuda_snapshot_artifacts(
 ) -> list[str]:
     """Write a snapshot, its attributions and PyTorch's own pages of it; what failed is in the last file."""
     folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    _native.create_directory(folder)
     whole = _whole(snapshot)
     attribution = build_snapshot_allocation_attribution(whole, tensor_index)
-    with (folder / SNAPSHOT_PICKLE_FILENAME).open("wb") as file:
+    with private_file(folder / SNAPSHOT_PICKLE_FILENAME) as file:
         pickle.dump(whole, file)
     _write(folder / TENSOR_ATTRIBUTION_FILENAME, json.dumps(tensor_index, indent=2))
     _write(folder / ALLOCATION_ATTRIBUTION_FILENAME, json.dumps(attribution, indent=2))
@@ -266,5 +268,11 @@ def _allocations(block: dict[str, Any]) -> list[tuple[int, int]]:
     return [(int(block.get("address") or 0), int(block.get("size") or 0))]
 
 
+def private_file(path: Path) -> BinaryIO:
+    """A new file that only this user can read, in place of what is there."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(_native.create_file(path), "wb")
+
+
 def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    _native.replace_file(path, text.encode())

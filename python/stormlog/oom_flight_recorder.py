@@ -73,12 +73,12 @@ def exception_facts(exc: BaseException) -> tuple[str, str, list[str], str, int |
 
 
 def exception_text(exc: BaseException) -> str:
-    """`str(exc)`, as far as it can be had and written to a file."""
+    """`str(exc)` without secrets, as far as it can be had and written to a file."""
     try:
         text = str(exc)
     except Exception as error:
         text = f"<its text could not be had: {type(error).__name__}>"
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _native.scrub_text(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 class OOMFlightRecorder:
@@ -125,7 +125,7 @@ class OOMFlightRecorder:
         if not self.config.enabled:
             return None
         root = Path(self.config.dump_dir)
-        root.mkdir(parents=True, exist_ok=True)
+        _native.create_directory(root)
         final = self._next_path(root, backend)
         events = self.snapshot_events()
         session = {
@@ -159,10 +159,11 @@ class OOMFlightRecorder:
             },
         }
         unfinished = final.with_name(f".{final.name}.tmp")
-        unfinished.mkdir()
+        unfinished.mkdir(mode=0o700)
         try:
             for name, payload in payloads.items():
-                with (unfinished / name).open("w", encoding="utf-8") as file:
+                descriptor = _native.create_file(unfinished / name)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                     json.dump(payload, file, indent=2, default=str)
             unfinished.rename(final)
         except BaseException:

@@ -92,13 +92,15 @@ def test_a_script_is_run_with_this_python_and_sees_nothing_of_ours(tmp_path: Pat
 
 
 def test_secrets_are_not_written_down(tmp_path: Path) -> None:
-    environment = os.environ | {"HF_TOKEN": "hush-hush", "PLAIN": "visible"}
+    environment = os.environ | {"HF_TOKEN": "hush-hush", "OMP_PLACES": "visible", "PLAIN": "only its name"}
     words = command(tmp_path, sys.executable, "-c", "pass", "--password", "hush-hush")
     subprocess.run(words, env=environment, check=True, capture_output=True)
     (directory,) = tmp_path.iterdir()
     text = (directory / "run.json").read_text()
     assert "hush-hush" not in text
     assert "visible" in text
+    assert "PLAIN" in text
+    assert "only its name" not in text
 
 
 @pytest.mark.parametrize(

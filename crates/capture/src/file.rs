@@ -9,7 +9,7 @@
 //! A block that is cut or damaged ends the file: what follows it is counted and ignored. Unknown types are skipped.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,7 @@ impl Finished {
 
     /// Opens a file to go on writing; a torn tail is cut off.
     pub(crate) fn open_to_append(path: &Path) -> Result<Finished, CaptureError> {
-        let file = File::options().read(true).write(true).open(path).map_err(CaptureError::io(path))?;
+        let file = stormlog_files::open_in_place(path).map_err(CaptureError::io(path))?;
         let finished = Self::start(file, path)?;
         finished.file.set_len(finished.end).map_err(CaptureError::io(path))?;
         Ok(finished)
@@ -219,7 +219,13 @@ impl Finished {
             bytes.extend_from_slice(&value.to_le_bytes());
         }
         bytes.extend_from_slice(&body);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+        // In place of what a killed process left; a link there is removed, not followed.
+        let file = match stormlog_files::create_new(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                std::fs::remove_file(path).and_then(|()| stormlog_files::create_new(path))
+            }
+            made => made,
+        };
         let file = file.map_err(CaptureError::io(path))?;
         file.write_all_at(&bytes, 0).map_err(CaptureError::io(path))?;
         let end = bytes.len() as u64;

@@ -137,7 +137,7 @@ impl Live {
 
     /// Opens a live file to take slots from it too.
     pub fn open_to_compact(path: &Path) -> Result<Live, CaptureError> {
-        let file = File::options().read(true).write(true).open(path).map_err(CaptureError::io(path))?;
+        let file = stormlog_files::open_in_place(path).map_err(CaptureError::io(path))?;
         Self::check(file, path)
     }
 

@@ -109,6 +109,12 @@ pub(crate) struct Run {
     /// Print the outcome as JSON on standard error
     #[arg(long)]
     json: bool,
+    /// Open the run's directory to its group (default: private)
+    #[arg(long)]
+    share: bool,
+    /// Do not record the environment
+    #[arg(long)]
+    no_env: bool,
     /// Do not ask Python programs for the exception they die of
     #[arg(long)]
     no_exceptions: bool,
@@ -144,6 +150,8 @@ impl From<Run> for run::Options {
             quiet: typed.quiet,
             limit: typed.limit,
             json: typed.json,
+            is_shared: typed.share,
+            records_environment: !typed.no_env,
             report_exceptions: !typed.no_exceptions,
             heap_output: typed.heap.output.clone(),
             force: typed.heap.force,

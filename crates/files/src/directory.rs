@@ -1,6 +1,6 @@
 //! Directories of evidence, held by a handle: renaming one, or putting a link in its place, redirects nothing that is created below it.
 //!
-//! A file is as open as its directory: private (0600), unless the directory was opened to its group (`--share`, mode 0750), where it is
+//! A file is as open as its directory: private (0600), unless the directory was opened to its group (`--share`, mode 2750), where it is
 //! 0640. Root that writes into another user's directory leaves files of that user.
 
 use std::ffi::OsStr;
@@ -19,7 +19,10 @@ use rustix::process::geteuid;
 use crate::draft::Draft;
 
 const PRIVATE: u32 = 0o700;
-const SHARED: u32 = 0o750;
+/// The set-group-ID bit hands the group on, and tells such a directory from one that merely has a liberal mode.
+const SHARED: u32 = 0o2750;
+/// The bits that tell.
+const SHARING: u32 = 0o2077;
 
 /// An open directory that evidence is written below.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Directory {
         Self::from_handle(openat(CWD, or_here(path), DIRECTORY, Mode::empty())?, path.to_owned())
     }
 
-    /// Makes a directory that does not exist yet, with mode 0700, or 0750 when it is shared with its group. Parents must exist.
+    /// Makes a directory that does not exist yet, with mode 0700, or 2750 when it is shared with its group. Parents must exist.
     pub fn create(path: &Path, is_shared: bool) -> io::Result<Self> {
         let mode = if is_shared { SHARED } else { PRIVATE };
         mkdirat(CWD, path, Mode::from_raw_mode(mode))?;
@@ -48,11 +51,22 @@ impl Directory {
         Ok(Directory { mode, ..directory })
     }
 
+    /// Makes a directory that does not exist yet, as open as the one above it.
+    pub fn create_below(path: &Path) -> io::Result<Self> {
+        let (above, name) = parent(path)?;
+        let mode = Mode::from_raw_mode(above.mode);
+        mkdirat(&above.handle, name, mode)?;
+        let handle = openat(&above.handle, name, DIRECTORY, Mode::empty())?;
+        fchmod(&handle, mode)?;
+        above.hand_over(&handle)?;
+        Self::from_handle(handle, path.to_owned())
+    }
+
     fn from_handle(handle: OwnedFd, path: PathBuf) -> io::Result<Self> {
         let there = fstat(&handle)?;
         let is_for_another = geteuid().is_root() && there.st_uid != 0;
         let owner = is_for_another.then(|| (Uid::from_raw(there.st_uid), Gid::from_raw(there.st_gid)));
-        let mode = if there.st_mode & 0o077 == SHARED & 0o077 { SHARED } else { PRIVATE };
+        let mode = if there.st_mode & SHARING == SHARED & SHARING { SHARED } else { PRIVATE };
         Ok(Directory { handle, path, mode, owner })
     }
 
@@ -161,17 +175,18 @@ pub fn open_in_place(path: &Path) -> io::Result<File> {
     directory.open_in_place(name)
 }
 
-/// Makes a private directory and the parents that are missing; one that exists is opened as it is.
+/// Makes a directory as open as the one above it, and the parents that are missing; one that exists is opened as it is.
 pub fn create_directory(path: &Path) -> io::Result<Directory> {
-    match Directory::create(path, false) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Directory::open(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let (directory, name) = match path.parent() {
-                Some(above) if !above.as_os_str().is_empty() => (create_directory(above)?, path.file_name()),
-                _ => return Err(error),
-            };
-            directory.directory(name.unwrap_or_default())
-        }
+    match Directory::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+            Some(above) if !above.as_os_str().is_empty() && !above.exists() => {
+                create_directory(above)?.directory(path.file_name().unwrap_or_default())
+            }
+            _ => {
+                let (directory, name) = parent(path)?;
+                directory.directory(name)
+            }
+        },
         result => result,
     }
 }
@@ -180,7 +195,8 @@ pub fn create_directory(path: &Path) -> io::Result<Directory> {
 pub(crate) fn parent(path: &Path) -> io::Result<(Directory, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let above = or_here(path.parent().unwrap_or_else(|| Path::new("")));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // A directory need not be readable to be written to.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let handle = openat(CWD, above, flags, Mode::empty())?;
     Ok((Directory::from_handle(handle, above.to_owned())?, name))
 }
@@ -222,7 +238,7 @@ pub(crate) fn only_regular(stat: &Stat) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().mode() & 0o777
@@ -250,6 +266,11 @@ mod tests {
         let run = Directory::create(&place.path().join("run"), true).unwrap();
         run.directory("rank0").unwrap().replace("x", b"").unwrap();
         assert_eq!((mode(&run.path().join("rank0")), mode(&run.path().join("rank0/x"))), (0o750, 0o640));
+        let liberal = place.path().join("liberal");
+        fs::create_dir(&liberal).unwrap();
+        fs::set_permissions(&liberal, fs::Permissions::from_mode(0o750)).unwrap();
+        create_directory(&liberal.join("new/rank0")).unwrap();
+        assert_eq!(mode(&liberal.join("new")), 0o700);
     }
 
     #[test]

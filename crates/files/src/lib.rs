@@ -12,12 +12,14 @@
 //! Must never follow a link in the last component of an evidence path, never leave half a file under its final name, and never print.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod directory;
 mod draft;
 mod input;
 mod output;
 
+pub use cache::{cache_directories, install, private_directory};
 pub use directory::{Directory, create_directory, create_new, open_in_place, replace};
-pub use draft::Draft;
+pub use draft::{Draft, SUFFIX as DRAFT_SUFFIX};
 pub use input::open_regular;
-pub use output::{Existing, Output, write_output};
+pub use output::{Existing, Output, link_output, write_output};

@@ -57,6 +57,11 @@ impl Output {
         Ok(output)
     }
 
+    /// The file again, for an encoder that keeps what it writes to.
+    pub fn writer(&self) -> io::Result<File> {
+        self.file.as_ref().ok_or(io::ErrorKind::BrokenPipe)?.try_clone()
+    }
+
     /// Puts the file in place.
     pub fn finish(mut self) -> io::Result<()> {
         let Some(mut file) = self.file.take() else { return Ok(()) };
@@ -104,6 +109,32 @@ pub fn write_output(path: &Path, bytes: &[u8], existing: Existing) -> io::Result
     let mut output = Output::create(path, existing)?;
     output.write_all(bytes)?;
     output.finish()
+}
+
+/// Makes `path`, which the user named, a second name of a file of ours, and as readable as the umask lets new files be. False where there
+/// can be no second name: on another disk, or where `path` is not a regular file.
+pub fn link_output(ours: &Path, path: &Path) -> io::Result<bool> {
+    let target = behind_links(path)?;
+    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
+        return Ok(false);
+    }
+    let random = RandomState::new().hash_one(std::process::id());
+    let temporary = target.with_file_name(format!(".stormlog-{random:016x}.tmp"));
+    if fs::hard_link(ours, &temporary).is_err() {
+        return Ok(false);
+    }
+    let placed = fs::set_permissions(&temporary, fs::Permissions::from_mode(0o666 & !umask()))
+        .and_then(|()| fs::rename(&temporary, &target));
+    // Both may be names of one file already, which a rename leaves as they are.
+    let _ = fs::remove_file(&temporary);
+    placed.map(|()| true)
+}
+
+/// The process's umask, read without changing it for other threads.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 /// Links in a row that are followed, as many as the kernel does.

@@ -5,11 +5,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use stormlog_files::cache_directories;
 
 /// The library's bytes; empty on systems it does not support.
 pub static HOOK: &[u8] = include_bytes!(env!("STORMLOG_HOOK_IMAGE"));
@@ -38,7 +38,7 @@ pub enum Error {
 /// # Errors
 /// Where the system is not supported, or no place could be written to.
 pub fn install() -> Result<PathBuf, Error> {
-    install_first(cache().into_iter().chain(temporary()))
+    install_first(cache_directories())
 }
 
 /// As [`install`], with a directory for when the cache cannot be used (a read-only home).
@@ -46,7 +46,10 @@ pub fn install() -> Result<PathBuf, Error> {
 /// # Errors
 /// As [`install`].
 pub fn install_or(fallback: &Path) -> Result<PathBuf, Error> {
-    install_first(cache().into_iter().chain([fallback.to_owned()]).chain(temporary()))
+    let mut places: Vec<PathBuf> = cache_directories().collect();
+    let last = places.len().saturating_sub(1);
+    places.insert(last, fallback.to_owned());
+    install_first(places.into_iter())
 }
 
 fn install_first(places: impl Iterator<Item = PathBuf>) -> Result<PathBuf, Error> {
@@ -63,19 +66,6 @@ fn install_first(places: impl Iterator<Item = PathBuf>) -> Result<PathBuf, Error
     Err(last)
 }
 
-fn cache() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
-        .map(|cache| cache.join("stormlog"))
-}
-
-/// A directory of this user's among the temporary files, whose path is plain where a home's is not.
-fn temporary() -> Option<PathBuf> {
-    let user = fs::metadata("/proc/self").ok()?.uid();
-    Some(std::env::temp_dir().join(format!("stormlog-{user}")))
-}
-
 /// Puts the library into `directory` under a name made of its content.
 fn install_in(directory: &Path) -> io::Result<PathBuf> {
     if directory.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
@@ -84,38 +74,8 @@ fn install_in(directory: &Path) -> io::Result<PathBuf> {
             "the loader takes no path with a space or colon",
         ));
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    refuse_others(directory)?;
-    let path = directory.join(format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK)));
-    if fs::read(&path).is_ok_and(|there| there == HOOK) {
-        return Ok(path);
-    }
-    let temporary =
-        directory.join(format!(".libstormlog_hook-{}-{:?}", std::process::id(), std::thread::current().id()));
-    let written = write_new(&temporary).and_then(|()| fs::rename(&temporary, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written.map(|()| path)
-}
-
-/// A directory that others may write to is no place for code: they could put another library there.
-fn refuse_others(directory: &Path) -> io::Result<()> {
-    let mine = fs::metadata("/proc/self")?.uid();
-    let there = fs::symlink_metadata(directory)?;
-    if there.is_dir() && there.uid() == mine && there.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "the directory belongs to someone else or others may write to it",
-    ))
-}
-
-fn write_new(path: &Path) -> io::Result<()> {
-    let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
-    file.write_all(HOOK)
+    let name = format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK));
+    stormlog_files::install(directory, &name, HOOK, true)
 }
 
 /// FNV-1a: only a name, the content is compared whole.
@@ -129,7 +89,8 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 #[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn the_library_is_a_library() {
@@ -143,7 +104,7 @@ mod tests {
         let path = install_in(&directory).unwrap();
         assert_eq!(fs::read(&path).unwrap(), HOOK);
         assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o111, 0o111);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         let inode = fs::metadata(&path).unwrap().ino();
         assert_eq!(fs::metadata(install_in(&directory).unwrap()).unwrap().ino(), inode);
         fs::write(&path, b"damaged").unwrap();

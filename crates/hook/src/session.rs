@@ -11,6 +11,8 @@ use stormlog_capture::layout::{
     slot_state, state,
 };
 
+use stormlog_scrub::{REDACTED, is_plain_argument};
+
 use crate::options::{Options, Text};
 use crate::sys;
 use crate::thread::Thread;
@@ -522,11 +524,16 @@ fn describe_process(text: &mut Text) {
     let whole = command.len() < 2048;
     let command = command.strip_suffix(&[0]).unwrap_or(command);
     text.push(b"{\"command\":[");
+    let mut before = None;
     for (index, argument) in command.split(|byte| *byte == 0).enumerate() {
         if index > 0 {
             text.push(b",");
         }
-        text.json_string(argument);
+        let word = core::str::from_utf8(argument).ok();
+        // Passwords are given on command lines; where one may be, the whole word is left out.
+        let is_plain = word.is_some_and(|word| is_plain_argument(before, word));
+        text.json_string(if is_plain { argument } else { REDACTED.as_bytes() });
+        before = word;
     }
     text.push(if whole { b"]" } else { b"],\"command_truncated\":true" });
     text.push(b",\"python\":null,\"parent_pid\":");

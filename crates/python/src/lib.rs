@@ -16,6 +16,7 @@ mod derived;
 mod error;
 mod event_search;
 mod events;
+mod files;
 mod gpus;
 mod heap;
 mod oom;
@@ -37,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     telemetry::register(module)?;
     events::register(module)?;
+    files::register(module)?;
     event_search::register(module)?;
     heap::register(module)?;
     session::register(module)?;

@@ -7,11 +7,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering as StdOrdering};
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use stormlog_files::{DRAFT_SUFFIX, Draft};
 
 use crate::error::Error;
 use crate::frames::Frames;
@@ -24,8 +24,6 @@ use crate::slots::Slots;
 use crate::sync::AtomicU64;
 
 const HEADER_BYTES: usize = HEADER_WORDS * WORD;
-/// Files being made. One is left behind when its maker is killed; `clear_unfinished` removes it.
-const UNFINISHED: &str = "stormlog-tmp";
 
 /// A mapped, checked file.
 pub(crate) struct StoreFile {
@@ -53,14 +51,18 @@ impl StoreFile {
     ) -> Result<Option<Self>, Error> {
         let failed = |source| Error::Io { path: path.to_owned(), source };
         let bytes = shape.file_bytes().ok_or_else(|| failed(Errno::FBIG.into()))?;
-        let unfinished = Unfinished::new(path);
-        let file = unfinished.open().map_err(failed)?;
-        reserve_space(&file, bytes).map_err(failed)?;
+        let mut draft = Draft::at(path).map_err(failed)?;
+        reserve_space(draft.file(), bytes).map_err(failed)?;
+        let file = draft.file().try_clone().map_err(failed)?;
         let map = Map::new(file.into(), bytes as usize, true).map_err(failed)?;
         let header = Header::new(map.words());
         header.write(&shape, &identity);
         header.register(process::pid()); // before anybody can ask who writes it
-        if !unfinished.publish(path, taken).map_err(failed)? {
+        let placed = match taken {
+            Taken::Replace => draft.place().map(Some),
+            Taken::Keep => draft.place_new(),
+        };
+        if placed.map_err(failed)?.is_none() {
             return Ok(None);
         }
         Ok(Some(StoreFile { map, path: path.to_owned(), shape, identity, short: false }))
@@ -210,52 +212,12 @@ fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A file being made under a passing name, which is removed when this is dropped.
-struct Unfinished(PathBuf);
-
-impl Unfinished {
-    fn new(path: &Path) -> Self {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let serial = SERIAL.fetch_add(1, StdOrdering::Relaxed);
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Unfinished(path.with_file_name(format!(".{name}.{}.{serial}.{UNFINISHED}", process::pid())))
-    }
-
-    fn open(&self) -> io::Result<File> {
-        let _ = fs::remove_file(&self.0); // a process with our pid may have died here
-        OpenOptions::new().read(true).write(true).create_new(true).open(&self.0)
-    }
-
-    /// Gives the file its name. False when the name is taken and is to be kept.
-    fn publish(&self, path: &Path, taken: Taken) -> io::Result<bool> {
-        if taken == Taken::Replace {
-            return fs::rename(&self.0, path).map(|()| true);
-        }
-        let named = match renameat_with(CWD, &self.0, CWD, path, RenameFlags::NOREPLACE) {
-            // Not all file systems know the flag; all that matter know hard links.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::hard_link(&self.0, path),
-            result => result.map_err(io::Error::from),
-        };
-        match named {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // gone already when it was published by renaming
-    }
-}
-
-/// Removes what killed processes left half-made in `dir`.
+/// Removes drafts that killed processes left in `dir`.
 pub(crate) fn clear_unfinished(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let mut parts = name.to_str().unwrap_or_default().rsplit('.');
-        if parts.next() == Some(UNFINISHED)
+        if parts.next() == Some(DRAFT_SUFFIX)
             && let Some(pid) = parts.nth(1).and_then(|pid| pid.parse().ok())
             && process::is_dead(pid, 0)
         {

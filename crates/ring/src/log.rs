@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stormlog_files::create_directory;
+
 use crate::error::{AppendError, Error};
 use crate::file::{StoreFile, Taken, clear_unfinished, with_header};
 use crate::frames::{Frame, Frames, Full};
@@ -61,7 +63,7 @@ impl Log {
             return Err(Error::Config { name, value: segment_bytes, least: LEAST_SEGMENT, most: MAX_FILE });
         }
         let failed = |source| Error::Io { path: dir.as_ref().to_owned(), source };
-        fs::create_dir_all(&dir).map_err(failed)?;
+        create_directory(dir.as_ref()).map_err(failed)?;
         // The process may change its working directory.
         let dir = std::path::absolute(&dir).map_err(failed)?;
         clear_unfinished(&dir);

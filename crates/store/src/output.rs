@@ -1,13 +1,12 @@
 //! Files we write: JSON, JSONL, CSV or Parquet, whole or not at all.
 //!
-//! A file is written beside its final name and renamed when complete, so that a reader never sees half of one and a
-//! failure leaves what was there before.
+//! How a file gets its name is for `stormlog-files`; this module knows what is in it.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use stormlog_event::{Event, Problem, Schema};
+use stormlog_files::Existing;
 
 use crate::StoreError;
 use crate::csv::CsvWriter;
@@ -68,35 +67,18 @@ enum Encoder {
 pub struct Output {
     encoder: Encoder,
     target: PathBuf,
-    pending: Option<Pending>,
-}
-
-/// A file under its temporary name; removed unless it is put in place.
-struct Pending(PathBuf);
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        // Gone already when it was renamed; nothing to do about other failures.
-        let _ = std::fs::remove_file(&self.0);
-    }
+    /// The file under its temporary name; `None` for a stream.
+    pending: Option<stormlog_files::Output>,
 }
 
 impl Output {
     /// Starts writing the file that will be at `path`.
     pub fn create(path: &Path, format: Format, schema: Schema) -> Result<Self, StoreError> {
-        let name =
-            path.file_name().ok_or_else(|| StoreError::io(path, io::ErrorKind::InvalidInput.into()))?;
-        if path.is_dir() {
-            return Err(StoreError::io(path, io::ErrorKind::IsADirectory.into()));
-        }
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(temporary);
-        let file = File::create(&temporary).map_err(|error| StoreError::io(path, error))?;
-        let pending = Some(Pending(temporary));
-        let encoder = encoder(Box::new(file), format, schema).map_err(|error| StoreError::io(path, error))?;
-        Ok(Output { encoder, target: path.to_owned(), pending })
+        let failed = |error| StoreError::io(path, error);
+        let pending = stormlog_files::Output::create(path, Existing::Replace).map_err(failed)?;
+        let file = pending.writer().map_err(failed)?;
+        let encoder = encoder(Box::new(file), format, schema).map_err(failed)?;
+        Ok(Output { encoder, target: path.to_owned(), pending: Some(pending) })
     }
 
     /// Starts writing to a stream, such as standard output.
@@ -158,9 +140,7 @@ impl Output {
         };
         finished.map_err(|error| StoreError::io(&target, error))?;
         match pending {
-            Some(pending) => {
-                std::fs::rename(&pending.0, &target).map_err(|error| StoreError::io(&target, error))
-            }
+            Some(pending) => pending.finish().map_err(|error| StoreError::io(&target, error)),
             None => Ok(()),
         }
     }

@@ -87,7 +87,8 @@ fn read(path: &Path) -> Option<Reported> {
         type_name: text("type")?,
         module: text("module").unwrap_or_default(),
         bases: bases.iter().filter_map(|base| base.as_str().map(str::to_owned)).collect(),
-        message: text("message").unwrap_or_default(),
+        // The script leaves out what it can tell without a regular expression; this knows more.
+        message: text("message").map(|message| stormlog_scrub::text(&message)).unwrap_or_default(),
         errno: record.get("errno").and_then(Value::as_i64).and_then(|number| number.try_into().ok()),
         thread: text("thread"),
         frames: frames.iter().map(frame).collect(),

@@ -1,17 +1,25 @@
 //! How a Python program's last exception gets out of it, and how its use of torch is noticed: a `sitecustomize` that
 //! Python itself imports at start.
 //!
-//! It is plain standard-library Python, written into the run directory, so it works in whatever environment the program
-//! uses. It must not change what the program sees: hooks are chained, the user's own `sitecustomize` still runs, nothing
-//! is printed.
+//! It is plain standard-library Python, so it works in whatever environment the program uses. It is code that runs as the program's user,
+//! so it is stored in that user's private cache, never in the run's directory, which may be shared. It must not change what the program
+//! sees: hooks are chained, the user's own `sitecustomize` still runs, nothing is printed.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use stormlog_files::{cache_directories, install};
 
 use crate::error::RunError;
 
 const SCRIPT: &str = include_str!("sitecustomize.py");
-const DIRECTORY: &str = ".inject";
+const SCRUBBER: &str = include_str!("scrubber.py");
+const FILE: &str = "sitecustomize.py";
+/// The line of the scrubber that the list of secrets replaces.
+const TABLES: &str = "    # tables of secrets\n";
+/// Between the directories of `PYTHONPATH`; a directory with one in its path cannot be named there.
+const SEPARATOR: u8 = b':';
 /// Tells the script where to report, and us which processes are of this run.
 pub(crate) const RUN_DIR: &str = "STORMLOG_RUN_DIR";
 const TORCH: &str = "STORMLOG_TORCH";
@@ -31,31 +39,55 @@ pub(crate) struct Wanted {
     pub(crate) cuda_driver: bool,
 }
 
-/// Writes the script and gives the variables a child needs to find it.
-pub(crate) fn prepare(run: &Path, wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunError> {
+/// Stores the script and gives the variables a child needs to find it.
+pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunError> {
     if !wanted.exceptions && !wanted.torch {
         return Ok(vec![(TORCH.into(), "0".into())]);
     }
-    let directory = run.join(DIRECTORY);
-    let script = directory.join("sitecustomize.py");
-    std::fs::create_dir(&directory)
-        .and_then(|()| std::fs::write(&script, SCRIPT))
-        .map_err(|error| RunError::directory(&script, error))?;
-    let mut search = directory.into_os_string();
+    let mut search = directory()?.into_os_string();
     if let Some(before) = std::env::var_os("PYTHONPATH").filter(|before| !before.is_empty()) {
         search.push(":");
         search.push(before);
     }
     let mut variables = vec![("PYTHONPATH".into(), search)];
-    // Not said where it is wanted: the user's own variable counts then.
+    // Not set where it is wanted: the user's own variable counts then.
     variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
     variables.extend(wanted.cuda_driver.then(|| (CUDA_DRIVER.into(), "1".into())));
     variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
     Ok(variables)
 }
 
-/// Takes the script away again; what it reported stays.
-pub(crate) fn remove(run: &Path) {
-    // A child that outlives the run may have Python keep a copy beside it; nothing depends on it being gone.
-    let _ = std::fs::remove_dir_all(run.join(DIRECTORY));
+/// The directory of the script: one that only this user can write to, named after the script's content.
+fn directory() -> Result<PathBuf, RunError> {
+    let tables: String =
+        stormlog_scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
+    let script = format!("{}\n\n{SCRIPT}", SCRUBBER.replacen(TABLES, &tables, 1));
+    let mut hasher = DefaultHasher::new();
+    script.hash(&mut hasher);
+    let name = format!("python-{:016x}", hasher.finish());
+    let mut failed = RunError::directory(&name, std::io::ErrorKind::NotFound.into());
+    for place in cache_directories().map(|cache| cache.join(&name)) {
+        if place.as_os_str().as_encoded_bytes().contains(&SEPARATOR) {
+            continue;
+        }
+        let above = place.parent().unwrap_or(&place);
+        // The directory above counts too: its owner could put another one in this one's place.
+        let stored = stormlog_files::private_directory(above)
+            .and_then(|()| install(&place, FILE, script.as_bytes(), false));
+        match stored {
+            Ok(_) => return Ok(place),
+            Err(error) => failed = RunError::directory(&place, error),
+        }
+    }
+    Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_secrets_is_in_the_script() {
+        assert_eq!(SCRUBBER.matches(TABLES).count(), 1);
+    }
 }

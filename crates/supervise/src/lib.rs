@@ -25,7 +25,6 @@ mod orphans;
 mod outcome;
 mod resume;
 mod run_dir;
-pub mod scrub;
 mod supervise;
 mod watch;
 mod watched;

@@ -113,9 +113,7 @@ impl Mapped {
     /// Writes it down, whole or not at all. Without room for it, only a killed supervisor's bundle is poorer.
     pub(crate) fn keep(&self, directory: &Path) {
         let rows: Vec<Value> = self.rows.iter().map(MapRow::to_value).collect();
-        let temporary = directory.join(format!(".{KEPT}.tmp"));
-        let written = std::fs::write(&temporary, Value::Array(rows).to_string());
-        let _ = written.and_then(|()| std::fs::rename(&temporary, directory.join(KEPT)));
+        let _ = stormlog_files::replace(&directory.join(KEPT), Value::Array(rows).to_string().as_bytes());
     }
 }
 

@@ -62,7 +62,6 @@ fn finish_abandoned(run: &RunDirectory) -> bool {
             last_ns = last_ns.max(ended_ns);
         }
     }
-    crate::inject::remove(run.path());
     remove_half_written(run.path());
     record.insert("status".into(), "interrupted".into());
     record.insert("ended_at_ns".into(), if last_ns > 0 { last_ns.into() } else { Value::Null });

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use stormlog_event::{Identity, Record};
+use stormlog_files::Directory;
 use stormlog_store::json::{read_value, write};
 use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
 use crate::error::RunError;
 use crate::naming::ProgramName;
-use crate::scrub;
 
 /// The run's own file.
 pub use stormlog_store::run_record::RUN_FILE;
@@ -24,8 +24,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes a new directory below `root`: `2026-11-15T10-22-31Z-train-4f2a`.
-    pub fn create(root: &Path, command: &[OsString], now_ns: i64) -> Result<Self, RunError> {
+    /// Makes a new directory below `root`: `2026-11-15T10-22-31Z-train-4f2a`; private, or shared with its group.
+    pub fn create(root: &Path, command: &[OsString], now_ns: i64, is_shared: bool) -> Result<Self, RunError> {
         let moment = jiff::Timestamp::from_nanosecond(now_ns.into()).unwrap_or_default();
         let stamp = moment.strftime("%Y-%m-%dT%H-%M-%SZ");
         let name = ProgramName::of(command).for_a_file();
@@ -33,12 +33,12 @@ impl RunDirectory {
         loop {
             let unique = &uuid::Uuid::new_v4().simple().to_string()[..4];
             let path = root.join(format!("{stamp}-{name}-{unique}"));
-            match std::fs::create_dir(&path) {
-                Ok(()) => {
+            match Directory::create(&path, is_shared) {
+                Ok(directory) => {
                     // The program may change its working directory.
                     let run = RunDirectory { path: std::path::absolute(&path).unwrap_or(path) };
-                    return match std::fs::create_dir(run.exceptions()) {
-                        Ok(()) => Ok(run),
+                    return match directory.directory(EXCEPTIONS) {
+                        Ok(_) => Ok(run),
                         Err(error) => {
                             run.remove();
                             Err(RunError::directory(run.exceptions(), error))
@@ -78,14 +78,12 @@ impl RunDirectory {
     /// Writes `run.json`, whole or not at all.
     pub(crate) fn write(&self, record: &Record) -> Result<(), RunError> {
         let path = self.path.join(RUN_FILE);
-        let temporary = self.path.join(format!(".{RUN_FILE}.{}.tmp", std::process::id()));
         let mut text = Vec::new();
         write::write_indented(&mut text, record, 0)
             .and_then(|()| {
                 text.push(b'\n');
-                std::fs::write(&temporary, &text)
+                Directory::open(&self.path)?.replace(RUN_FILE, &text)
             })
-            .and_then(|()| std::fs::rename(&temporary, &path))
             .map_err(|error| RunError::directory(path, error))
     }
 
@@ -100,19 +98,26 @@ impl RunDirectory {
     }
 }
 
+/// The environment: values of variables on the allow-list, of the others the name alone.
+pub(crate) fn environment() -> Value {
+    let variable = |(name, value): (OsString, OsString)| {
+        let name = name.to_string_lossy().into_owned();
+        let value = stormlog_scrub::variable(&name, &value.to_string_lossy());
+        (name, value.into())
+    };
+    Value::Object(std::env::vars_os().map(variable).collect())
+}
+
 /// What is known of a run when it starts.
-pub(crate) fn first_record(command: &[OsString], host: &str, now_ns: i64, interval_ms: u64) -> Record {
+pub(crate) fn first_record(
+    command: &[OsString],
+    host: &str,
+    now_ns: i64,
+    interval_ms: u64,
+    environment: Value,
+) -> Record {
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let before = std::iter::once(None).chain(words.iter().map(|word| Some(word.as_str())));
-    let scrubbed: Vec<String> =
-        before.zip(&words).map(|(before, word)| scrub::argument(before, word)).collect();
-    let environment: serde_json::Map<String, Value> = std::env::vars_os()
-        .map(|(name, value)| {
-            let name = name.to_string_lossy().into_owned();
-            let value = scrub::value(&name, &value.to_string_lossy());
-            (name, value.into())
-        })
-        .collect();
+    let scrubbed = stormlog_scrub::command(&words);
     let directory = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
     let Value::Object(record) = json!({
         "format": RUN_FORMAT, "schema_version": RUN_VERSION, "status": "running", "command": scrubbed,

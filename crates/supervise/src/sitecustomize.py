@@ -26,6 +26,7 @@ def _install():
             sys.modules["sitecustomize"] = module
             spec.loader.exec_module(module)
 
+    scrubbed = _scrubber()
     # Given back when memory is what ran out, so that there is some to report with.
     reserve = [bytearray(256 * 1024)]
     count = [0]
@@ -50,16 +51,21 @@ def _install():
                 "type": kind.__qualname__,
                 "module": kind.__module__,
                 "bases": bases,
-                "message": str(error)[:20000],
+                "message": scrubbed(str(error)[:20000]),
                 "errno": number if isinstance(number, int) else None,
                 "frames": frames,
             }
         )
         # A pool whose threads fail all day leaves its first failures and its last.
         count[0] = min(count[0] + 1, 64)
-        path = os.path.join(run, "exceptions", f"{os.getpid()}-{count[0]}.json")
-        handle = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        folder = os.path.join(run, "exceptions")
+        path = os.path.join(folder, f"{os.getpid()}-{count[0]}.json")
+        handle = os.open(
+            path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
+            if os.stat(folder).st_mode & 0o2000:  # a run that is shared with its group
+                os.fchmod(handle, 0o640)
             os.write(handle, text.encode("utf-8", "backslashreplace"))
         finally:
             os.close(handle)
@@ -136,4 +142,4 @@ try:
 except BaseException:
     pass
 finally:
-    del _install
+    del _install, _scrubber

@@ -20,7 +20,7 @@ use crate::inject;
 use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
-use crate::run_dir::{RunDirectory, first_record};
+use crate::run_dir::{RunDirectory, environment, first_record};
 use crate::watch::{Watcher, Watching};
 use crate::watched::now_ns;
 
@@ -46,6 +46,10 @@ pub struct RunOptions {
     pub follow_cuda_driver: bool,
     /// Record the heap of every process.
     pub heap: Option<HeapOptions>,
+    /// Open the run's directory to its group.
+    pub is_shared: bool,
+    /// Record the environment: values of variables on the allow-list, names of the others.
+    pub records_environment: bool,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
 }
@@ -106,7 +110,6 @@ impl Running {
         let ended = self.program.wait();
         let ended_ns = now_ns();
         drop(self.stop);
-        inject::remove(&self.directory);
         match self.watching.map(JoinHandle::join) {
             Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns),
             // Without a thread to watch with there is still an exit status.
@@ -126,7 +129,7 @@ fn start(
         return Err(RunError::NoCommand);
     }
     let started_ns = now_ns();
-    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64)?;
+    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)?;
     begin(options, streams, &run, started_ns).inspect_err(|_| run.remove())
 }
 
@@ -140,7 +143,8 @@ fn begin(
     let facts = HostFacts::read();
     let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
-    let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms);
+    let environment = if options.records_environment { environment() } else { serde_json::Value::Null };
+    let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms, environment);
     let start_time = ProcessReader::this().ok().map(|reader| reader.start_time());
     let supervisor = json!({"pid": std::process::id(), "start_time": start_time, "boot_id": facts.boot_id});
     record.insert("supervisor".into(), supervisor);
@@ -149,7 +153,7 @@ fn begin(
     let mut env = vec![inject::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
     let wanted = inject::Wanted { exceptions, torch, cuda_driver: options.follow_cuda_driver };
-    env.extend(inject::prepare(run.path(), wanted)?);
+    env.extend(inject::prepare(wanted)?);
     let mut preload = Vec::new();
     let captures = match &options.heap {
         Some(heap) => {

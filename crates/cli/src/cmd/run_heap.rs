@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use stormlog_event::format_bytes;
+use stormlog_files::{Existing, Output, link_output};
 use stormlog_supervise::{HeapDigest, ProcessOutcome, RunOutcome};
 
 use crate::exit::Wrong;
@@ -13,7 +14,8 @@ use crate::exit::Wrong;
 /// A file that is there already is found out before the program runs for a day; `force` says that it may be written over.
 pub(super) fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if output.exists() && !(force && output.is_file()) {
+    let is_in_the_way = output.is_dir() || (output.is_file() && !force);
+    if is_in_the_way {
         let advice =
             if output.is_file() { "choose another --output, or --force" } else { "choose another --output" };
         return Err(Wrong(format!("{} exists; {advice}", output.display())).into());
@@ -39,24 +41,18 @@ pub(super) fn hand_over(outcome: &mut RunOutcome, output: &Path) -> anyhow::Resu
     Ok(())
 }
 
-/// A second name for `capture`, or where there can be none (another disk) a copy in its place; whole, or not at all.
+/// A second name for `capture`, or a copy in its place where there can be none (another disk, a pipe).
 fn put(capture: &Path, output: &Path) -> io::Result<()> {
-    let mut passing = output.as_os_str().to_owned();
-    passing.push(format!(".{}.tmp", std::process::id()));
-    let passing = PathBuf::from(passing);
-    let is_linked = fs::hard_link(capture, &passing).is_ok();
-    let put = match is_linked {
-        true => fs::rename(&passing, output),
-        false => fs::copy(capture, &passing).and_then(|_| fs::rename(&passing, output)),
-    };
-    match put {
-        // The copy is what was asked for.
-        Ok(()) if !is_linked => fs::remove_file(capture).or(Ok(())),
-        Ok(()) => Ok(()),
-        Err(error) => {
-            let _ = fs::remove_file(&passing);
-            Err(error)
-        }
+    if link_output(capture, output)? {
+        return Ok(());
+    }
+    let mut copy = Output::create(output, Existing::Replace)?;
+    io::copy(&mut stormlog_files::open_regular(capture)?, &mut copy)?;
+    copy.finish()?;
+    match output.is_file() {
+        // The copy is what was asked for; two would take the room twice.
+        true => fs::remove_file(capture).or(Ok(())),
+        false => Ok(()),
     }
 }
 

@@ -60,7 +60,8 @@ pub(super) fn say_more(out: &mut impl Write, run: &Path) -> io::Result<()> {
 
 /// The terminal is the screen's: what would have gone to it goes to a file, and nobody types for the program.
 fn streams(run: &Path) -> io::Result<Streams> {
-    let file = File::options().append(true).create_new(true).open(run.join(OUTPUT_FILE))?;
+    let file = stormlog_files::create_new(&run.join(OUTPUT_FILE))?;
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
     let input = io::stdin().is_terminal().then(|| File::open("/dev/null")).transpose()?;
     let error = io::stderr().is_terminal().then(|| file.try_clone()).transpose()?;
     Ok(Streams { input, output: Some(file), error })

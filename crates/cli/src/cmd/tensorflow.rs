@@ -243,15 +243,8 @@ fn report(screen: &mut Screen, options: &Options, watch: &Watch, results: &Value
     Ok(())
 }
 
-/// Whole or not at all.
 fn save(path: &Path, results: &Value) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = fs::write(&temporary, format!("{results:#}")).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    stormlog_files::write_output(path, format!("{results:#}").as_bytes(), stormlog_files::Existing::Replace)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! `stormlog timeline`: the whole trace of a snapshot as one page, or as a file for other tools.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use stormlog_event::format_bytes;
+use stormlog_files::{Existing, Output};
 use stormlog_render::timeline::{TimelinePage, page};
 use stormlog_torch::{ExportFormat, Recording, ReportOptions, Snapshot, TimelineLimits};
 
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    if options.output.exists() && !options.force {
+    if options.output.is_file() && !options.force {
         return Err(Wrong(format!(
             "{} is there already: write over it with --force, or name another with --output",
             options.output.display()
@@ -81,20 +81,11 @@ fn html(file: &Path, snapshot: &Snapshot, recordings: &[Recording<'_>]) -> Strin
     })
 }
 
-/// Whole or not at all.
 fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = File::create(&temporary).and_then(|file| {
-        let mut out = BufWriter::new(file);
+    let written = Output::create(path, Existing::Replace).and_then(|output| {
+        let mut out = BufWriter::new(output);
         write(&mut out)?;
-        out.flush()?;
-        std::fs::rename(&temporary, path)
+        out.into_inner()?.finish()
     });
-    if written.is_err() {
-        // What could not be finished is not left lying about.
-        let _ = std::fs::remove_file(&temporary);
-    }
     written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -35,8 +35,8 @@ impl Unpublished {
     pub(super) fn create(root: &Path, pid: u64) -> Result<Self, BundleError> {
         for _ in 0..MAX_NAMES {
             let path = root.join(hidden_name(&pid.to_string()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Unpublished(Some(path))),
+            match stormlog_files::Directory::create_below(&path) {
+                Ok(_) => return Ok(Unpublished(Some(path))),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(BundleError::io(&path, error)),
             }

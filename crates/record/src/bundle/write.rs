@@ -5,12 +5,13 @@
 //! a disk in a dying program costs more than it saves. Must never leave a half-written directory under its final name.
 
 use std::borrow::Borrow;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_event::{Event, Record, SessionSummary};
+use stormlog_files::create_new;
 use stormlog_store::json::write::write_indented;
 
 use super::draft::{Draft, Naming, Unpublished};
@@ -116,12 +117,12 @@ impl BundleWriter {
         content: &BundleContent<'_>,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Draft<'_>, BundleError> {
-        fs::create_dir_all(root).map_err(|error| BundleError::io(root, error))?;
+        stormlog_files::create_directory(root).map_err(|error| BundleError::io(root, error))?;
         let directory = Unpublished::create(root, content.pid)?;
         let mut glean = Glean::default();
         let mut evidence = content.evidence.clone();
         let path = directory.path().join("events.json");
-        let mut file = create(&path).map_err(|error| BundleError::io(&path, error))?;
+        let mut file = create_new(&path).map_err(|error| BundleError::io(&path, error))?;
         if let Err(error) = stream(&mut self.buffer, &mut file, content.backend, events, &mut glean) {
             if !is_full(&error) {
                 return Err(BundleError::io(&path, error));
@@ -169,14 +170,9 @@ impl BundleWriter {
         self.buffer.clear();
         let written = write_indented(&mut self.buffer, record, 0);
         written
-            .and_then(|()| create(path)?.write_all(&self.buffer))
+            .and_then(|()| create_new(path)?.write_all(&self.buffer))
             .map_err(|error| BundleError::io(path, error))
     }
-}
-
-/// A file that is ours alone; what is there already was put there by somebody else.
-fn create(path: &Path) -> io::Result<File> {
-    File::create_new(path)
 }
 
 /// Whether more space would have helped.
@@ -217,8 +213,9 @@ fn metadata(content: &BundleContent<'_>, event_count: u64) -> Record {
     put("reason", content.reason.into());
     put("exception_type", exception.map(|exception| exception.type_name).into());
     put("exception_module", exception.map(|exception| exception.module).into());
-    put("exception_message", exception.map(|exception| exception.message).into());
-    put("context", content.context.into());
+    // Whatever a library put into its message: passwords in addresses, tokens in headers.
+    put("exception_message", exception.map(|exception| stormlog_scrub::text(exception.message)).into());
+    put("context", content.context.map(stormlog_scrub::text).into());
     put("backend", content.backend.into());
     put("captured_event_count", event_count.into());
     for (key, value) in session(content) {

@@ -25,18 +25,12 @@ pub fn read_session(directory: &Path) -> Result<SessionSummary, StoreError> {
 /// Writes the session of a directory, whole or not at all.
 pub fn write_session(directory: &Path, summary: &SessionSummary) -> Result<(), StoreError> {
     let path = directory.join(SESSION_FILE);
-    let temporary = directory.join(format!(".{SESSION_FILE}.{}.tmp", std::process::id()));
     let mut text = Vec::new();
-    let written = write::write_indented(&mut text, &summary.to_record(), 0)
-        .and_then(|()| {
-            text.push(b'\n');
-            std::fs::write(&temporary, &text)
-        })
-        .and_then(|()| std::fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        StoreError::io(path, error)
-    })
+    let written = write::write_indented(&mut text, &summary.to_record(), 0).and_then(|()| {
+        text.push(b'\n');
+        stormlog_files::replace(&path, &text)
+    });
+    written.map_err(|error| StoreError::io(path, error))
 }
 
 /// The session a ring or log belongs to, when its directory says so.

@@ -124,7 +124,7 @@ impl Recorder {
         summary: SessionSummary,
         config: &RecorderConfig,
     ) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(directory).map_err(|error| StoreError::io(directory, error))?;
+        stormlog_files::create_directory(directory).map_err(|error| StoreError::io(directory, error))?;
         let label = label(&summary.session_id);
         let ring_config = RingConfig { slots: config.ring_slots, label, ..RingConfig::default() };
         let ring = EventRing::create(&directory.join(RING_FILE), ring_config)?;

@@ -118,7 +118,7 @@ impl State {
     }
 
     pub(super) fn write_manifest(&mut self, durable: bool) -> Result<(), SinkError> {
-        match self.manifest().write(&self.config.root_dir, &self.temporary, durable) {
+        match self.manifest().write(&self.config.root_dir, durable) {
             Ok(()) => Ok(()),
             Err(error) => self.failed(error),
         }

@@ -3,12 +3,12 @@
 //! A manifest is a hint, not the truth: what is unreadable in it is left out, and a missing or broken one costs
 //! the names of sessions, never their records.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use stormlog_event::SessionSummary;
+use stormlog_files::Draft;
 
 use super::paths::{is_plain_name, manifest_path};
 use super::{MANIFEST_FILENAME, SINK_FORMAT, SINK_SCHEMA_VERSION, SinkError, SinkSegment};
@@ -56,18 +56,18 @@ impl SinkManifest {
         text
     }
 
-    /// Puts the manifest in place of the old one at once, by way of a file named `temporary` that no other process
-    /// may use at the same time. `durable` waits for the disk.
-    pub(super) fn write(&self, root: &Path, temporary: &str, durable: bool) -> Result<(), SinkError> {
+    /// Puts the manifest in place of the old one at once. `durable` waits for the disk.
+    pub(super) fn write(&self, root: &Path, durable: bool) -> Result<(), SinkError> {
         let path = root.join(MANIFEST_FILENAME);
-        let temporary = root.join(temporary);
         let write = || -> io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            file.write_all(&self.to_text())?;
-            if durable { file.sync_all() } else { Ok(()) }
+            let mut draft = Draft::at(&path)?;
+            draft.file().write_all(&self.to_text())?;
+            if durable {
+                draft.file().sync_all()?;
+            }
+            draft.place().map(drop)
         };
-        write().map_err(|error| SinkError::at(&temporary, error))?;
-        fs::rename(&temporary, &path).map_err(|error| SinkError::at(&temporary, error))
+        write().map_err(|error| SinkError::at(&path, error))
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     fn read(text: &str) -> Option<SinkManifest> {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(MANIFEST_FILENAME), text).unwrap();
+        std::fs::write(directory.path().join(MANIFEST_FILENAME), text).unwrap();
         read_manifest(directory.path())
     }
 

@@ -1,7 +1,6 @@
 //! How a sink's state begins: from what a directory holds, or from the process it was forked from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::Arc;
 
 use stormlog_event::{SessionStatus, SessionSummary};
@@ -23,7 +22,7 @@ struct Found {
 /// were interrupted, and what is not listed is adopted.
 pub(super) fn open(config: Arc<SinkConfig>, host: String) -> Result<State, SinkError> {
     let root = &config.root_dir;
-    fs::create_dir_all(root).map_err(|error| SinkError::at(root, error))?;
+    stormlog_files::create_directory(root).map_err(|error| SinkError::at(root, error))?;
     let Found { schema, mut sessions, mut segments } = find(&config)?;
     let mut rewrite = match schema {
         Some(schema) => schema != SINK_SCHEMA_VERSION,
@@ -40,7 +39,7 @@ pub(super) fn open(config: Arc<SinkConfig>, host: String) -> Result<State, SinkE
     }
     let state = State::new(Arc::clone(&config), host, sessions, segments);
     if rewrite {
-        state.manifest().write(root, &state.temporary, false)?;
+        state.manifest().write(root, false)?;
     }
     Ok(state)
 }
@@ -53,7 +52,7 @@ pub(super) fn inherit(parent: &State) -> State {
     segments.retain(|tracked| tracked.origin != Origin::Planned);
     disown(&mut segments);
     let sessions = parent.sessions.clone();
-    let mut state = forked(State::new(Arc::clone(&parent.config), parent.host.clone(), sessions, segments));
+    let mut state = State::new(Arc::clone(&parent.config), parent.host.clone(), sessions, segments);
     state.active = parent.active.clone();
     state
 }
@@ -63,13 +62,7 @@ pub(super) fn inherit(parent: &State) -> State {
 pub(super) fn inherit_from_disk(config: Arc<SinkConfig>, host: String) -> State {
     let Found { sessions, mut segments, .. } = listed(&config);
     disown(&mut segments);
-    forked(State::new(config, host, sessions, segments))
-}
-
-/// Parent and child may write their manifests at the same moment: not by way of the same file.
-fn forked(mut state: State) -> State {
-    state.temporary = format!("manifest.{}.tmp", std::process::id());
-    state
+    State::new(config, host, sessions, segments)
 }
 
 fn disown(segments: &mut [Tracked]) {

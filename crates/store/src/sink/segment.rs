@@ -2,12 +2,11 @@
 //!
 //! Files are read a chunk at a time, never whole; and a link put in a segment's place is never written through.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::Map;
 use stormlog_event::Record;
 
@@ -46,7 +45,7 @@ impl SinkSegment {
 
 /// A segment nothing else has, opened for appending. `None` when the name is taken.
 pub(super) fn create(path: &Path) -> Result<Option<File>, SinkError> {
-    match OpenOptions::new().append(true).create_new(true).open(path) {
+    match stormlog_files::create_new(path).and_then(appending) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(SinkError::at(path, error)),
@@ -55,12 +54,22 @@ pub(super) fn create(path: &Path) -> Result<Option<File>, SinkError> {
 
 /// A segment opened to go on with.
 pub(super) fn reopen(path: &Path) -> Result<File, SinkError> {
-    open(OpenOptions::new().append(true).create(true), path).map_err(|error| SinkError::at(path, error))
+    let there = match stormlog_files::open_in_place(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => stormlog_files::create_new(path),
+        there => there,
+    };
+    there.and_then(appending).map_err(|error| SinkError::at(path, error))
+}
+
+/// Every write goes to the end, whoever else writes.
+fn appending(file: File) -> io::Result<File> {
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
 }
 
 /// Cuts a torn last line off. Gives the size and the number of records that are left; a missing file has none.
 pub(super) fn repair_tail(path: &Path) -> Result<(u64, u64), SinkError> {
-    let mut file = match open(OpenOptions::new().read(true).write(true), path) {
+    let mut file = match stormlog_files::open_in_place(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, 0)),
         Err(error) => return Err(SinkError::at(path, error)),
@@ -81,7 +90,7 @@ pub(super) fn repair_tail(path: &Path) -> Result<(u64, u64), SinkError> {
 /// and it must not be lengthened with zeros.
 pub(super) fn cut_back(path: &Path, size: u64) -> Result<bool, SinkError> {
     let cut = || -> io::Result<bool> {
-        let file = open(OpenOptions::new().write(true), path)?;
+        let file = stormlog_files::open_in_place(path)?;
         let long_enough = file.metadata()?.len() >= size;
         if long_enough {
             file.set_len(size)?;
@@ -97,7 +106,7 @@ pub(super) fn cut_back(path: &Path, size: u64) -> Result<bool, SinkError> {
 /// How many records a segment has and how long it is, torn last line included.
 pub(super) fn measure(path: &Path) -> Result<(u64, u64), SinkError> {
     let measure = || -> io::Result<(u64, u64)> {
-        let mut file = open_to_read(path)?;
+        let mut file = stormlog_files::open_regular(path)?;
         let size = file.metadata()?.len();
         Ok((size, count_records(&mut file)?))
     };
@@ -116,21 +125,6 @@ pub(super) fn append(file: &mut File, bytes: &[u8]) -> Result<(), FailedAppend> 
     let before = file.metadata().map_err(|error| FailedAppend { error, cut_to: None })?.len();
     let written = file.write_all(bytes).and_then(|()| file.sync_data());
     written.map_err(|error| FailedAppend { error, cut_to: file.set_len(before).is_err().then_some(before) })
-}
-
-fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = options.custom_flags(flags.bits() as i32).open(path)?;
-    regular(file)
-}
-
-fn open_to_read(path: &Path) -> io::Result<File> {
-    stormlog_files::open_regular(path)
-}
-
-fn regular(file: File) -> io::Result<File> {
-    let is_file = file.metadata()?.is_file();
-    if is_file { Ok(file) } else { Err(io::Error::new(ErrorKind::InvalidInput, "is not a regular file")) }
 }
 
 /// How long a file is up to its last newline, read backwards.

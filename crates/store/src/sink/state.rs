@@ -67,8 +67,6 @@ pub(super) struct State {
     pub(super) file: Option<File>,
     /// A segment that a failed write left longer than it was, and the size to cut it back to.
     pub(super) pending_cut: Option<(String, u64)>,
-    /// The name the manifest is written under before it is put in place.
-    pub(super) temporary: String,
     last_flush: Instant,
     rollovers: u64,
     pub(super) pruned_segments: u64,
@@ -98,7 +96,6 @@ impl State {
             buffered_records: 0,
             file: None,
             pending_cut: None,
-            temporary: "manifest.tmp".to_owned(),
             last_flush: Instant::now(),
             rollovers: 0,
             pruned_segments: 0,

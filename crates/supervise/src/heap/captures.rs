@@ -40,7 +40,8 @@ impl Captures {
         options: &HeapOptions,
     ) -> Result<(Self, Vec<(OsString, OsString)>), RunError> {
         let directory = run.join(DIRECTORY);
-        std::fs::create_dir(&directory).map_err(|error| RunError::directory(&directory, error))?;
+        stormlog_files::create_directory(&directory)
+            .map_err(|error| RunError::directory(&directory, error))?;
         let absolute =
             std::path::absolute(&directory).map_err(|error| RunError::directory(&directory, error))?;
         if absolute.to_string_lossy().contains([';', '%']) {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 use stormlog_event::{SessionStatus, SessionSummary};
-use stormlog_supervise::scrub;
 
 use super::Options;
 use super::summary::{FRAGMENTATION, HIGH_UTILIZATION, Summary};
@@ -31,11 +30,7 @@ pub(super) struct Bundle {
 impl Bundle {
     /// The directory asked for, where there is none yet; else a new one in it, or in the current one.
     pub(super) fn create(options: &Options) -> anyhow::Result<Self> {
-        let mut argv: Vec<String> = Vec::new();
-        for (at, word) in options.argv.iter().enumerate() {
-            let before = at.checked_sub(1).map(|before| options.argv[before].as_str());
-            argv.push(scrub::argument(before, word));
-        }
+        let argv = stormlog_scrub::command(&options.argv);
         let directory = directory(options)?;
         Ok(Bundle { directory, error: None, files: Vec::new(), program: options.program, argv })
     }

@@ -1,36 +1,10 @@
 //! `environment.json`: the machine, and the settings that decide how memory is used. Secrets are left out.
 
 use serde_json::{Map, Value, json};
-use stormlog_supervise::scrub;
 
 use super::Options;
 
-/// The variables whose names begin like this decide about memory or say which job it is.
-const TELLING: [&str; 21] = [
-    "PYTORCH_",
-    "TORCH_",
-    "CUDA_",
-    "NVIDIA_",
-    "HIP_",
-    "ROCR_",
-    "NCCL_",
-    "TF_",
-    "XLA_",
-    "JAX_",
-    "OMP_",
-    "MKL_",
-    "MALLOC_",
-    "MIMALLOC_",
-    "LD_PRELOAD",
-    "PYTHONMALLOC",
-    "SLURM_",
-    "STORMLOG",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-];
-/// Longer values are cut: a bundle is small.
-const LONGEST: usize = 4096;
+/// A bundle is small.
 const MOST: usize = 256;
 
 pub(super) fn value(facts: &Value, options: &Options) -> Value {
@@ -73,13 +47,13 @@ fn gpu(facts: &Value, device: Option<i64>) -> Value {
 
 fn variables() -> Value {
     let mut all: Vec<(String, String)> = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-        .filter(|(name, _)| TELLING.iter().any(|start| name.starts_with(start)))
+        .filter_map(|(name, value)| {
+            let name = name.to_string_lossy().into_owned();
+            let value = stormlog_scrub::variable(&name, &value.to_string_lossy())?;
+            Some((name, value))
+        })
         .collect();
     all.sort();
-    let written = all.into_iter().take(MOST).map(|(name, value)| {
-        let safe: String = scrub::value(&name, &value).chars().take(LONGEST).collect();
-        (name, Value::from(safe))
-    });
+    let written = all.into_iter().take(MOST).map(|(name, value)| (name, Value::from(value)));
     Value::Object(written.collect::<Map<String, Value>>())
 }

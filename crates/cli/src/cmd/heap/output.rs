@@ -1,10 +1,10 @@
 //! Where a view that is a file goes: named by the user, or next to the capture. Must never write over a file nobody said to.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use stormlog_files::{Existing, write_output};
 
 use crate::exit::Wrong;
 
@@ -28,7 +28,8 @@ impl Output {
     /// Says early that a file is in the way, before the work is done.
     pub(super) fn check(&self, capture: &Path, name: &str) -> anyhow::Result<()> {
         let path = self.path.clone().unwrap_or_else(|| beside(capture, name));
-        match path.exists() && !self.force && path != Path::new("-") {
+        // What is not a regular file is written to, so it is not in the way.
+        match path.is_file() && !self.force && path != Path::new("-") {
             true => Err(in_the_way(&path).into()),
             false => Ok(()),
         }
@@ -49,27 +50,18 @@ fn beside(capture: &Path, name: &str) -> PathBuf {
     capture.with_file_name(format!("{stem}-{name}"))
 }
 
-/// Whole or not at all.
 fn write_whole(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
-    let mut temporary = path.file_name().unwrap_or_default().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let placed = fs::write(&temporary, bytes).and_then(|()| match force {
-        true => fs::rename(&temporary, path),
-        // A link fails where something is, also when it came just now.
-        false => fs::hard_link(&temporary, path).and_then(|()| fs::remove_file(&temporary)),
-    });
-    let Err(error) = placed else { return Ok(()) };
-    let _ = fs::remove_file(&temporary);
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => Err(in_the_way(path).into()),
-        _ => Err(error).with_context(|| format!("cannot write {}", path.display())),
+    let existing = if force { Existing::Replace } else { Existing::Keep };
+    match write_output(path, bytes, existing) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(in_the_way(path).into()),
+        written => written.with_context(|| format!("cannot write {}", path.display())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn files_lie_beside_their_capture() {

@@ -1,11 +1,11 @@
 //! `rollups.json` on disk: put in place whole and synced, and read only while it covers the segments there are.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::new_session_id;
+use stormlog_files::Draft;
 
 use super::{RollupCoverage, RollupFile};
 use crate::json::{parse_value, write::write_indented};
@@ -52,20 +52,14 @@ pub fn write_rollups(path: &Path, rollups: &RollupFile) -> Result<PathBuf, SinkE
 pub fn write_rollup_text(path: &Path, text: &[u8]) -> Result<PathBuf, SinkError> {
     let target = rollup_path(path);
     let directory = target.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(directory).map_err(|error| SinkError::at(directory, error))?;
-    // A name of its own: two processes closing sinks in one directory must not mix their texts.
-    let unique = new_session_id().replace('-', "");
-    let temporary = target.with_file_name(format!("{ROLLUP_FILENAME}.{}.{unique}.tmp", std::process::id()));
+    stormlog_files::create_directory(directory).map_err(|error| SinkError::at(directory, error))?;
     let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &target)
+        let mut draft = Draft::at(&target)?;
+        draft.file().write_all(text)?;
+        draft.file().sync_all()?;
+        draft.place().map(drop)
     };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        SinkError::at(&temporary, error)
-    })?;
+    write().map_err(|error| SinkError::at(&target, error))?;
     // Best effort: some file systems cannot sync a directory.
     let _ = File::open(directory).and_then(|directory| directory.sync_all());
     Ok(target)
