@@ -60,6 +60,8 @@ pub mod header {
     pub const CAPTURE_ID: usize = 80;
     /// `u32`, bytes of JSON at [`METADATA`].
     pub const METADATA_LEN: usize = 88;
+    /// `u32`, slots that may be in use at once, but for two of each thread; 0 when the file is not bounded.
+    pub const SLOT_LIMIT: usize = 92;
     /// JSON object: `command` (array), `python` (version or null), `parent_pid`, …
     pub const METADATA: usize = 512;
 }
@@ -74,6 +76,8 @@ pub mod flags {
     pub const PRELOADED: u32 = 4;
     /// The live file was cut, or its disk failed, while the program wrote into it: recording ended there, and what was cut off is lost.
     pub const CUT: u32 = 8;
+    /// The bound of the live file was reached and no slot was handed back in time: records were dropped, and counted as lost.
+    pub const BOUNDED: u32 = 16;
 }
 
 /// Where the recording stands, as its own process saw it.

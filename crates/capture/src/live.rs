@@ -34,6 +34,8 @@ pub struct Header {
     pub process_start_ticks: u64,
     /// Ties a live file and a finished file together.
     pub capture_id: u64,
+    /// Slots that may be in use at once; 0 when the live file is not bounded.
+    pub slot_limit: u32,
     /// The JSON object about the process, as it stands.
     pub metadata: Vec<u8>,
 }
@@ -59,6 +61,7 @@ impl Header {
             lost_events: large(header::LOST_EVENTS),
             process_start_ticks: large(header::PROCESS_START_TICKS),
             capture_id: large(header::CAPTURE_ID),
+            slot_limit: small(header::SLOT_LIMIT),
             metadata: Vec::new(),
         })
     }
@@ -79,6 +82,7 @@ impl Header {
         put(header::LOST_EVENTS, &self.lost_events.to_le_bytes());
         put(header::PROCESS_START_TICKS, &self.process_start_ticks.to_le_bytes());
         put(header::CAPTURE_ID, &self.capture_id.to_le_bytes());
+        put(header::SLOT_LIMIT, &self.slot_limit.to_le_bytes());
         bytes
     }
 

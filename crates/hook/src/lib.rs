@@ -22,6 +22,7 @@ pub mod api;
 mod clock;
 mod codes;
 pub mod cut;
+mod descriptor;
 mod events;
 pub mod exec;
 mod got;

@@ -1,10 +1,13 @@
-//! What to record and where, as one line of text: `path=/run/heap-%p.bin;native=1;pyalloc=1;sample=524288`.
+//! What to record and where, as one line of text: `path=/run/heap-%p.bin;native=1;pyalloc=1;sample=524288;max=5000000`.
 //! Must never allocate: it is read before the program's first allocation.
 
-use stormlog_capture::layout::{LIVE_SUFFIX, flags};
+use stormlog_capture::layout::{LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, flags};
 
 /// Longest path, with everything put in for its `%`.
 pub const MAX_PATH: usize = 4096;
+
+/// Slots of a live file with the smallest bound: more than the compactor takes at once (2.5 MiB).
+const FEWEST_SLOTS: u64 = 40;
 
 /// The options of a recording.
 #[derive(Debug, Clone, Copy)]
@@ -18,12 +21,20 @@ pub struct Options {
     pub python_allocators: bool,
     /// Mean bytes between samples; 0 records everything.
     pub sample: u64,
+    /// Bytes of the capture at most; 0 for no bound.
+    pub max: u64,
 }
 
 impl Options {
     /// No options; a place to parse into.
-    pub const EMPTY: Self =
-        Self { path: [0; MAX_PATH], path_length: 0, native: false, python_allocators: false, sample: 0 };
+    pub const EMPTY: Self = Self {
+        path: [0; MAX_PATH],
+        path_length: 0,
+        native: false,
+        python_allocators: false,
+        sample: 0,
+        max: 0,
+    };
 
     /// Reads the text into `self`; false when there is no usable path or an option has no meaning.
     #[must_use]
@@ -43,6 +54,10 @@ impl Options {
                     Some(sample) => self.sample = sample,
                     None => return false,
                 },
+                b"max" => match number(value) {
+                    Some(max) => self.max = max,
+                    None => return false,
+                },
                 _ => return false,
             }
         }
@@ -54,6 +69,15 @@ impl Options {
     pub const fn flags(&self) -> u32 {
         (if self.native { flags::NATIVE } else { 0 })
             | (if self.python_allocators { flags::PYTHON_ALLOCATORS } else { 0 })
+    }
+
+    /// Slots of a bounded live file; 0 for no bound. Half of the capture: the rest is for what the compactor makes of them.
+    #[must_use]
+    pub fn slot_limit(&self) -> u32 {
+        match self.max {
+            0 => 0,
+            max => (max / 2 / SLOT_SIZE as u64).clamp(FEWEST_SLOTS, MAX_SLOTS as u64) as u32,
+        }
     }
 
     /// Writes the path of the live file, zero-terminated; `attempt` above 0 adds a suffix, so that no capture is ever overwritten.
@@ -178,7 +202,8 @@ mod tests {
     #[test]
     fn a_full_line_of_options() {
         let mut options = Options::EMPTY;
-        assert!(options.parse(b"path=/run/a;native=1;pyalloc=1;sample=524288"));
+        assert!(options.parse(b"path=/run/a;native=1;pyalloc=1;sample=524288;max=1073741824"));
+        assert_eq!(options.slot_limit(), 8192);
         assert!(options.native && options.python_allocators);
         assert_eq!(options.sample, 524_288);
         assert_eq!(options.flags(), flags::NATIVE | flags::PYTHON_ALLOCATORS);
@@ -193,6 +218,7 @@ mod tests {
             b"native=1",
             b"path=/a;colour=red",
             b"path=/a;sample=much",
+            b"path=/a;max=-1",
             b"path",
             &long,
         ] {

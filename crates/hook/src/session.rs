@@ -7,20 +7,25 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use stormlog_capture::layout::{
-    DIRECTORY, HEADER_SIZE, LIVE_MAGIC, LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, SLOTS, VERSION, flags, header,
-    slot_state, state,
+    DIRECTORY, HEADER_SIZE, LIVE_MAGIC, MAX_SLOTS, SLOT_SIZE, SLOTS, VERSION, flags, header, slot_state,
+    state,
 };
 
 use stormlog_scrub::{REDACTED, is_plain_argument};
 
+use crate::descriptor::{self, Opened};
 use crate::options::{Options, Text};
 use crate::sys;
 use crate::thread::Thread;
 
-/// Most names tried when captures of that name are there already.
-const MAX_ATTEMPTS: u32 = 10_000;
-/// Descriptors from here on are seldom closed by programs that close "all".
-const HIGH_DESCRIPTOR: usize = 500;
+/// A thread that finds no free slot in a bounded file waits for the compactor in so many steps ...
+const STEPS: u32 = 1000;
+/// ... of so many nanoseconds.
+const STEP: i64 = 1_000_000;
+/// Slots of a bounded file for each thread, however small the bound, and ...
+const SLOTS_A_THREAD: u32 = 2;
+/// ... those that may wait for the compactor besides.
+const WAITING_SLOTS: u32 = 32;
 const PAGE: usize = 4096;
 
 /// The recording that threads write for; 0 when there is none. Every event compares it with its thread's.
@@ -37,6 +42,9 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 struct Guarded<T>(core::cell::UnsafeCell<T>);
 // SAFETY: written only in `start`, before `EPOCH` says that anything is recorded; read only while it does.
 unsafe impl<T> Sync for Guarded<T> {}
+
+// SAFETY: see the fields; all others are atomic.
+unsafe impl Sync for State {}
 
 /// What a recording knows about itself.
 #[repr(C)]
@@ -55,6 +63,10 @@ pub struct State {
     cut: AtomicU32,
     device: AtomicU64,
     inode: AtomicU64,
+    /// The path of the live file, written before `process`.
+    path: core::cell::UnsafeCell<Text>,
+    /// No slot of a bounded file was handed back in time: records are dropped until one is.
+    starved: AtomicBool,
     next_stream: AtomicU32,
     /// Threads being set up, which [`Thread`]'s list does not show yet.
     pub attaching: AtomicU32,
@@ -143,7 +155,9 @@ impl State {
     /// Makes the live file and maps its head.
     fn begin(&self) -> Result<(), sys::Errno> {
         let number = RECORDINGS.fetch_add(1, Ordering::Relaxed);
-        let descriptor = create(options(), number)?;
+        // SAFETY: alone by the lock, or before anything is recorded; read only while `process` is set.
+        let path = unsafe { &mut *self.path.get() };
+        let Opened { number: descriptor, stays } = descriptor::create(options(), number, path)?;
         let head = match sys::map_file(null_mut(), descriptor, 0, SLOTS) {
             Ok(head) => head,
             Err(error) => {
@@ -151,7 +165,7 @@ impl State {
                 return Err(error);
             }
         };
-        let inherited = DESCRIPTOR.swap(descriptor, Ordering::AcqRel);
+        let inherited = DESCRIPTOR.swap(if stays { descriptor } else { -1 }, Ordering::AcqRel);
         if inherited >= 0 && sys::identity(inherited) != sys::identity(descriptor) && is_ours(inherited) {
             sys::close(inherited);
         }
@@ -160,10 +174,14 @@ impl State {
         self.inode.store(inode, Ordering::Relaxed);
         INHERITED_DEVICE.store(device, Ordering::Relaxed);
         INHERITED_INODE.store(inode, Ordering::Relaxed);
+        if !stays {
+            sys::close(descriptor);
+        }
         let process = sys::process();
         self.start.store(clock(libc::CLOCK_MONOTONIC_COARSE), Ordering::Relaxed);
         self.id.store(sys::random(), Ordering::Relaxed);
         self.cut.store(WHOLE, Ordering::Relaxed);
+        self.starved.store(false, Ordering::Relaxed);
         // SAFETY: `head` is a fresh mapping of `SLOTS` bytes that nobody else knows.
         unsafe { self.fill_header(head, process, 0) };
         self.header.store(head, Ordering::Release);
@@ -193,6 +211,7 @@ impl State {
             u64_at(header::SAMPLE_BYTES, options().sample);
             u64_at(header::PROCESS_START_TICKS, process_start());
             u64_at(header::CAPTURE_ID, self.id.load(Ordering::Relaxed));
+            u32_at(header::SLOT_LIMIT, options().slot_limit());
             u32_at(header::METADATA_LEN, metadata.len() as u32);
             head.add(header::METADATA).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
             u32_at(header::VERSION, VERSION);
@@ -209,6 +228,38 @@ impl State {
 
     fn directory(&self, index: usize) -> Option<&AtomicU8> {
         if index < MAX_SLOTS { self.field(DIRECTORY + index) } else { None }
+    }
+
+    /// Slots that may be in use at once.
+    fn slot_limit(&self) -> usize {
+        let threads = self
+            .next_stream
+            .load(Ordering::Relaxed)
+            .saturating_mul(SLOTS_A_THREAD)
+            .saturating_add(WAITING_SLOTS);
+        match options().slot_limit() {
+            0 => MAX_SLOTS,
+            limit => limit.max(threads) as usize,
+        }
+    }
+
+    /// As [`Self::take`] for one slot of a bounded file, once the compactor has handed one back. Not for long: it may be gone.
+    fn take_when_free(&self) -> Option<u32> {
+        if options().slot_limit() == 0 {
+            return None;
+        }
+        let steps = if self.starved.load(Ordering::Relaxed) { 0 } else { STEPS };
+        for _ in 0..steps {
+            sys::pause(STEP);
+            if let Some(index) = self.take(1) {
+                return Some(index);
+            }
+        }
+        self.starved.store(true, Ordering::Relaxed);
+        if let Some(bits) = self.field::<AtomicU32>(header::FLAGS) {
+            bits.fetch_or(flags::BOUNDED, Ordering::Relaxed);
+        }
+        None
     }
 
     /// Finds so many slots in a row: those that are free, or new ones at the end.
@@ -245,6 +296,9 @@ impl State {
 
     /// Takes the slots from `index` on. 0, or how far behind `index` to look again; `None` when there are not so many.
     fn take_at(&self, index: usize, slots: u32) -> Option<usize> {
+        if index + slots as usize > self.slot_limit() {
+            return None;
+        }
         for ahead in 0..slots as usize {
             let entry = self.directory(index + ahead);
             let is_taken = entry.is_some_and(|entry| {
@@ -265,11 +319,24 @@ impl State {
         Some(0)
     }
 
-    /// The descriptor, if it is still that of the live file.
-    fn descriptor(&self) -> Option<i32> {
-        let descriptor = DESCRIPTOR.load(Ordering::Acquire);
+    /// Does something with the descriptor of the live file. Where none is kept, or the program closed it or put something else at its number,
+    /// the file is opened again.
+    fn with_descriptor<T>(&self, work: impl FnOnce(i32) -> Option<T>) -> Option<T> {
         let mine = (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed));
-        (descriptor >= 0 && sys::identity(descriptor) == Some(mine)).then_some(descriptor)
+        let kept = DESCRIPTOR.load(Ordering::Acquire);
+        if kept >= 0 && sys::identity(kept) == Some(mine) {
+            return work(kept);
+        }
+        // SAFETY: a recording that has a file has written its path, and writes it again only after this one has ended.
+        let path = unsafe { &*self.path.get() };
+        let Opened { number, stays } = descriptor::reopen(path.bytes(), mine)?;
+        let result = work(number);
+        let stored =
+            stays && DESCRIPTOR.compare_exchange(kept, number, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !stored {
+            sys::close(number);
+        }
+        result
     }
 }
 
@@ -296,27 +363,34 @@ pub fn cut_at(address: usize) -> bool {
 pub fn tell_cut() {
     let Some(state) = current() else { return };
     let first = state.cut.compare_exchange(CUT, CUT_AND_TOLD, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-    let (true, Some(descriptor)) = (first && is_own_process(), state.descriptor()) else { return };
     let head = state.header.load(Ordering::Acquire);
-    if head.is_null() {
+    if !first || !is_own_process() || head.is_null() {
         return;
     }
-    if sys::length(descriptor) < HEADER_SIZE {
+    state.with_descriptor(|descriptor| state.write_cut(head, descriptor));
+    lost(1);
+}
+
+impl State {
+    /// Writes that the file was cut, into its header at `head`.
+    fn write_cut(&self, head: *mut u8, descriptor: i32) -> Option<()> {
+        if sys::length(descriptor) >= HEADER_SIZE {
+            self.field::<AtomicU32>(header::FLAGS)?.fetch_or(flags::CUT, Ordering::Relaxed);
+            return Some(());
+        }
         let page = sys::map_private(HEADER_SIZE);
         if page.is_null() {
-            return;
+            return None;
         }
         // SAFETY: a fresh mapping of this length. The head's first page is ours to replace; it shows the file again from here on.
         unsafe {
-            state.fill_header(page, sys::process(), flags::CUT);
+            self.fill_header(page, sys::process(), flags::CUT);
             sys::write_at(descriptor, core::slice::from_raw_parts(page, HEADER_SIZE), 0);
             let _ = sys::map_file(head, descriptor, 0, HEADER_SIZE);
         }
         sys::unmap(page, HEADER_SIZE);
-    } else if let Some(bits) = state.field::<AtomicU32>(header::FLAGS) {
-        bits.fetch_or(flags::CUT, Ordering::Relaxed);
+        Some(())
     }
-    lost(1);
 }
 
 /// True when the recording ended because its file was cut.
@@ -333,21 +407,28 @@ fn is_ours(descriptor: i32) -> bool {
     sys::identity(descriptor) == Some(known)
 }
 
-/// Slots in a row with so many bytes of each on disk, taken for the caller, and the descriptor to map them with.
-pub fn take_slots(slots: u32, reserve: usize) -> Option<(u32, i32)> {
+/// Slots in a row with so many bytes of each on disk, taken for the caller and mapped, at `place` unless that is null.
+pub fn take_slots(slots: u32, reserve: usize, place: *mut u8) -> Option<(u32, *mut u8)> {
     let state = current()?;
-    let descriptor = state.descriptor()?;
-    let index = state.take(slots)?;
+    let taken = state.take(slots);
+    let index = if slots == 1 { taken.or_else(|| state.take_when_free()) } else { taken }?;
+    state.starved.store(false, Ordering::Relaxed);
     let end = index + slots;
     let count = state.field::<AtomicU32>(header::SLOT_COUNT)?;
     // Those that were used before are in memory already.
     let is_new = end > count.load(Ordering::Acquire);
-    if !reserve_slot(index, 0, (slots as usize - 1) * SLOT_SIZE + reserve, is_new) {
+    let start = SLOTS + index as usize * SLOT_SIZE;
+    let mapping = state.with_descriptor(|descriptor| {
+        let bytes = (slots as usize - 1) * SLOT_SIZE + reserve;
+        let is_there = reserve_bytes(descriptor, start, bytes, is_new);
+        if is_there { sys::map_file(place, descriptor, start, slots as usize * SLOT_SIZE).ok() } else { None }
+    });
+    let Some(mapping) = mapping else {
         (index..end).for_each(return_slot);
         return None;
-    }
+    };
     count.fetch_max(end, Ordering::AcqRel);
-    Some((index, descriptor))
+    Some((index, mapping))
 }
 
 /// Hands a slot back unused.
@@ -361,13 +442,17 @@ fn give_back(entry: &AtomicU8) {
     entry.store(slot_state::FREE, Ordering::Release);
 }
 
-/// Makes sure of disk space for the bytes of a slot from `from` up to `to`, and, to `fill` them, that they are in memory.
-pub fn reserve_slot(index: u32, from: usize, to: usize, fill: bool) -> bool {
-    let Some(descriptor) = current().and_then(State::descriptor) else { return false };
+/// Makes sure of disk space for the bytes of a slot from `from` up to `to`, and that they are in memory.
+pub fn reserve_slot(index: u32, from: usize, to: usize) -> bool {
     let start = SLOTS + index as usize * SLOT_SIZE + from;
-    let reserved = sys::reserve(descriptor, start, to - from).is_ok();
+    let reserve = |descriptor| reserve_bytes(descriptor, start, to - from, true).then_some(());
+    current().and_then(|state| state.with_descriptor(reserve)).is_some()
+}
+
+fn reserve_bytes(descriptor: i32, start: usize, bytes: usize, fill: bool) -> bool {
+    let reserved = sys::reserve(descriptor, start, bytes).is_ok();
     // What could not be filled is there all the same, only slower.
-    let _ = reserved && fill && sys::fill(descriptor, start, to - from);
+    let _ = reserved && fill && sys::fill(descriptor, start, bytes);
     reserved
 }
 
@@ -464,45 +549,6 @@ pub fn finish() {
     if descriptor >= 0 && is_ours(descriptor) {
         sys::close(descriptor);
     }
-}
-
-/// Makes a live file that was not there, beside no capture of its name.
-fn create(options: &Options, number: u32) -> Result<i32, sys::Errno> {
-    let mut path = Text::default();
-    for attempt in 0..MAX_ATTEMPTS {
-        if !options.live_path(sys::process(), number, attempt, &mut path) {
-            return Err(libc::ENAMETOOLONG);
-        }
-        let mut finished = Text::default();
-        finished.push(&path.bytes()[..path.bytes().len() - 1 - LIVE_SUFFIX.len()]);
-        finished.push(&[0]);
-        if let Ok(there) = sys::open(finished.bytes(), libc::O_PATH, 0) {
-            sys::close(there);
-            continue;
-        }
-        match sys::open(path.bytes(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, 0o600) {
-            Ok(low) => {
-                if let Err(error) = sys::reserve(low, 0, SLOTS) {
-                    sys::close(low);
-                    sys::remove(path.bytes());
-                    return Err(error);
-                }
-                // SAFETY: no memory is involved.
-                let high = unsafe {
-                    sys::call(
-                        libc::SYS_fcntl,
-                        [low as usize, libc::F_DUPFD_CLOEXEC as usize, HIGH_DESCRIPTOR, 0, 0, 0],
-                    )
-                };
-                let Ok(high) = high else { return Ok(low) };
-                sys::close(low);
-                return Ok(high as i32);
-            }
-            Err(libc::EEXIST) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(libc::EEXIST)
 }
 
 const fn header_space() -> usize {

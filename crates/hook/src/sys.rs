@@ -217,10 +217,29 @@ pub fn fill(descriptor: i32, offset: usize, bytes: usize) -> bool {
 
 /// What this process may use of something, at most; all there is where that cannot be known.
 pub fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+    limits(resource).0
+}
+
+/// The limit of this process, and the one up to which it may raise it.
+pub fn limits(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel fills `limit`.
     let _ = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, 0, &raw mut limit as usize, 0, 0]) };
-    limit.rlim_cur
+    (limit.rlim_cur, limit.rlim_max)
+}
+
+/// Sets both; false where that is not allowed.
+pub fn set_limits(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> bool {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: the kernel reads `limit`.
+    unsafe { call(libc::SYS_prlimit64, [0, resource as usize, &raw const limit as usize, 0, 0, 0]) }.is_ok()
+}
+
+/// A second descriptor of the same file, the first that is free from `number` on.
+pub fn duplicate_from(descriptor: i32, number: usize) -> Result<i32, Errno> {
+    // SAFETY: no memory is involved.
+    unsafe { call(libc::SYS_fcntl, [descriptor as usize, libc::F_DUPFD_CLOEXEC as usize, number, 0, 0, 0]) }
+        .map(|descriptor| descriptor as i32)
 }
 
 /// This process.

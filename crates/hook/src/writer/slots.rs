@@ -3,7 +3,7 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, slot};
+use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, slot};
 use stormlog_capture::record::MAX_RECORD;
 
 use super::{OVERHANG, Writer};
@@ -91,7 +91,7 @@ impl Writer {
     fn extend(&mut self) -> bool {
         if self.cursor.is_null()
             || self.reserved as usize == SLOT_SIZE
-            || !session::reserve_slot(self.index, self.reserved as usize, SLOT_SIZE, true)
+            || !session::reserve_slot(self.index, self.reserved as usize, SLOT_SIZE)
         {
             return false;
         }
@@ -114,7 +114,9 @@ impl Writer {
             self.begin_slot(SLOT_SIZE);
             return true;
         }
-        let many = !self.first && self.sequence >= BUSY_AFTER && self.map(SLOTS_AT_A_TIME, SLOT_SIZE);
+        // Of a bounded file every slot that a thread holds is one that others wait for.
+        let is_busy = !self.first && self.sequence >= BUSY_AFTER && session::options().max == 0;
+        let many = is_busy && self.map(SLOTS_AT_A_TIME, SLOT_SIZE);
         let reserve = if self.first { FIRST_RESERVE } else { SLOT_SIZE };
         if !many && !self.map(1, reserve) {
             return false;
@@ -126,14 +128,9 @@ impl Writer {
 
     /// Takes and maps slots, with so many bytes of each on disk.
     fn map(&mut self, slots: u32, reserve: usize) -> bool {
-        let Some((index, descriptor)) = session::take_slots(slots, reserve) else { return false };
         let bytes = slots as usize * SLOT_SIZE;
-        let offset = SLOTS + index as usize * SLOT_SIZE;
         let place = if self.mapped == slots { self.mapping } else { null_mut() };
-        let Ok(mapping) = sys::map_file(place, descriptor, offset, bytes) else {
-            (index..index + slots).for_each(session::return_slot);
-            return false;
-        };
+        let Some((index, mapping)) = session::take_slots(slots, reserve, place) else { return false };
         if place.is_null() {
             self.unmap();
         }

@@ -52,6 +52,9 @@ impl HeapOptions {
         if self.sample_bytes > 0 {
             order.push(format!(";sample={}", self.sample_bytes));
         }
+        if let Some(max) = self.max_size.filter(|max| *max > 0) {
+            order.push(format!(";max={max}"));
+        }
         order
     }
 
