@@ -76,13 +76,13 @@ impl Codes {
     }
 
     /// The id of the code object at `code`, and whether nobody will tell of its death. Where there is none, `define` writes its definition
-    /// under a new id, before anyone sees the id, and says how its death will be noticed. `again` is asked for one that was unwatched.
+    /// under a new id, or gives it one that needs no definition, before anyone sees the id, and says how its death will be noticed. `again` is asked for one that was unwatched.
     #[inline]
     pub fn id(
         &self,
         code: usize,
         again: impl FnOnce() -> Again,
-        define: impl FnOnce(u32) -> Option<Watched>,
+        define: impl FnOnce(u32) -> Option<(u32, Watched)>,
     ) -> Option<(u32, bool)> {
         match self.find(code) {
             Some(place) if place.looks.load(Ordering::Relaxed) == 0 => {
@@ -99,7 +99,7 @@ impl Codes {
         code: usize,
         place: &Place,
         now: Again,
-        define: impl FnOnce(u32) -> Option<Watched>,
+        define: impl FnOnce(u32) -> Option<(u32, Watched)>,
     ) -> Option<(u32, bool)> {
         if place.looks.load(Ordering::Relaxed) != now.looks.max(1) {
             self.forget(code);
@@ -129,9 +129,10 @@ impl Codes {
     }
 
     #[cold]
-    fn add(&self, code: usize, define: impl FnOnce(u32) -> Option<Watched>) -> Option<(u32, bool)> {
+    fn add(&self, code: usize, define: impl FnOnce(u32) -> Option<(u32, Watched)>) -> Option<(u32, bool)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let looks = match define(id)? {
+        let (id, watched) = define(id)?;
+        let looks = match watched {
             Watched::Yes => 0,
             Watched::By(looks) => looks.max(1),
         };
@@ -293,8 +294,8 @@ mod tests {
         unsafe { core::mem::zeroed() }
     }
 
-    fn watched(_: u32) -> Option<Watched> {
-        Some(Watched::Yes)
+    fn watched(id: u32) -> Option<(u32, Watched)> {
+        Some((id, Watched::Yes))
     }
 
     fn never() -> Again {
@@ -306,7 +307,7 @@ mod tests {
         let codes = none();
         for round in 0..2 {
             for code in 1..10_000_usize {
-                let define = |_| (round == 0).then_some(Watched::Yes);
+                let define = |id| (round == 0).then_some((id, Watched::Yes));
                 assert_eq!(codes.id(code * 64, never, define), Some((code as u32 - 1, false)));
             }
         }
@@ -329,11 +330,11 @@ mod tests {
     fn an_unwatched_code_object_is_known_by_its_looks_until_it_is_watched() {
         let codes = none();
         let looks = |looks| move || Again { watched: false, looks };
-        let (first, unwatched) = codes.id(64, never, |_| Some(Watched::By(9))).unwrap();
+        let (first, unwatched) = codes.id(64, never, |id| Some((id, Watched::By(9)))).unwrap();
         assert!(unwatched);
         assert_eq!(codes.id(64, looks(9), |_| None), Some((first, true)));
         let before = codes.generation();
-        let (second, _) = codes.id(64, looks(8), |_| Some(Watched::By(8))).unwrap();
+        let (second, _) = codes.id(64, looks(8), |id| Some((id, Watched::By(8)))).unwrap();
         assert_ne!(second, first, "another one at that address");
         assert_ne!(codes.generation(), before);
         let now_watched = || Again { watched: true, looks: 8 };

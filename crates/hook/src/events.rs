@@ -3,6 +3,7 @@
 use stormlog_capture::record::{definition, kind};
 use stormlog_stack::python::Unchanged;
 
+use crate::injected::UNRECORDED_NODE;
 use crate::sample;
 use crate::stacks::{self, PlainPython, Way};
 use crate::sys;
@@ -87,7 +88,7 @@ fn changed<const ENTRY: bool>(
 
 #[inline(always)]
 fn finish(thread: &mut Thread, kind: u8, address: usize, bytes: usize, python: u32) {
-    if !thread.writer.plain_allocation(kind, address, bytes, python) {
+    if python != UNRECORDED_NODE && !thread.writer.plain_allocation(kind, address, bytes, python) {
         thread.writer.other_allocation(kind, address, bytes, python);
     }
 }
@@ -105,7 +106,9 @@ fn anyhow(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
 pub fn mapped(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     if thread.writer.room() {
         let (python, native) = stacks::current(thread);
-        thread.writer.allocation(kind, address, bytes, python, native);
+        if python != UNRECORDED_NODE {
+            thread.writer.allocation(kind, address, bytes, python, native);
+        }
     }
 }
 
@@ -133,10 +136,13 @@ pub fn failed(thread: &mut Thread, kind: u8, errno: i32, bytes: usize) {
     if !thread.writer.room() {
         return;
     }
+    let (python, native) = stacks::current(thread);
+    if python == UNRECORDED_NODE {
+        return;
+    }
     let (limit, used, resident) = limits();
     let payload = [limit.to_le_bytes(), used.to_le_bytes(), resident.to_le_bytes()];
     thread.writer.definition(definition::LIMITS, 0, &[payload.as_flattened()]);
-    let (python, native) = stacks::current(thread);
     thread.writer.failed(kind, errno, bytes, python, native);
 }
 

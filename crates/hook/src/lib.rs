@@ -27,6 +27,7 @@ mod events;
 pub mod exec;
 mod got;
 pub mod hooks;
+mod injected;
 mod list;
 mod loader;
 mod mappings;

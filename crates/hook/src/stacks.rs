@@ -13,6 +13,7 @@ use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonS
 
 use crate::clock;
 use crate::codes::{Again, Watched};
+use crate::injected::{self, UNRECORDED_NODE};
 use crate::native;
 use crate::nodes::Nodes;
 use crate::own;
@@ -271,6 +272,9 @@ const TRUNCATED: u32 = u32::MAX - 1;
 impl stormlog_stack::Nodes for Tree<'_> {
     fn python(&mut self, parent: u32, code: usize, instruction: u32, entry: bool) -> u32 {
         let (Some(state), Some(known)) = (session::current(), known()) else { return parent };
+        if parent == UNRECORDED_NODE {
+            return parent;
+        }
         let Self { writer, nodes, thread_state, unwatched } = self;
         // SAFETY: a walker only names code objects in use on this thread's stack, whose state this is.
         let again = || unsafe {
@@ -280,6 +284,11 @@ impl stormlog_stack::Nodes for Tree<'_> {
         let define = |id| unsafe { define(writer, known, *thread_state, code, id) };
         let Some((id, alone)) = state.codes.id(code, again, define) else { return writer.without(parent) };
         *unwatched = alone;
+        match id {
+            injected::code::LEFT_OUT => return parent,
+            injected::code::UNRECORDED => return UNRECORDED_NODE,
+            _ => {}
+        }
         let detail = instruction << 1 | u32::from(entry);
         nodes
             .find(parent, u64::from(id), detail, || writer.python_node(parent, id, instruction, entry))
@@ -297,6 +306,9 @@ impl stormlog_stack::Nodes for Tree<'_> {
     }
 
     fn truncated(&mut self, parent: u32) -> u32 {
+        if parent == UNRECORDED_NODE {
+            return parent;
+        }
         let writer = &mut *self.writer;
         let found = self.nodes.find(parent, 0, TRUNCATED, || writer.truncated_node(parent));
         found.unwrap_or_else(|| self.writer.without(parent))
@@ -314,16 +326,17 @@ unsafe fn define(
     thread_state: *const u8,
     code: usize,
     id: u32,
-) -> Option<Watched> {
+) -> Option<(u32, Watched)> {
     let mut sink = Definition { writer, id, written: false };
     // SAFETY: the caller's.
     unsafe {
         known.0.describe(code, &mut sink);
-        if !sink.written {
+        let (id, written) = (sink.id, sink.written);
+        if !written {
             return None;
         }
         let watched = watch(known, thread_state, code);
-        Some(if watched { Watched::Yes } else { Watched::By(looks_of(&known.0, code)) })
+        Some((id, if watched { Watched::Yes } else { Watched::By(looks_of(&known.0, code)) }))
     }
 }
 
@@ -367,6 +380,10 @@ struct Definition<'a> {
 
 impl CodeSink for Definition<'_> {
     fn code(&mut self, name: Text<'_>, file: Text<'_>, first_line: u32, lines: &[u8]) {
+        if let Some(ours) = injected::id_of(&name, &file) {
+            (self.id, self.written) = (ours, true);
+            return;
+        }
         let length = |text: &Text<'_>| (text.bytes.len() as u32).to_le_bytes();
         self.written = self.writer.definition(
             definition::CODE,

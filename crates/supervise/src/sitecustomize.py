@@ -3,13 +3,26 @@ torch recorded once the program imports it, where the stormlog package is instal
 
 Python imports this at start. It must be invisible: the standard library only, every hook chained, nothing
 printed, no name left behind, and whatever goes wrong in here is nobody's trouble.
+
+The names of these functions are known to the heap recording (injected.rs of the hook): their frames are not
+in captures, and of functions with `_stormlog_unrecorded` in their names nothing is recorded at all.
 """
 
 
-def _install():
+def _stormlog_install():
     import os
     import sys
-    import threading
+
+    # Given back when memory is what ran out, so that there is some to report with: room for several arenas of
+    # CPython's own allocator, of 1 MiB each. Pages that are never written cost address space only.
+    reserve = []
+
+    def _stormlog_unrecorded_prepare():
+        import threading
+        import time
+
+        reserve.append(bytearray(4 << 20))
+        return threading, time.time_ns, _scrubber()
 
     here = os.path.dirname(os.path.abspath(__file__))
     run = os.environ.get("STORMLOG_RUN_DIR")
@@ -26,16 +39,26 @@ def _install():
             sys.modules["sitecustomize"] = module
             spec.loader.exec_module(module)
 
-    scrubbed = _scrubber()
-    # Given back when memory is what ran out, so that there is some to report with.
-    reserve = [bytearray(256 * 1024)]
     count = [0]
 
-    def report(kind, error, traceback, thread):
-        reserve.clear()
-        import json
-        import time
+    # Nothing is imported to report: memory may be what the program died of, and an import needs much of it.
+    def _stormlog_unrecorded_json(value):
+        if value is None:
+            return "null"
+        if isinstance(value, int):
+            return str(int(value))
+        if isinstance(value, str):
+            value = value.replace("\\", "\\\\").replace('"', '\\"')
+            for number in range(32):
+                value = value.replace(chr(number), f"\\u{number:04x}")
+            return f'"{value}"'
+        if isinstance(value, dict):
+            pairs = [f'"{name}": {_stormlog_unrecorded_json(part)}' for name, part in value.items()]
+            return "{" + ", ".join(pairs) + "}"
+        return "[" + ", ".join([_stormlog_unrecorded_json(part) for part in value]) + "]"
 
+    def _stormlog_unrecorded_report(kind, error, traceback, thread):
+        reserve.clear()
         frames = []
         while traceback is not None and len(frames) < 200:
             code = traceback.tb_frame.f_code
@@ -43,10 +66,10 @@ def _install():
             traceback = traceback.tb_next
         bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:-1]]
         number = getattr(error, "errno", None)
-        text = json.dumps(
+        text = _stormlog_unrecorded_json(
             {
                 "pid": os.getpid(),
-                "timestamp_ns": time.time_ns(),
+                "timestamp_ns": time_ns(),
                 "thread": thread,
                 "type": kind.__qualname__,
                 "module": kind.__module__,
@@ -73,7 +96,7 @@ def _install():
 
     def quietly(*arguments):
         try:
-            report(*arguments)
+            _stormlog_unrecorded_report(*arguments)
         except BaseException:
             pass
 
@@ -129,6 +152,7 @@ def _install():
                 importlib.import_module("stormlog.auto")
                 return
 
+    threading, time_ns, scrubbed = _stormlog_unrecorded_prepare()
     if run and os.environ.get("STORMLOG_TORCH") != "0":
         sys.meta_path.insert(0, AfterTorch())
     if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":
@@ -138,8 +162,8 @@ def _install():
 
 
 try:
-    _install()
+    _stormlog_install()
 except BaseException:
     pass
 finally:
-    del _install, _scrubber
+    del _stormlog_install, _scrubber
