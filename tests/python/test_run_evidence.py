@@ -55,7 +55,7 @@ def test_the_last_event_lies_within_one_interval_of_the_death(tmp_path: Path, ho
     gaps = []
     for attempt in range(20):
         directory = tmp_path / str(attempt)
-        words = command(directory, *program("dies_by.py", how, "0.4"))
+        words = command(directory, *program("dies_by.py", how, "0.4"), options=("--bundle", "always"))
         if how == "oom":
             with cgroup(100 << 20) as group:
                 done = subprocess.run(in_cgroup(group, words), capture_output=True, text=True)
@@ -162,7 +162,7 @@ def test_without_a_driver_there_is_nothing_about_gpus(tmp_path: Path) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this machine has one: tests/gpu/run_samples_gpus.py")
     with start(
-        tmp_path, sys.executable, "-c", "import time; time.sleep(0.4); raise SystemExit(3)"
+        tmp_path, sys.executable, "-c", "import time; time.sleep(0.4); raise ValueError(3)"
     ) as running:
         _, err = running.communicate()
     assert "GPU" not in err and "NVML" not in err

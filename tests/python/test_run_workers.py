@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 from test_run import STORMLOG, cgroup, command, in_cgroup, pid_of, program, stormlog
 
+ALWAYS = ("--bundle", "always")
 
-def finish(directory: Path, *words: str, before: list[str] | None = None) -> str:
+
+def finish(
+    directory: Path, *words: str, before: list[str] | None = None, options: tuple[str, ...] = ()
+) -> str:
     """Runs to a good end; what the program printed."""
-    done = subprocess.run([*(before or []), *command(directory, *words)], capture_output=True, text=True)
+    run = command(directory, *words, options=options)
+    done = subprocess.run([*(before or []), *run], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,7 +72,7 @@ def test_a_killed_worker_leaves_a_bundle_while_its_parent_lives(tmp_path: Path, 
 def test_other_ends_of_workers_are_told_too(
     tmp_path: Path, how: str, cause: str, number: int | None, code: int | None
 ) -> None:
-    worker = int(finish(tmp_path, *program("worker_dies.py", "fork", how)))
+    worker = int(finish(tmp_path, *program("worker_dies.py", "fork", how), options=ALWAYS))
     bundle = bundle_of(tmp_path, worker)
     assert (bundle["cause"], bundle["signal"], bundle["exit_code"]) == (cause, number, code)
 
@@ -113,7 +118,7 @@ def test_children_that_outlive_the_program_are_left_alone(tmp_path: Path) -> Non
 def test_tools_that_say_no_are_told_and_not_bundled(tmp_path: Path) -> None:
     # Seldom enough that no tool lives for two samples, however slow the machine is.
     words = ["sh", "-c", "for i in 1 2 3 4 5; do grep -q x /dev/null; done; true"]
-    run = [*STORMLOG, "run", "--quiet", "--dir", str(tmp_path), "--interval", "5"]
+    run = [*STORMLOG, "run", "--quiet", "--dir", str(tmp_path), "--interval", "5", *ALWAYS]
     subprocess.run([*run, *words], check=True)
     assert stormlog("oom", "list", str(tmp_path)) == []
 
@@ -122,7 +127,7 @@ def test_a_program_that_ends_at_once_has_a_session_and_a_bundle_every_time(tmp_p
     for number in range(20):
         directory = tmp_path / str(number)
         words = ["sh", "-c", "kill -9 $$"] if number % 2 else ["sh", "-c", "exit 9"]
-        done = subprocess.run(command(directory, *words), capture_output=True, text=True)
+        done = subprocess.run(command(directory, *words, options=ALWAYS), capture_output=True, text=True)
         assert done.returncode == (137 if number % 2 else 9)
         (row,) = stormlog("sessions", str(directory))
         assert row["status"] == "interrupted"
@@ -135,7 +140,7 @@ def test_a_program_that_ends_at_once_has_a_session_and_a_bundle_every_time(tmp_p
 
 
 def test_a_signal_to_a_worker_from_outside_is_seen_at_once(tmp_path: Path) -> None:
-    words = command(tmp_path, *program("starts_workers.py", "spawn"))
+    words = command(tmp_path, *program("starts_workers.py", "spawn"), options=ALWAYS)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout
         first = int(running.stdout.readline().split()[0])

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use stormlog_supervise::BundlePolicy;
 
 use crate::analyze_args;
 use crate::attach_args;
@@ -125,6 +126,9 @@ pub(crate) struct Run {
     /// its only place for listeners: where Nsight or a profiler has that, the program says so and goes on
     #[arg(long, conflicts_with = "no_torch")]
     cuda_driver: bool,
+    /// Which ends leave a bundle: want of memory (oom); that, uncaught exceptions and fatal signals (crash); every end but exit 0 (always)
+    #[arg(long, value_enum, default_value = "crash", value_name = "ENDS")]
+    bundle: Bundle,
     /// Watch it on a screen while it runs, as `stormlog live` does; records the heap too. What the program prints to the terminal goes to
     /// output.log in the run's directory, and its end is shown afterwards; it cannot read keys, but Ctrl-C and Ctrl-Z reach it. `q` leaves
     /// the screen, and the program goes on
@@ -157,8 +161,27 @@ impl From<Run> for run::Options {
             force: typed.heap.force,
             heap: wants_heap.then(|| typed.heap.options()),
             live: typed.live,
+            bundle_policy: typed.bundle.into(),
             record_torch: !typed.no_torch,
             follow_cuda_driver: typed.cuda_driver,
+        }
+    }
+}
+
+/// Values of `--bundle`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Bundle {
+    Oom,
+    Crash,
+    Always,
+}
+
+impl From<Bundle> for BundlePolicy {
+    fn from(typed: Bundle) -> Self {
+        match typed {
+            Bundle::Oom => BundlePolicy::Oom,
+            Bundle::Crash => BundlePolicy::Crash,
+            Bundle::Always => BundlePolicy::Always,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A process held by a descriptor: it can be waited for by anyone, and tells how it ended, whoever reaped it.
 //!
 //! A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd remembers the exit code for everybody who
-//! holds one. No safe library offers that call, so this crate is here for it: one `unsafe` block, nothing else. It must
-//! never reap, signal or otherwise touch the process.
+//! holds one. No safe library offers that call, nor the one that gives the memory peak of a child that ended: this crate is here for
+//! these two. It must never reap, signal or otherwise touch the process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,6 +49,36 @@ impl Pidfd {
         let asked = unsafe { ioctl(&self.0, Updater::<GET_INFO, PidfdInfo>::new(&mut info)) };
         asked.ok()?;
         (info.mask & EXIT != 0).then(|| ExitStatus::from_raw(info.exit_code))
+    }
+}
+
+/// Waits for the end of a child, which is still to be reaped then, and gives the most bytes that it or a descendant it had waited for had
+/// resident. What a process had before an `exec` counts too: for a new child, what its parent had.
+pub fn peak_of_ended_child(pid: u32) -> io::Result<u64> {
+    loop {
+        // SAFETY: both are plain structures of integers (`siginfo_t` of bytes), for which zero is valid.
+        let (mut info, mut usage) =
+            unsafe { (std::mem::zeroed::<libc::siginfo_t>(), std::mem::zeroed::<libc::rusage>()) };
+        // SAFETY: the call's five arguments as `waitid(2)` describes the raw call; the kernel writes within the two structures, which
+        // are exclusively ours and outlive the call. With WNOWAIT the child is not reaped.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_waitid,
+                libc::P_PID,
+                pid,
+                &raw mut info,
+                libc::WEXITED | libc::WNOWAIT,
+                &raw mut usage,
+            )
+        };
+        if done == 0 {
+            // Kibibytes.
+            return Ok(u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
 }
 

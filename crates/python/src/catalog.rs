@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use stormlog_liveness::Life;
 use stormlog_store::{Source, StoreError};
 
 use crate::error::from_store;
@@ -15,7 +16,7 @@ type Row = (&'static str, PathBuf);
 #[pyfunction]
 fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String>)> {
     let found = py.detach(|| {
-        stormlog_supervise::resume(&path);
+        drop(stormlog_supervise::resume(&path));
         Source::find_known(&path)
     });
     match found {
@@ -28,13 +29,13 @@ fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String
     }
 }
 
-/// Whether a process of this machine still runs.
+/// Whether the process of a session that claims to run, found at a path, has ended. What is not known is not an end.
 #[pyfunction]
-fn is_process_alive(pid: u32) -> bool {
-    stormlog_supervise::is_alive(pid)
+fn is_session_dead(py: Python<'_>, path: PathBuf, pid: i64, host: &str, started_at_ns: i64) -> bool {
+    py.detach(|| stormlog_supervise::session_life(&path, pid, host, started_at_ns)) == Life::Dead
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(find_sources, module)?)?;
-    module.add_function(wrap_pyfunction!(is_process_alive, module)?)
+    module.add_function(wrap_pyfunction!(is_session_dead, module)?)
 }

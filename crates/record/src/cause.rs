@@ -1,4 +1,4 @@
-//! The seven ways a program can end, under the words scripts match; and the names of signals.
+//! The ways a program can end, under the words scripts match; and the names of signals.
 //!
 //! Must never grow a word without the readers of `oom show --json` being told.
 
@@ -21,11 +21,13 @@ pub enum Cause {
     Signal,
     /// It ended by itself.
     Exit,
+    /// It is gone, and nothing shows how it ended.
+    Unknown,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::OomException,
         Cause::MemoryError,
         Cause::CgroupOomKill,
@@ -33,6 +35,7 @@ impl Cause {
         Cause::SigKill,
         Cause::Signal,
         Cause::Exit,
+        Cause::Unknown,
     ];
 
     /// The word written to files.
@@ -45,6 +48,7 @@ impl Cause {
             Cause::SigKill => "sigkill",
             Cause::Signal => "signal",
             Cause::Exit => "exit",
+            Cause::Unknown => "unknown",
         }
     }
 

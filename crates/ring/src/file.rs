@@ -96,6 +96,10 @@ impl StoreFile {
         Ok(StoreFile { map, path: path.to_owned(), shape, identity, short: stat.len() < bytes })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn header(&self) -> Header<'_> {
         Header::new(self.map.words())
     }

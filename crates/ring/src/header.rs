@@ -2,6 +2,10 @@
 //!
 //! Must never accept a header whose sizes do not add up: all later indexing relies on them.
 
+use std::path::Path;
+
+use stormlog_liveness::Life;
+
 use crate::frames::Frames;
 use crate::layout::*;
 use crate::process;
@@ -59,15 +63,6 @@ pub(crate) struct Writer {
     pub(crate) pid: u32,
     pub(crate) start: u64,
     pub(crate) open: bool,
-}
-
-/// What can be known of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    Alive,
-    Dead,
-    /// Its pid means nothing here: it lives in another pid namespace.
-    Unknown,
 }
 
 impl Identity {
@@ -284,8 +279,8 @@ impl<'a> Header<'a> {
         [0, process::pid_namespace()].contains(&self.get(W_PID_NAMESPACE))
     }
 
-    /// What has become of `writers`, which are those of this file or of this and its predecessors.
-    pub(crate) fn judge(&self, writers: impl Iterator<Item = Writer>) -> Status {
+    /// What has become of `writers`, which are those of the file at `path` or of this and its predecessors.
+    pub(crate) fn judge(&self, path: &Path, writers: impl Iterator<Item = Writer>) -> Status {
         let open: Vec<Writer> = writers.filter(|writer| writer.open).collect();
         let pids = |writers: &mut dyn Iterator<Item = &Writer>| {
             let mut pids: Vec<u32> = writers.map(|writer| writer.pid).collect();
@@ -297,7 +292,12 @@ impl<'a> Header<'a> {
             return Status::Closed;
         }
         let same_boot = self.is_from_this_boot();
-        if same_boot && !self.is_from_this_namespace() {
+        // Where other machines write too, another boot may be that of another machine.
+        let is_elsewhere = || match same_boot {
+            true => !self.is_from_this_namespace(),
+            false => stormlog_liveness::is_on_network(path),
+        };
+        if is_elsewhere() {
             return Status::Unknown { pids: pids(&mut open.iter()) };
         }
         let living =

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use stormlog_liveness::Life;
+
 use crate::error::Error;
 use crate::file::{StoreFile, with_header};
 use crate::frames::{Cursor, Frame, Step};
-use crate::header::{Header, Kind, Life, Writer};
+use crate::header::{Header, Kind, Writer};
 use crate::log::segments;
 use crate::record::{Definitions, Loss, ReadStats, Record, Status};
 
@@ -193,7 +195,7 @@ impl LogReader {
             writers.extend(header.writers().map(|writer| ((writer.pid, writer.start), writer)));
             loss.add(header.loss());
         });
-        (self.segment.file.header().judge(writers.into_values()), loss)
+        (self.segment.file.header().judge(&self.dir, writers.into_values()), loss)
     }
 
     /// Shows the headers of all segments, in order. One that cannot be read has nothing to say.

@@ -2,15 +2,13 @@
 //!
 //! Must never answer "dead" for a process it merely cannot see.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::process::{Pid, getpid, test_kill_process};
+use rustix::process::getpid;
+use stormlog_liveness::Life;
 
 /// Smallest page Linux has; the kernel rounds a request for less than its own page up.
 const PAGE: usize = 4096;
@@ -65,41 +63,16 @@ fn page_wiped_on_fork() -> Option<*mut AtomicU32> {
 }
 
 /// Clock ticks between boot and the start of process `pid`. `None` when it is gone or cannot be seen.
-pub(crate) fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(parse_stat(&stat)?.start)
-}
+pub(crate) use stormlog_liveness::start_ticks as start_time;
 
-struct Stat {
-    exited: bool,
-    start: u64,
-}
-
-/// The fields of `/proc/<pid>/stat` that matter. The name in parentheses may itself hold spaces and parentheses.
-fn parse_stat(stat: &str) -> Option<Stat> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?; // field 3
-    let threads: u64 = fields.nth(16)?.parse().ok()?; // field 20
-    let start = fields.nth(1)?.parse().ok()?; // field 22
-    // A main thread that ended before the others is a zombie in a living process.
-    Some(Stat { exited: matches!(state, "Z" | "X") && threads <= 1, start })
-}
-
-/// Whether the process `pid` that started at `start` (0: unknown) is gone. A zombie is gone.
+/// Whether the process `pid` of this namespace that started at `start` (0: unknown) is gone. A zombie is gone.
 pub(crate) fn is_dead(pid: u32, start: u64) -> bool {
-    if let Some(stat) = fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().and_then(parse_stat) {
-        return stat.exited || (start != 0 && stat.start != start);
-    }
-    // `/proc` may be missing, or hide other users' processes; the kernel still says whether there is one.
-    match i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        Some(pid) => test_kill_process(pid) == Err(Errno::SRCH),
-        None => true,
-    }
+    stormlog_liveness::exists(pid, (start != 0).then_some(start)) == Life::Dead
 }
 
 /// The id the kernel chose at boot, as two words; zero when it does not say.
 pub(crate) fn boot_id() -> [u64; 2] {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = stormlog_liveness::boot_id().unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(32).collect();
     let id = u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes();
     crate::layout::halves(id)
@@ -107,7 +80,7 @@ pub(crate) fn boot_id() -> [u64; 2] {
 
 /// The inode of this process's pid namespace; zero when it cannot be read.
 pub(crate) fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+    stormlog_liveness::pid_namespace().unwrap_or(0)
 }
 
 /// Nanoseconds since 1970 by the wall clock.
@@ -128,14 +101,6 @@ pub(crate) fn coarse_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_with_parentheses_do_not_shift_the_fields() {
-        let stat = "12 (a ) b) Z 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
-        let stat = parse_stat(stat).unwrap();
-        assert!(stat.exited);
-        assert_eq!(stat.start, 777);
-    }
 
     #[test]
     fn we_live_and_our_former_self_does_not() {

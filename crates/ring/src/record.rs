@@ -203,9 +203,9 @@ pub enum Status {
         /// Their pids.
         pids: Vec<u32>,
     },
-    /// These have it open, in a pid namespace that is not ours, so whether they live cannot be told.
+    /// These have it open, in another PID namespace or maybe on another machine, so whether they live is not known here.
     Unknown {
-        /// Their pids, in their own namespace.
+        /// Their pids, as they are there.
         pids: Vec<u32>,
     },
 }

@@ -8,11 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stormlog_liveness::Life;
+
 use crate::error::{AppendError, Error};
 use crate::file::{StoreFile, Taken, clear_unfinished};
 use crate::frames::{Cursor, Frame, Frames, Step};
 use crate::handle::Handle;
-use crate::header::{Identity, Kind, Life, MAX_FILE, MIN_SLOTS, Shape};
+use crate::header::{Identity, Kind, MAX_FILE, MIN_SLOTS, Shape};
 use crate::keeper::{Keeper, Maker};
 use crate::layout::{HEADER_WORDS, MAX_PAYLOAD, WORD};
 use crate::record::{Definition, Loss, LossReason};

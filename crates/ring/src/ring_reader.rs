@@ -32,7 +32,7 @@ impl RingReader {
 
     /// What has become of its writers.
     pub fn status(&self) -> Status {
-        self.file.header().judge(self.file.header().writers())
+        self.file.header().judge(self.file.path(), self.file.header().writers())
     }
 
     /// What its writers lost.

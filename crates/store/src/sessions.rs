@@ -67,7 +67,7 @@ pub struct FoundSessions {
 /// when `go_on` says no, what was found so far is the answer.
 pub fn find_sessions(
     path: &Path,
-    is_dead: &dyn Fn(&SessionSummary) -> bool,
+    is_dead: &dyn Fn(&FoundSession) -> bool,
     go_on: &dyn Fn() -> bool,
 ) -> Result<FoundSessions, StoreError> {
     let sources = Source::find_known(path)?;
@@ -77,7 +77,7 @@ pub fn find_sessions(
 /// As [`find_sessions`], of sources that were found already.
 pub fn sessions_in(
     sources: &[Source],
-    is_dead: &dyn Fn(&SessionSummary) -> bool,
+    is_dead: &dyn Fn(&FoundSession) -> bool,
     go_on: &dyn Fn() -> bool,
 ) -> FoundSessions {
     let mut by_id: FxHashMap<String, FoundSession> = FxHashMap::default();
@@ -89,7 +89,7 @@ pub fn sessions_in(
     }
     found.sessions = by_id.into_values().collect();
     for session in &mut found.sessions {
-        if session.summary.status == SessionStatus::Running && is_dead(&session.summary) {
+        if session.summary.status == SessionStatus::Running && is_dead(session) {
             session.summary.status = SessionStatus::Interrupted;
             session.summary.ended_at_ns =
                 session.span_ns.map(|(_, last)| i64::try_from(last).unwrap_or(i64::MAX));

@@ -31,6 +31,8 @@ const UNBUFFERED: &str = "PYTHONUNBUFFERED";
 /// The started program.
 pub(crate) struct Program {
     child: Child,
+    /// The most it had resident, once it has ended; see [`stormlog_pidfd::peak_of_ended_child`].
+    pub(crate) peak_rss: Option<u64>,
     forwarding: Option<(Handle, thread::JoinHandle<()>)>,
 }
 
@@ -65,7 +67,7 @@ impl Program {
         let pid = child.id();
         let forwarding =
             signals.ok().map(|signals| (signals.handle(), thread::spawn(move || forward(signals, pid))));
-        Ok(Program { child, forwarding })
+        Ok(Program { child, peak_rss: None, forwarding })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -82,6 +84,7 @@ impl Program {
 
     /// Waits for the end of the program.
     pub(crate) fn wait(&mut self) -> Ended {
+        self.peak_rss = stormlog_pidfd::peak_of_ended_child(self.pid()).ok();
         let status = self.child.wait();
         if let Some((handle, thread)) = self.forwarding.take() {
             handle.close();

@@ -19,6 +19,7 @@ use stormlog_record::classify::Classification;
 use stormlog_record::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
+use crate::bundle_policy::BundlePolicy;
 use crate::exceptions::{self, Reported};
 use crate::facts::{HostKills, host, kernel_kill, spelt};
 use crate::gpus::GpuSample;
@@ -47,14 +48,18 @@ pub(crate) struct Scene {
     pub(crate) program: String,
     /// The program's own process.
     pub(crate) root: u32,
-    /// Its name when last looked at.
-    pub(crate) main_comm: Option<String>,
+    /// Which ends leave a bundle.
+    pub(crate) bundle_policy: BundlePolicy,
     pub(crate) limit_as: Option<u64>,
     pub(crate) started: Instant,
     pub(crate) groups: Groups,
     pub(crate) kernel_log: Option<KernelLog>,
     /// The machine's own count of kills.
     pub(crate) host_kills: HostKills,
+    /// The most that the supervisor itself had resident when the program started.
+    pub(crate) own_peak_rss: Option<u64>,
+    /// The most that a process other than the program had resident.
+    others_peak_rss: u64,
     /// Heap captures, where they are wanted.
     pub(crate) captures: Option<Captures>,
     writer: BundleWriter,
@@ -80,12 +85,14 @@ impl Scene {
             record,
             program,
             root: 0,
-            main_comm: None,
+            bundle_policy: BundlePolicy::default(),
             limit_as,
             started: Instant::now(),
             groups: Groups::start(),
             kernel_log: KernelLog::from_now().ok(),
             host_kills: HostKills::default(),
+            own_peak_rss: None,
+            others_peak_rss: 0,
             captures: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
@@ -115,10 +122,9 @@ impl Scene {
             _ => SessionStatus::Interrupted,
         };
         let death = death.filter(|_| status == SessionStatus::Interrupted);
-        let is_worth_a_bundle = is_kill
-            || watched.samples >= SAMPLES_OF_A_WORKER
-            || death.as_ref().is_some_and(|death| death.exception.is_some());
-        let outcome = self.close(watched, status, ended, death, is_worth_a_bundle, ended_ns);
+        let is_tool = !is_kill && watched.samples < SAMPLES_OF_A_WORKER;
+        let is_tool = is_tool && death.as_ref().is_some_and(|death| death.exception.is_none());
+        let outcome = self.close(watched, status, ended, death, !is_tool, ended_ns);
         let queue = if is_kill { &mut self.killed } else { &mut self.plain };
         queue.push_back(outcome.directory.clone());
         if queue.len() > KEPT_CHILDREN
@@ -183,10 +189,9 @@ impl Scene {
         }
     }
 
-    /// What the user would call the process: the program and what is a copy of it by that name, another one by its own.
+    /// What the user would call the process: the program by what was asked for, another one by its own command line.
     fn name_of(&self, watched: &Watched) -> String {
-        let is_program = watched.pid == self.root || self.main_comm.as_ref() == Some(&watched.comm);
-        if is_program { self.program.clone() } else { watched.comm.clone() }
+        if watched.pid == self.root { self.program.clone() } else { watched.name().to_owned() }
     }
 
     /// Ends a session and keeps the evidence of a death.
@@ -196,9 +201,12 @@ impl Scene {
         status: SessionStatus,
         ended: Ended,
         death: Option<Death>,
-        is_worth_a_bundle: bool,
+        may_leave_a_bundle: bool,
         ended_ns: u64,
     ) -> ProcessOutcome {
+        if watched.pid != self.root {
+            self.others_peak_rss = self.others_peak_rss.max(watched.peak_rss.unwrap_or(0));
+        }
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         match (&sentence, status) {
             (Some(sentence), _) => watched.record_end("error", ended_ns, Some(sentence)),
@@ -222,12 +230,15 @@ impl Scene {
             .captures
             .as_ref()
             .and_then(|captures| captures.settle(watched.pid, &cause, of_failure, &watched.directory));
-        let bundled = death.as_ref().filter(|_| is_worth_a_bundle);
+        let policy = self.bundle_policy;
+        let bundled = death
+            .as_ref()
+            .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
         let bundle =
             bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
         maps::discard(&watched.directory);
-        if bundle.is_none() && has_log {
-            // The history has all that the ring has; without a death the ring only takes room.
+        if has_log {
+            // The history and the bundle have all that the ring has; from here on it only takes room.
             let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
         }
         let exception = match &death {
@@ -371,13 +382,26 @@ impl Scene {
 }
 
 /// Ends what is left of a run and says what became of it.
-pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) -> RunOutcome {
+///
+/// `exit_peak` is the most that the program, or a descendant it waited for, had resident, as the kernel counted it.
+pub(crate) fn finish(
+    watching: Watching,
+    pid: u32,
+    ended: Ended,
+    ended_ns: u64,
+    exit_peak: Option<u64>,
+) -> RunOutcome {
     let Watching { mut scene, alive, peak_total_rss, lost_records, limit_bytes } = watching;
+    let exit_peak = exit_peak.filter(|peak| Some(*peak) > scene.own_peak_rss);
     let duration_ns = u64::try_from(scene.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut processes = Vec::new();
     let mut left_behind = Vec::new();
-    for watched in alive {
+    let (main, others): (Vec<Watched>, Vec<Watched>) =
+        alive.into_iter().partition(|watched| watched.pid == pid);
+    for mut watched in others.into_iter().chain(main) {
         if watched.pid == pid {
+            let is_own = |peak: &u64| *peak > scene.others_peak_rss;
+            watched.peak_rss = watched.peak_rss.max(exit_peak.filter(is_own));
             processes.push(scene.main_ended(watched, ended, ended_ns));
         } else {
             // It outlived the program; recording it ends here.
@@ -396,6 +420,8 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
     if let Some(captures) = scene.captures.take() {
         captures.end();
     }
+    let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
+    scene.record.insert("peak_rss_bytes".into(), peak_rss.into());
     scene.write_record(ended, ended_ns, &processes);
     // What a death met was the limit, whatever else there was.
     let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
@@ -407,7 +433,8 @@ pub(crate) fn finish(watching: Watching, pid: u32, ended: Ended, ended_ns: u64) 
         ended,
         duration_ns,
         processes,
-        peak_total_rss,
+        peak_rss,
+        peak_total_rss: peak_total_rss.max(peak_rss.unwrap_or(0)),
         limit_bytes,
         lost_records,
         warnings: scene.warnings.into(),
@@ -421,4 +448,11 @@ struct Death {
     /// Each level of the cgroup as it was found.
     limits: Record,
     pressure: Record,
+}
+
+impl Death {
+    /// Whether an exception that was not caught ended it.
+    fn has_raised(&self) -> bool {
+        self.exception.as_ref().is_some_and(|(reported, _)| reported.is_in_main_thread())
+    }
 }

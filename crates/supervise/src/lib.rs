@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod bundle_policy;
 mod child;
 mod enter;
 mod error;
@@ -24,17 +25,21 @@ mod naming;
 mod orphans;
 mod outcome;
 mod resume;
+mod resume_write;
 mod run_dir;
+mod run_life;
 mod supervise;
 mod watch;
 mod watched;
 
 pub use attach::{Attached, Departure};
+pub use bundle_policy::BundlePolicy;
 pub use child::{PYTHON, without_pythons_own};
 pub use enter::{Door, EnterError, enter};
 pub use error::RunError;
 pub use heap::{HeapDigest, HeapKeeper, HeapOptions, recording_library};
 pub use outcome::{Ended, ProcessOutcome, Raised, RunOutcome};
-pub use resume::{is_alive, resume};
+pub use resume::{FinishedRun, FinishedSession, resume};
 pub use run_dir::{RUN_FILE, RunDirectory};
+pub use run_life::session_life;
 pub use supervise::{RunOptions, Running, Streams, run};

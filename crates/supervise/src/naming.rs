@@ -3,6 +3,7 @@
 //! For people to read. Must never decide what is run.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Programs that start the Python script among their arguments.
@@ -12,6 +13,8 @@ const WRAPPERS: [&str; 13] = [
     "env", "ionice", "mpiexec", "mpirun", "nice", "nohup", "numactl", "setsid", "srun", "stdbuf", "taskset",
     "time", "timeout",
 ];
+/// The script comes early in a command line.
+const MOST_OF_A_COMMAND: usize = 64 << 10;
 /// Options of Python whose value is the next word.
 const WITH_VALUE: [&str; 3] = ["-W", "-X", "--check-hash-based-pycs"];
 
@@ -42,6 +45,19 @@ impl ProgramName {
             None
         };
         found.unwrap_or_else(|| ProgramName::file(&words[at]))
+    }
+
+    /// Of a process of the run of `program`, by its own command line; `None` when that cannot be read any more.
+    pub(crate) fn of_process(pid: u32, program: &str) -> Option<Self> {
+        let text = std::fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|text| !text.is_empty())?;
+        let text = &text[..text.len().min(MOST_OF_A_COMMAND)];
+        let text = text.strip_suffix(b"\0").unwrap_or(text);
+        let words: Vec<&OsStr> = text.split(|byte| *byte == 0).map(OsStr::from_bytes).collect();
+        // A worker of `multiprocessing` runs the program's script, whose name is not in its own command line.
+        if words.iter().any(|word| word.as_bytes().starts_with(b"from multiprocessing.")) {
+            return Some(ProgramName { word: program.to_owned(), is_module: false });
+        }
+        Some(ProgramName::of(&words))
     }
 
     fn file(path: &str) -> Self {

@@ -116,6 +116,8 @@ pub struct RunOutcome {
     pub duration_ns: u64,
     /// The processes, the program itself first.
     pub processes: Vec<ProcessOutcome>,
+    /// The most that one process had resident: of the samples, the process's own record, and the kernel's at its end.
+    pub peak_rss: Option<u64>,
     /// The highest sum of resident bytes over all processes at one moment.
     pub peak_total_rss: u64,
     /// The memory the program could have had: the smallest limit on its way.
@@ -135,6 +137,7 @@ impl RunOutcome {
             ended,
             duration_ns,
             processes: Vec::new(),
+            peak_rss: None,
             peak_total_rss: 0,
             limit_bytes: None,
             lost_records: 0,

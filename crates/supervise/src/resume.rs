@@ -1,37 +1,78 @@
-//! Finishing a run whose supervisor was killed too: whoever looks at its directory next does what it no longer could.
+//! Finishing a run whose supervisor was killed: every reader sees it finished, and the directory's owner or root writes that down.
+//!
+//! Only a run whose supervisor and processes have all ended is finished. Where one of them lives, or where that cannot be found out from
+//! here, nothing is judged and nothing is written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::kernel_log::{KernelLog, OomKill};
-use stormlog_collect::process::ProcessReader;
-use stormlog_event::{SessionStatus, SessionSummary};
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention};
-use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, judge};
-use stormlog_store::recording::{RING_FILE, RecordedEvents, read_session, write_session};
+use stormlog_event::{Counter, Event, Record, SessionStatus, SessionSummary};
+use stormlog_liveness::Life;
+use stormlog_record::classify::Classification;
+use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
+use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents, read_session};
 use stormlog_store::run_record::read_run;
 
+use crate::exceptions::{self, Reported};
 use crate::facts::kernel_kill;
 use crate::naming::ProgramName;
+use crate::resume_write::write;
 use crate::run_dir::RunDirectory;
-use crate::watched::now_ns;
-use crate::{exceptions, maps};
+use crate::run_life::{RunLife, start_ticks};
+use crate::watched::{PROGRAM, now_ns};
 
 /// How deep run directories may lie below a path that is looked at.
 const MAX_DEPTH: usize = 3;
+/// Events of a session that are kept with its end, as many as a ring holds.
+const MOST_EVENTS: usize = 4096;
 
-/// Finishes every abandoned run at or below `path`; how many there were. What cannot be finished is left as it is.
-pub fn resume(path: &Path) -> usize {
-    let mut finished = 0;
+/// An abandoned run as it is after its end.
+#[derive(Debug)]
+pub struct FinishedRun {
+    /// Its directory.
+    pub path: PathBuf,
+    /// What `run.json` says, or would if this reader could write it.
+    pub record: Record,
+    /// The sessions that its supervisor could not end.
+    pub sessions: Vec<FinishedSession>,
+    /// Whether it was written, so that the files say the same.
+    pub is_written: bool,
+}
+
+/// One process of it.
+#[derive(Debug)]
+pub struct FinishedSession {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its session as it ended.
+    pub summary: SessionSummary,
+    /// What ended it.
+    pub verdict: Verdict,
+    /// Its last event.
+    pub last_ns: u64,
+    pub(crate) exception: Option<(Reported, Classification)>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl FinishedSession {
+    pub(crate) fn has_raised(&self) -> bool {
+        self.exception.as_ref().is_some_and(|(reported, _)| reported.is_in_main_thread())
+    }
+}
+
+/// Finishes every abandoned run at or below `path`. What cannot be judged is left as it is.
+pub fn resume(path: &Path) -> Vec<FinishedRun> {
+    let mut finished = Vec::new();
     visit(path, 0, &mut finished);
     finished
 }
 
-fn visit(path: &Path, depth: usize, finished: &mut usize) {
+fn visit(path: &Path, depth: usize, finished: &mut Vec<FinishedRun>) {
     if let Some(run) = RunDirectory::open(path) {
-        *finished += usize::from(finish_abandoned(&run));
+        finished.extend(finish_abandoned(&run));
         return;
     }
     if depth >= MAX_DEPTH {
@@ -45,46 +86,75 @@ fn visit(path: &Path, depth: usize, finished: &mut usize) {
     }
 }
 
-/// True when the run was abandoned and is finished now.
-fn finish_abandoned(run: &RunDirectory) -> bool {
+fn finish_abandoned(run: &RunDirectory) -> Option<FinishedRun> {
     // The layout of another release is not ours to finish.
-    let Ok(Some(mut record)) = read_run(run.path()) else { return false };
-    if record.get("status").and_then(Value::as_str) != Some("running") || is_supervised(&record) {
-        return false;
+    let mut record = read_run(run.path()).ok()??;
+    if record.get("status").and_then(Value::as_str) != Some("running") {
+        return None;
+    }
+    let life = RunLife::of(run, &record);
+    if life.life != Life::Dead {
+        return None;
     }
     let words = record.get("command").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
     let program = ProgramName::of(&words).word;
-    let kills = kills_during(&record);
-    let mut last_ns = 0;
+    let root = record.get("pid").and_then(Value::as_u64);
+    let mut open = Vec::new();
     for directory in sessions_of(run.path()) {
-        if let Some(ended_ns) = finish_session(run, &directory, &program, kills.as_deref()) {
-            last_ns = last_ns.max(ended_ns);
+        let Some(session) = OpenSession::read(directory) else { continue };
+        if life.process(session.pid, session.start_ticks()) != Life::Dead {
+            return None;
         }
+        open.push(session);
     }
-    remove_half_written(run.path());
-    record.insert("status".into(), "interrupted".into());
-    record.insert("ended_at_ns".into(), if last_ns > 0 { last_ns.into() } else { Value::Null });
-    record.insert(
-        "verdict".into(),
-        "the supervisor was killed too; finished afterwards from its recording".into(),
-    );
-    run.write(&record).is_ok()
+    let kills = kills_during(&record);
+    let name = |session: &OpenSession| {
+        let own = session.program().filter(|_| root != Some(session.pid.into()));
+        own.unwrap_or_else(|| program.clone())
+    };
+    let finish = |session: OpenSession| {
+        let name = name(&session);
+        session.finish(run, &name, kills.as_deref())
+    };
+    let mut sessions: Vec<FinishedSession> = open.into_iter().map(finish).collect();
+    // The program itself first.
+    sessions.sort_by_key(|session| root != u64::try_from(session.summary.pid).ok());
+    describe(&mut record, &sessions);
+    let mut finished = FinishedRun { path: run.path().to_owned(), record, sessions, is_written: false };
+    finished.is_written = write(&finished).is_ok();
+    Some(finished)
 }
 
-/// Removes what the supervisor was writing when it was killed: a capture takes its place only when it is whole.
-fn remove_half_written(run: &Path) {
-    let below = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    for file in below(run).flat_map(|folder| below(&folder.path())) {
-        if file.file_name().as_encoded_bytes().ends_with(b".bin.tmp") {
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
+/// Puts the end into a run's record.
+fn describe(record: &mut Record, sessions: &[FinishedSession]) {
+    let main = sessions.first();
+    let last_ns = sessions.iter().map(|session| session.last_ns).max();
+    let rows: Vec<Value> = sessions
+        .iter()
+        .map(|session| {
+            let peak = session.events.iter().filter_map(|event| event.counter(Counter::Used)).max();
+            json!({
+                "pid": session.summary.pid, "session_id": session.summary.session_id, "peak_rss_bytes": peak,
+                "cause": session.verdict.cause.as_str(), "verdict": session.verdict.sentence,
+            })
+        })
+        .collect();
+    let lost = "its supervisor was killed first";
+    let verdict = main.map_or_else(
+        || format!("how the program ended is not known: {lost}"),
+        |main| format!("{} ({lost})", main.verdict.sentence.trim_end_matches('.')),
+    );
+    record.insert("status".into(), "interrupted".into());
+    record.insert("ended_at_ns".into(), last_ns.into());
+    record.insert("cause".into(), main.map(|main| main.verdict.cause.as_str()).into());
+    record.insert("verdict".into(), verdict.into());
+    record.insert("processes".into(), rows.into());
 }
 
 /// The kills the kernel still remembers since the run began; `None` when it cannot say: after a restart, on another
 /// machine, or where its log may not be read.
-fn kills_during(record: &stormlog_event::Record) -> Option<Vec<OomKill>> {
+fn kills_during(record: &Record) -> Option<Vec<OomKill>> {
     /// The log's clock and the others are not quite the same.
     const MARGIN_US: u64 = 2_000_000;
     let boot = record.get("supervisor").and_then(|supervisor| supervisor.get("boot_id")?.as_str());
@@ -98,100 +168,74 @@ fn kills_during(record: &stormlog_event::Record) -> Option<Vec<OomKill>> {
     KernelLog::kills_since(up_us.saturating_sub(age_us + MARGIN_US)).ok().map(|report| report.kills)
 }
 
-/// Whether the supervisor still lives. On another machine or after a restart it does not.
-fn is_supervised(record: &stormlog_event::Record) -> bool {
-    let Some(supervisor) = record.get("supervisor") else { return false };
-    let boot = supervisor.get("boot_id").and_then(Value::as_str);
-    let facts = HostFacts::read();
-    if boot.is_none() || boot != facts.boot_id.as_deref() {
-        return false;
-    }
-    let pid = supervisor.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
-    let start = supervisor.get("start_time").and_then(Value::as_u64);
-    pid.and_then(alive).is_some_and(|reader| Some(reader.start_time()) == start)
-}
-
-/// Whether there is a process of that number that has not ended.
-pub fn is_alive(pid: u32) -> bool {
-    alive(pid).is_some()
-}
-
-/// The process of that number, unless it is gone or only waits to be reaped.
-fn alive(pid: u32) -> Option<ProcessReader> {
-    let mut reader = ProcessReader::open(pid).ok()?;
-    let stat = reader.stat().ok()?;
-    (!stat.has_exited()).then_some(reader)
-}
-
-fn sessions_of(run: &Path) -> Vec<std::path::PathBuf> {
+/// Directories of sessions; a link in place of one is passed over.
+fn sessions_of(run: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(run) else { return Vec::new() };
-    let directories = entries.flatten().map(|entry| entry.path());
-    directories.filter(|path| path.join(RING_FILE).is_file()).collect()
+    let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let is_session = |path: &PathBuf| path.join(RING_FILE).is_file() || path.join(LOG_DIRECTORY).is_dir();
+    directories.map(|entry| entry.path()).filter(is_session).collect()
 }
 
-/// Ends a session that is still open, with a bundle of its last events; the moment of the last one.
-fn finish_session(
-    run: &RunDirectory,
-    directory: &Path,
-    program: &str,
-    kills: Option<&[OomKill]>,
-) -> Option<u64> {
-    let summary = read_session(directory).ok()?;
-    if summary.status != SessionStatus::Running {
-        return None;
+/// A session that its supervisor did not end.
+struct OpenSession {
+    directory: PathBuf,
+    summary: SessionSummary,
+    pid: u32,
+    events: Vec<Event>,
+}
+
+impl OpenSession {
+    fn read(directory: PathBuf) -> Option<Self> {
+        let summary = read_session(&directory).ok()?;
+        if summary.status != SessionStatus::Running {
+            return None;
+        }
+        let pid = u32::try_from(summary.pid).ok()?;
+        let recorded = RecordedEvents::ring(&directory.join(RING_FILE))
+            .or_else(|_| RecordedEvents::log(&directory.join(LOG_DIRECTORY)));
+        let mut events: Vec<Event> = recorded.ok().into_iter().flatten().filter_map(Result::ok).collect();
+        events.drain(..events.len().saturating_sub(MOST_EVENTS));
+        Some(OpenSession { directory, summary, pid, events })
     }
-    let events: Vec<_> =
-        RecordedEvents::ring(&directory.join(RING_FILE)).ok()?.filter_map(Result::ok).collect();
-    let last_ns = events.last().map(|event| event.timestamp_ns)?;
-    let pid = u32::try_from(summary.pid).ok()?;
-    let lives_on = is_alive(pid);
-    let status = if lives_on { SessionStatus::Incomplete } else { SessionStatus::Interrupted };
-    let summary =
-        SessionSummary { status, ended_at_ns: Some(i64::try_from(last_ns).unwrap_or(i64::MAX)), ..summary };
-    if !lives_on {
+
+    fn start_ticks(&self) -> Option<u64> {
+        self.events.iter().rev().find_map(start_ticks)
+    }
+
+    /// What its user would call it, as it was last seen.
+    fn program(&self) -> Option<String> {
+        let program = |event: &Event| event.metadata.map.get(PROGRAM)?.as_str().map(str::to_owned);
+        self.events.iter().rev().find_map(program)
+    }
+
+    /// Judges its end.
+    fn finish(self, run: &RunDirectory, program: &str, kills: Option<&[OomKill]>) -> FinishedSession {
+        let OpenSession { directory, summary, pid, events } = self;
+        let started_ns = u64::try_from(summary.started_at_ns).unwrap_or(0);
+        let last_ns = events.last().map_or(started_ns, |event| event.timestamp_ns);
         let exception = exceptions::understood(&run.exceptions(), pid);
-        let is_in_log = kills.is_some_and(|kills| kills.iter().any(|kill| kill.pid == pid));
-        let exits = exception.as_ref().filter(|(reported, _)| reported.is_in_main_thread() && !is_in_log);
-        // Python ends with 1 after an exception that nobody caught.
+        let kill = kills.and_then(|kills| kills.iter().find(|kill| kill.pid == pid));
+        let exits = exception.as_ref().filter(|(reported, _)| reported.is_in_main_thread() && kill.is_none());
+        // Python exits with 1 after an exception that the program did not catch.
         let ending = exits.map_or(Ending::Vanished, |_| Ending::Exited(1));
         let mut facts = DeathFacts::of(program, pid.into(), ending);
-        facts.last_rss_bytes = events.last().and_then(|event| event.counter(stormlog_event::Counter::Used));
+        facts.last_rss_bytes = events.iter().rev().find_map(|event| event.counter(Counter::Used));
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
         facts.kernel = kills.map(|kills| kills.iter().map(kernel_kill).collect());
-        facts.cgroups =
-            kills.unwrap_or_default().iter().filter(|kill| kill.pid == pid).map(met_limit).collect();
+        facts.cgroups = kill.into_iter().map(met_limit).collect();
         let verdict = judge(&facts);
-        let mut evidence = Evidence::from(&verdict);
-        evidence.memory_map = maps::kept(directory);
-        evidence.last_event_timestamp_ns = Some(last_ns);
-        let text = exception.as_ref().map(|(reported, _)| ExceptionText {
-            type_name: &reported.type_name,
-            module: &reported.module,
-            message: &reported.message,
-        });
-        let nothing = stormlog_event::Record::new();
-        let mut metadata = stormlog_event::Record::new();
-        metadata.insert("run_directory".into(), run.path().display().to_string().into());
-        let content = BundleContent {
-            created_at_ns: last_ns,
-            pid: pid.into(),
-            backend: "cpu",
-            reason: verdict.cause.as_str(),
-            exception: text,
-            context: Some(&verdict.sentence),
-            session: Some(&summary),
-            custom_metadata: &metadata,
-            environment: Environment { cwd: None, system: &nothing },
-            evidence: &evidence,
+        // How it ended is known by evidence only; without any it may have ended as it should.
+        let status = match verdict.cause {
+            stormlog_record::Cause::Unknown => SessionStatus::Incomplete,
+            _ => SessionStatus::Interrupted,
         };
-        // Without room for a bundle the session is still ended.
-        let _ = BundleWriter::new(Retention::default()).write(directory, &content, events);
+        let ended_at_ns = Some(i64::try_from(last_ns).unwrap_or(i64::MAX));
+        let summary = SessionSummary { status, ended_at_ns, ..summary };
+        FinishedSession { directory, summary, verdict, last_ns, exception, events }
     }
-    write_session(directory, &summary).ok()?;
-    Some(last_ns)
 }
 
-/// The cgroup as the kernel's own message tells it: of the counters there is nobody left who saw them before.
+/// The cgroup as the kernel's message describes it: its counters were not read before the kill.
 fn met_limit(kill: &OomKill) -> CgroupFacts {
     CgroupFacts {
         path: kill.cgroup.clone().unwrap_or_default(),

@@ -152,7 +152,53 @@ def _stormlog_install():
                 importlib.import_module("stormlog.auto")
                 return
 
+    def keep_open(handle):
+        """Keeps the open file, and so the lock, without a descriptor: by a mapping that children do not get."""
+        import mmap
+
+        os.ftruncate(handle, 1)
+        try:
+            mapping = mmap.mmap(handle, 1, access=mmap.ACCESS_READ, trackfd=False)
+        except TypeError:
+            # Python 3.12 and older duplicate the descriptor, to the lowest free number.
+            number = os.dup(handle)
+            os.close(number)
+            mapping = mmap.mmap(handle, 1, access=mmap.ACCESS_READ)
+            if os.path.sameopenfile(number, handle):
+                os.close(number)
+        mapping.madvise(mmap.MADV_DONTFORK)
+        # It must never be freed: by then its number and, in a child, its address may be someone else's.
+        # The collector does not look into code objects, so this circle stays.
+        circle = []
+        circle.append(compile("0", "", "eval").replace(co_consts=(mapping, circle)))
+
+    def hold_lock():
+        """Takes a lock that ends with this process: readers in other namespaces know by it that we live."""
+        import fcntl
+
+        with open("/proc/self/stat", "rb") as file:
+            start = int(file.read().rsplit(b")", 1)[1].split()[19])
+        path = os.path.join(run, ".locks", f"{os.getpid()}-{start}")
+        handle = os.open(
+            path + ".tmp", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            keep_open(handle)
+            os.rename(path + ".tmp", path)
+        finally:
+            os.close(handle)
+
+    def _stormlog_unrecorded_lock():
+        try:
+            hold_lock()
+        except BaseException:
+            pass
+
     threading, time_ns, scrubbed = _stormlog_unrecorded_prepare()
+    if run:
+        _stormlog_unrecorded_lock()
+        os.register_at_fork(after_in_child=_stormlog_unrecorded_lock)
     if run and os.environ.get("STORMLOG_TORCH") != "0":
         sys.meta_path.insert(0, AfterTorch())
     if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":

@@ -8,10 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
+use stormlog_files::Directory;
+use stormlog_liveness::lock;
 
+use crate::bundle_policy::BundlePolicy;
 use crate::child::Program;
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
@@ -21,6 +23,7 @@ use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::run_dir::{RunDirectory, environment, first_record};
+use crate::run_life::supervisor_record;
 use crate::watch::{Watcher, Watching};
 use crate::watched::now_ns;
 
@@ -50,6 +53,8 @@ pub struct RunOptions {
     pub is_shared: bool,
     /// Record the environment: values of variables on the allow-list, names of the others.
     pub records_environment: bool,
+    /// Which ends leave a bundle.
+    pub bundle_policy: BundlePolicy,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
 }
@@ -80,6 +85,8 @@ pub struct Running {
     watching: io::Result<JoinHandle<Watching>>,
     /// Closed to end the watching.
     stop: PipeWriter,
+    /// Shows that we live.
+    lock: Option<lock::Held>,
 }
 
 impl Running {
@@ -110,14 +117,20 @@ impl Running {
         let ended = self.program.wait();
         let ended_ns = now_ns();
         drop(self.stop);
-        match self.watching.map(JoinHandle::join) {
-            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns),
+        let outcome = match self.watching.map(JoinHandle::join) {
+            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, self.program.peak_rss),
             // Without a thread to watch with there is still an exit status.
             _ => {
                 let duration_ns = ended_ns.saturating_sub(self.started_ns);
                 RunOutcome::unwatched(self.directory, self.name, ended, duration_ns)
             }
+        };
+        // The run is finished on disk by now.
+        drop(self.lock);
+        if let Ok(run) = Directory::open(&outcome.directory) {
+            lock::sweep(&run);
         }
+        outcome
     }
 }
 
@@ -145,9 +158,12 @@ fn begin(
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
     let environment = if options.records_environment { environment() } else { serde_json::Value::Null };
     let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms, environment);
-    let start_time = ProcessReader::this().ok().map(|reader| reader.start_time());
-    let supervisor = json!({"pid": std::process::id(), "start_time": start_time, "boot_id": facts.boot_id});
-    record.insert("supervisor".into(), supervisor);
+    record.insert("supervisor".into(), supervisor_record(run.path()));
+    record.insert("bundle_policy".into(), options.bundle_policy.as_str().into());
+    // Readers of another namespace know by it that we live; without it they know nothing.
+    let lock = Directory::open(run.path())
+        .and_then(|run| lock::hold(&run.directory(lock::DIRECTORY)?, lock::SUPERVISOR))
+        .ok();
     run.write(&record)?;
 
     let mut env = vec![inject::mark(run.path())];
@@ -169,8 +185,12 @@ fn begin(
     let name = ProgramName::of(&options.command).word;
     let mut scene = Scene::new(run.clone(), record, name.clone(), options.limit_as);
     scene.captures = captures;
+    scene.bundle_policy = options.bundle_policy;
     let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;
     let program = Program::start(&command, &env, streams)?;
+    // A program has its parent's peak until it has a larger one.
+    scene.own_peak_rss =
+        ProcessReader::this().and_then(|mut reader| reader.status()).ok().and_then(|own| own.peak_rss);
     let pid = program.pid();
     scene.record.insert("pid".into(), pid.into());
     // A disk that is full by now costs this line of the record, never the program.
@@ -180,7 +200,7 @@ fn begin(
     // Nobody but us reaps the program, so there is something of it to see however soon it ended.
     let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
     let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-    Ok(Running { directory: run.path().to_owned(), name, program, started_ns, watching, stop })
+    Ok(Running { directory: run.path().to_owned(), name, program, started_ns, watching, stop, lock })
 }
 
 /// The command behind its launcher. What is preloaded is for the program alone, so a launcher is told to set it.

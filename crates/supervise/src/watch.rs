@@ -116,7 +116,6 @@ impl Watcher {
             next_host_look: Instant::now(),
         };
         watcher.scene.root = root;
-        watcher.scene.main_comm = Some(first.comm.clone());
         watcher.add(&first);
         for member in others.iter().filter(|member| member.pid != root) {
             watcher.add(member);
@@ -203,7 +202,6 @@ impl Watcher {
             self.describe_the_scene();
         }
         self.just_dead.extend(dead.map(|row| (Instant::now(), row)));
-        self.scene.main_comm = self.processes.get(&self.root).map(|root| root.comm.clone());
         if let Some(watched) = self.processes.remove(&pid) {
             self.scene.child_ended(watched, ended);
         }
@@ -361,7 +359,10 @@ impl Watcher {
                 if since.elapsed() < SETTLED {
                     self.newborn.push((member, since));
                 }
-            } else if watched.identity != identity_of(member.pid) {
+                continue;
+            }
+            watched.refresh_name();
+            if watched.identity != identity_of(member.pid) {
                 let before = watched.directory.clone();
                 self.processes.remove(&member.pid);
                 // It held a look or two at the moment of birth.
@@ -400,7 +401,8 @@ impl Watcher {
         } else {
             None
         };
-        let mut watched = Watched::new(member, summary, identity, self.interval, directory, recorder);
+        let mut watched =
+            Watched::new(member, &self.scene.program, summary, identity, self.interval, directory, recorder);
         if watched.pid != self.root && watched.is_copy() {
             self.newborn.push((member.clone(), Instant::now()));
         }

@@ -20,10 +20,14 @@ use crate::exits::Exit;
 use crate::gpus::GpuSample;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
+use crate::naming::ProgramName;
+use crate::run_life::START_TICKS;
 
 pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
 /// By this name `analyze` knows a start.
 const FILE_BACKED: &str = "file_backed_bytes";
+/// In an event's metadata: what the user would call its process.
+pub(crate) const PROGRAM: &str = "program";
 /// The host among the devices.
 const HOST: i64 = -1;
 
@@ -32,6 +36,12 @@ pub(crate) struct Watched {
     pub(crate) pid: u32,
     /// The name of the process when last looked at.
     pub(crate) comm: String,
+    /// What its user would call it, by its own command line.
+    program: Option<String>,
+    /// What the user would call the program of the run.
+    run_program: String,
+    /// That command line was its parent's: it had not executed a program of its own yet.
+    is_named_as_copy: bool,
     pub(crate) start_time: u64,
     pub(crate) summary: SessionSummary,
     pub(crate) identity: Identity,
@@ -92,6 +102,7 @@ pub(crate) struct Seen {
 impl Watched {
     pub(crate) fn new(
         member: &TreeMember,
+        run_program: &str,
         summary: SessionSummary,
         identity: Identity,
         interval: Duration,
@@ -99,9 +110,12 @@ impl Watched {
         recorder: Option<Recorder>,
     ) -> Self {
         let mut reader = ProcessReader::open(member.pid).ok();
-        Watched {
+        let mut watched = Watched {
             pid: member.pid,
             comm: member.comm.clone(),
+            program: None,
+            run_program: run_program.to_owned(),
+            is_named_as_copy: false,
             start_time: member.start_time,
             directory,
             since: Instant::now(),
@@ -122,7 +136,9 @@ impl Watched {
             heads: heads(&summary, &identity, interval),
             summary,
             identity,
-        }
+        };
+        watched.refresh_name();
+        watched
     }
 
     /// Whether it is still a copy of its parent, command line, environment and all.
@@ -249,11 +265,34 @@ impl Watched {
         self.group != before
     }
 
-    /// The name it has now, which an exec changes; a process that waits to be reaped still has one.
+    /// The names it has now, which an exec changes. One that waits to be reaped has its short name, and no command line any more.
     pub(crate) fn refresh_name(&mut self) {
-        if let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) {
-            self.comm = stat.comm;
+        let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) else { return };
+        self.comm = stat.comm;
+        match ProgramName::of_process(self.pid, &self.run_program) {
+            Some(name) => {
+                self.is_named_as_copy = stat.is_copy;
+                self.set_program(name.word);
+            }
+            // It executed something else after it was last looked at.
+            None if self.is_named_as_copy && !stat.is_copy => self.set_program(self.comm.clone()),
+            None => {}
         }
+    }
+
+    fn set_program(&mut self, name: String) {
+        if self.program.as_ref() == Some(&name) {
+            return;
+        }
+        let mut metadata = (*self.metadata).clone();
+        metadata.map.insert(PROGRAM.to_owned(), name.as_str().into());
+        self.metadata = Arc::new(metadata);
+        self.program = Some(name);
+    }
+
+    /// What its user would call it.
+    pub(crate) fn name(&self) -> &str {
+        self.program.as_deref().unwrap_or(&self.comm)
     }
 
     /// The process's own record of its highest resident memory, which no interval misses; and its name, which an exec
@@ -314,6 +353,7 @@ fn metadata(member: &TreeMember) -> Metadata {
     let map: Record = [
         ("comm".to_owned(), member.comm.as_str().into()),
         ("ppid".to_owned(), member.ppid.into()),
+        (START_TICKS.to_owned(), member.start_time.into()),
         ("memory_capabilities".to_owned(), capabilities),
     ]
     .into_iter()

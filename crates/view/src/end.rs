@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 use stormlog_capture::layout::state;
-use stormlog_collect::process::ProcessReader;
 use stormlog_event::format_bytes;
 use stormlog_heap::Heap;
+use stormlog_liveness::Life;
 use stormlog_record::{Cause, signal_name};
 
 use crate::text::{plain, when};
@@ -114,9 +114,7 @@ impl End {
 
 /// Whether the process of a capture is there, and is that process and not a later one of its number.
 fn is_running(heap: &Heap) -> bool {
-    let header = &heap.header;
-    let Ok(mut process) = ProcessReader::open(header.pid) else { return false };
-    header.process_start_ticks == process.start_time() && process.stat().is_ok_and(|stat| !stat.has_exited())
+    stormlog_liveness::exists(heap.header.pid, Some(heap.header.process_start_ticks)) == Life::Alive
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ class QueryStore:
 
     def _settled(self, summary: SessionSummary, source: CatalogSource) -> SessionSummary:
         """A summary by what its events add: of a session whose process is gone they know the end."""
-        if not _is_abandoned(summary):
+        if not _is_abandoned(summary, source):
             return summary
         loaded = [one.summary for one in self._load(source) if one.summary.session_id == summary.session_id]
         return loaded[0] if loaded else dataclasses.replace(summary, status=SESSION_STATUS_INTERRUPTED)
@@ -259,7 +259,7 @@ class QueryStore:
             return []
         if source not in self._loaded:
             try:
-                self._loaded[source] = [_settled(one) for one in load_telemetry_sessions(source.path)]
+                self._loaded[source] = [_settled(one, source) for one in load_telemetry_sessions(source.path)]
             except (OSError, ValueError) as error:
                 self.catalog.warn(source.path, f"load failed: {error}")
                 self._loaded[source] = []
@@ -374,17 +374,15 @@ def _place(loaded: LoadedTelemetrySession, source: CatalogSource) -> str:
     return loaded.sources_loaded[0] if loaded.sources_loaded else str(source.path)
 
 
-def _is_abandoned(summary: SessionSummary) -> bool:
-    """Whether a session claims to run though its process, on this machine, is gone."""
-    if summary.status != SESSION_STATUS_RUNNING or summary.pid <= 0:
+def _is_abandoned(summary: SessionSummary, source: CatalogSource) -> bool:
+    """Whether a session claims to run though its process is known to have ended."""
+    if summary.status != SESSION_STATUS_RUNNING:
         return False
-    import platform
-
-    return summary.host == platform.node() and not _native.is_process_alive(summary.pid)
+    return _native.is_session_dead(source.path, summary.pid, summary.host, summary.started_at_ns)
 
 
-def _settled(loaded: LoadedTelemetrySession) -> LoadedTelemetrySession:
-    if not _is_abandoned(loaded.summary):
+def _settled(loaded: LoadedTelemetrySession, source: CatalogSource) -> LoadedTelemetrySession:
+    if not _is_abandoned(loaded.summary, source):
         return loaded
     last_ns = max((event.timestamp_ns for event in passing(loaded.events)), default=None)
     summary = dataclasses.replace(loaded.summary, status=SESSION_STATUS_INTERRUPTED, ended_at_ns=last_ns)

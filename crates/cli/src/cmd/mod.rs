@@ -37,3 +37,10 @@ pub(crate) mod track_export;
 pub(crate) mod validate;
 pub(crate) mod watch;
 mod whole_file;
+
+/// Whether the process of a session that claims to run has ended.
+fn is_dead(session: &stormlog_store::FoundSession) -> bool {
+    let of = &session.summary;
+    stormlog_supervise::session_life(&session.path, of.pid, &of.host, of.started_at_ns)
+        == stormlog_liveness::Life::Dead
+}

@@ -49,8 +49,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn find(path: &Path) -> Result<Listing, StoreError> {
-    // A run whose supervisor was killed too is finished by whoever looks at it first.
-    stormlog_supervise::resume(path);
+    let finished = stormlog_supervise::resume(path);
+    // Only the owner of a run may write its bundles; others are told what they would say.
+    for session in finished.iter().filter(|run| !run.is_written).flat_map(|run| &run.sessions) {
+        let sentence = harmless(&session.verdict.sentence);
+        // A standard error that is closed has no reader.
+        let _ = writeln!(
+            io::stderr(),
+            "{sentence} Its bundle is written when the run's owner runs this command."
+        );
+    }
     list(path)
 }
 

@@ -11,8 +11,10 @@ use stormlog_analyze::rules::heap::Capture;
 use stormlog_analyze::rules::inputs::Input;
 use stormlog_analyze::rules::oom::Death;
 use stormlog_event::{Event, SessionStatus, SessionSummary, selection_order};
+use stormlog_record::Cause;
 use stormlog_record::bundle::Bundle;
 use stormlog_store::{LoadOptions, ReadOptions, Source, load_sessions};
+use stormlog_supervise::FinishedSession;
 
 use super::captures;
 use crate::exit::CtrlC;
@@ -45,8 +47,11 @@ pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> 
     let mut progress = Progress::new("events");
     let mut sources = Vec::new();
     for path in paths {
-        // A run whose supervisor was killed too is finished by whoever looks at it first.
-        stormlog_supervise::resume(path);
+        let finished = stormlog_supervise::resume(path);
+        // What was written is read with the rest.
+        for run in finished.iter().filter(|run| !run.is_written) {
+            loaded.deaths.extend(run.sessions.iter().filter_map(unwritten_death));
+        }
         let has_capture = loaded.take_capture(path);
         if has_capture && path.is_file() {
             continue;
@@ -227,6 +232,18 @@ impl Loaded {
     pub(crate) fn problems(&self) -> impl Iterator<Item = &String> {
         self.inputs.iter().flat_map(|input| &input.problems)
     }
+}
+
+/// The death of a process whose run this user may not write to.
+fn unwritten_death(session: &FinishedSession) -> Option<Death> {
+    (session.verdict.cause != Cause::Unknown).then(|| Death {
+        path: session.directory.display().to_string(),
+        cause: session.verdict.cause.as_str().to_owned(),
+        is_memory: session.verdict.cause.is_memory(),
+        verdict: Some(session.verdict.sentence.clone()),
+        session_id: Some(session.summary.session_id.clone()),
+        at_ns: Some(session.last_ns),
+    })
 }
 
 fn death(directory: &Path) -> Option<Death> {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 use stormlog_event::format_bytes;
-use stormlog_supervise::{Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome};
+use stormlog_supervise::{
+    BundlePolicy, Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome,
+};
 
 use super::{run_heap, run_live, run_start};
 
@@ -35,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) heap_output: Option<PathBuf>,
     pub(crate) force: bool,
     pub(crate) live: bool,
+    pub(crate) bundle_policy: BundlePolicy,
 }
 
 /// The exit code is the program's.
@@ -63,6 +66,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         record_torch: options.record_torch,
         follow_cuda_driver: options.follow_cuda_driver,
         limit_as: options.limit,
+        bundle_policy: options.bundle_policy,
         heap: options.heap.clone(),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         command,
@@ -219,7 +223,7 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
         .collect();
     json!({
         "path": outcome.directory.display().to_string(), "exit_code": exit_code, "signal": signal,
-        "duration_ns": outcome.duration_ns, "peak_total_rss_bytes": outcome.peak_total_rss,
+        "duration_ns": outcome.duration_ns, "peak_rss_bytes": outcome.peak_rss, "peak_total_rss_bytes": outcome.peak_total_rss,
         "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "warnings": outcome.warnings,
         "processes": processes,
     })

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
-use stormlog_event::{SessionSummary, format_bytes};
+use stormlog_event::format_bytes;
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};
@@ -18,13 +18,16 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let path = place::or_runs(options.path.as_deref())?;
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let is_alive = |pid: i64| u32::try_from(pid).is_ok_and(stormlog_supervise::is_alive);
-    let is_dead = |summary: &SessionSummary| summary.host == host && !is_alive(summary.pid);
     let ctrl_c = CtrlC::watch();
-    // A run whose supervisor was killed too is finished by whoever looks at it first.
-    stormlog_supervise::resume(&path);
-    let found = find_sessions(&path, &is_dead, &|| ctrl_c.check().is_ok())?;
+    let finished = stormlog_supervise::resume(&path);
+    let mut found = find_sessions(&path, &super::is_dead, &|| ctrl_c.check().is_ok())?;
+    let ended = finished.iter().flat_map(|run| &run.sessions);
+    for session in ended {
+        let is_it = |found: &&mut FoundSession| found.summary.session_id == session.summary.session_id;
+        if let Some(found) = found.sessions.iter_mut().find(is_it) {
+            found.summary = session.summary.clone();
+        }
+    }
     ctrl_c.check()?;
     let mut out = io::stdout().lock();
     if options.json {

@@ -4,7 +4,7 @@
 
 use stormlog_event::format_bytes;
 
-use super::{DeathFacts, Ending, Verdict};
+use super::{DeathFacts, Verdict};
 use crate::Cause;
 use crate::text::rate;
 
@@ -29,9 +29,6 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
             }
             None => "hold less at once: the allocation that failed is in the traceback".to_owned(),
         }),
-        Cause::SigKill if facts.ending == Ending::Vanished => {
-            tries.push("start it with `stormlog run` to have its end witnessed".to_owned());
-        }
         Cause::SigKill => {
             let who = "a scheduler's time limit, a container being stopped, a person";
             tries.push(format!("look who sends SIGKILL: {who}"));
@@ -40,7 +37,7 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
             tries.extend(failed_request(facts, verdict.signal));
             tries.extend(of_signal(verdict.signal));
         }
-        Cause::OomException | Cause::Exit => {}
+        Cause::OomException | Cause::Exit | Cause::Unknown => {}
     }
     tries
 }

@@ -16,6 +16,8 @@ use kernel::{KernelKill, Scope};
 
 const SIGKILL: i32 = 9;
 const SIGABRT: i32 = 6;
+/// SIGHUP, SIGINT, SIGPIPE, SIGTERM.
+const DELIBERATE: [i32; 4] = [1, 2, 13, 15];
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,15 @@ pub struct Verdict {
     pub limit_source: Option<String>,
     /// Bytes used against it.
     pub usage_bytes: Option<u64>,
+}
+
+impl Verdict {
+    /// Whether someone wanted the end: a signal that users, launchers and service managers stop programs with, or a reader that had
+    /// enough.
+    #[must_use]
+    pub fn is_deliberate(&self) -> bool {
+        self.cause == Cause::Signal && self.signal.is_some_and(|signal| DELIBERATE.contains(&signal))
+    }
 }
 
 /// A cause and how it was found.
@@ -101,12 +112,11 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
             Some(cause) => Found { cause, confidence: 0.9, cgroup: None },
             None => {
                 let found = killed(facts, notes);
-                let is_traceless = found.cause == Cause::SigKill;
-                if is_traceless {
-                    let alike = "a normal exit, SIGKILL and a stopped machine look the same";
-                    notes.push(format!("nobody waited for the process: {alike}"));
+                if found.cause == Cause::SigKill {
+                    notes.push("an exit, a signal and a stopped machine look the same afterwards".to_owned());
+                    return Found { cause: Cause::Unknown, confidence: 1.0, cgroup: None };
                 }
-                Found { confidence: if is_traceless { 0.5 } else { found.confidence * 0.95 }, ..found }
+                Found { confidence: found.confidence * 0.95, ..found }
             }
         },
     }

@@ -33,11 +33,10 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 growing(facts)
             )
         }
-        Cause::SigKill if facts.ending == Ending::Vanished => {
-            format!(
-                "{who} ended without a trace{after}: by itself, by SIGKILL or with the machine; \
-                 nothing shows an OOM kill."
-            )
+        Cause::Unknown => {
+            let last = known(facts.last_rss_bytes, "; ")
+                .map_or(String::new(), |text| text + " resident at the last look");
+            format!("{who} ended unobserved{after}: how is not known; nothing shows an OOM kill{last}.")
         }
         Cause::SigKill => match facts.sender {
             Some((pid, uid)) => {

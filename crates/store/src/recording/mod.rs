@@ -9,7 +9,7 @@ mod session;
 mod writer;
 
 pub use reader::RecordedEvents;
-pub use session::{SESSION_FILE, read_session, write_session};
+pub use session::{SESSION_FILE, read_session, session_text, write_session};
 pub use writer::{EventLog, EventRing, Recorder, RecorderConfig};
 
 pub(crate) use session::{judge, stated_session};

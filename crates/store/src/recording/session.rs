@@ -25,12 +25,17 @@ pub fn read_session(directory: &Path) -> Result<SessionSummary, StoreError> {
 /// Writes the session of a directory, whole or not at all.
 pub fn write_session(directory: &Path, summary: &SessionSummary) -> Result<(), StoreError> {
     let path = directory.join(SESSION_FILE);
+    stormlog_files::replace(&path, &session_text(summary)).map_err(|error| StoreError::io(path, error))
+}
+
+/// What `session.json` says of a session.
+#[must_use]
+pub fn session_text(summary: &SessionSummary) -> Vec<u8> {
     let mut text = Vec::new();
-    let written = write::write_indented(&mut text, &summary.to_record(), 0).and_then(|()| {
-        text.push(b'\n');
-        stormlog_files::replace(&path, &text)
-    });
-    written.map_err(|error| StoreError::io(path, error))
+    // Memory takes every write.
+    let _ = write::write_indented(&mut text, &summary.to_record(), 0);
+    text.push(b'\n');
+    text
 }
 
 /// The session a ring or log belongs to, when its directory says so.
@@ -41,7 +46,8 @@ pub(crate) fn stated_session(path: &Path) -> Option<SessionSummary> {
     Some(judge(path, summary))
 }
 
-/// Corrects a session's state by what its writers left: one that died without a word was interrupted.
+/// Corrects a session's state by what its writers left: one that died without closing it was interrupted. A supervisor that died says
+/// nothing of the process it recorded, and on another machine's file nothing is known of either.
 pub(crate) fn judge(path: &Path, mut summary: SessionSummary) -> SessionSummary {
     if !matches!(summary.status, SessionStatus::Running | SessionStatus::Incomplete) {
         return summary;
@@ -52,8 +58,12 @@ pub(crate) fn judge(path: &Path, mut summary: SessionSummary) -> SessionSummary 
     } else {
         RingReader::open(path).map(|reader| reader.status())
     };
+    let is_own = |pids: &[u32]| {
+        pids.iter().any(|pid| i64::from(*pid) == summary.pid)
+            && summary.host == stormlog_liveness::host_name()
+    };
     match (status, summary.status) {
-        (Ok(Status::Died { .. }), SessionStatus::Running | SessionStatus::Incomplete) => {
+        (Ok(Status::Died { pids }), SessionStatus::Running | SessionStatus::Incomplete) if is_own(&pids) => {
             summary.status = SessionStatus::Interrupted;
         }
         (Ok(Status::Active { .. }), SessionStatus::Incomplete) => summary.status = SessionStatus::Running,

@@ -39,8 +39,8 @@ impl Catalog {
             statuses: FxHashMap::default(),
         };
         for path in paths {
-            // A run whose supervisor was killed too is finished by whoever looks at it first.
-            stormlog_supervise::resume(path);
+            // Where this user may not write, the sessions are judged again below.
+            drop(stormlog_supervise::resume(path));
             match Source::find_known(path) {
                 Ok(sources) => {
                     catalog.skipped.extend(sources.skipped.iter().map(StoreError::to_string));
@@ -75,13 +75,10 @@ impl Catalog {
     pub(super) fn sessions(&mut self, ctrl_c: &CtrlC) -> anyhow::Result<&[(usize, FoundSession)]> {
         if self.sessions.is_none() {
             let mut found = Vec::new();
-            let is_dead = |summary: &stormlog_event::SessionSummary| {
-                u32::try_from(summary.pid).is_ok_and(|pid| !stormlog_supervise::is_alive(pid))
-                    && summary.host == rustix::system::uname().nodename().to_string_lossy()
-            };
             for (number, source) in self.sources.iter().enumerate() {
-                let sessions =
-                    sessions_in(std::slice::from_ref(source), &is_dead, &|| ctrl_c.check().is_ok());
+                let sessions = sessions_in(std::slice::from_ref(source), &crate::cmd::is_dead, &|| {
+                    ctrl_c.check().is_ok()
+                });
                 self.problems.extend(sessions.damaged.iter().map(StoreError::to_string));
                 for session in &sessions.sessions {
                     let id = session.summary.session_id.clone();

@@ -1,0 +1,118 @@
+//! Kernel locks that show a process is alive: an exclusive `flock` on a file of its own, held until it ends.
+//!
+//! A lock belongs to an open file: a child of `fork` has it too, so a recorded process maps its file with `MADV_DONTFORK` and closes the
+//! descriptor (the mapping keeps the open file), and a child takes one of its own. The supervisor keeps the descriptor, which `exec` closes.
+//! A reader asks for a shared lock without waiting; readers do not disturb each other.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use stormlog_files::{Directory, open_regular};
+
+use crate::{LockState, is_on_network};
+
+/// Directory of the locks in a run directory.
+pub const DIRECTORY: &str = ".locks";
+/// The supervisor's lock in it.
+pub const SUPERVISOR: &str = "supervisor";
+
+/// A lock that is held until this is dropped or the process ends.
+#[derive(Debug)]
+pub struct Held {
+    _file: File,
+}
+
+/// Takes a lock on a new file.
+pub fn hold(directory: &Directory, name: &str) -> io::Result<Held> {
+    let mut draft = directory.draft(name)?;
+    // Locked before it has its name: under that it is never seen free.
+    flock(&*draft.file(), FlockOperation::NonBlockingLockExclusive)?;
+    Ok(Held { _file: draft.place()? })
+}
+
+/// Whether some process holds the lock at `path`.
+#[must_use]
+pub fn state(path: &Path) -> LockState {
+    // There a lock may be this process's own, and be lost by looking at it.
+    if is_on_network(path) {
+        return LockState::Missing;
+    }
+    let Ok(file) = open_regular(path) else { return LockState::Missing };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => LockState::Free,
+        Err(Errno::WOULDBLOCK) => LockState::Held,
+        Err(_) => LockState::Missing,
+    }
+}
+
+/// The name of a process's lock: by number and start time, so that one of the same number has another.
+#[must_use]
+pub fn name_of(pid: u32, start_ticks: u64) -> String {
+    format!("{pid}-{start_ticks}")
+}
+
+/// The lock file of the supervisor of a run.
+#[must_use]
+pub fn of_supervisor(run: &Path) -> PathBuf {
+    run.join(DIRECTORY).join(SUPERVISOR)
+}
+
+/// The lock file of a recorded process of a run.
+#[must_use]
+pub fn of_process(run: &Path, pid: u32, start_ticks: u64) -> PathBuf {
+    run.join(DIRECTORY).join(name_of(pid, start_ticks))
+}
+
+/// Removes the lock files that no process holds, and their directory when none is left.
+pub fn sweep(run: &Directory) {
+    let Ok(entries) = std::fs::read_dir(run.path().join(DIRECTORY)) else { return };
+    let Ok(locks) = run.directory(DIRECTORY) else { return };
+    for entry in entries.flatten() {
+        if state(&entry.path()) != LockState::Held {
+            // Left behind, an empty file.
+            let _ = locks.remove(entry.file_name());
+        }
+    }
+    let _ = std::fs::remove_dir(run.path().join(DIRECTORY));
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_seen_while_they_are_held_and_swept_afterwards() {
+        let place = tempfile::tempdir().unwrap();
+        let run = Directory::open(place.path()).unwrap();
+        let held = hold(&run.directory(DIRECTORY).unwrap(), SUPERVISOR).unwrap();
+        let path = of_supervisor(place.path());
+        assert_eq!((state(&path), state(&path)), (LockState::Held, LockState::Held), "a look takes nothing");
+        sweep(&run);
+        assert!(path.exists());
+        drop(held);
+        assert_eq!(state(&path), LockState::Free);
+        sweep(&run);
+        assert_eq!(state(&path), LockState::Missing);
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn locks_end_with_the_process_that_holds_them() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("lock");
+        std::fs::write(&path, "").unwrap();
+        let mut holder = std::process::Command::new("flock");
+        holder.args(["-x", "-F"]).arg(&path).args(["sleep", "60"]);
+        let mut holder = holder.spawn().unwrap();
+        while state(&path) != LockState::Held {
+            std::thread::yield_now();
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(state(&path), LockState::Free);
+    }
+}

@@ -1,0 +1,108 @@
+//! Whether the supervisor and the processes of a run live, by what the run's directory shows. Must never write.
+//!
+//! While a supervisor lives it answers for all processes of its run: it ends their sessions itself.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stormlog_event::{Event, Record};
+use stormlog_liveness::{Evidence, Life, LockState, ProcessId, Site, lock};
+use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents};
+
+use crate::run_dir::{RUN_FILE, RunDirectory};
+
+/// In an event's metadata: when its process started, in clock ticks since boot.
+pub(crate) const START_TICKS: &str = "process_start_ticks";
+/// Levels between a source of events and its run: `RUN/rank0-pid7/log`.
+const LEVELS: usize = 4;
+
+/// This process as the supervisor of a run, for `run.json`.
+pub(crate) fn supervisor_record(run: &Path) -> Value {
+    let own = ProcessId::own();
+    let site = Site::of(run);
+    json!({
+        "pid": own.pid, "start_time": own.start_ticks, "boot_id": own.boot_id, "pid_namespace": own.pid_namespace,
+        "device": site.map(|site| site.device), "inode": site.map(|site| site.inode),
+    })
+}
+
+/// What a run's directory shows of those who made it.
+pub(crate) struct RunLife {
+    run: PathBuf,
+    supervisor: Evidence,
+    /// Whether the supervisor lives.
+    pub(crate) life: Life,
+}
+
+impl RunLife {
+    pub(crate) fn of(run: &RunDirectory, record: &Record) -> Self {
+        let run = run.path().to_owned();
+        let supervisor = evidence(&run, record);
+        let life = supervisor.life(&run, lock::state(&lock::of_supervisor(&run)), true);
+        RunLife { run, supervisor, life }
+    }
+
+    /// Whether a process lives that the supervisor recorded.
+    pub(crate) fn process(&self, pid: u32, start_ticks: Option<u64>) -> Life {
+        if self.life == Life::Alive {
+            return Life::Alive;
+        }
+        let lock = start_ticks.map_or(LockState::Missing, |start_ticks| {
+            lock::state(&lock::of_process(&self.run, pid, start_ticks))
+        });
+        let process = ProcessId { pid, start_ticks, ..self.supervisor.process.clone() };
+        let found = Evidence { process, ..self.supervisor.clone() }.life(&self.run, lock, false);
+        // A number without its start time may be another process by now.
+        if found == Life::Alive && lock != LockState::Held && start_ticks.is_none() {
+            return Life::Unknown;
+        }
+        found
+    }
+}
+
+fn evidence(run: &Path, record: &Record) -> Evidence {
+    let supervisor = record.get("supervisor");
+    let number = |key: &str| supervisor.and_then(|supervisor| supervisor.get(key)?.as_u64());
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let is_on_network = stormlog_liveness::is_on_network(run);
+    let site = number("device").zip(number("inode"));
+    Evidence {
+        process: ProcessId {
+            pid: number("pid").and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
+            start_ticks: number("start_time"),
+            boot_id: text(supervisor.and_then(|supervisor| supervisor.get("boot_id"))),
+            pid_namespace: number("pid_namespace"),
+        },
+        host: text(record.get("host")),
+        site: site.map(|(device, inode)| Site { device, inode, is_on_network }),
+    }
+}
+
+/// When the process of an event started.
+pub(crate) fn start_ticks(event: &Event) -> Option<u64> {
+    event.metadata.map.get(START_TICKS)?.as_u64()
+}
+
+/// Whether the process of that number lives, whose session on `host` is said to be running. `source` is where the session was found.
+#[must_use]
+pub fn session_life(source: &Path, pid: i64, host: &str, started_at_ns: i64) -> Life {
+    let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid > 0) else { return Life::Unknown };
+    let above: Vec<&Path> = source.ancestors().take(LEVELS).collect();
+    let Some(at) = above.iter().position(|path| path.join(RUN_FILE).is_file()) else {
+        let started_ns = u64::try_from(started_at_ns).unwrap_or(0);
+        return stormlog_liveness::of_session(source, pid, host, started_ns);
+    };
+    let Some(run) = RunDirectory::open(above[at]) else { return Life::Unknown };
+    let life = RunLife::of(&run, &run.read());
+    if life.life == Life::Alive {
+        return Life::Alive;
+    }
+    let session = at.checked_sub(1).map_or(source, |below| above[below]);
+    life.process(pid, first_event(session).as_ref().and_then(start_ticks))
+}
+
+/// The first event of a session directory that is left.
+fn first_event(session: &Path) -> Option<Event> {
+    let of_log = || RecordedEvents::log(&session.join(LOG_DIRECTORY)).ok()?.find_map(Result::ok);
+    of_log().or_else(|| RecordedEvents::ring(&session.join(RING_FILE)).ok()?.find_map(Result::ok))
+}
