@@ -102,6 +102,8 @@ pub mod definition {
     /// Memory at a failed request (stands before its `FAILED`). Payload: `u64` RLIMIT_AS, `u64` address space in use, `u64` resident bytes;
     /// all ones where unknown.
     pub const LIMITS: u64 = 6;
+    /// The program's own Python code has ended, its exit handlers included; the interpreter is about to take itself down. Id 0, no payload.
+    pub const CODE_ENDED: u64 = 7;
 }
 
 /// Most bytes of payload in one part of a definition, so that a part always fits into an empty slot.

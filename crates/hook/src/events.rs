@@ -3,6 +3,7 @@
 use stormlog_capture::record::{definition, kind};
 use stormlog_stack::python::Unchanged;
 
+use crate::code_end;
 use crate::injected::UNRECORDED_NODE;
 use crate::sample;
 use crate::stacks::{self, PlainPython, Way};
@@ -115,6 +116,7 @@ pub fn mapped(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
 /// A block comes to its end. Says whether it was recorded.
 #[inline(always)]
 pub fn freed(thread: &mut Thread, kind: u8, address: usize) -> bool {
+    code_end::note(thread);
     let took = sample::took(address);
     if took {
         thread.writer.release(kind, address, 0);

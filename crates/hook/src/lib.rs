@@ -20,6 +20,7 @@
 
 pub mod api;
 mod clock;
+mod code_end;
 mod codes;
 pub mod cut;
 mod descriptor;

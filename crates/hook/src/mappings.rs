@@ -6,6 +6,7 @@ use core::mem::transmute;
 
 use stormlog_capture::record::kind;
 
+use crate::code_end;
 use crate::events;
 use crate::hooks::call;
 use crate::real::{self, Function};
@@ -109,7 +110,10 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
         && bytes > 0
         && (address as usize).is_multiple_of(4096)
     {
-        inside.record(|thread| thread.writer.release(kind::MUNMAP, address as usize, bytes));
+        inside.record(|thread| {
+            code_end::note(thread);
+            thread.writer.release(kind::MUNMAP, address as usize, bytes);
+        });
         return unmap(address, bytes);
     }
     unmap(address, bytes)

@@ -12,6 +12,7 @@ use stormlog_stack::native::NativeStack;
 use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonStack, Text};
 
 use crate::clock;
+use crate::code_end;
 use crate::codes::{Again, Watched};
 use crate::injected::{self, UNRECORDED_NODE};
 use crate::native;
@@ -149,6 +150,9 @@ pub fn find_python() {
     // SAFETY: alone, by `finding`; nobody reads it before `found`.
     unsafe { *PYTHON.known.get() = Some((found, watch)) };
     PYTHON.version.store(version as usize, Ordering::Relaxed);
+    if let Some(word) = found.finalizing() {
+        code_end::follow(word);
+    }
     PYTHON.found.store(true, Ordering::Release);
 }
 

@@ -98,6 +98,11 @@ impl Writer {
         self.cursor < self.limit || self.next_slot()
     }
 
+    /// True when a record can be written, at the present time.
+    pub fn ready(&mut self) -> bool {
+        self.room_and_time()
+    }
+
     /// An allocation of `bytes` at `address`.
     #[inline(always)]
     pub fn allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32, native: u32) {

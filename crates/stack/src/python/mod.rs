@@ -15,6 +15,7 @@ mod watch;
 use core::ffi::{CStr, c_void};
 use core::fmt;
 use core::mem::transmute_copy;
+use core::sync::atomic::AtomicPtr;
 
 pub use code::{CodeSink, Text};
 pub use own_state::OwnState;
@@ -82,6 +83,8 @@ pub struct Interpreter {
     interpreters: Option<(ThreadStateFn, NextFn)>,
     own_places: Option<own_state::Places>,
     gil: Option<gil::Gil>,
+    /// Address of the word that is set when Python begins to end.
+    finalizing: Option<usize>,
 }
 
 /// What a frame shows.
@@ -122,8 +125,15 @@ impl Interpreter {
             let interpreters = symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
             let own_places = own_state::Places::of(version, runtime);
             let gil = gil::Gil::of(version, runtime);
-            Ok(Self { layout, version, this_thread, attached, interpreters, own_places, gil })
+            let finalizing = finalizing(version, runtime);
+            Ok(Self { layout, version, this_thread, attached, interpreters, own_places, gil, finalizing })
         }
+    }
+
+    /// The word that is null until the program's exit handlers have run and Python begins to take itself down.
+    pub fn finalizing(&self) -> Option<&'static AtomicPtr<u8>> {
+        // SAFETY: an aligned word of `_PyRuntime`, which is there as long as the process and is only ever written atomically.
+        self.finalizing.map(|at| unsafe { &*(at as *const AtomicPtr<u8>) })
     }
 
     /// As `Py_Version` spells it: `0x030b07f0` is 3.11.7.
@@ -299,6 +309,29 @@ impl Interpreter {
             }
         }
     }
+}
+
+/// Where `_PyRuntime` says that Python ends, if that is so known and it does not end yet.
+///
+/// # Safety
+/// `runtime` is 0 or the address of the interpreter's `_PyRuntime`, which begins with the published offsets from 3.13 on.
+unsafe fn finalizing(version: u32, runtime: usize) -> Option<usize> {
+    /// Where `_Py_DebugOffsets` has the offset, in bytes: behind cookie, version, free-threading and the size of the runtime.
+    const PUBLISHED: u16 = 4 * 8;
+    /// Behind five flags of 32 bits.
+    const BEFORE_3_13: u16 = 24;
+    if runtime == 0 {
+        return None;
+    }
+    let offset = match version >> 16 {
+        0x030b | 0x030c => BEFORE_3_13,
+        // SAFETY: the caller's.
+        0x030d | 0x030e => u16::try_from(unsafe { load::<u64>(runtime, PUBLISHED) }).ok()?,
+        _ => return None,
+    };
+    // SAFETY: a word of the runtime; one that is not null is not this one, or Python ends already.
+    let is_null = offset % 8 == 0 && unsafe { load::<usize>(runtime, offset) } == 0;
+    is_null.then_some(runtime + usize::from(offset))
 }
 
 /// The version of an interpreter too old to export `Py_Version`, from the text `Py_GetVersion` gives; 0 when that says nothing.
