@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Timeline(snapshot_args::Timeline),
     /// The figures of a heap capture: totals, peak, largest allocators, sizes, threads
     Stats(view_args::Stats),
+    /// The heap captures of a run: process, program, peak, size
+    Captures(view_args::Captures),
     /// Who held the memory of a heap capture at its peak, by function
     Summary(Box<view_args::Summary>),
     /// Watch a program while it runs: heap and resident memory, and which lines hold it

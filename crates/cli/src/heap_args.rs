@@ -31,7 +31,7 @@ pub(crate) struct Record {
     /// Fold the oldest records when a capture grows larger than this
     #[arg(long, value_parser = size, value_name = "SIZE")]
     max_size: Option<u64>,
-    /// Write the program's capture to FILE
+    /// Write the main process's capture to FILE; into a directory, the captures of all processes
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Write over FILE if it is there

@@ -135,6 +135,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Stats(arguments) => cmd::stats::run(&arguments.into()),
         Command::Summary(arguments) => cmd::summary::run(&(*arguments).into()),
         Command::Live(arguments) => cmd::live::run(&arguments.into()),
+        Command::Captures(arguments) => cmd::heap::captures::run(&arguments.into()),
         Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),
         Command::Tree(arguments) => cmd::heap::tree::run(&(*arguments).into()),
         Command::Table(arguments) => cmd::heap::table::run(&(*arguments).into()),

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use stormlog_heap::GroupBy;
 use stormlog_torch::Moment;
 use stormlog_view::{Question, parse_time, rows::By};
 
-use crate::cmd::heap::{Asked, diff, flamegraph, leaks, parse, table, transform, tree};
+use crate::cmd::heap::{Asked, captures, diff, flamegraph, leaks, parse, table, transform, tree};
 use crate::cmd::{stats, summary};
 
 /// The capture, and which of its memory is meant.
@@ -14,13 +15,13 @@ use crate::cmd::{stats, summary};
 pub(crate) struct View {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the largest)
+    /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// What lived when the heap was largest (the default)
     #[arg(long, group = "question")]
     peak: bool,
-    /// What was never freed
+    /// What was alive when the program's own code had ended
     #[arg(long, group = "question")]
     leaks: bool,
     /// What was freed after at most N other allocations of its thread (--temporary=4; 1 when not said)
@@ -277,7 +278,7 @@ impl From<Table> for table::Options {
 pub(crate) struct Leaks {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the largest)
+    /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Where the span begins: 90, 1.5m, 1:30
@@ -399,20 +400,64 @@ impl From<Transform> for transform::Options {
 pub(crate) struct Stats {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the largest)
+    /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
+    /// One row a responsible line, a line that allocates, a module that allocates, or a responsible function
+    #[arg(long, value_enum, default_value_t = Group::Line)]
+    by: Group,
     /// How many places to list
     #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
     top: usize,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    Line,
+    OwnLine,
+    Module,
+    Function,
+}
+
+impl From<Group> for GroupBy {
+    fn from(typed: Group) -> Self {
+        match typed {
+            Group::Line => GroupBy::Line,
+            Group::OwnLine => GroupBy::OwnLine,
+            Group::Module => GroupBy::Module,
+            Group::Function => GroupBy::Function,
+        }
+    }
+}
+
 impl From<Stats> for stats::Options {
     fn from(typed: Stats) -> Self {
-        stats::Options { capture: typed.capture, pid: typed.pid, json: typed.json, top: typed.top }
+        stats::Options {
+            capture: typed.capture,
+            pid: typed.pid,
+            json: typed.json,
+            by: typed.by.into(),
+            top: typed.top,
+        }
+    }
+}
+
+/// One line for each process and program of a run that was recorded, the main one first.
+#[derive(Debug, Args)]
+pub(crate) struct Captures {
+    /// The directory of a run, a session, or several runs
+    run: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Captures> for captures::Options {
+    fn from(typed: Captures) -> Self {
+        captures::Options { run: typed.run, json: typed.json }
     }
 }
 
@@ -448,7 +493,7 @@ impl From<Summary> for summary::Options {
 pub(crate) struct Parse {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the largest)
+    /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Each line an object of JSON

@@ -83,7 +83,7 @@ fn every_view_of_a_run() {
     for text in [answer(&["tree", run]), answer(&["table", run]), answer(&["leaks", run])] {
         assert!(text.starts_with("program.py: "), "{text}");
         assert!(text.contains("program.py:4") || text.contains("program.py:6"), "{text}");
-        assert!(text.contains("resident then"), "what the heap does not explain is said: {text}");
+        assert!(text.contains(" resident "), "what the heap does not explain is said: {text}");
         assert!(!text.contains('\x1b'), "no colours in a pipe: {text}");
         assert!(!text.contains("No Python stack is known"), "{text}");
     }

@@ -3,6 +3,8 @@
 //! Pure values. A stack is a node of a tree whose parents come before their children, so one pass in either direction adds
 //! things up.
 
+use crate::own_code::OwnCode;
+
 /// What a frame is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameKind {
@@ -43,7 +45,7 @@ pub enum Origin {
 }
 
 impl Frame {
-    /// Whose code this is.
+    /// Whose code this is, as far as its file says; [`StackTree::origin`] knows the program too.
     #[must_use]
     pub fn origin(&self) -> Origin {
         match self.kind {
@@ -132,6 +134,8 @@ pub struct StackTree {
     pub parent: Vec<NodeId>,
     /// Frame of each node; meaningless for the root.
     pub frame: Vec<u32>,
+    /// Whose code the frames are, beyond what their paths say.
+    pub own_code: OwnCode,
 }
 
 impl Default for StackTree {
@@ -144,7 +148,7 @@ impl StackTree {
     /// A tree of nothing but its root.
     #[must_use]
     pub fn new() -> Self {
-        StackTree { frames: Vec::new(), parent: vec![0], frame: vec![0] }
+        StackTree { frames: Vec::new(), parent: vec![0], frame: vec![0], own_code: OwnCode::default() }
     }
 
     /// Nodes, the root included.
@@ -165,6 +169,18 @@ impl StackTree {
         self.parent.push(parent);
         self.frame.push(frame);
         node
+    }
+
+    /// Whose code a frame is.
+    #[must_use]
+    pub fn origin(&self, frame: &Frame) -> Origin {
+        self.own_code.origin(frame)
+    }
+
+    /// The frame of a stack that is responsible for what it holds.
+    #[must_use]
+    pub fn responsible(&self, node: NodeId) -> Option<&Frame> {
+        self.own_code.responsible(self.stack(node))
     }
 
     /// Frames from `node` outwards: the innermost first.

@@ -69,7 +69,7 @@ impl Picture<'_> {
         let frame =
             self.held.tree.frames.get(self.held.tree.frame[node as usize] as usize).filter(|_| node != 0);
         let name = frame.map_or_else(|| "all".to_owned(), label);
-        let fill = match frame.map(|frame| (frame.kind, frame.origin())) {
+        let fill = match frame.map(|frame| (frame.kind, self.held.tree.origin(frame))) {
             None => "#dcd8ce",
             Some((FrameKind::Native, _)) => "#b3c3d6",
             Some((_, Origin::User)) => "#f0b48a",

@@ -1,6 +1,7 @@
 //! The heap by line of Python, of all threads or one: what a live view asks for once a second. No tree is built for it.
 
 use rustc_hash::FxHashMap;
+use stormlog_event::own_code::OwnCode;
 
 use crate::frames::{Frame, Namer, Symbolizer};
 use crate::heap::Heap;
@@ -23,7 +24,9 @@ impl Heap {
         thread: Option<u64>,
         symbolizer: Option<&mut dyn Symbolizer>,
     ) -> Vec<Entry> {
-        let mut namer = Namer::new(&self.state.tree, symbolizer);
+        // Whose code it is does not matter here.
+        let own_code = OwnCode::default();
+        let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
         let mut held: Vec<(Weight, Weight)> = Vec::new();
         // The stack that last counted towards a frame's total: a recursive function counts once a stack.
         let mut counted: Vec<u32> = Vec::new();

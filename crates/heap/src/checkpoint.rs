@@ -3,6 +3,7 @@
 use stormlog_capture::wire::{Put, Take};
 
 use crate::blocks::Blocks;
+use crate::code_end::CodeEnd;
 use crate::curve::Point;
 use crate::mappings::Mapping;
 use crate::state::{Amount, Block, Failure, Site, SiteKey, State, Stream, Watch};
@@ -46,7 +47,18 @@ pub(crate) fn save(state: &State, streams: &[Stream]) -> Vec<u8> {
     for stream in streams {
         save_stream(&mut out, stream);
     }
+    save_code_end(&mut out, state);
     out
+}
+
+/// Behind everything else, where earlier releases have nothing and look at nothing.
+fn save_code_end(out: &mut Vec<u8>, state: &State) {
+    let Some(end) = &state.code_end else { return };
+    out.put(end.time_us);
+    put_amount(out, end.held);
+    out.put(end.allocated);
+    out.put(end.sites.len() as u64);
+    end.sites.iter().for_each(|amount| put_amount(out, *amount));
 }
 
 fn save_tree(out: &mut Vec<u8>, state: &State) {
@@ -214,6 +226,8 @@ pub(crate) fn load(bytes: &[u8], watch: Watch, sample_bytes: u64) -> Option<(Sta
     for _ in 0..take.number()? {
         streams.push(take_stream(&mut take, &state)?);
     }
+    state.code_end = take_code_end(&mut take, sites)?;
+    state.folded_us = Some(state.time_us);
     Some((state, streams))
 }
 
@@ -326,6 +340,17 @@ fn take_stream(take: &mut Take<'_>, state: &State) -> Option<Stream> {
     }
     stream.parts = take.bytes()?.to_vec();
     Some(stream)
+}
+
+/// `Some(None)`: there is none.
+fn take_code_end(take: &mut Take<'_>, sites: usize) -> Option<Option<CodeEnd>> {
+    if take.is_empty() {
+        return Some(None);
+    }
+    let (time_us, held, allocated) = (take.number()?, take_amount(take)?, take.number()?);
+    let count = usize::try_from(take.number()?).ok().filter(|count| *count <= sites)?;
+    let sites = (0..count).map(|_| take_amount(take)).collect::<Option<Vec<Amount>>>()?;
+    Some(Some(CodeEnd { time_us, change: 0, held, allocated, sites }))
 }
 
 fn take_blocks(take: &mut Take<'_>, sites: usize) -> Option<Blocks> {

@@ -33,6 +33,7 @@ pub(crate) fn define(state: &mut State, what: u64, id: u64, payload: &[u8]) {
         definition::THREAD_NAME => {
             state.thread_names.insert(id, String::from_utf8_lossy(payload).into_owned());
         }
+        definition::CODE_ENDED => state.code_has_ended(),
         definition::PYTHON => state.python = Some(String::from_utf8_lossy(payload).into_owned()),
         _ => {}
     }

@@ -26,6 +26,19 @@ pub enum HeapError {
         /// The file.
         path: PathBuf,
     },
+    /// A moment that a bounded capture no longer knows.
+    #[error(
+        "{} keeps no single records of its first {:.3} s (--aggregate or --max-size folded them), so what lived at a moment in them is not known: \
+         ask for a later moment, or for --peak or --leaks",
+        path.display(),
+        *until_us as f64 / 1e6
+    )]
+    Folded {
+        /// The file.
+        path: PathBuf,
+        /// Single records are kept from here on, microseconds since the start.
+        until_us: u64,
+    },
     /// A Memray capture of a version this release cannot read.
     #[error("{} is a Memray capture of version {version}; versions 12 and 13 can be read, record it again with Memray 1.12 or newer", path.display())]
     MemrayVersion {

@@ -1,10 +1,9 @@
 //! Steps of the stack tree as people read them: functions, files and lines. Must name every step, known or not.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::stacks::is_library;
+use stormlog_event::own_code::{Claim, OwnCode, strongest};
 use stormlog_stack::line_table::line_for;
 
-use crate::passing::passes_on;
 use crate::state::SiteKey;
 use crate::tree::{Module, NO_MODULE, Step, Tree};
 
@@ -34,25 +33,21 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Code the user wrote, as far as a path can tell: neither Python's own nor an installed package's.
+    /// Its claim to be the responsible frame of its stack.
     #[must_use]
-    pub fn is_user_code(&self) -> bool {
-        self.kind == FrameKind::Python && !is_library(&self.file)
-    }
-
-    /// A native function that only passes a request for memory on, such as `operator new` or `std::vector`.
-    #[must_use]
-    pub fn passes_on(&self) -> bool {
-        self.kind == FrameKind::Native && passes_on(&self.function, &self.file)
+    pub fn claim(&self, own_code: &OwnCode) -> Claim {
+        match self.kind {
+            FrameKind::Python => own_code.python(&self.file),
+            FrameKind::Native => OwnCode::native(&self.function, &self.file),
+            FrameKind::Truncated => Claim::Remark,
+        }
     }
 }
 
-/// Who wanted the memory, of a stack given the innermost first: the innermost frame of the user's own Python; without one the innermost
-/// that does not just pass the request on, then the innermost of all.
+/// The responsible frame of a stack given the innermost first.
 #[must_use]
-pub fn wanting(stack: &[Frame]) -> Option<&Frame> {
-    let user = stack.iter().find(|frame| frame.is_user_code());
-    user.or_else(|| stack.iter().find(|frame| !frame.passes_on())).or(stack.first())
+pub fn responsible_frame<'a>(stack: &'a [Frame], own_code: &OwnCode) -> Option<&'a Frame> {
+    strongest(stack.iter(), |frame| frame.claim(own_code))
 }
 
 /// A function an address belongs to.
@@ -77,34 +72,38 @@ pub(crate) struct Namer<'a, 's> {
     tree: &'a Tree,
     symbolizer: Option<&'s mut (dyn Symbolizer + 's)>,
     pub(crate) frames: Vec<Frame>,
-    /// Which of them the user wrote.
-    own: Vec<bool>,
-    /// Which only pass a request on, as far as anybody asked.
-    passing: FxHashMap<u32, bool>,
+    own_code: &'a OwnCode,
+    /// Their claims to be responsible, those of native frames as far as they were asked for.
+    claims: Vec<Option<Claim>>,
     ids: FxHashMap<Frame, u32>,
     python: FxHashMap<Step, u32>,
     native: FxHashMap<Step, Vec<u32>>,
 }
 
 impl<'a, 's> Namer<'a, 's> {
-    pub(crate) fn new(tree: &'a Tree, symbolizer: Option<&'s mut (dyn Symbolizer + 's)>) -> Self {
-        let (frames, own, passing, ids, python, native) = Default::default();
-        Namer { tree, symbolizer, frames, own, passing, ids, python, native }
+    pub(crate) fn new(
+        tree: &'a Tree,
+        symbolizer: Option<&'s mut (dyn Symbolizer + 's)>,
+        own_code: &'a OwnCode,
+    ) -> Self {
+        let (frames, claims, ids, python, native) = Default::default();
+        Namer { tree, symbolizer, frames, own_code, claims, ids, python, native }
     }
 
     fn id(&mut self, frame: Frame) -> u32 {
         let next = self.frames.len() as u32;
         let id = *self.ids.entry(frame.clone()).or_insert(next);
         if id == next {
-            self.own.push(frame.is_user_code());
+            self.claims.push(None);
             self.frames.push(frame);
         }
         id
     }
 
-    /// Whether the user wrote it.
-    pub(crate) fn is_user_code(&self, frame: u32) -> bool {
-        self.own[frame as usize]
+    /// Its claim to be the responsible frame of a stack.
+    pub(crate) fn claim(&mut self, frame: u32) -> Claim {
+        let (frame, known) = (&self.frames[frame as usize], &mut self.claims[frame as usize]);
+        *known.get_or_insert_with(|| frame.claim(self.own_code))
     }
 
     /// A frame that is no code.
@@ -154,24 +153,22 @@ impl<'a, 's> Namer<'a, 's> {
         ids
     }
 
-    /// The innermost frame of a native stack that is not the interpreter's and does not just pass the request on; where all do, the
-    /// innermost of them.
-    pub(crate) fn innermost_native(&mut self, node: u32) -> Option<u32> {
+    /// The responsible frame of a native stack.
+    pub(crate) fn responsible_native(&mut self, node: u32) -> Option<u32> {
         let tree = self.tree;
-        let mut innermost = None;
+        let mut best: Option<(Claim, u32)> = None;
         for step in tree.frames(node) {
-            let frames = self.native(step);
-            if frames.iter().any(|id| is_interpreter(&self.frames[*id as usize])) {
-                continue;
-            }
-            innermost = innermost.or(frames.first().copied());
-            let (named, known) = (&self.frames, &mut self.passing);
-            let mut passes_on = |id: u32| *known.entry(id).or_insert_with(|| named[id as usize].passes_on());
-            if let Some(wanting) = frames.into_iter().find(|id| !passes_on(*id)) {
-                return Some(wanting);
+            for frame in self.native(step) {
+                let claim = self.claim(frame);
+                if best.is_none_or(|(known, _)| claim < known) {
+                    best = Some((claim, frame));
+                }
+                if claim <= Claim::Native {
+                    return Some(frame);
+                }
             }
         }
-        innermost
+        best.map(|(_, frame)| frame)
     }
 
     /// The frames of a site, innermost first, Python and native ones in true order.

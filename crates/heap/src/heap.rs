@@ -6,9 +6,12 @@ use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
+use stormlog_event::own_code::OwnCode;
 
 use crate::curve::Point;
 use crate::error::HeapError;
+use crate::own_code::own_code;
+use crate::profile::Weight;
 use crate::state::{State, Watch};
 use crate::tree::{Module, ROOT};
 use crate::{checkpoint, import, merge};
@@ -89,6 +92,7 @@ impl Capture {
             }
             None => (State::new(watch, header.sample_bytes), Vec::new()),
         };
+        self.check_folded(&state)?;
         merge::run(&mut state, &mut streams, source, pieces, u64::MAX)?;
         state.end(&mut streams);
         let ending = finished.map(|finished| finished.ending()).transpose()?.flatten();
@@ -114,6 +118,17 @@ impl Capture {
             ending,
             header,
         })
+    }
+
+    /// What was folded cannot be told apart any more: a moment before its end has no answer.
+    fn check_folded(&self, state: &State) -> Result<(), HeapError> {
+        let Some(until_us) = state.folded_us else { return Ok(()) };
+        let is_at_known = state.watch.at_us.is_none_or(|at| at >= until_us);
+        let is_span_known = state.watch.span_us.is_none_or(|(from, _)| from > until_us);
+        match is_at_known && is_span_known {
+            true => Ok(()),
+            false => Err(HeapError::Folded { path: self.path.clone(), until_us }),
+        }
     }
 
     fn damaged(&self) -> HeapError {
@@ -146,6 +161,31 @@ impl Heap {
     #[must_use]
     pub fn last_failure(&self) -> Option<u64> {
         self.state.failures.last().map(|failure| failure.change).filter(|change| *change > 0)
+    }
+
+    /// When the program's own code had ended and the interpreter began to take itself down: microseconds since the start, and the change of the
+    /// heap for [`Watch::moments`] (0 where records were folded). `None`: not seen, or the program went on.
+    #[must_use]
+    pub fn code_end(&self) -> Option<(u64, u64)> {
+        self.state.code_end.as_ref().map(|end| (end.time_us, end.change))
+    }
+
+    /// Bytes and blocks that lived when the program's own code had ended, or at the end.
+    #[must_use]
+    pub fn leaked(&self) -> Weight {
+        self.weight(self.state.code_end.as_ref().map_or(self.state.level.now(), |end| end.held))
+    }
+
+    /// The installed package that the program runs, if it does.
+    #[must_use]
+    pub fn own_code(&self) -> OwnCode {
+        own_code(&self.state.tree)
+    }
+
+    /// Up to this time (microseconds since the start) the capture keeps no single records. `None`: it keeps all.
+    #[must_use]
+    pub fn folded_us(&self) -> Option<u64> {
+        self.state.folded_us
     }
 
     /// Libraries and programs that native frames lie in.

@@ -13,6 +13,7 @@ mod alternate;
 mod blocks;
 mod by_line;
 mod checkpoint;
+mod code_end;
 mod curve;
 mod define;
 mod error;
@@ -20,13 +21,16 @@ mod feed;
 mod follow;
 mod frames;
 mod heap;
+mod holders;
 mod ids;
 pub mod import;
 mod lives;
 mod mappings;
 mod merge;
+mod names;
 mod order;
-mod passing;
+mod own_code;
+mod places;
 mod profile;
 mod sample;
 mod state;
@@ -38,12 +42,16 @@ pub use aggregate::Aggregate;
 pub use curve::Point;
 pub use error::HeapError;
 pub use follow::Follow;
-pub use frames::{Frame, FrameKind, Symbol, Symbolizer, wanting};
+pub use frames::{Frame, FrameKind, Symbol, Symbolizer, responsible_frame};
 pub use heap::{Capture, FILE_NAME, Heap};
-pub use passing::passes_on;
+pub use holders::HeldAt;
+pub use names::Names;
+pub use places::GroupBy;
 pub use profile::{Entry, Lifetime, Mode, Node, Profile, Share, ThreadShare, Weight};
 pub use state::Watch;
-pub use stats::{AllocatorStats, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name};
+pub use stats::{
+    AllocatorStats, DistinctFailure, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name,
+};
 pub use tree::Module;
 
 /// Reads any bytes as a capture of each kind and asks everything of it: for fuzzing. `scratch` is a directory to write them into.

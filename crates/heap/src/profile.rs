@@ -14,8 +14,10 @@ use crate::tree::{ROOT, Tree};
 pub enum Mode {
     /// Those that lived when the heap was largest.
     Peak,
-    /// Those that lived at the end.
+    /// Those that lived when the program's own code had ended; where that is not known, at the end.
     Leaks,
+    /// Those that lived at the very end, after the interpreter had taken itself down.
+    End,
     /// Those that were freed right after.
     Temporary,
     /// Those that lived at the time given to [`Watch`](crate::Watch).
@@ -124,7 +126,8 @@ pub struct Entry {
 impl Heap {
     /// The tree for one question.
     pub fn profile(&self, mode: Mode, symbolizer: Option<&mut dyn Symbolizer>) -> Profile {
-        let mut namer = Namer::new(&self.state.tree, symbolizer);
+        let own_code = self.own_code();
+        let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
         let mut growing = Growing::default();
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut threads: FxHashMap<u32, Weight> = FxHashMap::default();
@@ -206,7 +209,11 @@ impl Heap {
         let held = &self.state.sites[site];
         match mode {
             Mode::Peak => held.peak,
-            Mode::Leaks => held.now,
+            Mode::Leaks => match &self.state.code_end {
+                Some(end) => end.sites.get(site).copied().unwrap_or_default(),
+                None => held.now,
+            },
+            Mode::End => held.now,
             Mode::Temporary => held.temporary,
             Mode::At => kept(&self.state.at).unwrap_or_default(),
             Mode::Span => kept(&self.state.span).unwrap_or_default(),

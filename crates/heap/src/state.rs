@@ -8,6 +8,7 @@ use stormlog_capture::op::{Op, PAIRS, is_allocation};
 use stormlog_capture::record::{definition, kind};
 
 use crate::blocks::Blocks;
+use crate::code_end::CodeEnd;
 use crate::curve::{Curve, Point};
 use crate::define;
 use crate::ids::{Ids, Known};
@@ -75,6 +76,11 @@ pub(crate) struct Level {
 impl Level {
     pub(crate) fn now(&self) -> Amount {
         Amount { bytes: self.bytes, count: self.count }
+    }
+
+    /// Times that memory came or went.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(crate) fn set(&mut self, now: Amount) {
@@ -208,6 +214,10 @@ pub(crate) struct State {
     pub(crate) span: Option<Vec<Amount>>,
     pub(crate) span_peak: Option<(u64, u64)>,
     pub(crate) in_span: bool,
+    /// The heap when the program's own code had ended.
+    pub(crate) code_end: Option<CodeEnd>,
+    /// Records up to this time were folded: nothing is known of single moments before.
+    pub(crate) folded_us: Option<u64>,
 }
 
 impl State {
@@ -242,6 +252,8 @@ impl State {
             at: None,
             span: None,
             span_peak: None,
+            code_end: None,
+            folded_us: None,
         }
     }
 
@@ -304,6 +316,7 @@ impl State {
         for site in &mut self.sites {
             touch(site, self.epoch);
         }
+        self.settle_code_end();
         self.tree.close();
         self.site_ids = Ids::default();
         if self.lives.is_none() {

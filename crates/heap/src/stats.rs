@@ -4,15 +4,16 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use stormlog_capture::record::kind;
+use stormlog_event::own_code::OwnCode;
 
-use crate::frames::{Frame, Namer, Symbolizer};
+use crate::frames::{Frame, Namer, Symbolizer, responsible_frame};
 use crate::heap::Heap;
+use crate::places::{self, GroupBy};
 use crate::profile::{Mode, Weight};
-use crate::state::{Failure, SiteKey};
-use crate::tree::Tree;
+use crate::state::Failure;
 
 /// A place in the program and what it allocated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Place {
     /// Function.
     pub function: String,
@@ -52,8 +53,10 @@ pub struct ThreadStats {
     pub bytes: u64,
     /// Bytes it held when the heap was largest.
     pub peak_bytes: u64,
-    /// Bytes it left.
+    /// Bytes it left at the very end.
     pub live_bytes: u64,
+    /// Bytes it held when the program's own code had ended.
+    pub leaked_bytes: u64,
 }
 
 /// What one allocator handed out.
@@ -65,8 +68,12 @@ pub struct AllocatorStats {
     pub count: u64,
     /// Bytes in all.
     pub bytes: u64,
-    /// Bytes that live at the end.
+    /// Bytes that lived when the heap was largest.
+    pub peak_bytes: u64,
+    /// Bytes that live at the very end.
     pub live_bytes: u64,
+    /// Bytes that lived when the program's own code had ended.
+    pub leaked_bytes: u64,
 }
 
 /// A request that got no memory.
@@ -108,10 +115,16 @@ pub struct Stats {
     pub peak_blocks: u64,
     /// When, nanoseconds since the start.
     pub peak_time_ns: u64,
-    /// Bytes that live at the end.
+    /// Bytes that live at the very end, after an interpreter took itself down.
     pub live_at_end_bytes: u64,
-    /// Blocks that live at the end.
+    /// Blocks that live then.
     pub live_at_end_blocks: u64,
+    /// Bytes that lived when the program's own code had ended, before teardown; without that moment, at the end. What `--leaks` shows.
+    pub leaked_bytes: u64,
+    /// Blocks that lived then.
+    pub leaked_blocks: u64,
+    /// When the program's own code had ended, nanoseconds since the start; null when that was not seen.
+    pub code_end_ns: Option<u64>,
     /// Allocations that were freed right after.
     pub temporary_allocations: u64,
     /// The process came to its own end; false when it was killed.
@@ -128,6 +141,8 @@ pub struct Stats {
     pub top_by_size: Vec<Place>,
     /// Places by allocations, most first.
     pub top_by_count: Vec<Place>,
+    /// Modules whose code allocated, by bytes, largest first.
+    pub top_by_module: Vec<Place>,
     /// Requests by size.
     pub size_histogram: Vec<SizeBucket>,
     /// By thread, largest first.
@@ -148,9 +163,40 @@ pub struct Stats {
     pub peak_rss_bytes: Option<u64>,
     /// How it ended, when somebody saw it.
     pub ending: Option<Value>,
+    /// Whose code the program runs, for the responsible frames of failed requests.
+    #[serde(skip)]
+    pub own_code: OwnCode,
+}
+
+/// Failed requests of one place and one class of sizes.
+#[derive(Debug, Clone)]
+pub struct DistinctFailure<'a> {
+    /// The last of them.
+    pub last: &'a FailedRequest,
+    /// How many there were, as far as they were kept one by one.
+    pub count: u64,
+    /// The responsible frame.
+    pub frame: Option<&'a Frame>,
 }
 
 impl Stats {
+    /// Failed requests, those of the same place, allocator and class of sizes (a power of two) as one; in the order of their first.
+    #[must_use]
+    pub fn distinct_failures(&self) -> Vec<DistinctFailure<'_>> {
+        let mut list: Vec<DistinctFailure<'_>> = Vec::new();
+        let mut known: FxHashMap<(Option<&Frame>, &str, u32), usize> = FxHashMap::default();
+        for last in &self.failed_requests {
+            let frame = responsible_frame(&last.stack, &self.own_code);
+            let key = (frame, last.allocator.as_str(), last.bytes.leading_zeros());
+            let at = *known.entry(key).or_insert(list.len());
+            match list.get_mut(at) {
+                Some(same) => (same.last, same.count) = (last, same.count + 1),
+                None => list.push(DistinctFailure { last, count: 1, frame }),
+            }
+        }
+        list
+    }
+
     /// For scripts: what is not known is null.
     pub fn json(&self) -> serde_json::Result<String> {
         if self.has_totals {
@@ -170,13 +216,18 @@ impl Stats {
 }
 
 impl Heap {
-    /// All figures, with the `top` largest places.
+    /// All figures, with the `top` largest lines.
     pub fn stats(&self, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Stats {
+        self.stats_by(GroupBy::Line, top, symbolizer)
+    }
+
+    /// All figures, with the `top` largest places of one sort.
+    pub fn stats_by(&self, by: GroupBy, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Stats {
         let state = &self.state;
-        let mut namer = Namer::new(&state.tree, symbolizer);
+        let own_code = self.own_code();
+        let mut namer = Namer::new(&state.tree, symbolizer, &own_code);
         let mut total = Weight::default();
         let mut temporary = Weight::default();
-        let mut places: Vec<Weight> = Vec::new();
         let mut by_stack: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
         let mut threads: FxHashMap<u32, ThreadStats> = FxHashMap::default();
         let mut allocators: FxHashMap<u8, AllocatorStats> = FxHashMap::default();
@@ -184,54 +235,60 @@ impl Heap {
         for (index, site) in state.sites.iter().enumerate() {
             let weight = self.weight(site.total);
             let live = self.weight(site.now);
+            let leaked = self.weight(self.amount(Mode::Leaks, index));
+            let peak = self.weight(self.amount(Mode::Peak, index));
             total += weight;
             temporary += self.weight(site.temporary);
             *by_stack.entry((site.key.python, site.key.native)).or_default() +=
-                if has_totals { weight } else { self.weight(self.amount(Mode::Peak, index)) };
+                if has_totals { weight } else { peak };
             let thread = threads.entry(site.key.thread).or_insert_with(|| {
                 let share = self.thread_share(site.key.thread, Weight::default());
-                let (count, bytes, peak_bytes, live_bytes) = Default::default();
-                ThreadStats { thread: share.thread, name: share.name, count, bytes, peak_bytes, live_bytes }
+                let (count, bytes, peak_bytes, live_bytes, leaked_bytes) = Default::default();
+                ThreadStats {
+                    thread: share.thread,
+                    name: share.name,
+                    count,
+                    bytes,
+                    peak_bytes,
+                    live_bytes,
+                    leaked_bytes,
+                }
             });
             thread.count = thread.count.saturating_add(weight.count);
             thread.bytes = thread.bytes.saturating_add(weight.bytes);
-            thread.peak_bytes =
-                thread.peak_bytes.saturating_add(self.weight(self.amount(Mode::Peak, index)).bytes);
+            thread.peak_bytes = thread.peak_bytes.saturating_add(peak.bytes);
             thread.live_bytes = thread.live_bytes.saturating_add(live.bytes);
+            thread.leaked_bytes = thread.leaked_bytes.saturating_add(leaked.bytes);
             let allocator = allocators.entry(site.key.kind).or_insert_with(|| {
-                let (count, bytes, live_bytes) = Default::default();
+                let (count, bytes, peak_bytes, live_bytes, leaked_bytes) = Default::default();
                 AllocatorStats {
                     allocator: allocator_name(site.key.kind).to_owned(),
                     count,
                     bytes,
+                    peak_bytes,
                     live_bytes,
+                    leaked_bytes,
                 }
             });
             allocator.count = allocator.count.saturating_add(weight.count);
             allocator.bytes = allocator.bytes.saturating_add(weight.bytes);
+            allocator.peak_bytes = allocator.peak_bytes.saturating_add(peak.bytes);
             allocator.live_bytes = allocator.live_bytes.saturating_add(live.bytes);
+            allocator.leaked_bytes = allocator.leaked_bytes.saturating_add(leaked.bytes);
         }
-        let mut user_frames = UserFrames { known: Vec::new() };
-        for ((python, native), weight) in by_stack {
-            let site = SiteKey { python, native, thread: 0, kind: 0 };
-            let frame = user_frames.of(&mut namer, &state.tree, site);
-            if places.len() <= frame as usize {
-                places.resize(frame as usize + 1, Weight::default());
-            }
-            places[frame as usize] += weight;
-        }
-        let places: Vec<(&Frame, Weight)> =
-            namer.frames.iter().zip(places).filter(|(_, weight)| *weight != Weight::default()).collect();
+        let grouped = places::grouped(&by_stack, by, &mut namer, &state.tree);
+        let modules = places::grouped(&by_stack, GroupBy::Module, &mut namer, &state.tree);
         let (top_by_size, top_by_count) = (
-            top_places(&places, top, |weight| weight.bytes),
-            top_places(&places, top, |weight| weight.count),
+            places::top(&grouped, top, |place| place.bytes),
+            places::top(&grouped, top, |place| place.count),
         );
         let mut by_thread: Vec<ThreadStats> = threads.into_values().collect();
         by_thread.sort_by_key(|thread| (std::cmp::Reverse(thread.bytes), thread.thread));
         let mut by_allocator: Vec<AllocatorStats> = allocators.into_values().collect();
         by_allocator
             .sort_by_key(|allocator| (std::cmp::Reverse(allocator.bytes), allocator.allocator.clone()));
-        let live = self.weight(state.level.now());
+        let (live, leaked) = (self.weight(state.level.now()), self.leaked());
+        let failed_requests = state.failures.iter().map(|failure| self.failed(failure, &mut namer)).collect();
         Stats {
             has_totals,
             total_allocations: total.count,
@@ -241,6 +298,9 @@ impl Heap {
             peak_time_ns: state.peak_time_us.saturating_mul(1000),
             live_at_end_bytes: live.bytes,
             live_at_end_blocks: live.count,
+            leaked_bytes: leaked.bytes,
+            leaked_blocks: leaked.count,
+            code_end_ns: self.code_end().map(|(time_us, _)| time_us.saturating_mul(1000)),
             temporary_allocations: temporary.count,
             complete: self.complete,
             duration_ns: state.time_us.saturating_mul(1000),
@@ -249,16 +309,18 @@ impl Heap {
             standard_error_bytes: (!state.weights.is_exact()).then(|| state.variance.sqrt() as u64),
             top_by_size,
             top_by_count,
+            top_by_module: places::top(&modules, top, |place| place.bytes),
             size_histogram: self.size_histogram(),
             by_thread,
             by_allocator,
-            failed_requests: state.failures.iter().map(|failure| self.failed(failure, &mut namer)).collect(),
+            failed_requests,
             failed_request_count: state.failed,
             lost_events: self.lost_events,
             unknown_frees: state.unknown_frees,
             forced_events: state.forced,
             peak_rss_bytes: self.samples.iter().map(|sample| sample.rss).max(),
             ending: self.ending.clone(),
+            own_code,
         }
     }
 
@@ -294,69 +356,6 @@ impl Heap {
             stack: stack.into_iter().map(|frame| namer.frames[frame as usize].clone()).collect(),
         }
     }
-}
-
-/// Finds the innermost frame of the user's own code; without one the innermost Python frame, then the innermost native one that wants
-/// memory for itself.
-struct UserFrames {
-    /// What is known of the recorded tree's nodes: a frame of the user's here or in a caller.
-    known: Vec<u32>,
-}
-
-/// Nobody looked; nobody of the user's.
-const UNKNOWN: u32 = u32::MAX;
-const NOBODY: u32 = u32::MAX - 1;
-
-impl UserFrames {
-    /// Names of native functions are looked up only where there is nothing else to show: that takes long.
-    fn of(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, site: SiteKey) -> u32 {
-        let found = self.python(namer, tree, site.python);
-        match tree.frames(site.python).next() {
-            _ if found != NOBODY => found,
-            Some(step) => namer.python(step),
-            None => namer.innermost_native(site.native).unwrap_or_else(|| namer.remark("<no Python stack>")),
-        }
-    }
-
-    fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> u32 {
-        self.known.resize(tree.nodes.len(), UNKNOWN);
-        let mut found = NOBODY;
-        let mut passed = Vec::new();
-        let mut at = node;
-        // A parent always has the smaller number, so this ends.
-        while let Some((parent, step)) =
-            tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
-        {
-            found = self.known[at as usize];
-            if found != UNKNOWN {
-                break;
-            }
-            passed.push(at);
-            found = Some(namer.python(step)).filter(|frame| namer.is_user_code(*frame)).unwrap_or(NOBODY);
-            if found != NOBODY {
-                break;
-            }
-            at = parent;
-        }
-        passed.into_iter().for_each(|node| self.known[node as usize] = found);
-        found
-    }
-}
-
-fn top_places(places: &[(&Frame, Weight)], top: usize, key: impl Fn(&Weight) -> u64) -> Vec<Place> {
-    let mut sorted: Vec<_> = places.iter().collect();
-    let name = |frame: &Frame| (frame.file.clone(), frame.line, frame.function.clone());
-    sorted.sort_by(|(one, weight), (other, more)| {
-        key(more).cmp(&key(weight)).then_with(|| name(one).cmp(&name(other)))
-    });
-    let place = |(frame, weight): &(&Frame, Weight)| Place {
-        function: frame.function.clone(),
-        file: frame.file.clone(),
-        line: frame.line,
-        bytes: weight.bytes,
-        count: weight.count,
-    };
-    sorted.into_iter().take(top).map(place).collect()
 }
 
 /// The name of an allocator.

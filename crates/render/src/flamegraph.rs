@@ -196,10 +196,10 @@ impl Strings {
 }
 
 /// The bits `tree.js` knows.
-fn flags(frame: &Frame) -> u32 {
+fn flags(frame: &Frame, origin: Origin) -> u32 {
     let native = u32::from(frame.kind == FrameKind::Native);
     native
-        | match frame.origin() {
+        | match origin {
             Origin::User | Origin::Native => 0,
             Origin::Library => 2,
             Origin::Import => 4,
@@ -213,7 +213,7 @@ fn frames(held: &Holdings, strings: &mut Strings) -> Frames {
         columns.function.push(strings.id(&frame.function));
         columns.file.push(strings.id(&frame.file));
         columns.line.push(frame.line);
-        columns.flags.push(flags(frame));
+        columns.flags.push(flags(frame, held.tree.origin(frame)));
     }
     columns
 }

@@ -13,7 +13,8 @@ pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], most: usize) -> 
     add_extra(&held.tree, extra, &mut bytes);
     let least = threshold(&bytes, most);
     let mut tree = StackTree::new();
-    tree.frames = held.tree.frames.clone();
+    tree.frames.clone_from(&held.tree.frames);
+    tree.own_code.clone_from(&held.tree.own_code);
     let rest = tree.frames.len() as u32;
     tree.frames.push(Frame {
         function: "(smaller)".into(),

@@ -363,6 +363,7 @@ impl Scene {
                 serde_json::json!({
                     "pid": process.pid, "session_id": process.session_id, "peak_rss_bytes": process.peak_rss,
                     "cause": process.cause.map(|cause| cause.as_str()), "verdict": process.verdict,
+                    "heap_peak_bytes": process.heap.as_ref().map(|heap| heap.peak_bytes),
                 })
             })
             .collect();

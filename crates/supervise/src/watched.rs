@@ -20,7 +20,7 @@ use crate::exits::Exit;
 use crate::gpus::GpuSample;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
-use crate::naming::ProgramName;
+use crate::naming::program_of;
 use crate::run_life::START_TICKS;
 
 pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
@@ -269,7 +269,7 @@ impl Watched {
     pub(crate) fn refresh_name(&mut self) {
         let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) else { return };
         self.comm = stat.comm;
-        match ProgramName::of_process(self.pid, &self.run_program) {
+        match program_of(self.pid, &self.run_program) {
             Some(name) => {
                 self.is_named_as_copy = stat.is_copy;
                 self.set_program(name.word);

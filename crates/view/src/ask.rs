@@ -5,13 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 use stormlog_event::stacks::{Holding, Holdings};
-use stormlog_heap::{Capture, Heap, Profile, Stats};
+use stormlog_heap::{Capture, Heap, HeapError, Names, Profile, Stats};
 
 use crate::end::End;
 use crate::error::ViewError;
 use crate::find::{Chosen, find};
 use crate::holdings;
-use crate::names::Names;
 use crate::question::Question;
 
 /// How many places the figures list.
@@ -56,10 +55,12 @@ pub struct Answer {
     pub lives: Vec<stormlog_heap::Lifetime>,
     /// Memory over time.
     pub moments: Vec<Moment>,
+    /// The moment of [`Answer::moments`] at which the program's own code had ended; the last where that was not seen.
+    pub end: usize,
 }
 
 impl Reading {
-    /// Reads the capture at `path` (of a run: that of `pid`, or the largest) for `question`.
+    /// Reads the capture at `path` (of a run: that of `pid`, or of its main process) for `question`.
     pub fn of(path: &Path, pid: Option<u32>, question: Question) -> Result<Reading, ViewError> {
         Reading::with(find(path, pid)?, question, 200, |_| false)
     }
@@ -76,10 +77,15 @@ impl Reading {
         let mut watch = question.watch();
         watch.curve_points = points;
         let mut heap = capture.read(watch.clone())?;
-        let moments = moments(&heap);
+        let mut moments = moments(&heap);
+        add_code_end(&mut moments, &heap);
         let mut names = Names::default();
         // Of the first reading: the second does not look for temporary allocations.
         let stats = heap.stats(TOP, Some(&mut names));
+        if !stats.has_totals && matches!(question, Question::At(_) | Question::Span(..)) {
+            let (path, until_us) = (chosen.path, heap.duration_us());
+            return Err(HeapError::Folded { path, until_us }.into());
+        }
         let knows_when = stats.has_totals && knows_when(&moments, question);
         let is_failure = question == Question::AtDeath && heap.complete && knows_when;
         let at_failure = heap.last_failure().filter(|_| is_failure);
@@ -110,7 +116,7 @@ impl Reading {
     pub fn answer(&self) -> Answer {
         let profile = self.heap.profile(self.question.mode(), Some(&mut *self.names.borrow_mut()));
         let Profile { frames, nodes, threads, shares, mut lifetimes, moments: kept, .. } = profile;
-        let (tree, threads) = holdings::tree(frames, &nodes, &threads);
+        let (tree, threads) = holdings::tree(frames, &nodes, &threads, self.heap.own_code());
         let rows = if self.is_moment {
             let alive = lifetimes.drain(..).filter(|life| life.birth == 0 && life.death > 0);
             alive.map(|life| row(life.node, life.thread, life.weight)).collect()
@@ -121,7 +127,13 @@ impl Reading {
             true => self.moments.clone(),
             false => kept.iter().filter_map(|place| self.moments.get(*place).copied()).collect(),
         };
-        Answer { held: Holdings { tree, rows, threads }, lives: lifetimes, moments }
+        let last = moments.len().saturating_sub(1);
+        let end = match self.heap.code_end() {
+            // Where moments were given up, the nearest one before it is left.
+            Some((_, change)) => moments.iter().rposition(|moment| moment.change <= change).unwrap_or(last),
+            None => last,
+        };
+        Answer { held: Holdings { tree, rows, threads }, lives: lifetimes, moments, end }
     }
 
     /// The question in words that fit what is known: what still runs has not died, and may yet free what it holds.
@@ -130,27 +142,23 @@ impl Reading {
         match (self.question, &self.end) {
             (Question::AtDeath, End::Running) => "now".to_owned(),
             (Question::Leaks, End::Running) => "not freed so far".to_owned(),
+            (Question::Leaks, _) if self.heap.code_end().is_some() => {
+                "alive when the program's own code had ended".to_owned()
+            }
             (question, _) => question.words(),
         }
     }
 
-    /// The program's name: its script, or the program itself.
+    /// What the user would call the program.
     #[must_use]
     pub fn program(&self) -> String {
-        let command = command(&self.heap);
-        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-        let script = command.iter().skip(1).find(|argument| !argument.starts_with('-'));
-        let is_python = is_python(&command);
-        let module = command.iter().position(|argument| argument == "-m").and_then(|at| command.get(at + 1));
-        let name = match (is_python, module, script) {
-            (true, Some(module), _) => module.clone(),
-            (true, None, _) if command.get(1).is_some_and(|flag| flag == "-c") => "python -c".to_owned(),
-            (true, None, Some(script)) => base(script),
-            _ => command
-                .first()
-                .map_or_else(|| base(&self.chosen.path.to_string_lossy()), |program| base(program)),
-        };
-        crate::text::plain(&name)
+        match command(&self.heap) {
+            command if command.is_empty() => {
+                let name = self.chosen.path.file_name().unwrap_or(self.chosen.path.as_os_str());
+                crate::text::plain(&name.to_string_lossy())
+            }
+            command => crate::find::program(&command),
+        }
     }
 
     /// Whether the capture tells when memory came and went. One that keeps no single records (`--aggregate`, `--max-size`) does not.
@@ -191,6 +199,16 @@ fn moments(heap: &Heap) -> Vec<Moment> {
     // No change has this number: it never passes before the end.
     list.push(Moment { time_us: heap.duration_us(), bytes: end, change: u64::MAX });
     list
+}
+
+/// The moment at which the program's own code had ended, among the others.
+fn add_code_end(moments: &mut Vec<Moment>, heap: &Heap) {
+    let Some((time_us, change)) = heap.code_end().filter(|(_, change)| *change > 0) else { return };
+    let at = moments.partition_point(|moment| moment.change < change);
+    let is_there = moments.get(at).is_some_and(|moment| moment.change == change);
+    if !is_there {
+        moments.insert(at, Moment { time_us, bytes: heap.leaked().bytes, change });
+    }
 }
 
 /// What was folded away cannot be told apart any more; and temporary allocations are no state of the heap.

@@ -1,18 +1,27 @@
-//! The capture a path means: a file itself, or the one in the directory of a session or run. Must say which it took when there were several.
+//! The captures at a path, and the one that is meant when none is named: the main process's. The report of a run, its `-o` and every view choose
+//! by this rule. Must read no more than the heads of the files, unless the rule needs the peaks.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
-use stormlog_heap::{FILE_NAME, HeapError};
+use stormlog_capture::source::Source;
+use stormlog_event::naming::{ProgramName, is_wrapper};
+use stormlog_heap::{Capture, FILE_NAME, HeapError, Watch};
 
 use crate::error::ViewError;
+use crate::text::plain;
 
 /// Directories are looked at so deep: a run holds sessions, a folder of runs holds runs.
 const DEPTH: usize = 4;
 /// More files than this in a directory are not ours.
 const MOST: usize = 10_000;
+/// The file of a run, and most bytes of it that are read.
+const RUN_FILE: &str = "run.json";
+const MOST_OF_RUN_FILE: u64 = 64 << 20;
 
 /// The capture that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,31 +30,61 @@ pub struct Chosen {
     pub path: PathBuf,
     /// How many others there were: of its process, where one was asked for.
     pub others: usize,
+    /// Why it is this one, in words that follow "this is".
+    pub reason: String,
 }
 
-/// The capture at `path`: of several the largest, of process `pid` where that is asked for. A process has one for each program it was.
+/// One capture of a run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct CaptureFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its process; `None` where the file does not say.
+    pub pid: Option<u32>,
+    /// What the user would call the program.
+    pub program: String,
+    /// Most bytes on the heap at one time; `None` where it cannot be read.
+    pub peak_bytes: Option<u64>,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Whether it is the one that is meant when none is named.
+    pub main: bool,
+}
+
+/// A capture, by the head of its file.
+struct Found {
+    path: PathBuf,
+    pid: Option<u32>,
+    parent: Option<u32>,
+    started_ns: u64,
+    command: Vec<String>,
+    /// The directory with the run's file above it.
+    run: Option<PathBuf>,
+}
+
+/// A run, by its file.
+struct Run {
+    directory: PathBuf,
+    pid: Option<u64>,
+    started_ns: u64,
+    /// The peaks of captures that are finished, by process.
+    peaks: Vec<(u64, u64)>,
+}
+
+/// The capture at `path`: of several the main process's, or of process `pid` where that is asked for. A process has one for each program it was.
 pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
     if !path.is_dir() {
         let is_there = path.exists() || Live::path_of(path).exists();
         return match is_there {
-            true => Ok(Chosen { path: path.to_owned(), others: 0 }),
+            true => Ok(Chosen { path: path.to_owned(), others: 0, reason: String::new() }),
             false => Err(ViewError::NotThere { path: path.to_owned() }),
         };
     }
-    let mut found = Vec::new();
-    collect(path, 0, &mut found);
-    found.sort();
-    found.dedup();
-    if found.is_empty() {
-        return Err(HeapError::NoCapture { path: path.to_owned() }.into());
-    }
+    let mut found = found(path)?;
+    let runs = runs(path, &found);
     if let Some(pid) = pid {
-        let mut pids: Vec<u32> = Vec::new();
-        found.retain(|path| {
-            let own = pid_of(path);
-            pids.extend(own);
-            own == Some(pid)
-        });
+        let mut pids: Vec<u32> = found.iter().filter_map(|found| found.pid).collect();
+        found.retain(|found| found.pid == Some(pid));
         if found.is_empty() {
             pids.sort_unstable();
             pids.dedup();
@@ -54,10 +93,158 @@ pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
         }
     }
     let others = found.len().saturating_sub(1);
-    let largest = found.into_iter().max_by_key(|path| size(path));
-    largest
-        .map(|path| Chosen { path, others })
-        .ok_or_else(|| HeapError::NoCapture { path: path.to_owned() }.into())
+    let (at, reason) = match pid {
+        Some(_) => (last_of(&found, |_| true).unwrap_or(0), "the last"),
+        None => main(&found, &runs),
+    };
+    Ok(Chosen { path: found.swap_remove(at).path, others, reason: reason.to_owned() })
+}
+
+/// Every capture at `path`, the main one first, then in the order of their start. Reads a capture only where the run's file does not have its peak.
+pub fn captures(path: &Path) -> Result<Vec<CaptureFile>, ViewError> {
+    if !path.is_dir() {
+        let path = find(path, None)?.path;
+        let found = Found::of(&path, path.parent().unwrap_or(Path::new(".")));
+        return Ok(vec![found.file(true, peak(&path), "python")]);
+    }
+    let found = found(path)?;
+    let runs = runs(path, &found);
+    let (main, _) = main(&found, &runs);
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|at| (*at != main, found[*at].started_ns));
+    let file = |at: usize| {
+        let known = known_peak(&found, at, &runs);
+        found[at].file(at == main, known.or_else(|| peak(&found[at].path)), &program(&found[main].command))
+    };
+    Ok(order.into_iter().map(file).collect())
+}
+
+/// The main one of several, and why: the process that the run started, as the last program it became; behind a shell or another wrapper, which holds
+/// nothing itself, the process with the highest peak. Without a run, the process whose parent was not recorded.
+fn main(found: &[Found], runs: &[Run]) -> (usize, &'static str) {
+    let newest = runs.iter().max_by_key(|run| run.started_ns);
+    let of_run = |found: &Found| newest.is_none_or(|run| found.run.as_deref() == Some(&run.directory));
+    let started = match newest.and_then(|run| run.pid) {
+        Some(pid) => last_of(found, |one| of_run(one) && one.pid.map(u64::from) == Some(pid)),
+        None => {
+            let is_root = |one: &Found| of_run(one) && !found.iter().any(|other| other.pid == one.parent);
+            let pid = last_of(found, is_root).and_then(|at| found[at].pid);
+            let is_only = found.iter().filter(|one| is_root(one)).all(|one| one.pid == pid);
+            last_of(found, |one| is_root(one) && one.pid == pid).filter(|_| is_only)
+        }
+    };
+    match started {
+        Some(at) if !is_wrapper(&found[at].command) => (at, "the main process's"),
+        Some(at) if !found.iter().any(|one| of_run(one) && !is_wrapper(&one.command)) => {
+            (at, "the main process's")
+        }
+        _ => {
+            let candidates = (0..found.len()).filter(|at| of_run(&found[*at]));
+            let peaks = candidates.map(|at| {
+                let known = known_peak(found, at, runs).or_else(|| peak(&found[at].path));
+                (known.unwrap_or(0), std::cmp::Reverse(found[at].started_ns), at)
+            });
+            (peaks.max().map_or(0, |(.., at)| at), "the one with the highest peak")
+        }
+    }
+}
+
+/// Of those that `matches`, the one that began last.
+fn last_of(found: &[Found], matches: impl Fn(&Found) -> bool) -> Option<usize> {
+    let matching = found.iter().enumerate().filter(|(_, one)| matches(one));
+    matching.max_by_key(|(at, one)| (one.started_ns, std::cmp::Reverse(*at))).map(|(at, _)| at)
+}
+
+/// The peak that the run's file has for the last program of a process.
+fn known_peak(found: &[Found], at: usize, runs: &[Run]) -> Option<u64> {
+    let one = &found[at];
+    let run = runs.iter().find(|run| one.run.as_deref() == Some(&run.directory))?;
+    let (_, peak) = run.peaks.iter().find(|(pid, _)| Some(*pid) == one.pid.map(u64::from))?;
+    let is_last = last_of(found, |other| other.pid == one.pid && other.run == one.run) == Some(at);
+    is_last.then_some(*peak)
+}
+
+fn peak(path: &Path) -> Option<u64> {
+    let watch = Watch { curve_points: 2, ..Watch::default() };
+    Capture::open(path).and_then(|capture| capture.read(watch)).ok().map(|heap| heap.peak_bytes())
+}
+
+impl Found {
+    /// `below`: how far up the run's file is looked for.
+    fn of(path: &Path, below: &Path) -> Found {
+        let header = Source::open(path).ok().and_then(|source| source.header().ok());
+        let about = header.as_ref().and_then(|header| serde_json::from_slice::<Value>(&header.metadata).ok());
+        let about = about.unwrap_or_default();
+        let words = about["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let inside = path.ancestors().skip(1).take_while(|directory| directory.starts_with(below));
+        // A session's directory may be asked for, whose run is one above it.
+        let run = inside.chain(below.parent()).find(|directory| directory.join(RUN_FILE).is_file());
+        Found {
+            pid: header.as_ref().map(|header| header.pid),
+            parent: about["parent_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
+            started_ns: header.as_ref().map_or(0, |header| header.start_realtime_ns),
+            command: words.map(str::to_owned).collect(),
+            run: run.map(Path::to_owned),
+            path: path.to_owned(),
+        }
+    }
+
+    /// `run`: what the run's main program is called, which workers run too.
+    fn file(&self, main: bool, peak_bytes: Option<u64>, run: &str) -> CaptureFile {
+        let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        CaptureFile {
+            path: self.path.clone(),
+            pid: self.pid,
+            program: plain(&ProgramName::of_worker(&stormlog_scrub::command(&self.command), run).word),
+            peak_bytes,
+            bytes: length(&self.path) + length(&Live::path_of(&self.path)),
+            main,
+        }
+    }
+}
+
+/// What the user would call a program, without secrets, safe for a terminal.
+#[must_use]
+pub fn program(command: &[String]) -> String {
+    plain(&ProgramName::of(&stormlog_scrub::command(command)).word)
+}
+
+fn found(path: &Path) -> Result<Vec<Found>, ViewError> {
+    let mut paths = Vec::new();
+    collect(path, 0, &mut paths);
+    paths.sort();
+    paths.dedup();
+    match paths.is_empty() {
+        true => Err(HeapError::NoCapture { path: path.to_owned() }.into()),
+        false => Ok(paths.iter().map(|capture| Found::of(capture, path)).collect()),
+    }
+}
+
+fn runs(path: &Path, found: &[Found]) -> Vec<Run> {
+    let mut directories: Vec<&PathBuf> = found.iter().filter_map(|found| found.run.as_ref()).collect();
+    directories.sort();
+    directories.dedup();
+    // One session of a run was asked for: the run's main process may be another.
+    directories.retain(|directory| directory.starts_with(path));
+    directories.into_iter().filter_map(|directory| Run::of(directory)).collect()
+}
+
+impl Run {
+    fn of(directory: &Path) -> Option<Run> {
+        let file = stormlog_files::open_regular(&directory.join(RUN_FILE)).ok()?;
+        let mut text = Vec::new();
+        file.take(MOST_OF_RUN_FILE).read_to_end(&mut text).ok()?;
+        let run: Value = serde_json::from_slice(&text).ok()?;
+        let processes = run["processes"].as_array().into_iter().flatten();
+        Some(Run {
+            directory: directory.to_owned(),
+            pid: run["pid"].as_u64(),
+            started_ns: run["started_at_ns"].as_u64().unwrap_or(0),
+            peaks: processes
+                .filter_map(|process| Some((process["pid"].as_u64()?, process["heap_peak_bytes"].as_u64()?)))
+                .collect(),
+        })
+    }
 }
 
 fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
@@ -95,31 +282,65 @@ fn is_growing(directory: &Path, name: &str) -> bool {
     is_named && parts.next().is_none_or(is_number) && directory.file_name().is_some_and(|name| name == "heap")
 }
 
-fn size(path: &Path) -> u64 {
-    let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-    // What is in a live file becomes far smaller, and some of it is room that is not written yet.
-    length(path) + length(&Live::path_of(path)) / 32
-}
-
-fn pid_of(path: &Path) -> Option<u32> {
-    let source = stormlog_capture::source::Source::open(path).ok()?;
-    source.header().ok().map(|header| header.pid)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_largest_of_a_run_is_taken() {
-        let run = tempfile::tempdir().unwrap();
-        for (session, bytes) in [("a", 10), ("b", 500), ("c", 20)] {
-            fs::create_dir(run.path().join(session)).unwrap();
-            fs::write(run.path().join(session).join(FILE_NAME), vec![0; bytes]).unwrap();
+    fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> Found {
+        Found {
+            path: format!("{pid}-{started_ns}.bin").into(),
+            pid: Some(pid),
+            parent: Some(parent),
+            started_ns,
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            run: run.map(PathBuf::from),
         }
-        fs::write(run.path().join("other.bin"), vec![0; 9999]).unwrap();
-        let chosen = find(run.path(), None).unwrap();
-        assert_eq!(chosen, Chosen { path: run.path().join("b").join(FILE_NAME), others: 2 });
+    }
+
+    fn run(directory: &str, pid: u64, started_ns: u64, peaks: &[(u64, u64)]) -> Run {
+        Run { directory: directory.into(), pid: Some(pid), started_ns, peaks: peaks.to_vec() }
+    }
+
+    #[test]
+    fn main_capture_is_that_of_the_process_the_run_started() {
+        let python = ["python3", "a.py"];
+        let found = [
+            capture(12, 11, 2, &python, Some("r")),
+            capture(11, 1, 1, &["sh", "-c", "exec python3 a.py"], Some("r")),
+            capture(11, 1, 3, &python, Some("r")),
+        ];
+        let runs = [run("r", 11, 5, &[(12, 900), (11, 100)])];
+        assert_eq!(main(&found, &runs), (2, "the main process's"), "the last program it became");
+        assert_eq!(known_peak(&found, 2, &runs), Some(100));
+        assert_eq!(known_peak(&found, 1, &runs), None, "the peak is the last program's");
+    }
+
+    #[test]
+    fn main_capture_behind_a_shell_has_the_highest_peak() {
+        let found = [
+            capture(11, 1, 1, &["/bin/bash", "job.sh"], Some("r")),
+            capture(12, 11, 2, &["cp", "a", "b"], Some("r")),
+            capture(13, 11, 3, &["python3", "train.py"], Some("r")),
+        ];
+        let runs = [run("r", 11, 5, &[(11, 50), (12, 10), (13, 900)])];
+        assert_eq!(main(&found, &runs), (2, "the one with the highest peak"));
+        assert_eq!(main(&found[..1], &runs), (0, "the main process's"), "nothing else was recorded");
+    }
+
+    #[test]
+    fn main_capture_of_several_runs_is_the_newest_runs() {
+        let found = [
+            capture(11, 1, 1, &["python3", "a.py"], Some("old")),
+            capture(21, 1, 2, &["python3", "a.py"], Some("new")),
+        ];
+        assert_eq!(main(&found, &[run("old", 11, 5, &[]), run("new", 21, 6, &[])]).0, 1);
+    }
+
+    #[test]
+    fn main_capture_without_a_run_is_the_parents() {
+        let python = ["python3", "a.py"];
+        let found = [capture(12, 11, 2, &python, None), capture(11, 1, 1, &python, None)];
+        assert_eq!(main(&found, &[]), (1, "the main process's"));
     }
 
     #[test]
@@ -131,7 +352,7 @@ mod tests {
             fs::write(growing.join(name), [0; 10]).unwrap();
         }
         fs::write(run.path().join("12.bin"), [0; 100]).unwrap();
-        assert_eq!(find(run.path(), None).unwrap(), Chosen { path: growing.join("12.bin"), others: 1 });
+        assert_eq!(find(run.path(), None).unwrap().others, 1);
     }
 
     #[test]

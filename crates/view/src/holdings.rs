@@ -2,6 +2,7 @@
 //! Must never change the whole.
 
 use rustc_hash::FxHashMap;
+use stormlog_event::own_code::OwnCode;
 use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
 use stormlog_heap as heap;
 
@@ -12,10 +13,11 @@ pub(crate) fn tree(
     frames: Vec<heap::Frame>,
     nodes: &[heap::Node],
     threads: &[heap::ThreadShare],
+    own_code: OwnCode,
 ) -> (StackTree, Vec<String>) {
     let frames = frames.into_iter().map(frame).collect();
     let parent = nodes.iter().map(|node| node.parent).collect();
-    let tree = StackTree { frames, parent, frame: nodes.iter().map(|node| node.frame).collect() };
+    let tree = StackTree { frames, parent, frame: nodes.iter().map(|node| node.frame).collect(), own_code };
     let threads = threads.iter().map(|share| match &share.name {
         Some(name) => format!("{name} ({})", share.thread),
         None => format!("thread {}", share.thread),
@@ -43,6 +45,7 @@ impl Builder {
     fn with_frames_of(held: &Holdings) -> Self {
         let mut builder = Builder::default();
         builder.tree.frames.clone_from(&held.tree.frames);
+        builder.tree.own_code.clone_from(&held.tree.own_code);
         builder
     }
 
@@ -131,7 +134,7 @@ impl Answer {
             life.node = place(life.node, life.thread);
         }
         let held = Holdings { tree: builder.tree, rows, threads: self.held.threads };
-        Answer { held, lives, moments: self.moments }
+        Answer { held, lives, moments: self.moments, end: self.end }
     }
 }
 
@@ -182,7 +185,7 @@ mod tests {
         };
         let weight = heap::Weight { bytes: 7, count: 1 };
         let lives = vec![heap::Lifetime { node: native, thread: 1, birth: 0, death: 2, weight }];
-        Answer { held, lives, moments: vec![] }
+        Answer { held, lives, moments: vec![], end: 0 }
     }
 
     fn text(Answer { held, .. }: &Answer) -> Vec<String> {

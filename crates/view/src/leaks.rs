@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stormlog_event::stacks::{Frame, FrameKind, NodeId, Origin, StackTree};
-use stormlog_heap::passes_on;
+use stormlog_heap::Lifetime;
 
 use crate::ask::{Answer, Moment};
 use crate::rows::Place;
@@ -45,17 +45,6 @@ pub struct Leak {
     pub caller: Option<Place>,
 }
 
-/// The moment whose memory is meant when nobody names one. A program that ends on its own frees what it held while it takes itself down, and
-/// that is no answer: then it is the last moment before the final fall.
-#[must_use]
-pub fn settled(moments: &[Moment], ended_well: bool) -> u64 {
-    let mut at = moments.len().saturating_sub(1);
-    while ended_well && at > 0 && moments[at - 1].bytes >= moments[at].bytes {
-        at -= 1;
-    }
-    moments.get(at).map_or(0, |moment| moment.time_us)
-}
-
 #[derive(Default)]
 struct Group {
     bytes: u64,
@@ -71,37 +60,58 @@ impl Group {
         let held = self.by_node.entry(node).or_default();
         *held = held.saturating_add(bytes);
     }
-}
 
-/// What came after `from_us` and was there at `to_us`, those that keep growing first. Of a capture that does not know when memory came
-/// ([`Reading::knows_when`](crate::Reading::knows_when)): all that was there at the end.
-#[must_use]
-pub fn leaks(answer: &Answer, from_us: u64, to_us: u64) -> Vec<Leak> {
-    let Answer { held, lives, moments } = answer;
-    let nobody =
-        Frame { function: "(no stack)".into(), file: String::new(), line: 0, kind: FrameKind::Remark };
-    if lives.is_empty() {
-        let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
-        for row in &held.rows {
-            let group = groups.entry(own_line(&held.tree, row.node).unwrap_or(&nobody)).or_default();
-            group.add(row.node, row.bytes, row.count);
-        }
-        return sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, 0)));
-    }
-    let Some(end) = moments.iter().rposition(|moment| moment.time_us <= to_us) else { return Vec::new() };
-    let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
-    let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
-    for life in lives {
-        let is_there = life.birth as usize <= end && life.death as usize > end;
-        if !is_there || (life.birth as usize) < begin {
-            continue;
-        }
-        let group = groups.entry(own_line(&held.tree, life.node).unwrap_or(&nobody)).or_default();
-        group.add(life.node, life.weight.bytes, life.weight.count);
-        let came = group.by_birth.entry(life.birth).or_default();
+    fn came(&mut self, life: &Lifetime) {
+        let came = self.by_birth.entry(life.birth).or_default();
         *came = came.saturating_add(life.weight.bytes);
     }
+}
+
+/// What was alive when the program's own code had ended, or at the end: the bytes of `--leaks` in every view, those that keep growing first.
+/// Whether they do is known where the capture knows when memory came ([`Reading::knows_when`](crate::Reading::knows_when)).
+#[must_use]
+pub fn leaks(answer: &Answer) -> Vec<Leak> {
+    let tree = &answer.held.tree;
+    let nobody = no_stack();
+    let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
+    for row in &answer.held.rows {
+        let group = groups.entry(tree.responsible(row.node).unwrap_or(&nobody)).or_default();
+        group.add(row.node, row.bytes, row.count);
+    }
+    for life in answer.lives.iter().filter(|life| is_alive(life, answer.end)) {
+        if let Some(group) = groups.get_mut(tree.responsible(life.node).unwrap_or(&nobody)) {
+            group.came(life);
+        }
+    }
+    let list =
+        groups.into_iter().map(|(frame, group)| leak(tree, frame, &group, &answer.moments, answer.end));
+    sorted(list)
+}
+
+/// What came after `from_us` and was there at `to_us` (the end where that is `None`), those that keep growing first. Only of a capture that knows when
+/// memory came.
+#[must_use]
+pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<Leak> {
+    let Answer { held, lives, moments, end } = answer;
+    let before = |to_us: u64| moments.iter().rposition(|moment| moment.time_us <= to_us);
+    let Some(end) = to_us.map_or(Some(*end), before) else { return Vec::new() };
+    let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
+    let nobody = no_stack();
+    let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
+    for life in lives.iter().filter(|life| is_alive(life, end) && life.birth as usize >= begin) {
+        let group = groups.entry(held.tree.responsible(life.node).unwrap_or(&nobody)).or_default();
+        group.add(life.node, life.weight.bytes, life.weight.count);
+        group.came(life);
+    }
     sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, end)))
+}
+
+fn is_alive(life: &Lifetime, at: usize) -> bool {
+    life.birth as usize <= at && life.death as usize > at
+}
+
+fn no_stack() -> Frame {
+    Frame { function: "(no stack)".into(), file: String::new(), line: 0, kind: FrameKind::Remark }
 }
 
 fn sorted(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
@@ -134,13 +144,13 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
     let node = largest.map_or(0, |(node, _)| *node);
     let place = Place::from(frame);
     let own = tree.stack(node).skip_while(|other| *other != frame).skip(1);
-    let caller = own.filter(|frame| frame.origin() == Origin::User).map(Place::from).next();
+    let caller = own.filter(|frame| tree.origin(frame) == Origin::User).map(Place::from).next();
     Leak {
         stack: tree.stack(node).map(Place::from).collect(),
         own_bytes: group.bytes,
         total_bytes: group.bytes,
         count: group.count,
-        pattern: first.map_or(Pattern::Unknown, |first| pattern(group, first, end as u32)),
+        pattern: first.map_or(Pattern::Unknown, |first| pattern(group, first, end as u32, moments)),
         growth_bytes_per_second: growth,
         first_seconds: first.map(seconds),
         last_seconds: last.map(seconds),
@@ -149,26 +159,27 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
     }
 }
 
-/// Steady: something came in each third of the time since the first of it, and no moment brought half of it.
-fn pattern(group: &Group, first: u32, end: u32) -> Pattern {
-    let third = (end.saturating_sub(first)) / 3;
-    let came = |from: u32, to: u32| group.by_birth.keys().any(|birth| (from..=to).contains(birth));
-    let most = group.by_birth.values().max().copied().unwrap_or(0);
-    let is_steady = third > 0
-        && came(first, first + third)
-        && came(first + third + 1, first + 2 * third)
-        && came(first + 2 * third + 1, end)
-        && most <= group.bytes / 2;
-    if is_steady { Pattern::Steady } else { Pattern::Once }
-}
+/// Growth shorter than this is one piece of work, whatever else the program did.
+const SHORTEST_US: u64 = 250_000;
+/// Growth for so long counts however long the program ran before it.
+const LONG_US: u64 = 60_000_000;
+/// Equal parts of the time since the first of it.
+const PARTS: u64 = 6;
 
-/// The innermost line of the program's own code; without one the innermost of Python, then of whoever does not just pass a request on,
-/// then of all.
-fn own_line(tree: &StackTree, node: NodeId) -> Option<&Frame> {
-    let stack = || tree.stack(node);
-    stack()
-        .find(|frame| frame.origin() == Origin::User)
-        .or_else(|| stack().find(|frame| frame.kind == FrameKind::Python))
-        .or_else(|| stack().find(|frame| !passes_on(&frame.function, &frame.file)))
-        .or_else(|| stack().next())
+/// Steady: something came in each part of the time since the first of it, no moment brought half of it, and that time is half of the program's at
+/// least. What a program makes in one go, however large, is not steady.
+fn pattern(group: &Group, first: u32, end: u32, moments: &[Moment]) -> Pattern {
+    let time = |moment: u32| moments.get(moment as usize).map_or(0, |moment| moment.time_us);
+    let (begin, end) = (time(first), time(end));
+    let length = end.saturating_sub(begin);
+    let most = group.by_birth.values().max().copied().unwrap_or(0);
+    if length < SHORTEST_US || length < (end / 2).min(LONG_US) || most > group.bytes / 2 {
+        return Pattern::Once;
+    }
+    let mut parts = [false; PARTS as usize];
+    for birth in group.by_birth.keys() {
+        let part = (time(*birth).saturating_sub(begin)).saturating_mul(PARTS) / length.max(1);
+        parts[part.min(PARTS - 1) as usize] = true;
+    }
+    if parts.iter().all(|came| *came) { Pattern::Steady } else { Pattern::Once }
 }

@@ -1,15 +1,18 @@
 //! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
 
+use stormlog_capture::file::Sample;
 use stormlog_event::format_bytes;
-use stormlog_heap::{FailedRequest, Heap, wanting};
+use stormlog_heap::{DistinctFailure, Heap};
 
 use crate::ask::{Reading, command, is_python};
 use crate::end::End;
 use crate::question::Question;
-use crate::text::{asked, plain, span};
+use crate::text::{asked, plain, span, when};
 
 /// A sample farther from its moment than this says nothing about it.
 const NEAR_US: u64 = 2_000_000;
+/// Heaps that differ by less than one part of so many are the same.
+const SAME: u64 = 50;
 
 impl Reading {
     /// Name and value, for the head of a page.
@@ -29,7 +32,7 @@ impl Reading {
             ),
             false => "not counted".to_owned(),
         };
-        let left = format!("{about}{}", format_bytes(stats.live_at_end_bytes));
+        let left = format!("{about}{}", format_bytes(stats.leaked_bytes));
         [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())]
             .map(|(name, value)| (name.to_owned(), value))
             .into()
@@ -39,7 +42,10 @@ impl Reading {
     fn left(&self) -> &'static str {
         match self.end {
             End::Running => "held now",
-            End::Exited(_) | End::Finished | End::Stopped => "left at the end",
+            End::Exited(_) | End::Finished | End::Stopped => match self.heap.code_end() {
+                Some(_) => "left by the program's code",
+                None => "left at the end",
+            },
             End::Killed(_) => "held at death",
             End::Cut(_) | End::Unseen => "held last",
         }
@@ -49,7 +55,11 @@ impl Reading {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let stats = &self.stats;
-        let mut notes: Vec<String> = stats.failed_requests.last().map(failed).into_iter().collect();
+        let failures = stats.distinct_failures();
+        let last = stats.failed_requests.last();
+        let is_last =
+            |failure: &&DistinctFailure<'_>| last.is_some_and(|last| std::ptr::eq(last, failure.last));
+        let mut notes: Vec<String> = failures.iter().find(is_last).map(failed).into_iter().collect();
         if stats.failed_request_count > 1 {
             let count = grouped(stats.failed_request_count);
             notes.push(format!("{count} requests got no memory in all; the last one is named."));
@@ -80,23 +90,38 @@ impl Reading {
         notes
     }
 
-    /// What resident memory has that the heap does not explain, at the moment of the question.
+    /// What resident memory has that the heap does not explain, at the moment of the question. Both are of one moment: where the nearest sample of
+    /// resident memory is of another, it is that one's heap.
     fn beyond_the_heap(&self) -> Option<String> {
-        let (time, heap_bytes) = self.moment()?;
-        let rss = rss_at(&self.heap, time)?;
-        let (heap_words, rss_words) = (format_bytes(heap_bytes), format_bytes(rss));
-        if self.stats.sample_bytes.is_some() && rss < heap_bytes {
+        let (time, bytes) = self.moment()?;
+        let curve = self.heap.curve();
+        let heap_at = |time: u64| {
+            let after = curve.partition_point(|point| point.time_us <= time);
+            after.checked_sub(1).map_or(0, |index| curve[index].bytes)
+        };
+        // The heap was mostly the same a while before or after the moment: a sample from then is as good as one of the moment.
+        let near = samples(&self.heap).filter(|sample| sample.time_us.abs_diff(time) <= NEAR_US);
+        let distance = |sample: &&Sample| {
+            (heap_at(sample.time_us).abs_diff(bytes) / (bytes / SAME + 1), sample.time_us.abs_diff(time))
+        };
+        let sample = near.min_by_key(distance)?;
+        let (moment, heap_bytes) = match distance(&sample) {
+            (0, _) => ("then".to_owned(), bytes),
+            _ => (format!("after {}", when(sample.time_us)), heap_at(sample.time_us)),
+        };
+        let (heap_words, rss_words) = (format_bytes(heap_bytes), format_bytes(sample.rss));
+        if self.stats.sample_bytes.is_some() && sample.rss < heap_bytes {
             return None;
         }
-        Some(match rss.checked_sub(heap_bytes) {
+        Some(match sample.rss.checked_sub(heap_bytes) {
             Some(rest) => format!(
-                "The process had {rss_words} resident then, of which the heap explains {heap_words}: {} is allocator overhead and fragmentation, \
+                "The process had {rss_words} resident {moment}, of which the heap explains {heap_words}: {} is allocator overhead and fragmentation, \
                  code and file mappings, stacks, and memory from before the recording.",
                 format_bytes(rest)
             ),
             None => format!(
-                "The process had {rss_words} resident then, less than the {heap_words} it had asked for: {} was never touched, or was swapped out.",
-                format_bytes(heap_bytes - rss)
+                "The process had {rss_words} resident {moment}, less than the {heap_words} it had asked for: {} was never touched, or was swapped out.",
+                format_bytes(heap_bytes - sample.rss)
             ),
         })
     }
@@ -113,7 +138,8 @@ impl Reading {
             _ if self.is_at_failure() => None,
             Question::Peak => Some((self.stats.peak_time_ns / 1000, self.stats.peak_bytes)),
             Question::Leaks | Question::AtDeath => {
-                Some((self.heap.duration_us(), self.stats.live_at_end_bytes))
+                let time = self.heap.code_end().map_or(self.heap.duration_us(), |(time, _)| time);
+                Some((time, self.stats.leaked_bytes))
             }
             Question::At(time) | Question::Span(_, time) => at(time).map(|bytes| (time, bytes)),
             Question::Temporary(_) => None,
@@ -140,14 +166,17 @@ pub fn unknown_python(heap: &Heap) -> Option<String> {
 
 /// Resident bytes near a time.
 pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
-    // A process that has just ended has nothing resident any more, and that says nothing about its heap.
-    let samples = heap.samples.iter().filter(|sample| sample.rss > 0);
-    let nearest = samples.min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
+    let nearest = samples(heap).min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
     (nearest.time_us.abs_diff(time_us) <= NEAR_US).then_some(nearest.rss)
 }
 
-fn failed(request: &FailedRequest) -> String {
-    let place = wanting(&request.stack).map_or_else(String::new, |frame| {
+/// A process that has just ended has nothing resident any more, and that says nothing about its heap.
+fn samples(heap: &Heap) -> impl Iterator<Item = &Sample> {
+    heap.samples.iter().filter(|sample| sample.rss > 0)
+}
+
+fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) -> String {
+    let place = frame.map_or_else(String::new, |frame| {
         format!(" by {} ({}:{})", plain(&frame.function), plain(&frame.file), frame.line)
     });
     let resident = request

@@ -29,7 +29,7 @@ pub struct PageOptions {
 /// One self-contained page that shows an answer of `reading`.
 #[must_use]
 pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> String {
-    let Answer { held, lives, moments } = answer;
+    let Answer { held, lives, moments, .. } = answer;
     let source = if options.source { source::lines(&held) } else { Default::default() };
     let spans = lives.iter().map(|life| Lifetime {
         node: life.node,

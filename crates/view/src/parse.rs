@@ -152,6 +152,7 @@ impl Shape {
                     definition::THREAD_NAME => "THREAD_NAME",
                     definition::PYTHON => "PYTHON",
                     definition::LIMITS => "LIMITS",
+                    definition::CODE_ENDED => "CODE_ENDED",
                     _ => "UNKNOWN",
                 };
                 let (id, payload) = (("id", Address(address)), ("payload", Payload(payload)));

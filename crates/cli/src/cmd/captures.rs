@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use stormlog_analyze::Analysis;
 use stormlog_analyze::rules::heap::{Capture, Kept};
-use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
+use stormlog_view::leaks::{Leak, Pattern, leaks};
 use stormlog_view::rows::Place;
-use stormlog_view::{MOMENTS, Moment, Question, Reading, ViewError, find};
+use stormlog_view::{MOMENTS, Question, Reading, ViewError, find};
 
 /// Lines kept of each capture; of those that are compared line by line, about all.
 const LINES: usize = 20;
 const ALL_LINES: usize = 1000;
 
-/// The capture at a path; of a directory with several, the largest. `None` where there is none.
+/// The capture at a path; of a directory with several, the main process's. `None` where there is none.
 pub(crate) fn read(path: &Path) -> Option<Result<Capture, ViewError>> {
     let chosen = find(path, None).ok()?;
     Some(Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading, LINES)))
@@ -37,27 +37,18 @@ pub(crate) fn explain_ranks(paths: &[PathBuf], analysis: &mut Analysis) {
 
 fn summed_up(reading: &Reading, lines: usize) -> Capture {
     let answer = reading.answer();
-    let end = end_of(&answer.moments, reading.stats.complete);
     let stats = &reading.stats;
     Capture {
         path: reading.chosen.path.display().to_string(),
         pid: stats.pid,
         seconds: stats.duration_ns as f64 / 1e9,
         peak_bytes: stats.peak_bytes,
-        kept: leaks(&answer, 0, end).iter().take(lines).map(kept).collect(),
+        kept: leaks(&answer).iter().take(lines).map(kept).collect(),
         failed: stats
             .failed_requests
             .last()
             .and_then(|_| Some((reading.notes().into_iter().next()?, stats.failed_request_count))),
     }
-}
-
-/// The moment whose memory is meant: the last before the program took itself down. What it gave back earlier than in the last
-/// tenth of its time it gave back on purpose.
-fn end_of(moments: &[Moment], is_complete: bool) -> u64 {
-    let last = moments.last().map_or(0, |moment| moment.time_us);
-    let late = moments.partition_point(|moment| moment.time_us < last - last / 10);
-    settled(&moments[late..], is_complete)
 }
 
 fn kept(leak: &Leak) -> Kept {

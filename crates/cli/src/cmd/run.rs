@@ -13,6 +13,8 @@ use stormlog_supervise::{
     BundlePolicy, Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome,
 };
 
+use stormlog_view::Chosen;
+
 use super::{run_heap, run_live, run_start};
 
 use crate::exit::Wrong;
@@ -83,15 +85,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
         other => other.into(),
     })?;
-    let kept =
-        options.heap_output.as_deref().map(|output| run_heap::hand_over(&mut outcome, output)).transpose();
+    let mut chosen = run_heap::chosen(&outcome);
+    let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
+    let kept = options.heap_output.as_deref().map(hand_over).transpose();
     let mut out = io::stderr().lock();
     // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
     let _ = if options.json {
         writeln!(out, "{:#}", outcome_json(&outcome))
     } else if !options.quiet {
         let mut page = Vec::new();
-        summarise(&mut page, &outcome)
+        summarise(&mut page, &outcome, chosen.as_ref())
             .and_then(|()| out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes()))
     } else {
         Ok(())
@@ -136,7 +139,7 @@ fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<
     Ok(words)
 }
 
-fn summarise(out: &mut impl Write, outcome: &RunOutcome) -> io::Result<()> {
+fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>) -> io::Result<()> {
     let main = outcome.processes.first();
     match main.and_then(|process| process.verdict.as_deref()) {
         Some(verdict) => writeln!(out, "\nstormlog: {verdict}")?,
@@ -171,9 +174,7 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome) -> io::Result<()> {
     if !memory.is_empty() {
         writeln!(out, "  memory    {}", memory.join(" · "))?;
     }
-    if let Some(main) = main {
-        run_heap::say(out, main)?;
-    }
+    run_heap::say(out, outcome, chosen)?;
     let children = outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some());
     for child in children.take(MOST_CHILDREN) {
         let sentence = child.verdict.as_deref().unwrap_or("ended");
@@ -194,7 +195,7 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome) -> io::Result<()> {
         Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display())?,
         None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display())?,
     }
-    run_heap::say_more(out, outcome)?;
+    run_heap::say_more(out, outcome, chosen)?;
     run_live::say_more(out, &outcome.directory)
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
-use stormlog_heap::{Capture, FailedRequest, Place, Stats, Watch, wanting};
+use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
 use stormlog_view::{End, Names, asked, plain, unknown_python};
 
 use super::heap::{Waiting, choose, warn_of_cut};
@@ -18,6 +18,7 @@ pub(crate) struct Options {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
     pub(crate) json: bool,
+    pub(crate) by: GroupBy,
     pub(crate) top: usize,
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
     let heap = Capture::open(&chosen.path)?.read(Watch::default())?;
-    let stats = heap.stats(options.top, Some(&mut Names::default()));
+    let stats = heap.stats_by(options.by, options.top, Some(&mut Names::default()));
     drop(waiting);
     let mut out = io::stdout().lock();
     let end = End::of(&heap);
@@ -33,12 +34,18 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         warn_of_cut(&end)?;
         writeln!(out, "{}", stats.json()?)?;
     } else {
-        print(&mut out, &stats, &end, unknown_python(&heap))?;
+        print(&mut out, &stats, &end, options.by, unknown_python(&heap))?;
     }
     Ok(Exit::Ok)
 }
 
-fn print(out: &mut impl Write, stats: &Stats, end: &End, note: Option<String>) -> io::Result<()> {
+fn print(
+    out: &mut impl Write,
+    stats: &Stats,
+    end: &End,
+    by: GroupBy,
+    note: Option<String>,
+) -> io::Result<()> {
     if !stats.has_totals {
         writeln!(
             out,
@@ -65,13 +72,12 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, note: Option<String>) -
         false => String::new(),
     };
     writeln!(out, "peak        {} in {} blocks{at}", format_bytes(stats.peak_bytes), stats.peak_blocks)?;
-    writeln!(
-        out,
-        "{:<11} {} in {} blocks",
-        end.moment(),
-        format_bytes(stats.live_at_end_bytes),
-        stats.live_at_end_blocks
-    )?;
+    let moment = match stats.code_end_ns {
+        Some(time) => format!(", when the program's own code had ended after {}", table::span(time)),
+        None => String::new(),
+    };
+    let left = format_bytes(stats.leaked_bytes);
+    writeln!(out, "{:<11} {left} in {} blocks{moment}", end.moment(), stats.leaked_blocks)?;
     if stats.has_totals {
         writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
     }
@@ -88,16 +94,25 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, note: Option<String>) -
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
     }
-    for failed in &stats.failed_requests {
+    for failed in &stats.distinct_failures() {
         print_failed(out, failed)?;
+    }
+    let kept = stats.failed_requests.len() as u64;
+    if stats.failed_request_count > kept {
+        writeln!(out, "failed      {} more requests", stats.failed_request_count - kept)?;
     }
     writeln!(out)?;
     let titles = match stats.has_totals {
-        true => ["LARGEST BY SIZE", "LARGEST BY COUNT"],
-        false => ["AT THE PEAK, LARGEST BY SIZE", "AT THE PEAK, LARGEST BY COUNT"],
+        true => ["LARGEST BY SIZE", "LARGEST BY COUNT", "LARGEST MODULES"],
+        false => {
+            ["AT THE PEAK, LARGEST BY SIZE", "AT THE PEAK, LARGEST BY COUNT", "AT THE PEAK, LARGEST MODULES"]
+        }
     };
     print_places(out, titles[0], &stats.top_by_size)?;
     print_places(out, titles[1], &stats.top_by_count)?;
+    if by != GroupBy::Module {
+        print_places(out, titles[2], &stats.top_by_module)?;
+    }
     let most = stats.size_histogram.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
     let mut sizes = Table::new(&["SIZE UP TO", "COUNT", "BYTES", ""], &[0, 1, 2]);
     for bucket in &stats.size_histogram {
@@ -116,28 +131,33 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, note: Option<String>) -
             counted(thread.count.to_string()),
             counted(format_bytes(thread.bytes)),
             format_bytes(thread.peak_bytes),
-            format_bytes(thread.live_bytes),
+            format_bytes(thread.leaked_bytes),
         ]);
     }
     print_table(out, &threads)?;
-    let mut allocators = Table::new(&["ALLOCATOR", "COUNT", "BYTES", "LEFT"], &[1, 2, 3]);
+    let mut allocators = Table::new(&["ALLOCATOR", "COUNT", "BYTES", "AT PEAK", "LEFT"], &[1, 2, 3, 4]);
     for allocator in &stats.by_allocator {
         let (count, bytes) = (counted(allocator.count.to_string()), counted(format_bytes(allocator.bytes)));
-        allocators.row([allocator.allocator.clone(), count, bytes, format_bytes(allocator.live_bytes)]);
+        let (peak, left) = (format_bytes(allocator.peak_bytes), format_bytes(allocator.leaked_bytes));
+        allocators.row([allocator.allocator.clone(), count, bytes, peak, left]);
     }
     print_table(out, &allocators)
 }
 
-fn print_failed(out: &mut impl Write, failed: &FailedRequest) -> io::Result<()> {
-    let place = wanting(&failed.stack).map_or_else(String::new, |frame| {
+fn print_failed(
+    out: &mut impl Write,
+    DistinctFailure { last: failed, count, frame }: &DistinctFailure<'_>,
+) -> io::Result<()> {
+    let place = frame.map_or_else(String::new, |frame| {
         plain(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
     });
     let limit =
         failed.limit_bytes.map_or_else(String::new, |limit| format!(", limit {}", format_bytes(limit)));
     let bytes = asked(failed.bytes);
+    let times = if *count > 1 { format!("{count} times, last ") } else { String::new() };
     writeln!(
         out,
-        "failed      {} of {bytes} after {}{limit}{place}",
+        "failed      {} of {bytes}, {times}after {}{limit}{place}",
         failed.allocator,
         table::span(failed.time_ns)
     )
@@ -147,7 +167,10 @@ fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> 
     let mut rows = Table::new(&["BYTES", "COUNT", title], &[0, 1]);
     for place in places {
         let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };
-        let name = plain(&format!("{} ({}{line})", place.function, place.file));
+        let name = match place.file.is_empty() && place.line == 0 {
+            true => plain(&place.function),
+            false => plain(&format!("{} ({}{line})", place.function, place.file)),
+        };
         rows.row([format_bytes(place.bytes), place.count.to_string(), name]);
     }
     print_table(out, &rows)

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
-use stormlog_view::leaks::{Leak, Pattern, leaks, settled};
+use stormlog_view::leaks::{Leak, Pattern, leaks, leaks_in_span};
 use stormlog_view::{MOMENTS, Question, Reading, when};
 
 use super::table::named;
@@ -16,7 +16,7 @@ pub(crate) struct Options {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
     pub(crate) from: u64,
-    /// `None`: before the program took itself down, or the end.
+    /// `None`: when the program's own code had ended, or the end.
     pub(crate) to: Option<u64>,
     pub(crate) json: bool,
     pub(crate) top: usize,
@@ -38,9 +38,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         .into());
     }
     let answer = reading.answer();
-    let end = settled(&answer.moments, reading.stats.complete).max(options.from);
+    let is_all = options.from == 0 && options.to.is_none();
+    let found = if is_all { leaks(&answer) } else { leaks_in_span(&answer, options.from, options.to) };
+    let end = reading.heap.code_end().map_or(reading.heap.duration_us(), |(time, _)| time);
     let to = options.to.unwrap_or(end);
-    let found = leaks(&answer, options.from, to);
     drop(waiting);
     let mut out = io::stdout().lock();
     if options.json {

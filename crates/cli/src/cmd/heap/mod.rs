@@ -1,5 +1,6 @@
 //! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-view`.
 
+pub(crate) mod captures;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod flamegraph;
@@ -34,13 +35,14 @@ pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
     if chosen.others > 0 {
         let (of, choose) = match pid {
             Some(pid) => (format!(" of process {pid}, one for each program it was"), "by its path"),
-            None => (String::new(), "with --pid or by its path"),
+            None => (String::new(), "with --pid or by its path (`stormlog captures` lists them)"),
         };
         writeln!(
             io::stderr(),
-            "Note: {} holds {} captures{of}; this is the largest, {}. Choose another {choose}.",
+            "Note: {} holds {} captures{of}; this is {}, {}. Choose another {choose}.",
             path.display(),
             chosen.others + 1,
+            chosen.reason,
             chosen.path.display()
         )?;
     }

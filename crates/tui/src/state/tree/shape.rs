@@ -1,7 +1,7 @@
 //! The tree as it is shown: without hidden frames, branches in the order of their size.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::stacks::{Frame, Holdings, Origin, Weight};
+use stormlog_event::stacks::{Holdings, Origin, Weight};
 
 /// Everything together; no frame.
 pub(super) const ROOT: u32 = 0;
@@ -26,8 +26,8 @@ impl Hidden {
         }
     }
 
-    fn hides(self, frame: &Frame) -> bool {
-        match (self, frame.origin()) {
+    fn hides(self, origin: Origin) -> bool {
+        match (self, origin) {
             (Hidden::Nothing, _) | (_, Origin::User) => false,
             (Hidden::Imports, origin) => matches!(origin, Origin::Import | Origin::Interpreter),
             (Hidden::Libraries, _) => true,
@@ -53,7 +53,7 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn new(held: &Holdings, hidden: Hidden, by_count: bool) -> Shape {
         let tree = &held.tree;
-        let hides: Vec<bool> = tree.frames.iter().map(|frame| hidden.hides(frame)).collect();
+        let hides: Vec<bool> = tree.frames.iter().map(|frame| hidden.hides(tree.origin(frame))).collect();
         let (own, total) = held.own_and_total();
         let mut nodes = vec![Node::default()];
         let mut shown = vec![ROOT; tree.len()];

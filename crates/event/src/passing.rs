@@ -1,5 +1,5 @@
-//! Native functions that only pass a request for memory on: not they want it, but who calls them. Must know them by their demangled names
-//! alone, since the library they were compiled into is often the user's own program.
+//! Native functions that only pass a request for memory on to an allocator: their caller wanted it. Must know them by their demangled names
+//! alone, since they are often compiled into the user's own program.
 
 /// Allocators of C, under the names they have in programs, in glibc and in its loader.
 const OF_C: [&str; 17] = [

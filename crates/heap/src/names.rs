@@ -1,8 +1,10 @@
 //! Names of native functions, from the files on disk. Must give no name rather than a wrong one: a file that changed since is not believed.
 
 use rustc_hash::FxHashMap;
-use stormlog_heap::{Module, Symbol, Symbolizer};
 use stormlog_stack::symbols::{self, Symbols};
+
+use crate::frames::{Symbol, Symbolizer};
+use crate::tree::Module;
 
 /// Looks names up, one table a module, opened when first needed.
 #[derive(Default)]

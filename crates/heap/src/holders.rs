@@ -1,0 +1,77 @@
+//! Who holds the memory, in a few lines: what the run summary, the bundle and the bundle's advice name. Must name what `stats` would.
+
+use rustc_hash::FxHashMap;
+
+use crate::frames::{Namer, Symbolizer};
+use crate::heap::Heap;
+use crate::places::{self, GroupBy};
+use crate::profile::{Mode, Weight};
+use crate::stats::Place;
+use crate::tree::ROOT;
+
+/// Native stacks whose functions are named; the others, all smaller, count together. Names take long.
+const NAMED_STACKS: usize = 64;
+
+/// Which memory is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldAt {
+    /// As in the views.
+    Mode(Mode),
+    /// At the first of [`Watch::moments`](crate::Watch).
+    FirstMoment,
+}
+
+impl Heap {
+    /// The responsible lines and what they hold, the largest first.
+    #[must_use]
+    pub fn holders(&self, at: HeldAt, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Vec<Place> {
+        let mut stacks: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
+        let mut add = |site: usize, weight: Weight| {
+            let key = self.state.sites[site].key;
+            let native = if key.python == ROOT { key.native } else { ROOT };
+            *stacks.entry((key.python, native)).or_default() += weight;
+        };
+        match at {
+            HeldAt::Mode(mode) => {
+                (0..self.state.sites.len()).for_each(|site| add(site, self.weight(self.amount(mode, site))));
+            }
+            HeldAt::FirstMoment => {
+                let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
+                let alive = lives.iter().filter(|life| life.birth == 0 && life.death > 0);
+                alive.for_each(|life| add(life.site as usize, self.weight(life.amount)));
+            }
+        }
+        stacks.retain(|_, weight| *weight != Weight::default());
+        let mut native: Vec<(u64, (u32, u32))> = stacks
+            .iter()
+            .filter(|((python, native), _)| *python == ROOT && *native != ROOT)
+            .map(|(stack, weight)| (weight.bytes, *stack))
+            .collect();
+        native.sort_unstable_by(|one, other| other.cmp(one));
+        let mut smaller = Weight::default();
+        for (_, stack) in native.iter().skip(NAMED_STACKS) {
+            smaller += stacks.remove(stack).unwrap_or_default();
+        }
+        let own_code = self.own_code();
+        let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
+        let mut grouped = places::grouped(&stacks, GroupBy::Line, &mut namer, &self.state.tree);
+        if smaller != Weight::default() {
+            let function = "<smaller native stacks>".to_owned();
+            let (file, Weight { bytes, count }) = (String::new(), smaller);
+            grouped.push(Place { function, file, line: 0, bytes, count });
+        }
+        places::top(&grouped, top, |place| place.bytes)
+    }
+}
+
+impl Place {
+    /// `dataset.py:88 Cache.put`, or what of it is known.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let file = match self.line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}", self.file),
+        };
+        format!("{file} {}", self.function).trim().to_owned()
+    }
+}
