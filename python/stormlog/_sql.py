@@ -133,3 +133,7 @@ def _cell(value: Any) -> str:
 def _told(sentence: str, code: int) -> int:
     sys.stderr.write(f"Error: {sentence}\n")
     return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

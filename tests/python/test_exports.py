@@ -6,12 +6,14 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stormlog import _entry
 from stormlog import _export_rows as rows
 from stormlog.mlflow_integration import (
     MlflowExportConfig,
@@ -80,9 +82,11 @@ def test_a_missing_extra_is_said_before_anything_is_tracked(name: str, command: 
 
 
 def test_the_binary_alone_says_what_it_lacks(tmp_path: Path) -> None:
-    code = "import sys; from stormlog import _native; sys.exit(_native.run_cli('stormlog', sys.argv[1:]))"
+    program = _entry.command()
+    assert program is not None
+    alone = shutil.copy2(program, tmp_path / "stormlog")
     env = {name: value for name, value in os.environ.items() if name != "STORMLOG_PYTHON"}
-    words = [sys.executable, "-c", code, "track", "--wandb", "--mlflow", "--duration", "0.1"]
+    words = [alone, "track", "--wandb", "--mlflow", "--duration", "0.1"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=env)
     assert done.returncode == 2
     assert (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,10 @@ needs_duckdb = pytest.mark.skipif(not HAS_DUCKDB, reason="DuckDB is not installe
 COMMAND = "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"
 
 
-def sql(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", before + COMMAND, "sql", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def sql(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", COMMAND, "sql", *arguments]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
 
 
 @pytest.fixture
@@ -51,8 +53,8 @@ def test_a_wrong_statement_is_told_and_files_are_out_of_reach(recording: str, tm
     assert sql("nowhere.json", "select 1").returncode == 5
 
 
-def test_without_duckdb_it_says_what_to_install(recording: str) -> None:
-    hidden = "import sys; sys.modules['duckdb'] = None; "
-    done = sql(recording, "select 1", before=hidden)
+def test_without_duckdb_it_says_what_to_install(recording: str, tmp_path: Path) -> None:
+    (tmp_path / "duckdb.py").write_text("raise ImportError('hidden')")
+    done = sql(recording, "select 1", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert "pip install 'stormlog[sql]'" in done.stderr

@@ -12,6 +12,7 @@ mod cmd;
 mod exit;
 pub mod heap;
 mod heap_args;
+mod interpreter;
 mod live_args;
 mod place;
 mod progress;
@@ -35,6 +36,7 @@ use stormlog_supervise::RunError;
 use stormlog_view::ViewError;
 
 pub use exit::Exit;
+pub use interpreter::{runs_inside, started_by};
 
 use analyze_args::Asked;
 use args::{Cli, Command};
@@ -123,7 +125,9 @@ fn dispatch(program: Program, command: Command) -> u8 {
         },
         Command::Diagnose(arguments) => cmd::diagnose::run(&arguments.options(program)),
         Command::Query(arguments) => cmd::query::run(&(*arguments).into()),
-        Command::Sql(arguments) => Err(arguments.refuse().into()),
+        Command::Sql(arguments) => {
+            return cmd::sql::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+        }
         Command::Compare(arguments) => cmd::compare::run(&arguments.into()),
         Command::Check(arguments) => cmd::check::run(&(*arguments).into()),
         Command::Convert(arguments) => cmd::convert::run(&arguments.into()),

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cmd::query;
-use crate::exit::Wrong;
+use crate::cmd::{query, sql};
 
 /// Tables: events, sessions, runs, ooms, issues, findings. It needs DuckDB, which comes with the Python package only:
 /// pip install 'stormlog[sql]'. This program by itself can answer with `stormlog query`, and `stormlog convert IN OUT.parquet`
@@ -24,15 +23,9 @@ pub(crate) struct Sql {
     csv: bool,
 }
 
-impl Sql {
-    /// The sentence this program has instead of an answer.
-    pub(crate) fn refuse(self) -> Wrong {
-        let Sql { path, statement: _, json: _, csv: _ } = self;
-        let path = path.map_or_else(|| "PATH".to_owned(), |path| path.display().to_string());
-        Wrong(format!(
-            "SQL needs the Python package with DuckDB: pip install 'stormlog[sql]', then the same command. Without it: \
-             stormlog query events {path}, or stormlog convert {path} events.parquet for any SQL engine"
-        ))
+impl From<Sql> for sql::Options {
+    fn from(typed: Sql) -> Self {
+        sql::Options { path: typed.path, statement: typed.statement, json: typed.json, csv: typed.csv }
     }
 }
 

@@ -16,6 +16,11 @@ fn run_cli(py: Python<'_>, program: &str, args: Vec<OsString>) -> PyResult<u8> {
         "tfmemprof" => Program::Tfmemprof,
         other => return Err(PyValueError::new_err(format!("no command is named {other}"))),
     };
+    // None or empty where the interpreter is embedded in another program.
+    let python = py.import("sys")?.getattr("executable")?.extract::<OsString>();
+    if let Some(python) = python.ok().filter(|python| !python.is_empty()) {
+        stormlog_cli::runs_inside(python);
+    }
     py.detach(|| {
         let code = stormlog_cli::run(program, args);
         // Only the runtime of a Rust program flushes at exit, and this process is not one. A reader that has gone

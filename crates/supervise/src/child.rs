@@ -1,8 +1,7 @@
 //! The program itself: started with everything of ours that is its own — streams unless told otherwise, terminal, process group — and
 //! waited for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::process::{Child, Command};
 use std::thread;
 
@@ -18,12 +17,6 @@ use crate::supervise::Streams;
 
 /// Signals that are meant for the program. One that is ignored stays so for both: `nohup` and a shell's background jobs mean it.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
-
-/// Set by our Python entry point for us alone: the interpreter it runs in.
-pub const PYTHON: &str = "STORMLOG_PYTHON";
-
-/// What Python changes in a C locale (PEP 538).
-const LOCALE: &str = "LC_CTYPE";
 
 /// Python writes what it prints at once.
 const UNBUFFERED: &str = "PYTHONUNBUFFERED";
@@ -47,7 +40,6 @@ impl Program {
         // Before the program exists, so that no signal can end us between its start and our watching.
         let signals = SignalsInfo::<WithOrigin>::new(handled());
         let mut starting = Command::new(program);
-        without_pythons_own(&mut starting);
         starting.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
         if let Some(input) = streams.input {
             starting.stdin(input);
@@ -95,32 +87,14 @@ impl Program {
     }
 }
 
-/// Takes out of a program's environment what is there for us alone: the variable of our Python entry point, and the locale that Python
-/// sets for itself where it would be C. The program gets the one we were started with.
-pub fn without_pythons_own(program: &mut Command) {
-    program.env_remove(PYTHON);
-    if std::env::var_os(PYTHON).is_none() {
-        return;
-    }
-    // The environment as it was when this process began, whatever was set since.
-    let Ok(first) = std::fs::read("/proc/self/environ") else { return };
-    let mut entries = first.split(|byte| *byte == 0);
-    match entries.find_map(|entry| entry.strip_prefix(LOCALE.as_bytes())?.strip_prefix(b"=")) {
-        Some(value) => program.env(LOCALE, OsStr::from_bytes(value)),
-        None => program.env_remove(LOCALE),
-    };
-}
-
 /// What is forwarded, and the signal of files that may not grow: ours then lose records, which are counted, and the program has the
-/// default action. Python ignores that one for itself.
+/// default action.
 fn handled() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     let is_ignored = |signal: i32| ignored >> (signal - 1) & 1 == 1;
-    let is_pythons = |signal: i32| signal == SIGXFSZ && std::env::var_os(PYTHON).is_some();
-    let all = FORWARDED.into_iter().chain([SIGXFSZ]);
-    all.filter(|signal| !is_ignored(*signal) || is_pythons(*signal)).collect()
+    FORWARDED.into_iter().chain([SIGXFSZ]).filter(|signal| !is_ignored(*signal)).collect()
 }
 
 fn forward(mut signals: SignalsInfo<WithOrigin>, pid: u32) {

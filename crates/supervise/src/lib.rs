@@ -34,7 +34,6 @@ mod watched;
 
 pub use attach::{Attached, Departure};
 pub use bundle_policy::BundlePolicy;
-pub use child::{PYTHON, without_pythons_own};
 pub use enter::{Door, EnterError, enter};
 pub use error::RunError;
 pub use heap::{HeapDigest, HeapKeeper, HeapOptions, recording_library};

@@ -24,7 +24,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     setrlimit(Resource::As, limit).context("the limit was refused")?;
     // Returns only when it failed.
     let mut becoming = Command::new(program);
-    stormlog_supervise::without_pythons_own(&mut becoming);
     becoming.args(arguments);
     for word in &options.env {
         let equals =

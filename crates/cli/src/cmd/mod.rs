@@ -27,6 +27,7 @@ pub(crate) mod sessions;
 pub(crate) mod snapshot;
 mod snapshot_analyze;
 pub(crate) mod snapshot_diff;
+pub(crate) mod sql;
 pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod tensorflow;

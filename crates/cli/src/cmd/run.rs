@@ -9,15 +9,14 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 use stormlog_event::format_bytes;
-use stormlog_supervise::{
-    BundlePolicy, Ended, HeapDigest, HeapOptions, PYTHON, RunError, RunOptions, RunOutcome,
-};
+use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
 
 use stormlog_view::Chosen;
 
 use super::{run_heap, run_live, run_start};
 
 use crate::exit::Wrong;
+use crate::interpreter;
 use crate::table::{harmless, span};
 
 /// Children named in the summary.
@@ -44,10 +43,9 @@ pub(crate) struct Options {
 
 /// The exit code is the program's.
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
-    let python = std::env::var_os(PYTHON);
     let mut command = options.command.clone();
     if command.first().is_some_and(|program| is_for_python(program)) {
-        command.insert(0, python.clone().unwrap_or_else(|| "python3".into()));
+        command.insert(0, interpreter::for_scripts());
     } else if let Some(word) = command.first().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
         let word = word.display();
         return Err(Wrong(format!(
@@ -59,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         run_start::look_up(program)?;
     }
     let run = RunOptions {
-        launcher: launcher(options.limit, python)?,
+        launcher: launcher(options.limit)?,
         root: options.root.clone(),
         interval: options.interval,
         is_shared: options.is_shared,
@@ -127,10 +125,10 @@ fn is_for_python(word: &OsStr) -> bool {
     is_python && path.is_file() && !(is_executable && path.components().count() > 1)
 }
 
-fn launcher(limit: Option<u64>, python: Option<OsString>) -> anyhow::Result<Vec<OsString>> {
+fn launcher(limit: Option<u64>) -> anyhow::Result<Vec<OsString>> {
     let Some(limit) = limit else { return Ok(Vec::new()) };
-    let mut words = match python {
-        Some(python) => vec![python, "-m".into(), "stormlog".into()],
+    let mut words = match interpreter::this_process() {
+        Some(python) => vec![python.into(), "-m".into(), "stormlog".into()],
         None => {
             vec![std::env::current_exe().context("cannot find myself to set the limit")?.into_os_string()]
         }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -107,12 +107,18 @@ fn search_path() -> OsString {
 }
 
 fn is_on_path(program: &OsStr) -> bool {
-    let finds = |folder: std::path::PathBuf| {
-        folder.join(program).metadata().is_ok_and(|found| found.is_file() && is_executable(&found))
-    };
-    !program.is_empty() && std::env::split_paths(&search_path()).any(finds)
+    on_path(program).is_some()
 }
 
-fn is_executable(found: &std::fs::Metadata) -> bool {
+/// The first executable file of that name on PATH.
+pub(crate) fn on_path(program: &OsStr) -> Option<PathBuf> {
+    let found = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && is_executable(&found));
+    if program.is_empty() {
+        return None;
+    }
+    std::env::split_paths(&search_path()).map(|folder| folder.join(program)).find(found)
+}
+
+pub(crate) fn is_executable(found: &std::fs::Metadata) -> bool {
     found.permissions().mode() & 0o111 != 0
 }

@@ -3,18 +3,17 @@
 //! It is asked before tracking begins, so that a missing extra is a wrong command line and not a lost hour. What goes wrong
 //! afterwards is a warning: the exit code must stay that of the tracking.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use stormlog_event::{Record, SCHEMA_LATEST, SessionStatus, to_record};
-use stormlog_supervise::PYTHON;
 
 use super::watch::Watch;
 use crate::Program;
 use crate::exit::Wrong;
+use crate::interpreter::{Interpreter, with_package};
 
 /// The module that does it.
 const MODULE: &str = "stormlog._exports";
@@ -33,11 +32,12 @@ impl Export {
 
     /// Whether it can be done here; otherwise what to do about it.
     pub(crate) fn check(&self) -> Result<(), Wrong> {
-        let Some(python) = interpreter() else {
+        let Some(python) = with_package() else {
             let flags: Vec<String> = self.settings.keys().map(|name| format!("--{name}")).collect();
             return Err(Wrong(format!(
                 "{} is not available here: this command has no Python beside it. Use the command that \
-                 `pip install stormlog` puts in place, or write --output FILE and upload that file yourself",
+                 `pip install stormlog` puts in place, name an interpreter with STORMLOG_PYTHON, or write \
+                 --output FILE and upload that file yourself",
                 flags.join(" and ")
             )));
         };
@@ -46,7 +46,7 @@ impl Export {
         match hand_over(told, &json!({"settings": self.settings})) {
             Ok(done) if done.status.success() => Ok(()),
             Ok(done) => Err(Wrong(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
-            Err(error) => Err(Wrong(format!("{} could not be started: {error}", python.display()))),
+            Err(error) => Err(Wrong(format!("{} could not be started: {error}", python.program().display()))),
         }
     }
 
@@ -54,14 +54,14 @@ impl Export {
     pub(crate) fn deliver(&self, program: Program, mut done: Record, is_json: bool) -> io::Result<()> {
         done.insert("settings".to_owned(), self.settings.clone().into());
         done.insert("program".to_owned(), word(program).into());
-        let Some(python) = interpreter() else { return Ok(()) };
+        let Some(python) = with_package() else { return Ok(()) };
         let mut helping = helper(&python, "deliver");
         if is_json {
             helping.stdout(io::stderr());
         }
         io::stdout().flush()?;
         if let Err(error) = hand_over(&mut helping, &done.into()) {
-            writeln!(io::stderr(), "Warning: export skipped: {}: {error}", python.display())?;
+            writeln!(io::stderr(), "Warning: export skipped: {}: {error}", python.program().display())?;
         }
         Ok(())
     }
@@ -131,13 +131,9 @@ fn word(program: Program) -> &'static str {
     }
 }
 
-fn interpreter() -> Option<OsString> {
-    std::env::var_os(PYTHON).filter(|path| !path.is_empty())
-}
-
-fn helper(python: &OsString, what: &str) -> Command {
-    let mut command = Command::new(python);
-    command.args(["-m", MODULE, what]);
+fn helper(python: &Interpreter, what: &str) -> Command {
+    let mut command = python.module(MODULE);
+    command.arg(what);
     command
 }
 

@@ -10,9 +10,9 @@ use stormlog_collect::host::{HostFacts, HostMemory, HostReader};
 use stormlog_collect::pressure::{Pressure, host_memory_pressure};
 use stormlog_collect::process::{ProcessMemory, ProcessReader};
 use stormlog_collect::{Collector, DeviceIdentity, DeviceSample, Roots, drm, nvml};
-use stormlog_supervise::PYTHON;
 
 use super::hardware::{self, Adapter};
+use crate::interpreter;
 
 /// The machine.
 pub(super) struct Facts {
@@ -132,8 +132,7 @@ fn gpus(roots: &Roots) -> Vec<GpuFacts> {
 fn python() -> Python {
     const ASK: &str = "import sys, importlib.metadata as m\nprint(sys.version.replace('\\n', ' '))\n\
                        try: print(m.version('tensorflow'))\nexcept m.PackageNotFoundError: pass";
-    let interpreter = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
-    let Ok(answer) = Command::new(interpreter).args(["-E", "-c", ASK]).output() else {
+    let Ok(answer) = Command::new(interpreter::for_scripts()).args(["-E", "-c", ASK]).output() else {
         return Python::default();
     };
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();

@@ -1,0 +1,7 @@
+//! `gpumemprof`: `stormlog` under its older name.
+
+mod exec;
+
+fn main() -> std::process::ExitCode {
+    exec::become_stormlog("gpumemprof")
+}

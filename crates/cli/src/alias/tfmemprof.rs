@@ -1,0 +1,7 @@
+//! `tfmemprof`: `stormlog` under its older name.
+
+mod exec;
+
+fn main() -> std::process::ExitCode {
+    exec::become_stormlog("tfmemprof")
+}

@@ -1,0 +1,110 @@
+"""The build backend of pyproject.toml: maturin, after the native commands have been built for it.
+
+maturin packs what is under `build/wheel.data/scripts` and does not build it, so this builds `stormlog` and
+its two older names with cargo and puts them there, stripped. As a program (`python scripts/build_backend.py`)
+it does only that, for those who call maturin themselves. STORMLOG_BUILD_PROFILE=dev leaves out optimisation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import maturin
+from maturin import (
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+)
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "build" / "wheel.data" / "scripts"
+PACKAGE = "stormlog-cli"
+COMMANDS = {"stormlog", "gpumemprof", "tfmemprof"}
+
+Settings = Mapping[str, Any] | None
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
+    """The wheel, with the commands in it."""
+    build_commands()
+    return maturin.build_wheel(wheel_directory, config_settings, metadata)
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata: str | None = None
+) -> str:
+    """As a wheel; the Python files stay where they are, the commands are copies."""
+    build_commands()
+    return maturin.build_editable(wheel_directory, config_settings, metadata)
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """The sources; the commands are built from them where they are installed."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)  # maturin looks for it
+    return maturin.build_sdist(sdist_directory, config_settings)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings = None) -> str:
+    """What the wheel will say of itself."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_commands() -> None:
+    """Builds the commands into the directory that maturin packs."""
+    profile = os.environ.get("STORMLOG_BUILD_PROFILE", "release")
+    words = ["cargo", "build", "--locked", "--profile", profile, "--package", PACKAGE, "--bins"]
+    # cargo tells where each program is, whatever target directory or platform is configured.
+    environment = maturin._get_env()  # a toolchain that maturin installed for the build, where there was none
+    building = subprocess.run(
+        [*words, "--message-format", "json-render-diagnostics"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if building.returncode != 0:
+        sys.exit(f"Error: `{' '.join(words)}` failed with exit status {building.returncode}")
+    messages = [json.loads(line) for line in building.stdout.splitlines() if line.startswith(b"{")]
+    made = {Path(message["executable"]) for message in messages if message.get("executable")}
+    programs = {program.name: program for program in made if program.name in COMMANDS}
+    missing = COMMANDS - programs.keys()
+    if missing:
+        sys.exit(f"Error: `{' '.join(words)}` made no {', '.join(sorted(missing))}")
+    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    SCRIPTS.mkdir(parents=True)
+    for name, program in programs.items():
+        _strip(program, SCRIPTS / name)
+
+
+def _strip(program: Path, copy: Path) -> None:
+    """Symbols are a fifth of a program and nothing reads them. Without the tool it is only larger."""
+    strip = shutil.which("strip")
+    if strip is None or subprocess.run([strip, "-o", copy, program], check=False).returncode != 0:
+        shutil.copy2(program, copy)
+    copy.chmod(0o755)
+
+
+if __name__ == "__main__":
+    build_commands()
