@@ -278,6 +278,12 @@ impl Finished {
         Ok(self.file.metadata().map_err(CaptureError::io(&self.path))?.len())
     }
 
+    /// Closes it, to go on writing later.
+    pub(crate) fn close(self) -> Closed {
+        let Finished { path, header, blocks, end, .. } = self;
+        Closed { path, header, blocks, end }
+    }
+
     /// The file lies elsewhere now.
     pub(crate) fn renamed(&mut self, path: &Path) {
         self.path = path.to_owned();
@@ -486,6 +492,41 @@ impl Finished {
         self.blocks.push(Entry { offset: self.end, kind, codec, meta, payload: length, checksum, run });
         self.end += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// A finished file that its writer has closed: what there is to know of it without a descriptor.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    path: PathBuf,
+    header: Header,
+    blocks: Vec<Entry>,
+    end: u64,
+}
+
+impl Closed {
+    /// Opens it to go on where it was left; where that fails, it stays closed.
+    pub(crate) fn open(self) -> Result<Finished, Box<(Closed, CaptureError)>> {
+        match stormlog_files::open_in_place(&self.path) {
+            Ok(file) => {
+                let Closed { path, header, blocks, end } = self;
+                Ok(Finished { file, path, header, blocks, end })
+            }
+            Err(error) => {
+                let error = CaptureError::io(&self.path)(error);
+                Err(Box::new((self, error)))
+            }
+        }
+    }
+
+    /// The file has another name now.
+    pub(crate) fn renamed(&mut self, path: &Path) {
+        path.clone_into(&mut self.path);
+    }
+
+    /// Whether it says how its process ended.
+    pub(crate) fn has_ending(&self) -> bool {
+        self.blocks.iter().any(|entry| entry.kind == block::ENDING)
     }
 }
 

@@ -19,9 +19,13 @@ mod columns;
 #[cfg(feature = "files")]
 pub mod compact;
 #[cfg(feature = "files")]
+mod ending;
+#[cfg(feature = "files")]
 mod error;
 #[cfg(feature = "files")]
 pub mod file;
+#[cfg(feature = "files")]
+mod fold;
 #[cfg(feature = "files")]
 mod glibc;
 #[cfg(feature = "files")]
@@ -52,9 +56,11 @@ pub mod wire;
 #[cfg(feature = "files")]
 pub use columns::Columns;
 #[cfg(feature = "files")]
-pub use compact::{Compactor, Fold, Options};
+pub use compact::{Compactor, Options};
 #[cfg(feature = "files")]
 pub use error::CaptureError;
+#[cfg(feature = "files")]
+pub use fold::Fold;
 #[cfg(feature = "files")]
 #[doc(hidden)]
 pub use typical::make as make_typical;

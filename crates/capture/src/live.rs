@@ -6,6 +6,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::CaptureError;
 use crate::layout::{self, header, slot, slot_state, state};
 
@@ -169,6 +171,11 @@ impl Live {
         Ok(Live { file, path: path.to_owned() })
     }
 
+    /// The file has another name now.
+    pub(crate) fn renamed(&mut self, path: &Path) {
+        path.clone_into(&mut self.path);
+    }
+
     /// The header as it is now.
     pub fn header(&self) -> Result<Header, CaptureError> {
         let mut bytes = vec![0; layout::HEADER_SIZE];
@@ -241,8 +248,13 @@ impl Live {
         Ok(self.slot_header(slot.index).filter(is_same).map(|_| bytes))
     }
 
-    /// Hands a slot back to the program. Its chunk must be safe by now.
-    pub(crate) fn free(&self, index: u32) -> Result<(), CaptureError> {
+    /// Hands a slot back to the program, without its room on disk where `punch` says so. Its chunk must be safe by now.
+    pub(crate) fn free(&self, index: u32, punch: bool) -> Result<(), CaptureError> {
+        if punch {
+            // Before it is handed back: until then it is the compactor's alone. Where the file system cannot, it keeps its room.
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.file, hole, offset(index), layout::SLOT_SIZE as u64);
+        }
         let at = layout::DIRECTORY as u64 + u64::from(index);
         self.file.write_all_at(&[slot_state::FREE], at).map_err(CaptureError::io(&self.path))
     }

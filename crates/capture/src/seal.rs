@@ -65,6 +65,9 @@ pub(crate) fn seal(
     for entry in rest.iter().filter_map(|piece| piece.entry(old)) {
         new.append_copy(old, entry)?;
     }
+    for entry in old.blocks.iter().filter(|entry| entry.kind == block::ENDING) {
+        new.append_copy(old, entry)?;
+    }
     let samples = old.samples()?;
     if !samples.is_empty() {
         new.append_packed_samples(&samples)?;

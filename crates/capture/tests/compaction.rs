@@ -194,7 +194,7 @@ fn a_compactor_killed_between_writing_and_freeing_loses_and_doubles_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let mut writer = Writer::create(&path, 2, 0);
-    busy(&mut writer, &mut Dice(7), 200_000);
+    busy(&mut writer, &mut Dice(7), 450_000);
     let all = records(&path);
     let live = std::fs::read(&writer.path).unwrap();
     Compactor::open(&path, Options::default()).unwrap().step().unwrap();
@@ -212,6 +212,78 @@ fn a_compactor_killed_between_writing_and_freeing_loses_and_doubles_nothing() {
     next.finish(json!({})).unwrap();
     assert_eq!(records(&path), all);
     assert!(Finished::open(&path).unwrap().sound_bytes() > sound);
+}
+
+/// Descriptors of this process for files of one name.
+fn descriptors(path: &Path) -> usize {
+    let name = path.to_str().unwrap();
+    let held = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = held.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links.filter(|link| link.to_str().is_some_and(|link| link.starts_with(name))).count()
+}
+
+#[test]
+fn between_two_steps_a_capture_has_one_descriptor_and_none_when_released() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    let mut dice = Dice(11);
+    busy(&mut writer, &mut dice, 1000);
+    let mut compactor = Compactor::open(&path, Options::default()).unwrap();
+    compactor.step().unwrap();
+    assert!(!path.exists(), "there is nothing to write yet");
+    busy(&mut writer, &mut dice, 450_000);
+    compactor.step().unwrap();
+    assert!(path.exists());
+    let own = descriptors(&writer.path);
+    assert_eq!(descriptors(&path), own, "of the two files of the capture the live one alone is open");
+    compactor.release();
+    assert_eq!(descriptors(&writer.path), own - 1);
+    busy(&mut writer, &mut dice, 450_000);
+    compactor.step().unwrap();
+    let all = records(&path);
+    compactor.finish(json!({})).unwrap();
+    assert_eq!(records(&path), all);
+}
+
+#[test]
+fn a_capture_that_was_ended_and_moved_says_the_same_before_it_is_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    busy(&mut writer, &mut Dice(12), 450_000);
+    writer.end();
+    let mut compactor = Compactor::open(&path, Options::default()).unwrap();
+    compactor.step().unwrap();
+    let all = records(&path);
+    compactor.end(json!({"exit_code": 3})).unwrap();
+    compactor.end(json!({"exit_code": 4})).unwrap();
+    let moved = directory.path().join("elsewhere.bin");
+    compactor.rename(&moved).unwrap();
+    drop(compactor);
+    let exit_code =
+        |path: &Path| Finished::open(path).unwrap().ending().unwrap().unwrap()["exit_code"].clone();
+    assert_eq!((records(&moved) == all, exit_code(&moved)), (true, json!(3)), "the first cause stays");
+    Compactor::open(&moved, Options::default()).unwrap().complete().unwrap();
+    assert_eq!((records(&moved) == all, exit_code(&moved)), (true, json!(3)));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the live file is gone");
+}
+
+#[test]
+fn a_step_that_is_stopped_leaves_its_records_in_the_live_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut writer = Writer::create(&path, 2, 0);
+    busy(&mut writer, &mut Dice(13), 450_000);
+    let all = records(&path);
+    let options = Options::default();
+    let stop = std::sync::Arc::clone(&options.stop);
+    let mut compactor = Compactor::open(&path, options).unwrap();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    compactor.step().unwrap();
+    assert!(!path.exists());
+    compactor.finish(json!({})).unwrap();
+    assert!(records(&path) == all);
 }
 
 #[test]

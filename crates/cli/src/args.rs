@@ -9,7 +9,7 @@ use stormlog_supervise::BundlePolicy;
 
 use crate::analyze_args;
 use crate::attach_args;
-use crate::cmd::{convert, limited, oom, run, sessions, validate};
+use crate::cmd::{convert, limited, oom, run, run_finish, sessions, validate};
 use crate::heap_args;
 use crate::live_args;
 use crate::place;
@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// Run a program under a limit of its address space (used by `run --limit`)
     #[command(hide = true)]
     Limited(Limited),
+    /// Complete the heap captures of a run whose program has ended (used by `run`)
+    #[command(hide = true)]
+    FinishCaptures(FinishCaptures),
 }
 
 /// Runs the program unchanged, its children included, and watches the memory of each from outside. Streams, signals and
@@ -141,6 +144,9 @@ pub(crate) struct Run {
     no_heap: bool,
     #[command(flatten)]
     heap: heap_args::Record,
+    /// Wait until the captures are compressed; otherwise a background process of low priority does that after the command has returned
+    #[arg(long, help_heading = "Heap recording")]
+    wait: bool,
     /// The program and its arguments; a .py file is run with Python
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -162,6 +168,7 @@ impl From<Run> for run::Options {
             heap_output: typed.heap.output.clone(),
             force: typed.heap.force,
             heap: wants_heap.then(|| typed.heap.options()),
+            wait: typed.wait,
             live: typed.live,
             bundle_policy: typed.bundle.into(),
             record_torch: !typed.no_torch,
@@ -241,6 +248,21 @@ pub(crate) struct Limited {
     env: Vec<OsString>,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FinishCaptures {
+    #[arg(long)]
+    aggregate: bool,
+    #[arg(long)]
+    max_size: Option<u64>,
+    run: PathBuf,
+}
+
+impl From<FinishCaptures> for run_finish::Options {
+    fn from(typed: FinishCaptures) -> Self {
+        run_finish::Options { run: typed.run, aggregate: typed.aggregate, max_size: typed.max_size }
+    }
 }
 
 impl From<Limited> for limited::Options {

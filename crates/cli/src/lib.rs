@@ -119,6 +119,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Detach(arguments) => cmd::attach::detach(arguments.pid, arguments.door()),
         Command::Oom(arguments) => cmd::oom::run(&arguments.into()),
         Command::Limited(arguments) => cmd::limited::run(&arguments.into()),
+        Command::FinishCaptures(arguments) => Ok(cmd::run_finish::finish(arguments.into())),
         Command::Analyze(arguments) => match arguments.asked(program) {
             Asked::General(options) => cmd::analyze::run(&options),
             Asked::Tensorflow(options) => cmd::tf_analyze::run(&options),

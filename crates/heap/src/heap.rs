@@ -53,6 +53,15 @@ pub struct Heap {
 impl Capture {
     /// Opens a capture file, or the capture in a directory.
     pub fn open(path: &Path) -> Result<Capture, HeapError> {
+        Self::open_as(path, true)
+    }
+
+    /// As [`open`](Self::open), for a capture whose process has ended and which no compactor works on: no record is copied beforehand.
+    pub fn open_still(path: &Path) -> Result<Capture, HeapError> {
+        Self::open_as(path, false)
+    }
+
+    fn open_as(path: &Path, may_move: bool) -> Result<Capture, HeapError> {
         let path = if path.is_dir() { find(path)? } else { path.to_owned() };
         // The live file may be named itself.
         let path =
@@ -64,7 +73,7 @@ impl Capture {
             return Ok(Capture { path, kind: Kind::Memray });
         }
         let mut source = Source::open(&path)?;
-        let pieces = source.pieces(true)?;
+        let pieces = source.pieces(may_move)?;
         Ok(Capture { path, kind: Kind::Own(Box::new(source), pieces) })
     }
 

@@ -1,8 +1,15 @@
 //! A process held by a descriptor: it can be waited for by anyone, and tells how it ended, whoever reaped it.
 //!
 //! A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd remembers the exit code for everybody who
-//! holds one. No safe library offers that call, nor the one that gives the memory peak of a child that ended: this crate is here for
-//! these two. It must never reap, signal or otherwise touch the process.
+//! holds one. No safe library offers that call, so this crate is here for it, and for what else none offers: the memory peak of a child
+//! that ended, whether any process writes to a file ([`is_written`]), and that a program we start inherits neither descriptors nor session
+//! ([`inherit_nothing`], [`lead_session`]). It must never reap, signal or otherwise touch a process.
+
+mod inherit;
+mod lease;
+
+pub use inherit::{inherit_nothing, lead_session};
+pub use lease::is_written;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

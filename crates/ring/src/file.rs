@@ -65,7 +65,7 @@ impl StoreFile {
         if placed.map_err(failed)?.is_none() {
             return Ok(None);
         }
-        Ok(Some(StoreFile { map, path: path.to_owned(), shape, identity, short: false }))
+        Ok(Some(StoreFile { map, path: lasting(path), shape, identity, short: false }))
     }
 
     /// Opens and maps an existing file of the wanted kind.
@@ -93,7 +93,7 @@ impl StoreFile {
         }
         let bytes = shape.file_bytes().unwrap_or(0); // checked by `read`
         let map = Map::new(file.into(), bytes as usize, writable).map_err(failed)?;
-        Ok(StoreFile { map, path: path.to_owned(), shape, identity, short: stat.len() < bytes })
+        Ok(StoreFile { map, path: lasting(path), shape, identity, short: stat.len() < bytes })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -144,16 +144,14 @@ impl StoreFile {
         if self.is_lost() || !self.header().is_intact() {
             return Some(LossReason::Truncated);
         }
-        let (bytes, links, id) = match self.map.stat() {
-            Some(stat) => (u64::try_from(stat.st_size).unwrap_or(0), stat.st_nlink, self.id()),
-            None => match fs::metadata(&self.path) {
-                Ok(stat) => (stat.len(), stat.nlink(), (stat.dev(), stat.ino())),
-                Err(_) => return Some(LossReason::Removed),
-            },
+        let stat = match fs::symlink_metadata(&self.path) {
+            Ok(stat) if (stat.dev(), stat.ino()) == self.id() => stat,
+            Ok(_) => return Some(LossReason::Removed),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(LossReason::Removed),
+            // A program that gave up its rights may write into what it has mapped, and can no longer look.
+            Err(_) => return None,
         };
-        if links == 0 || id != self.id() {
-            Some(LossReason::Removed)
-        } else if Some(bytes) < self.shape.file_bytes() && !self.header().is_closed() {
+        if Some(stat.len()) < self.shape.file_bytes() && !self.header().is_closed() {
             Some(LossReason::Truncated) // a segment is also trimmed when it is closed
         } else {
             None
@@ -167,9 +165,14 @@ impl StoreFile {
         }
         if self.header().close(pid) && self.shape.kind == Kind::Segment {
             let used = HEADER_WORDS + self.frames().seal();
-            self.map.trim((used * WORD) as u64);
+            self.map.trim(&self.path, (used * WORD) as u64);
         }
     }
+}
+
+/// The path as it stays when the program changes its working directory.
+fn lasting(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Calls `look` on a copy of a file's header.

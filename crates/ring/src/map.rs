@@ -1,16 +1,16 @@
 //! A mapped file as a slice of atomic words.
 //!
 //! The file may be written by other processes at any time, shrink, or vanish: words are atomics, so a change is never a
-//! data race, and the guard turns missing pages into zeros. The file stays open for the sake of `fstat`; but the
-//! watched program may close descriptors that are not its own, so ours is trusted only while it still names the file that
-//! was mapped.
+//! data race, and the guard turns missing pages into zeros. No descriptor is kept: a supervisor maps two files for each of
+//! hundreds of processes, and a program that closes descriptors that are not its own cannot close one here.
 
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use rustix::fs::{Stat, fstat, ftruncate};
+use rustix::fs::{Mode, OFlags, Stat, fstat, ftruncate, open};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::guard::{self, Registration};
@@ -28,7 +28,6 @@ pub(crate) fn file_id(stat: &Stat) -> FileId {
 pub(crate) struct Map {
     start: NonNull<AtomicU64>,
     bytes: usize,
-    file: Option<OwnedFd>,
     id: FileId,
     guard: Option<Registration>,
 }
@@ -46,7 +45,7 @@ impl Map {
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), 0) }?;
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let mut map = Map { start, bytes, file: Some(file), id: file_id(&stat), guard: None };
+        let mut map = Map { start, bytes, id: file_id(&stat), guard: None };
         let guard = guard::register(start.as_ptr() as usize, bytes)
             .ok_or_else(|| io::Error::other("too many mapped files in this process"))?;
         let present = usize::try_from(stat.st_size).unwrap_or(0);
@@ -73,30 +72,22 @@ impl Map {
         self.id
     }
 
-    /// What the file system says of the file; `None` when our descriptor was taken away from us.
-    pub(crate) fn stat(&self) -> Option<Stat> {
-        let stat = fstat(self.file.as_ref()?).ok()?;
-        (file_id(&stat) == self.id).then_some(stat)
-    }
-
-    /// Shortens the file. Nobody may need what lies beyond.
-    pub(crate) fn trim(&self, bytes: u64) {
-        if let (Some(stat), Some(file)) = (self.stat(), &self.file)
+    /// Shortens the file at `path`, if it is still this one. No process may need the content beyond `bytes`.
+    pub(crate) fn trim(&self, path: &Path, bytes: u64) {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if let Ok(file) = open(path, flags, Mode::empty())
+            && let Ok(stat) = fstat(&file)
+            && file_id(&stat) == self.id
             && u64::try_from(stat.st_size).is_ok_and(|now| now > bytes)
         {
             // A file that keeps its slack is only larger than need be.
-            let _ = ftruncate(file, bytes);
+            let _ = ftruncate(&file, bytes);
         }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        if self.stat().is_none()
-            && let Some(file) = self.file.take()
-        {
-            let _ = file.into_raw_fd(); // somebody else's by now, not ours to close
-        }
         self.guard = None; // before the address range can belong to somebody else
         // SAFETY: `start` and `bytes` are the mapping made in `new`; `words` borrows from self, so no reference is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };

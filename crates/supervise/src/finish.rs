@@ -24,10 +24,13 @@ use crate::exceptions::{self, Reported};
 use crate::facts::{HostKills, host, kernel_kill, spelt};
 use crate::gpus::GpuSample;
 use crate::groups::Groups;
-use crate::heap::{Captures, HeapDigest};
+use crate::heap::{
+    Captures, HeapDigest, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished,
+};
 use crate::maps;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::run_dir::RunDirectory;
+use crate::supervise::HeapFinish;
 use crate::watch::Watching;
 use crate::watched::{COLLECTOR, Watched, now_ns};
 
@@ -62,6 +65,10 @@ pub(crate) struct Scene {
     others_peak_rss: u64,
     /// Heap captures, where they are wanted.
     pub(crate) captures: Option<Captures>,
+    pub(crate) heap_options: HeapOptions,
+    pub(crate) heap_finish: HeapFinish,
+    /// How long the captures are waited for in silence, once the program has ended.
+    patience: Option<Patience>,
     writer: BundleWriter,
     /// Kills the kernel reported so far.
     kills: Vec<OomKill>,
@@ -94,6 +101,9 @@ impl Scene {
             own_peak_rss: None,
             others_peak_rss: 0,
             captures: None,
+            heap_options: HeapOptions::default(),
+            heap_finish: HeapFinish::default(),
+            patience: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
             children: Vec::new(),
@@ -132,6 +142,9 @@ impl Scene {
         {
             self.dropped_sessions += 1;
             self.children.retain(|child| child.directory != oldest);
+            if let Some(captures) = &self.captures {
+                captures.forget(&oldest);
+            }
             // Left behind, it only takes room.
             let _ = std::fs::remove_dir_all(oldest);
         }
@@ -226,14 +239,11 @@ impl Scene {
             .as_ref()
             .is_some_and(|death| matches!(death.verdict.cause, Cause::MemoryError | Cause::OomException));
         let cause = ended.to_json(death.as_ref().map(|death| death.verdict.cause));
-        let heap = self
-            .captures
-            .as_ref()
-            .and_then(|captures| captures.settle(watched.pid, &cause, of_failure, &watched.directory));
         let policy = self.bundle_policy;
         let bundled = death
             .as_ref()
             .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
+        let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
         let bundle =
             bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
         maps::discard(&watched.directory);
@@ -260,6 +270,59 @@ impl Scene {
             exception,
             advice: death.map(|death| death.verdict.tries).unwrap_or_default(),
         }
+    }
+
+    /// Ends the process's captures. What they come to, where the bundle needs it or the program itself has ended; of children it is asked for
+    /// at the end, because their watcher cannot wait.
+    fn settle_heap(
+        &mut self,
+        watched: &Watched,
+        cause: serde_json::Value,
+        of_failure: bool,
+        is_bundled: bool,
+    ) -> Option<HeapDigest> {
+        let captures = self.captures.as_ref()?;
+        let target = watched.directory.join(stormlog_heap::FILE_NAME);
+        if captures.is_halted() {
+            captures.settle(watched.pid, cause, &watched.directory);
+            let is_wanted = is_bundled || (self.heap_finish.read && watched.pid == self.root);
+            let patience = self.patience.as_mut().filter(|_| is_wanted)?;
+            return patience
+                .wait(Waiting::Reading, move || HeapDigest::read_still(&target, of_failure))
+                .flatten();
+        }
+        let read = || HeapDigest::read(&captures.newest_of(watched.pid)?, of_failure);
+        let digest = is_bundled.then(read).flatten();
+        captures.settle(watched.pid, cause, &watched.directory);
+        digest.map(|digest| HeapDigest { path: target, ..digest })
+    }
+
+    /// What the captures of children come to, as far as that is not known yet.
+    fn read_heaps(&mut self, processes: &mut [ProcessOutcome]) {
+        let (Some(captures), Some(patience)) = (&self.captures, &mut self.patience) else { return };
+        if !self.heap_finish.read {
+            return;
+        }
+        let others = processes.iter_mut().skip(1).filter(|process| process.heap.is_none());
+        let others: Vec<&mut ProcessOutcome> = others.collect();
+        let directories = others.iter().map(|process| process.directory.clone()).collect();
+        let mut digests = patience.wait(Waiting::Reading, captures.digests(directories)).unwrap_or_default();
+        for process in others {
+            process.heap = digests.remove(&process.directory);
+        }
+    }
+
+    /// Has the captures completed: by the finisher, or here where there can be none.
+    fn complete_heaps(&mut self) {
+        let Some(captures) = self.captures.take() else { return };
+        captures.end();
+        let run = self.run.path().to_owned();
+        let Some(mut patience) = self.patience.take() else { return };
+        if unfinished(&run).is_empty() || start_finisher(&self.heap_finish.finisher, &run).is_some() {
+            return;
+        }
+        let options = self.heap_options.clone();
+        patience.wait(Waiting::Compressing, move || complete_all(&run, &options));
     }
 
     fn bundle(
@@ -395,6 +458,10 @@ pub(crate) fn finish(
     let Watching { mut scene, alive, peak_total_rss, lost_records, limit_bytes } = watching;
     let exit_peak = exit_peak.filter(|peak| Some(*peak) > scene.own_peak_rss);
     let duration_ns = u64::try_from(scene.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    if let Some(captures) = &mut scene.captures {
+        scene.patience = Some(Patience::after(scene.started.elapsed(), scene.heap_finish.report));
+        captures.halt();
+    }
     let mut processes = Vec::new();
     let mut left_behind = Vec::new();
     let (main, others): (Vec<Watched>, Vec<Watched>) =
@@ -418,12 +485,11 @@ pub(crate) fn finish(
     }
     processes.append(&mut scene.children);
     processes.append(&mut left_behind);
-    if let Some(captures) = scene.captures.take() {
-        captures.end();
-    }
+    scene.read_heaps(&mut processes);
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
     scene.record.insert("peak_rss_bytes".into(), peak_rss.into());
     scene.write_record(ended, ended_ns, &processes);
+    scene.complete_heaps();
     // What a death met was the limit, whatever else there was.
     let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
     let met = met.and_then(|main| main.limit_bytes);

@@ -17,7 +17,7 @@ use crate::bundle_policy::BundlePolicy;
 use crate::child::Program;
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
-use crate::heap::{Captures, HeapOptions};
+use crate::heap::{Captures, HeapOptions, Waiting};
 use crate::inject;
 use crate::naming::ProgramName;
 use crate::orphans::Orphans;
@@ -55,8 +55,22 @@ pub struct RunOptions {
     pub records_environment: bool,
     /// Which ends leave a bundle.
     pub bundle_policy: BundlePolicy,
+    /// What is done with the captures when the program has ended.
+    pub heap_finish: HeapFinish,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
+}
+
+/// What is done with heap captures after the program's end.
+#[derive(Debug, Clone, Default)]
+pub struct HeapFinish {
+    /// Read them, so that the outcome says what they come to. Those of deaths are read anyhow.
+    pub read: bool,
+    /// The command that completes them after this process has returned, which gets the run's directory as its last word and calls
+    /// [`finish_captures`](crate::finish_captures). Empty: they are completed before [`Running::wait`] returns.
+    pub finisher: Vec<OsString>,
+    /// Called ten times a second when the caller has to wait for long. From then on Ctrl-C ends the waiting.
+    pub report: Option<fn(Waiting)>,
 }
 
 /// Streams of the program that are not ours; `None` where they are.
@@ -173,7 +187,7 @@ fn begin(
     let mut preload = Vec::new();
     let captures = match &options.heap {
         Some(heap) => {
-            let (captures, variables) = Captures::begin(run.path(), heap)?;
+            let (captures, variables) = Captures::begin(run.path(), heap, options.heap_finish.read)?;
             preload = variables;
             Some(captures)
         }
@@ -186,6 +200,8 @@ fn begin(
     let mut scene = Scene::new(run.clone(), record, name.clone(), options.limit_as);
     scene.captures = captures;
     scene.bundle_policy = options.bundle_policy;
+    scene.heap_options = options.heap.clone().unwrap_or_default();
+    scene.heap_finish = options.heap_finish.clone();
     let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;
     let program = Program::start(&command, &env, streams)?;
     // A program has its parent's peak until it has a larger one.

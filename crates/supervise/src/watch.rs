@@ -133,7 +133,10 @@ impl Watcher {
             // After a stall there is nothing to catch up with: the past cannot be sampled.
             next = (next + self.interval).max(Instant::now());
             while !is_stopped && Instant::now() < next {
-                is_stopped = self.wait(Some(stop), next.min(early));
+                is_stopped = self.wait(Some(stop), next.min(early).min(self.next_birth_look(next)));
+                if !is_stopped && self.next_birth_look(next) <= Instant::now() {
+                    self.look_for_children();
+                }
                 if !is_stopped && Instant::now() >= early {
                     self.look_early();
                     early = begun + begun.elapsed() * 2;
@@ -329,6 +332,11 @@ impl Watcher {
         }
     }
 
+    /// Where heaps are recorded, children are looked for between two samples too: a capture belongs to a process whose end was seen.
+    fn next_birth_look(&self, next_sample: Instant) -> Instant {
+        if self.scene.captures.is_some() { self.next_tree_look } else { next_sample }
+    }
+
     fn look_for_children(&mut self) {
         self.next_tree_look = Instant::now() + TREE_INTERVAL;
         self.look_at_newborn();
@@ -412,6 +420,9 @@ impl Watcher {
             watched.is_moved_to(group);
         }
         self.lost_records += watched.record("start", seen, None);
+        if let Some(captures) = &self.scene.captures {
+            captures.claim(watched.pid);
+        }
         self.processes.insert(watched.pid, watched);
     }
 }

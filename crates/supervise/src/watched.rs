@@ -109,7 +109,7 @@ impl Watched {
         directory: PathBuf,
         recorder: Option<Recorder>,
     ) -> Self {
-        let mut reader = ProcessReader::open(member.pid).ok();
+        let mut reader = ProcessReader::open_frugal(member.pid).ok();
         let mut watched = Watched {
             pid: member.pid,
             comm: member.comm.clone(),

@@ -20,6 +20,7 @@ pub(crate) mod query;
 mod recordings;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod run_finish;
 mod run_heap;
 mod run_live;
 pub(crate) mod run_start;

@@ -13,7 +13,7 @@ use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError,
 
 use stormlog_view::Chosen;
 
-use super::{run_heap, run_live, run_start};
+use super::{run_finish, run_heap, run_live, run_start};
 
 use crate::exit::Wrong;
 use crate::interpreter;
@@ -37,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) heap: Option<HeapOptions>,
     pub(crate) heap_output: Option<PathBuf>,
     pub(crate) force: bool,
+    /// Wait until the captures are complete.
+    pub(crate) wait: bool,
     pub(crate) live: bool,
     pub(crate) bundle_policy: BundlePolicy,
 }
@@ -68,6 +70,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         limit_as: options.limit,
         bundle_policy: options.bundle_policy,
         heap: options.heap.clone(),
+        heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         command,
     };
@@ -127,14 +130,17 @@ fn is_for_python(word: &OsStr) -> bool {
 
 fn launcher(limit: Option<u64>) -> anyhow::Result<Vec<OsString>> {
     let Some(limit) = limit else { return Ok(Vec::new()) };
-    let mut words = match interpreter::this_process() {
-        Some(python) => vec![python.into(), "-m".into(), "stormlog".into()],
-        None => {
-            vec![std::env::current_exe().context("cannot find myself to set the limit")?.into_os_string()]
-        }
-    };
+    let mut words = ourselves().context("cannot find myself to set the limit")?;
     words.extend(["limited".into(), limit.to_string().into(), "--".into()]);
     Ok(words)
+}
+
+/// The command that starts this program again.
+fn ourselves() -> io::Result<Vec<OsString>> {
+    match interpreter::this_process() {
+        Some(python) => Ok(vec![python.into(), "-m".into(), "stormlog".into()]),
+        None => Ok(vec![std::env::current_exe()?.into_os_string()]),
+    }
 }
 
 fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>) -> io::Result<()> {

@@ -69,8 +69,10 @@ pub struct ProcessReader {
     page_size: u64,
     path: PathBuf,
     directory: File,
-    statm: KeptFile,
-    stat: KeptFile,
+    /// Whether files are closed after each reading, so that the directory is the only descriptor.
+    is_frugal: bool,
+    statm: Option<KeptFile>,
+    stat: Option<KeptFile>,
     status: Option<KeptFile>,
 }
 
@@ -78,6 +80,14 @@ impl ProcessReader {
     /// Opens a process by its number.
     pub fn open(pid: u32) -> Result<Self, CollectError> {
         Self::open_in(&Roots::default(), pid)
+    }
+
+    /// Opens a process by its number with one descriptor; each reading opens its file anew. For a reader of hundreds of processes.
+    pub fn open_frugal(pid: u32) -> Result<Self, CollectError> {
+        let mut reader = Self::open(pid)?;
+        reader.is_frugal = true;
+        (reader.statm, reader.stat) = (None, None);
+        Ok(reader)
     }
 
     /// Opens this process. A forked child must open its own.
@@ -95,12 +105,14 @@ impl ProcessReader {
         let statm = open_kept(pid, &directory, &path, "statm")?;
         let mut stat = open_kept(pid, &directory, &path, "stat")?;
         let parsed = read_stat(pid, &mut stat)?;
+        let (statm, stat) = (Some(statm), Some(stat));
         Ok(ProcessReader {
             pid,
             start_time: parsed.start_time,
             page_size: rustix::param::page_size() as u64,
             path,
             directory,
+            is_frugal: false,
             statm,
             stat,
             status: None,
@@ -119,36 +131,65 @@ impl ProcessReader {
 
     /// RSS, VMS and shared: one system call, no allocation.
     pub fn memory(&mut self) -> Result<ProcessMemory, CollectError> {
-        let pid = self.pid;
-        let path = self.path.as_path();
-        let text =
-            self.statm.read().map_err(|error| CollectError::of_process(pid, &path.join("statm"), error))?;
-        let mut pages = text::words(text)
-            .map(|word| text::number(word).and_then(|pages| pages.checked_mul(self.page_size)));
-        match (pages.next().flatten(), pages.next().flatten(), pages.next().flatten()) {
-            // Without an address space the kernel prints zeros: that is no reading.
-            (Some(0), ..) => Err(CollectError::NoMemory { pid }),
-            (Some(vms), Some(rss), Some(shared)) => Ok(ProcessMemory { rss, vms, shared }),
-            _ => Err(CollectError::malformed(&path.join("statm"), text)),
-        }
+        let (pid, page_size) = (self.pid, self.page_size);
+        self.with_file(
+            "statm",
+            |reader| &mut reader.statm,
+            |file| {
+                let pages = file.read().map(|text| {
+                    let mut pages = text::words(text)
+                        .map(|word| text::number(word).and_then(|pages| pages.checked_mul(page_size)));
+                    match (pages.next().flatten(), pages.next().flatten(), pages.next().flatten()) {
+                        (Some(vms), Some(rss), Some(shared)) => Ok(ProcessMemory { rss, vms, shared }),
+                        _ => Err(text.to_vec()),
+                    }
+                });
+                match pages {
+                    // Without an address space the kernel prints zeros: that is no reading.
+                    Ok(Ok(ProcessMemory { vms: 0, .. })) => Err(CollectError::NoMemory { pid }),
+                    Ok(Ok(memory)) => Ok(memory),
+                    Ok(Err(text)) => Err(CollectError::malformed(file.path(), &text)),
+                    Err(error) => Err(CollectError::of_process(pid, file.path(), error)),
+                }
+            },
+        )
     }
 
     /// State, parent, faults, threads and CPU time.
     pub fn stat(&mut self) -> Result<ProcessStat, CollectError> {
-        read_stat(self.pid, &mut self.stat)
+        let pid = self.pid;
+        self.with_file("stat", |reader| &mut reader.stat, |file| read_stat(pid, file))
     }
 
     /// Swap, peaks, and what the RSS is made of.
     pub fn status(&mut self) -> Result<ProcessStatus, CollectError> {
         let pid = self.pid;
-        if self.status.is_none() {
-            self.status = Some(open_kept(pid, &self.directory, &self.path, "status")?);
+        self.with_file(
+            "status",
+            |reader| &mut reader.status,
+            |file| match file.read() {
+                Ok(text) => Ok(stat::parse_status(text)),
+                Err(error) => Err(CollectError::of_process(pid, file.path(), error)),
+            },
+        )
+    }
+
+    /// Reads one of the kept files, which a frugal reader opens for this reading alone.
+    fn with_file<T>(
+        &mut self,
+        name: &str,
+        kept: impl Fn(&mut Self) -> &mut Option<KeptFile>,
+        read: impl FnOnce(&mut KeptFile) -> Result<T, CollectError>,
+    ) -> Result<T, CollectError> {
+        let mut file = match kept(self).take() {
+            Some(file) => file,
+            None => open_kept(self.pid, &self.directory, &self.path, name)?,
+        };
+        let result = read(&mut file);
+        if !self.is_frugal {
+            *kept(self) = Some(file);
         }
-        let Some(kept) = &mut self.status else { return Err(CollectError::ProcessGone { pid }) };
-        match kept.read() {
-            Ok(text) => Ok(stat::parse_status(text)),
-            Err(error) => Err(CollectError::of_process(pid, kept.path(), error)),
-        }
+        result
     }
 
     /// All cheap readings; what fails is `None`. `Err` only when the process is gone.

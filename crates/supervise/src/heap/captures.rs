@@ -1,36 +1,78 @@
-//! The captures of one run while it goes on: threads keep them compact, and each goes to its process's directory when that has ended.
+//! The captures of one run: threads keep them compact while their processes live, and complete those that have ended.
 //!
-//! One thread gives way to the program: what it does not get to waits in the live file. Where too much waits, a second one helps that does not.
+//! One thread gives way to the program: what it does not get to waits in the live file. Where too much waits, a second one helps that does
+//! not give way. A third completes the captures of processes that have ended, when nothing else wants the processor. The watcher must never
+//! wait for any of them, or it misses the ends of short-lived children: it sends what it has to say.
 
-use std::ffi::OsString;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use stormlog_capture::layout::LIVE_SUFFIX;
+use stormlog_capture::live::Live;
+use stormlog_heap::FILE_NAME;
 
 use super::digest::HeapDigest;
-use super::keeper::{HeapKeeper, HeapOptions};
+use super::finisher::complete;
+use super::keeper::{HeapKeeper, HeapOptions, discard, sort_names};
 use crate::error::RunError;
 
 /// Where processes write, in the run directory; a process does not know its session directory.
 const DIRECTORY: &str = "heap";
-/// The name in a session directory, which every reader looks for.
-const FILE: &str = stormlog_heap::FILE_NAME;
 const STEP: Duration = Duration::from_millis(25);
 /// Between two looks whether help is needed.
 const HELP: Duration = Duration::from_millis(500);
 /// How much the first thread gives way: a tenth of what a thread of the program gets where there are not processors enough.
 const NICENESS: i32 = 10;
+/// How much the thread gives way that completes: what it does can wait.
+const LEAST: i32 = 19;
+/// Captures that wait to be completed; more are completed after the run.
+const MAX_WAITING: usize = 256;
+/// Captures kept of processes that ended before the watcher met them, the newest.
+const KEPT_UNMET: usize = 256;
 
 /// All captures of a run.
 pub(crate) struct Captures {
     directory: PathBuf,
-    keeper: Arc<Mutex<HeapKeeper>>,
-    /// The threads end when these are gone.
-    threads: Vec<(Sender<()>, JoinHandle<()>)>,
+    shared: Arc<Shared>,
+    /// To the thread that keeps; gone when the threads have ended.
+    orders: Option<Sender<Settle>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A process has ended and its captures belong into its directory.
+struct Settle {
+    pid: u32,
+    cause: Value,
+    to: PathBuf,
+}
+
+struct Shared {
+    keeper: Mutex<HeapKeeper>,
+    options: HeapOptions,
+    stop: Arc<AtomicBool>,
+    /// Processes that the watcher knows, and will say how they ended.
+    claimed: Mutex<HashSet<u32>>,
+    ended: Mutex<Ended>,
+    /// Whether children's captures are read when they are complete.
+    wants_digests: bool,
+}
+
+/// Captures of processes that have ended.
+#[derive(Default)]
+struct Ended {
+    waiting: VecDeque<PathBuf>,
+    /// Those that no watcher met.
+    unmet: VecDeque<PathBuf>,
+    /// What those in process directories come to, by directory.
+    digests: HashMap<PathBuf, HeapDigest>,
 }
 
 impl Captures {
@@ -38,6 +80,7 @@ impl Captures {
     pub(crate) fn begin(
         run: &Path,
         options: &HeapOptions,
+        wants_digests: bool,
     ) -> Result<(Self, Vec<(OsString, OsString)>), RunError> {
         let directory = run.join(DIRECTORY);
         stormlog_files::create_directory(&directory)
@@ -54,62 +97,169 @@ impl Captures {
             preload.push(before);
         }
         let order = options.order(&absolute.join("%p.bin"));
-        let keeper = Arc::new(Mutex::new(HeapKeeper::new(&directory, options.clone())));
-        let threads = [("stormlog-heap", keep as fn(&_, _)), ("stormlog-help", help)]
-            .into_iter()
-            .map(|(name, work)| {
-                let (stop, stopped) = channel();
-                let keeper = Arc::clone(&keeper);
-                let thread =
-                    thread::Builder::new().name(name.into()).spawn(move || work(&keeper, stopped))?;
-                Ok((stop, thread))
-            })
-            .collect::<std::io::Result<_>>()
-            .map_err(|error| RunError::directory(&directory, error))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared {
+            keeper: Mutex::new(HeapKeeper::new(&directory, options.clone()).stopped_by(&stop)),
+            options: options.clone(),
+            stop,
+            claimed: Mutex::default(),
+            ended: Mutex::default(),
+            wants_digests,
+        });
+        let (orders, ordered) = channel();
+        let mut captures = Captures { directory, shared, orders: Some(orders), threads: Vec::new() };
+        captures.start("stormlog-heap", move |shared| keep(shared, &ordered))?;
+        captures.start("stormlog-help", help)?;
+        captures.start("stormlog-pack", pack)?;
         let env = vec![("LD_PRELOAD".into(), preload), ("STORMLOG_HEAP".into(), order)];
-        Ok((Captures { directory, keeper, threads }, env))
+        Ok((captures, env))
     }
 
-    /// Finishes the captures of a process that has ended and moves them to its directory; what they say, `of_failure` when it died of a
-    /// request that got no memory.
-    pub(crate) fn settle(&self, pid: u32, cause: &Value, of_failure: bool, to: &Path) -> Option<HeapDigest> {
-        let finished = lock(&self.keeper).finish(pid, cause);
-        // A process that became another program by exec wrote one each; the program that ended is the last.
-        let mut first = None;
-        for (index, path) in finished.iter().rev().enumerate() {
-            let name = if index == 0 { FILE.to_owned() } else { format!("heap-{}.bin", index + 1) };
-            let target = to.join(name);
-            let moved = if std::fs::rename(path, &target).is_ok() { target } else { path.clone() };
-            first.get_or_insert(moved);
+    fn start(&mut self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> Result<(), RunError> {
+        let shared = Arc::clone(&self.shared);
+        let started = thread::Builder::new().name(name.into()).spawn(move || work(&shared));
+        self.threads.push(started.map_err(|error| RunError::directory(&self.directory, error))?);
+        Ok(())
+    }
+
+    /// The watcher knows the process and will [settle](Self::settle) its captures.
+    pub(crate) fn claim(&self, pid: u32) {
+        lock(&self.shared.claimed).insert(pid);
+    }
+
+    /// Ends the captures of a process that has ended and has them moved to its directory.
+    pub(crate) fn settle(&self, pid: u32, cause: Value, to: &Path) {
+        let order = Settle { pid, cause, to: to.to_owned() };
+        let refused = match &self.orders {
+            Some(orders) => orders.send(order).err().map(|error| error.0),
+            None => Some(order),
+        };
+        if let Some(order) = refused {
+            self.shared.settle(&order);
         }
-        HeapDigest::read(&first?, of_failure)
     }
 
-    /// Ends the looking after. What still runs goes on writing into its live file.
-    pub(crate) fn end(self) {
-        for (stop, thread) in self.threads {
-            drop(stop);
+    /// The capture of the program that a process was last, where it is now.
+    pub(crate) fn newest_of(&self, pid: u32) -> Option<PathBuf> {
+        let prefix = format!("{pid}.bin");
+        let entries = std::fs::read_dir(&self.directory).ok()?;
+        let mut names: Vec<OsString> = entries
+            .filter_map(|entry| {
+                let live = entry.ok()?.file_name();
+                let capture = live.as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
+                capture.starts_with(prefix.as_bytes()).then(|| OsStr::from_bytes(capture).to_owned())
+            })
+            .collect();
+        sort_names(&mut names);
+        let header = |path: &Path| Live::open(&Live::path_of(path)).and_then(|live| live.header()).ok();
+        let paths = names.iter().map(|name| self.directory.join(name));
+        let own = paths.filter_map(|path| Some((header(&path).filter(|header| header.pid == pid)?, path)));
+        own.max_by_key(|(header, _)| header.start_monotonic_ns).map(|(_, path)| path)
+    }
+
+    /// Ends the threads. What they were doing stays in the live files.
+    pub(crate) fn halt(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.orders = None;
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
             // It only moves records; what it did not move stays where it is.
             let _ = thread.join();
         }
-        lock(&self.keeper).finish_rest();
+    }
+
+    /// Ends what is left of processes that are gone, to be completed. What lives keeps writing into its live file.
+    pub(crate) fn end(mut self) {
+        self.halt();
+        let rest = lock(&self.shared.keeper).end_rest();
+        self.shared.keep_unmet(rest);
         // Only when nothing is left in it.
         let _ = std::fs::remove_dir(&self.directory);
     }
-}
 
-fn keep(keeper: &Mutex<HeapKeeper>, stopped: Receiver<()>) {
-    // Linux counts this by thread. Where it is refused, the thread is as important as the others.
-    let _ = rustix::process::setpriority_process(None, NICENESS);
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(STEP) {
-        lock(keeper).step();
+    /// Whether the threads have ended: what is settled from now on is settled at once.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.orders.is_none()
+    }
+
+    /// What captures in process directories come to, read now where that was not done before.
+    pub(crate) fn digests(
+        &self,
+        directories: Vec<PathBuf>,
+    ) -> impl FnOnce() -> HashMap<PathBuf, HeapDigest> + Send + 'static {
+        let mut known = std::mem::take(&mut lock(&self.shared.ended).digests);
+        move || {
+            for directory in directories {
+                if !known.contains_key(&directory)
+                    && let Some(digest) = HeapDigest::read_still(&directory.join(FILE_NAME), false)
+                {
+                    known.insert(directory, digest);
+                }
+            }
+            known
+        }
+    }
+
+    /// A process directory is no longer kept.
+    pub(crate) fn forget(&self, directory: &Path) {
+        lock(&self.shared.ended).digests.remove(directory);
     }
 }
 
-fn help(keeper: &Mutex<HeapKeeper>, stopped: Receiver<()>) {
+impl Shared {
+    fn settle(&self, order: &Settle) {
+        let settled = lock(&self.keeper).settle(order.pid, &order.cause, &order.to);
+        lock(&self.claimed).remove(&order.pid);
+        lock(&self.ended).waiting.extend(settled);
+    }
+
+    /// Keeps the newest captures of processes that no watcher met.
+    fn keep_unmet(&self, paths: Vec<PathBuf>) {
+        let mut ended = lock(&self.ended);
+        for path in paths {
+            ended.unmet.push_back(path.clone());
+            ended.waiting.push_back(path);
+            if ended.unmet.len() > KEPT_UNMET
+                && let Some(oldest) = ended.unmet.pop_front()
+            {
+                discard(&oldest);
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+fn keep(shared: &Shared, orders: &Receiver<Settle>) {
+    // Linux counts this by thread. Where it is refused, the thread is as important as the others.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+    let mut next = Instant::now() + STEP;
+    loop {
+        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(order) => shared.settle(&order),
+            Err(RecvTimeoutError::Timeout) => {
+                let gone = {
+                    let mut keeper = lock(&shared.keeper);
+                    keeper.step();
+                    let claimed = lock(&shared.claimed);
+                    keeper.end_gone(|pid| claimed.contains(&pid))
+                };
+                shared.keep_unmet(gone);
+                next = Instant::now() + STEP;
+            }
+            // All that was ordered before has been done.
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn help(shared: &Shared) {
     let mut pause = HELP;
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
-        let mut keeper = lock(keeper);
+    while !shared.is_stopped() {
+        thread::park_timeout(pause);
+        let mut keeper = lock(&shared.keeper);
         let is_needed = keeper.is_behind();
         if is_needed {
             keeper.step();
@@ -118,6 +268,31 @@ fn help(keeper: &Mutex<HeapKeeper>, stopped: Receiver<()>) {
     }
 }
 
-fn lock(keeper: &Mutex<HeapKeeper>) -> MutexGuard<'_, HeapKeeper> {
-    keeper.lock().unwrap_or_else(PoisonError::into_inner)
+fn pack(shared: &Shared) {
+    let _ = rustix::process::setpriority_process(None, LEAST);
+    while !shared.is_stopped() {
+        let next = {
+            let mut ended = lock(&shared.ended);
+            // The surplus stays as it is until the run is over: a live file and the part that was taken from it.
+            let surplus = ended.waiting.len().saturating_sub(MAX_WAITING);
+            ended.waiting.drain(..surplus);
+            ended.waiting.pop_front()
+        };
+        let Some(path) = next else {
+            thread::park_timeout(STEP);
+            continue;
+        };
+        complete(&path, &shared.options);
+        if shared.wants_digests
+            && path.file_name().is_some_and(|name| name == FILE_NAME)
+            && let Some(directory) = path.parent()
+            && let Some(digest) = HeapDigest::read_still(&path, false)
+        {
+            lock(&shared.ended).digests.insert(directory.to_owned(), digest);
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

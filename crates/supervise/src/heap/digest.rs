@@ -34,7 +34,15 @@ impl HeapDigest {
     /// go of everything: `of_failure` asks who held the memory when the request failed.
     #[must_use]
     pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
-        let capture = Capture::open(path).ok()?;
+        Self::of(path, &Capture::open(path).ok()?, of_failure)
+    }
+
+    /// As [`read`](Self::read), of a capture whose process has ended and which no compactor works on.
+    pub(crate) fn read_still(path: &Path, of_failure: bool) -> Option<Self> {
+        Self::of(path, &Capture::open_still(path).ok()?, of_failure)
+    }
+
+    fn of(path: &Path, capture: &Capture, of_failure: bool) -> Option<Self> {
         let heap = capture.read(Watch::default()).ok()?;
         let stats = heap.stats(1, None);
         let failed = match stats.failed_requests.is_empty() {
@@ -47,7 +55,7 @@ impl HeapDigest {
                 .map(|request| failed(request, &stats.own_code)),
         };
         let failure = heap.last_failure().filter(|_| of_failure);
-        let at_failure = failure.and_then(|change| held_at(&capture, change));
+        let at_failure = failure.and_then(|change| held_at(capture, change));
         Some(HeapDigest {
             path: path.to_owned(),
             peak_bytes: stats.peak_bytes,

@@ -1,11 +1,16 @@
-//! The heap captures of a program: gives the hook library its orders, compacts what recorded processes write, and finishes a
-//! capture when its process has ended.
+//! The heap captures of a program: gives the hook library its orders, compacts what recorded processes write, and ends a capture when its
+//! process has ended.
 //!
-//! A capture that cannot be compacted is left as it lies: every reader takes live files too. Must never touch the recorded process.
+//! A living process costs one descriptor here, one that has ended none. A capture that cannot be compacted is left as it is: every reader
+//! takes live files too. Must never touch the recorded process, nor end a capture that a process may still write.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -19,6 +24,8 @@ use stormlog_heap::Aggregate;
 
 /// Between two readings of a process's memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// Between two looks whether a process that is not found by its number still writes: it may have another one where it runs.
+const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Full slots of one capture, 256 MiB of them, that are more than may wait.
 const BEHIND: usize = 4096;
 
@@ -58,22 +65,62 @@ impl HeapOptions {
         order
     }
 
-    fn compaction(&self) -> Options {
+    /// How captures are compacted, until `stop` is set.
+    pub(crate) fn compaction(&self, stop: &Arc<AtomicBool>) -> Options {
         let folds = self.aggregate || self.max_size.is_some();
         Options {
             fold: folds.then(|| Box::new(Aggregate::default()) as Box<_>),
             aggregate: self.aggregate,
             max_size: self.max_size,
+            stop: Arc::clone(stop),
             ..Options::default()
         }
     }
 }
 
-/// One capture that is being written.
+/// One capture that is being written, or was when last looked at.
 struct Open {
-    path: PathBuf,
     compactor: Compactor,
     sampled: Option<Instant>,
+    /// Its process is not found by its number.
+    is_gone: bool,
+    asked: Option<Instant>,
+    /// Its process became another program, which has a capture of its own.
+    is_superseded: bool,
+}
+
+impl Open {
+    /// Whether its process can write no more.
+    fn is_over(&mut self) -> bool {
+        if !self.is_gone || self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
+            return false;
+        }
+        self.asked = Some(Instant::now());
+        if self.compactor.has_ending() || self.compactor.refresh().is_ok_and(Header::ended) {
+            return true;
+        }
+        // Killed, or in another PID namespace: the kernel knows whether it writes, unless we have the file open ourselves.
+        self.compactor.release();
+        let live = stormlog_files::open_regular(&Live::path_of(self.compactor.path()));
+        if live.is_ok_and(|live| stormlog_pidfd::is_written(live.as_fd()) == Some(false)) {
+            return true;
+        }
+        let _ = self.compactor.step();
+        self.compactor.release();
+        false
+    }
+
+    /// Its process is not found any more: what it has left waits without a descriptor, a moment for the watcher that may know how it ended.
+    fn has_gone(&mut self) {
+        self.is_gone = true;
+        self.asked = Some(Instant::now());
+        self.compactor.release();
+    }
+
+    fn process(&self) -> (u32, u64) {
+        let header = self.compactor.header();
+        (header.pid, header.process_start_ticks)
+    }
 }
 
 /// Looks after all captures in one directory.
@@ -83,8 +130,9 @@ pub struct HeapKeeper {
     only: Option<OsString>,
     options: HeapOptions,
     open: Vec<Open>,
-    /// Live files that could not be opened; they are not tried again and again.
-    refused: Vec<PathBuf>,
+    /// Names that are not looked at again: captures that are open, and those that cannot be opened.
+    known: HashSet<OsString>,
+    stop: Arc<AtomicBool>,
 }
 
 impl HeapKeeper {
@@ -96,7 +144,8 @@ impl HeapKeeper {
             only: None,
             options,
             open: Vec::new(),
-            refused: Vec::new(),
+            known: HashSet::new(),
+            stop: Arc::default(),
         }
     }
 
@@ -105,6 +154,11 @@ impl HeapKeeper {
     pub fn for_capture(path: &Path, options: HeapOptions) -> Self {
         let directory = path.parent().unwrap_or_else(|| Path::new("."));
         HeapKeeper { only: path.file_name().map(OsString::from), ..HeapKeeper::new(directory, options) }
+    }
+
+    /// A step ends as soon as it can once this is true.
+    pub(crate) fn stopped_by(self, stop: &Arc<AtomicBool>) -> Self {
+        HeapKeeper { stop: Arc::clone(stop), ..self }
     }
 
     /// Whether some program writes more than is taken from it.
@@ -116,13 +170,16 @@ impl HeapKeeper {
     /// Finds new captures, takes their full chunks and reads their processes' memory. To be called some ten times a second.
     pub fn step(&mut self) {
         self.find();
-        for open in &mut self.open {
+        for open in self.open.iter_mut().filter(|open| !open.is_superseded && !open.is_gone) {
             if open.sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
                 open.sampled = Some(Instant::now());
-                if let Some(sample) =
-                    read_memory(open.compactor.header().pid, open.compactor.header().start_monotonic_ns)
-                {
-                    open.compactor.sample(sample);
+                let header = open.compactor.header();
+                match read_memory(header.pid, header.start_monotonic_ns) {
+                    Some(sample) => open.compactor.sample(sample),
+                    None => {
+                        open.has_gone();
+                        continue;
+                    }
                 }
             }
             // What cannot be moved now (a full disk) stays in the live file and is tried again.
@@ -134,67 +191,159 @@ impl HeapKeeper {
     /// The paths of the finished captures, in the order they were begun.
     pub fn finish(&mut self, pid: u32, cause: &Value) -> Vec<PathBuf> {
         self.find();
-        let (mut ended, open): (Vec<Open>, Vec<Open>) =
-            std::mem::take(&mut self.open).into_iter().partition(|open| open.compactor.header().pid == pid);
-        self.open = open;
+        let mut ended = self.take(|open| open.compactor.header().pid == pid);
         ended.sort_by_key(|open| open.compactor.header().start_monotonic_ns);
-        ended.into_iter().map(|open| finish(open, cause)).collect()
+        let paths = ended.iter().map(|open| open.compactor.path().to_owned()).collect();
+        for open in ended {
+            // Where this fails the live file stays, and readers take it as it is.
+            let _ = open.compactor.finish(cause.clone());
+        }
+        paths
     }
 
-    /// Finishes what is left of processes that are gone, such as children too short-lived to be watched. Those that live go on.
-    pub fn finish_rest(&mut self) {
+    /// Ends the captures of a process and moves them to its directory `to`, to be completed there: the last first, for a process that became
+    /// another program by exec wrote one each. One that still writes is moved and not ended.
+    pub(crate) fn settle(&mut self, pid: u32, cause: &Value, to: &Path) -> Vec<PathBuf> {
         self.find();
-        let (alive, gone): (Vec<Open>, Vec<Open>) =
-            std::mem::take(&mut self.open).into_iter().partition(|open| is_running(open.compactor.header()));
-        self.open = alive;
-        for open in gone {
-            finish(open, &serde_json::json!({}));
+        let mut own = self.take(|open| open.compactor.header().pid == pid);
+        own.sort_by_key(|open| open.compactor.header().start_monotonic_ns);
+        own.reverse();
+        let mut ended = Vec::new();
+        for (index, mut open) in own.into_iter().enumerate() {
+            let is_running = is_running(open.compactor.header());
+            if !is_running {
+                // Without it the capture only does not say how its process ended.
+                let _ = open.compactor.end(cause.clone());
+            }
+            // A directory that is gone was dropped, and what belongs into it with it.
+            if !to.is_dir() {
+                discard(open.compactor.path());
+                continue;
+            }
+            let _ = open.compactor.rename(&to.join(settled_name(index)));
+            if !is_running {
+                ended.push(open.compactor.path().to_owned());
+            }
         }
+        ended
+    }
+
+    /// Ends the captures of processes that are gone and that `is_claimed` does not know, such as children too short-lived to be watched.
+    /// They stay where they are, to be completed.
+    pub(crate) fn end_gone(&mut self, is_claimed: impl Fn(u32) -> bool) -> Vec<PathBuf> {
+        let mut gone =
+            self.take(|open| !open.is_superseded && !is_claimed(open.process().0) && open.is_over());
+        let processes: HashSet<(u32, u64)> = gone.iter().map(Open::process).collect();
+        if !processes.is_empty() {
+            gone.extend(self.take(|open| processes.contains(&open.process())));
+        }
+        let mut ended = Vec::new();
+        for mut open in gone {
+            let _ = open.compactor.end(serde_json::json!({}));
+            ended.push(open.compactor.path().to_owned());
+        }
+        ended
+    }
+
+    /// At the end of a run: as [`end_gone`](Self::end_gone), of all that is left. Those that live keep writing.
+    pub(crate) fn end_rest(&mut self) -> Vec<PathBuf> {
+        self.find();
+        for open in &mut self.open {
+            open.is_gone = !is_running(open.compactor.header());
+            open.asked = None;
+        }
+        self.end_gone(|_| false)
     }
 
     /// Whether recording has ended in every process that was recorded, though the processes may live.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         let running = |open: &Open| {
-            let live = Live::open(&Live::path_of(&open.path)).and_then(|live| live.header());
+            let live = Live::open(&Live::path_of(open.compactor.path())).and_then(|live| live.header());
             live.is_ok_and(|header| header.state == state::RUNNING)
         };
         !self.open.is_empty() && !self.open.iter().any(running)
     }
 
+    /// Takes out what fits, in the order it was found. Its name stays known where its live file stays.
+    fn take(&mut self, mut fits: impl FnMut(&mut Open) -> bool) -> Vec<Open> {
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for mut open in std::mem::take(&mut self.open) {
+            if fits(&mut open) { taken.push(open) } else { left.push(open) }
+        }
+        self.open = left;
+        taken
+    }
+
     fn find(&mut self) {
         let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
-        let mut found: Vec<PathBuf> = entries
-            .filter_map(|entry| {
-                let name = entry.ok()?.file_name();
-                let capture = name.as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
-                let is_ours = self.only.as_ref().is_none_or(|only| capture.starts_with(only.as_bytes()));
-                is_ours.then(|| self.directory.join(OsStr::from_bytes(capture)))
-            })
-            .filter(|path| !self.open.iter().any(|open| &open.path == path) && !self.refused.contains(path))
-            .collect();
-        found.sort();
-        for path in found {
-            match Compactor::open(&path, self.options.compaction()) {
-                Ok(compactor) => self.open.push(Open { path, compactor, sampled: None }),
-                // A file that is only now being made has no header yet; it is there at the next look.
-                Err(_) if is_young(&path) => {}
-                Err(_) => self.refused.push(path),
+        let mut there = HashSet::new();
+        let mut found: Vec<OsString> = Vec::new();
+        for name in entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())) {
+            let Some(capture) = name.as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes()) else { continue };
+            if self.only.as_ref().is_some_and(|only| !capture.starts_with(only.as_bytes())) {
+                continue;
+            }
+            let capture = OsStr::from_bytes(capture).to_owned();
+            if self.known.contains(&capture) {
+                there.insert(capture);
+            } else {
+                found.push(capture);
             }
         }
+        // What is no longer there was finished or moved; the name may come again, with the number.
+        self.known = there;
+        sort_names(&mut found);
+        for name in found {
+            let path = self.directory.join(&name);
+            match Compactor::open(&path, self.options.compaction(&self.stop)) {
+                Ok(compactor) => self.add(compactor),
+                // A file that is only now being made has no header yet; it is there at the next look.
+                Err(_) if is_young(&path) => continue,
+                Err(_) => {}
+            }
+            self.known.insert(name);
+        }
+    }
+
+    fn add(&mut self, compactor: Compactor) {
+        let mut new = Open { compactor, sampled: None, is_gone: false, asked: None, is_superseded: false };
+        let start = new.compactor.header().start_monotonic_ns;
+        for open in self.open.iter_mut().filter(|open| open.process() == new.process()) {
+            // The clock is coarse: of two that began at one moment the later one has the later name.
+            if open.compactor.header().start_monotonic_ns <= start {
+                open.is_superseded = true;
+                open.compactor.release();
+            }
+        }
+        if !is_running(new.compactor.header()) {
+            new.has_gone();
+        }
+        self.open.push(new);
     }
 }
 
-fn finish(open: Open, cause: &Value) -> PathBuf {
-    // Where this fails the live file stays, and readers take it as it is.
-    let _ = open.compactor.finish(cause.clone());
-    open.path
+/// The name of a process's capture in its directory, counted from its last program back.
+pub(crate) fn settled_name(index: usize) -> String {
+    if index == 0 { stormlog_heap::FILE_NAME.to_owned() } else { format!("heap-{}.bin", index + 1) }
+}
+
+/// Names of captures in the order they were made: where one is taken, the library adds a number.
+pub(crate) fn sort_names(names: &mut [OsString]) {
+    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+}
+
+/// Removes a capture.
+pub(crate) fn discard(path: &Path) {
+    // What cannot be removed only takes room.
+    let _ = std::fs::remove_file(Live::path_of(path));
+    let _ = std::fs::remove_file(path);
 }
 
 /// The very process that recorded, not a later one of its number.
 fn is_running(header: &Header) -> bool {
-    let same = |reader: ProcessReader| reader.start_time() == header.process_start_ticks;
-    ProcessReader::open(header.pid).is_ok_and(same)
+    let Ok(mut reader) = ProcessReader::open(header.pid) else { return false };
+    reader.start_time() == header.process_start_ticks && reader.stat().is_ok_and(|stat| !stat.has_exited())
 }
 
 fn is_young(path: &Path) -> bool {
@@ -205,7 +354,8 @@ fn is_young(path: &Path) -> bool {
 
 fn read_memory(pid: u32, start_ns: u64) -> Option<Sample> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // One that waits to be reaped has no pages.
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok().filter(|pages| *pages > 0)?;
     let now = clock_gettime(ClockId::MonotonicCoarse);
     let now = u64::try_from(now.tv_sec).ok()? * 1_000_000_000 + u64::try_from(now.tv_nsec).ok()?;
     let page = rustix::param::page_size() as u64;
