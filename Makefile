@@ -18,10 +18,14 @@ PYTHON_DIRS := python tests bench examples fuzz scripts
 # Workspaces of their own.
 OTHER_CRATES := fuzz bench/programs
 
+# Seconds of `make soak`; SOAK_TABLE=bench/SOAK.md keeps its table.
+SOAK_SECONDS ?= 3600
+SOAK_TABLE ?=
+
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench clean
+.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -122,6 +126,10 @@ bless: setup peer ## rewrite the golden files; look at the diff before you commi
 
 bench: setup peer ## measure beside stormlog 0.4.3, into bench/RESULTS.md
 	bench/run
+
+soak: ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
+	cargo build --locked --release -p stormlog-cli
+	$(PYTHON) bench/soak.py --stormlog $(TARGET)/release/stormlog --seconds $(SOAK_SECONDS) $(if $(SOAK_TABLE),--markdown $(SOAK_TABLE))
 
 clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-peer .tools dist bench/data fuzz/artifacts fuzz/corpus

@@ -1,18 +1,18 @@
-"""A program that forks for an hour under `stormlog run --heap`: what the supervisor takes, sampled once a second.
+"""A program that forks for an hour under `stormlog run --heap`: the supervisor's memory and descriptors.
 
     python bench/soak.py --stormlog target/release/stormlog [--seconds 3600] [--forks 20000] [--markdown FILE]
 
-The program starts short-lived processes of four kinds at a steady pace (a C program, a shell with a pipe, a forked
-copy of itself that allocates, a Python interpreter), keeps eight workers alive that allocate all the time, and replaces one
-of them every few seconds. The budget is a condition, not a timing, so this also runs in CI (two minutes): more memory
-or descriptors than the budget allows at any sample is a failure, as is a capture that was not finished.
+The program starts short-lived processes of four kinds at a steady pace (a C program, a shell with a pipe, a
+forked copy of itself that allocates, a Python interpreter), keeps eight workers alive that allocate all
+the time, and replaces one of them every few seconds. The budget is a condition, not a timing, so this also
+runs in CI (two minutes): more memory or descriptors than the budget allows at any sample is a failure, as is
+a capture that was not finished.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -26,7 +26,7 @@ MEMORY, MEMORY_FOR_A_PROCESS = 32_000_000, 64_000
 DESCRIPTORS, DESCRIPTORS_FOR_A_PROCESS = 32, 3
 WORKERS = 8
 
-PROGRAM = r"""
+PROGRAM = """
 import os, random, signal, subprocess, sys, time
 seconds, forks = float(sys.argv[1]), int(sys.argv[2])
 
@@ -55,15 +55,15 @@ def short(kind):
     else:
         subprocess.run([sys.executable, "-S", "-c", "x = [bytes(1000) for _ in range(1000)]"])
 
-workers = [worker() for _ in range(%d)]
+workers = [worker() for _ in range(WORKERS)]
 begun, done = time.monotonic(), 0
 while done < forks:
     due = begun + seconds * done / forks
     time.sleep(max(0.0, due - time.monotonic()))
     # One interpreter in twenty, as they cost most.
-    short(3 if done %% 20 == 0 else done %% 3)
+    short(3 if done % 20 == 0 else done % 3)
     done += 1
-    if done %% 50 == 0:
+    if done % 50 == 0:
         pid = workers.pop(0)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -72,7 +72,7 @@ print(done, time.monotonic() - begun, flush=True)
 for pid in workers:
     os.kill(pid, signal.SIGTERM)
     os.waitpid(pid, 0)
-""" % WORKERS
+""".replace("WORKERS", str(WORKERS))
 
 
 @dataclass
@@ -113,11 +113,10 @@ def look(pid: int, begun: float) -> Sample | None:
     """The supervisor now; None when it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     except OSError:
         return None
     rss = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
-    # The processes that ended within the last look are still being settled: the most of both moments is allowed.
     return (
         Sample(time.monotonic() - begun, int(rss[0]) * 1024, descriptors, descendants(pid)) if rss else None
     )
@@ -133,7 +132,7 @@ def table(samples: list[Sample], forks: int, outcome: dict[str, object]) -> str:
     head = [
         "# Soak: `stormlog run --heap` over short-lived processes",
         "",
-        f"{forks:,} short-lived processes in {samples[-1].second:.0f} s beside {WORKERS} that live and allocate.",
+        f"{forks:,} short-lived processes in {samples[-1].second:.0f} s beside {WORKERS} that live on.",
         f"Most memory of the supervisor: {max(s.memory for s in samples) / 1e6:.1f} MB; "
         f"most descriptors: {max(s.descriptors for s in samples)}; "
         f"the run's directory afterwards: {outcome['bytes']:,} bytes in {outcome['files']:,} files.",

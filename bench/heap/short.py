@@ -2,8 +2,9 @@
 
     python bench/heap/short.py --stormlog target/release/stormlog [--repeat 7] [--markdown FILE]
 
-Added is the least wall time of the command over all repetitions less the bare program's least: start, recording, and what comes after the
-program's end until the prompt is back. The order turns with each repetition. Needs Memray in the interpreter that runs this.
+Added is the least wall time of the command over all repetitions less the bare program's least: start,
+recording, and the time from the program's end until the prompt is back. The order turns with each repetition.
+Needs Memray in the interpreter that runs this.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ PROGRAMS = {
     "strings": "x = [str(i) * 20 for i in range(100_000)]",
     "dictionary": "x = {i: [i] for i in range(200_000)}",
     "json": "import json; x = json.dumps([{'a': i, 'b': [1, 2, 3]} for i in range(30_000)]); json.loads(x)",
-    "500k allocations": "x = []\nfor i in range(500_000):\n    x.append(bytes(600))\n    if len(x) > 1000: x.clear()",
+    "500k allocations": (
+        "x = []\nfor i in range(500_000):\n    x.append(bytes(600))\n    if len(x) > 1000: x.clear()"
+    ),
     "large blocks": "x = [bytearray(1 << 20) for _ in range(60)]",
     "threads": (
         "import threading\n"
@@ -61,10 +64,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="where the table goes")
     options = parser.parse_args()
     stormlog = shlex.split(options.stormlog)
-    rows, ratios = [], {"run": [], "output": []}
+    rows: list[str] = []
+    ratios: dict[str, list[float]] = {"run": [], "output": []}
     for name in options.only:
         with tempfile.TemporaryDirectory(prefix="stormlog-short-") as scratch:
-            bare = [sys.executable, "-c", PROGRAMS[name]]
             (script := Path(scratch) / "program.py").write_text(PROGRAMS[name])
             bare = [sys.executable, str(script)]
             runs, output = f"{scratch}/runs", f"{scratch}/out.bin"
@@ -72,7 +75,17 @@ def main() -> None:
                 "bare": bare,
                 "run": [*stormlog, "run", "--heap", "--dir", runs, "--", *bare],
                 "output": [*stormlog, "run", "--heap", "--dir", runs, "-f", "-o", output, "--", *bare],
-                "memray": [sys.executable, "-m", "memray", "run", "-q", "-f", "-o", f"{scratch}/m.bin", str(script)],
+                "memray": [
+                    sys.executable,
+                    "-m",
+                    "memray",
+                    "run",
+                    "-q",
+                    "-f",
+                    "-o",
+                    f"{scratch}/m.bin",
+                    str(script),
+                ],
             }
             least: dict[str, float] = {}
             for turn in range(options.repeat):
@@ -95,7 +108,7 @@ def main() -> None:
     head = [
         "# Whole added wall time on short programs",
         "",
-        f"Milliseconds; {options.repeat} repetitions, {os.cpu_count()} processors, load {load:.1f} at the end.",
+        f"Milliseconds, {options.repeat} repetitions, {os.cpu_count()} processors, load {load:.1f}.",
         "",
         "| program | bare | `run --heap` | `run --heap -o` | Memray | ratio | ratio with `-o` |",
         "|---|---|---|---|---|---|---|",

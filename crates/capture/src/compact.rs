@@ -316,9 +316,10 @@ impl Compactor {
         !self.is_over && self.options.stop.load(Ordering::Relaxed)
     }
 
-    /// Chunks of one block: of a capture with a small bound fewer, for what is kept is kept by the block.
+    /// Chunks of one block: of a capture with a small bound fewer, for what is kept is kept by the block, and while a block comes together its
+    /// slots are missing in the live file, which may have half of the bound.
     fn run_length(&self) -> usize {
-        let fitting = self.options.max_size.map_or(u64::MAX, |limit| limit / SLOT_SIZE as u64);
+        let fitting = self.options.max_size.map_or(u64::MAX, |limit| limit / 8 / SLOT_SIZE as u64);
         usize::try_from(fitting).unwrap_or(RUN).clamp(1, RUN)
     }
 

@@ -164,7 +164,10 @@ impl HeapKeeper {
     /// Whether some program writes more than is taken from it.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.open.iter().any(|open| open.compactor.waiting() > BEHIND)
+        self.open.iter().any(|open| {
+            let bound = open.compactor.header().slot_limit as usize;
+            open.compactor.waiting() > if bound > 0 { bound / 2 } else { BEHIND }
+        })
     }
 
     /// Finds new captures, takes their full chunks and reads their processes' memory. To be called some ten times a second.
