@@ -66,17 +66,22 @@ pub fn of_process(run: &Path, pid: u32, start_ticks: u64) -> PathBuf {
     run.join(DIRECTORY).join(name_of(pid, start_ticks))
 }
 
-/// Removes the lock files that no process holds, and their directory when none is left.
-pub fn sweep(run: &Directory) {
+/// Removes the lock files that no process holds; when the run is over, also those that were never locked, and their directory when none is
+/// left.
+pub fn sweep(run: &Directory, is_over: bool) {
     let Ok(entries) = std::fs::read_dir(run.path().join(DIRECTORY)) else { return };
     let Ok(locks) = run.directory(DIRECTORY) else { return };
     for entry in entries.flatten() {
-        if state(&entry.path()) != LockState::Held {
+        // Under a temporary name it is about to be locked.
+        let is_young = entry.path().extension().is_some() && !is_over;
+        if !is_young && state(&entry.path()) != LockState::Held {
             // Left behind, an empty file.
             let _ = locks.remove(entry.file_name());
         }
     }
-    let _ = std::fs::remove_dir(run.path().join(DIRECTORY));
+    if is_over {
+        let _ = std::fs::remove_dir(run.path().join(DIRECTORY));
+    }
 }
 
 #[cfg(test)]
@@ -91,11 +96,13 @@ mod tests {
         let held = hold(&run.directory(DIRECTORY).unwrap(), SUPERVISOR).unwrap();
         let path = of_supervisor(place.path());
         assert_eq!((state(&path), state(&path)), (LockState::Held, LockState::Held), "a look takes nothing");
-        sweep(&run);
-        assert!(path.exists());
+        let young = place.path().join(DIRECTORY).join("7-1.tmp");
+        std::fs::write(&young, "").unwrap();
+        sweep(&run, false);
+        assert!(path.exists() && young.exists());
         drop(held);
         assert_eq!(state(&path), LockState::Free);
-        sweep(&run);
+        sweep(&run, true);
         assert_eq!(state(&path), LockState::Missing);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }

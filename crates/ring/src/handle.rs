@@ -75,6 +75,10 @@ impl<M: Maker> Handle<M> {
         &self.file
     }
 
+    pub(crate) fn maker(&self) -> &M {
+        self.keeper.maker()
+    }
+
     /// Changes when the file does.
     pub(crate) fn generation(&self) -> u64 {
         self.generation

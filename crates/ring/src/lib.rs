@@ -37,6 +37,8 @@ pub mod frames;
 pub mod slots;
 
 #[cfg(not(loom))]
+mod archive;
+#[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod file;
@@ -71,6 +73,7 @@ mod sync;
 
 #[cfg(not(loom))]
 pub use crate::{
+    archive::Archive,
     error::{AppendError, Error},
     layout::MAGIC_BYTES,
     log::{Log, LogConfig, LogWriter},

@@ -30,6 +30,8 @@ const ATTEMPTS: usize = 16;
 pub struct LogConfig {
     /// Bytes of one segment, from 8 KiB to 4 GiB; 16 MiB unless changed. Rounded up to whole words.
     pub segment_bytes: u64,
+    /// Bytes of the first segment, where it is to be smaller; each next one is twice as large until it has `segment_bytes`.
+    pub first_segment_bytes: Option<u64>,
     /// How many segments to keep; the oldest is deleted when one more is made. `None` keeps all.
     pub max_segments: Option<u64>,
     /// Sixteen bytes of the caller's choice, to be found in every segment.
@@ -38,7 +40,7 @@ pub struct LogConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        LogConfig { segment_bytes: 16 << 20, max_segments: None, label: [0; 16] }
+        LogConfig { segment_bytes: 16 << 20, first_segment_bytes: None, max_segments: None, label: [0; 16] }
     }
 }
 
@@ -57,7 +59,7 @@ pub struct LogWriter {
 impl Log {
     /// Makes a log in `dir`, which is created if need be and must not hold one yet.
     pub fn create(dir: impl AsRef<Path>, config: LogConfig) -> Result<Self, Error> {
-        let LogConfig { segment_bytes, max_segments, label } = config;
+        let LogConfig { segment_bytes, first_segment_bytes, max_segments, label } = config;
         if !(LEAST_SEGMENT..=MAX_FILE).contains(&segment_bytes) {
             let name = "segment_bytes";
             return Err(Error::Config { name, value: segment_bytes, least: LEAST_SEGMENT, most: MAX_FILE });
@@ -67,8 +69,11 @@ impl Log {
         // The process may change its working directory.
         let dir = std::path::absolute(&dir).map_err(failed)?;
         clear_unfinished(&dir);
-        let frame_words = segment_bytes.div_ceil(WORD as u64) - HEADER_WORDS as u64;
-        let maker = Segments { dir, frame_words, max_segments, identity: Identity::new(label) };
+        let words = |bytes: u64| bytes.div_ceil(WORD as u64) - HEADER_WORDS as u64;
+        let frame_words = words(segment_bytes);
+        let first = first_segment_bytes.unwrap_or(segment_bytes).clamp(LEAST_SEGMENT, segment_bytes);
+        let first_words = words(first);
+        let maker = Segments { dir, frame_words, first_words, max_segments, identity: Identity::new(label) };
         match maker.make(1)? {
             Some(first) if segments(&maker.dir)?.len() == 1 => {
                 Ok(Log { keeper: Keeper::new(maker, Arc::new(first)) })
@@ -80,6 +85,10 @@ impl Log {
                 Err(Error::Exists { path: maker.dir })
             }
         }
+    }
+
+    pub(crate) fn segments(&self) -> &Segments {
+        self.keeper.maker()
     }
 
     /// A writer, for one thread.
@@ -110,8 +119,16 @@ impl LogWriter {
         self.handle.lost()
     }
 
+    /// The number of the segment that was written to last.
+    pub fn segment(&self) -> u64 {
+        self.handle.file().shape().count
+    }
+
     fn fits(&self, payload: &[u8], definitions: &[&Definition]) -> Result<(), AppendError> {
-        let capacity = self.handle.file().frames().capacity();
+        let now = self.handle.file();
+        // A later segment may be larger. One word stays free for the end mark.
+        let later = (self.handle.maker().frame_words as usize).saturating_sub(1);
+        let capacity = now.frames().capacity().max(later);
         let parts = || definitions.iter().map(|definition| definition.framed().len()).chain([payload.len()]);
         let cost = parts().fold(0, |cost: usize, bytes| cost.saturating_add(Frames::cost(bytes)));
         if cost <= capacity && parts().all(|bytes| bytes <= MAX_PAYLOAD) {
@@ -153,21 +170,23 @@ impl Clone for LogWriter {
 
 /// The numbered files of one log.
 #[derive(Clone)]
-struct Segments {
-    dir: PathBuf,
+pub(crate) struct Segments {
+    pub(crate) dir: PathBuf,
     frame_words: u64,
+    first_words: u64,
     max_segments: Option<u64>,
-    identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Segments {
-    fn path(&self, number: u64) -> PathBuf {
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{number:06}.{EXTENSION}"))
     }
 
     fn make(&self, number: u64) -> Result<Option<StoreFile>, Error> {
-        let shape =
-            Shape { kind: Kind::Segment, count: number, frame_words: self.frame_words, slot_words: 0 };
+        let doublings = u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX).min(32);
+        let frame_words = self.first_words.saturating_mul(1 << doublings).min(self.frame_words);
+        let shape = Shape { kind: Kind::Segment, count: number, frame_words, slot_words: 0 };
         StoreFile::create(&self.path(number), shape, self.identity, Taken::Keep)
     }
 

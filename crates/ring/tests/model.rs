@@ -218,3 +218,54 @@ fn only_what_is_new_since_a_position() {
         assert!(records.next().is_none());
     }
 }
+
+#[test]
+fn segments_grow_from_a_small_first_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        LogConfig { segment_bytes: 64 << 10, first_segment_bytes: Some(8 << 10), ..LogConfig::default() };
+    let log = Log::create(dir.path(), config).unwrap();
+    let mut writer = log.writer().unwrap();
+    let length = |number: u64| {
+        std::fs::metadata(dir.path().join(format!("{number:06}.slog"))).map_or(0, |file| file.len())
+    };
+    assert_eq!((length(1), length(2)), (8 << 10, 0));
+    writer.append(1, b"small", &[]).unwrap();
+    // Larger than the first three segments.
+    let large = vec![7; 30 << 10];
+    writer.append(1, &large, &[]).unwrap();
+    assert_eq!((writer.segment(), length(4)), (4, 36 << 10));
+    let mut reader = LogReader::open(dir.path()).unwrap();
+    assert_eq!(reader.next().unwrap().payload, b"small");
+    assert_eq!(reader.next().unwrap().payload, large);
+}
+
+#[test]
+fn an_archive_takes_the_place_of_the_oldest_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Log::create(dir.path(), LogConfig { segment_bytes: 8 << 10, ..LogConfig::default() }).unwrap();
+    let mut writer = log.writer().unwrap();
+    let mut written: u64 = 0;
+    while writer.segment() < 4 {
+        writer.append(1, &written.to_le_bytes(), &[]).unwrap();
+        written += 1;
+    }
+    let mut archive = log.archive(3, 64 << 10).unwrap();
+    archive.append(1, b"archived", &[]).unwrap();
+    assert!(archive.append(1, &vec![0; 80 << 10], &[]).is_err(), "no room");
+    let all = || {
+        let mut reader = LogReader::open(dir.path()).unwrap();
+        let mut payloads = Vec::new();
+        while let Some(record) = reader.next() {
+            payloads.push(record.payload.to_vec());
+        }
+        (payloads, reader.stats().missing_segments)
+    };
+    assert_eq!(all().0.len() as u64, written, "a draft is not read");
+    archive.publish().unwrap();
+    let (payloads, missing) = all();
+    assert_eq!((payloads[0].as_slice(), missing), (b"archived".as_slice(), 0));
+    assert_eq!(payloads.last().unwrap(), &(written - 1).to_le_bytes());
+    writer.append(1, b"more", &[]).unwrap();
+    assert_eq!(all().0.last().unwrap(), b"more");
+}

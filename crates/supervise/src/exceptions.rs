@@ -74,6 +74,35 @@ pub(crate) fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
     reports.iter().find(|report| report.is_in_main_thread()).or(reports.first()).cloned()
 }
 
+/// Reports of all processes of a run take no more than this, in number and in bytes.
+const MOST_FILES: usize = 512;
+const MOST_BYTES: u64 = 8 << 20;
+
+/// Removes the oldest reports of processes that have ended, where there are too many. What they say of a death is in its bundle by then.
+pub(crate) fn bound(directory: &Path, is_watched: impl Fn(u32) -> bool) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let mut reports: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        })
+        .collect();
+    let mut bytes: u64 = reports.iter().map(|(_, length, _)| length).sum();
+    let mut count = reports.len();
+    reports.sort();
+    let pid = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse().ok();
+    for (_, length, path) in reports {
+        if count <= MOST_FILES && bytes <= MOST_BYTES {
+            return;
+        }
+        if !pid(&path).is_some_and(&is_watched) && std::fs::remove_file(&path).is_ok() {
+            count -= 1;
+            bytes -= length;
+        }
+    }
+}
+
 fn read(path: &Path) -> Option<Reported> {
     let Ok(Value::Object(record)) = read_value(path) else { return None };
     let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -102,6 +131,25 @@ mod tests {
     fn report(directory: &Path, number: u32, thread: &str, kind: &str) {
         let text = serde_json::json!({"type": kind, "module": "builtins", "thread": thread}).to_string();
         std::fs::write(directory.join(format!("7-{number}.json")), text).unwrap();
+    }
+
+    #[test]
+    fn reports_are_bounded_and_those_of_living_processes_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let count = || std::fs::read_dir(directory.path()).unwrap().count();
+        for number in 0..MOST_FILES {
+            report(directory.path(), u32::try_from(number).unwrap(), "MainThread", "OSError");
+        }
+        std::fs::write(directory.path().join("8-1.json"), vec![b' '; 1 << 20]).unwrap();
+        bound(directory.path(), |pid| pid == 7);
+        assert_eq!(count(), MOST_FILES, "the report of the dead one went");
+        bound(directory.path(), |_| false);
+        assert_eq!(count(), MOST_FILES);
+        for number in 0..9 {
+            std::fs::write(directory.path().join(format!("9-{number}.json")), vec![b' '; 1 << 20]).unwrap();
+        }
+        bound(directory.path(), |_| false);
+        assert_eq!(count(), 8, "of 9 MiB the newest 8 stay");
     }
 
     #[test]

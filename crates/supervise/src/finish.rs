@@ -485,6 +485,7 @@ pub(crate) fn finish(
     }
     processes.append(&mut scene.children);
     processes.append(&mut left_behind);
+    exceptions::bound(&scene.run.exceptions(), |_| false);
     scene.read_heaps(&mut processes);
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
     scene.record.insert("peak_rss_bytes".into(), peak_rss.into());

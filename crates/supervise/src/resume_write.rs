@@ -44,7 +44,7 @@ pub(crate) fn write(finished: &FinishedRun) -> io::Result<()> {
     run.replace(RUN_FILE, &text)?;
     if is_owner {
         remove_half_written(&finished.path);
-        lock::sweep(&run);
+        lock::sweep(&run, true);
     }
     Ok(())
 }

@@ -153,7 +153,7 @@ def _stormlog_install():
                 return
 
     def keep_open(handle):
-        """Keeps the open file, and so the lock, without a descriptor: by a mapping that children do not get."""
+        """Keeps the open file, and so its lock, without a descriptor: by a mapping that no child gets."""
         import mmap
 
         os.ftruncate(handle, 1)

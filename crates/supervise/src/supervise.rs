@@ -142,7 +142,7 @@ impl Running {
         // The run is finished on disk by now.
         drop(self.lock);
         if let Ok(run) = Directory::open(&outcome.directory) {
-            lock::sweep(&run);
+            lock::sweep(&run, true);
         }
         outcome
     }

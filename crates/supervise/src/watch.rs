@@ -12,9 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
 use stormlog_event::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_files::Directory;
+use stormlog_liveness::lock;
 use stormlog_record::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 
+use crate::exceptions;
 use crate::facts::{held_by, holder};
 use crate::finish::Scene;
 use crate::forecast::Forecasts;
@@ -26,12 +29,15 @@ use crate::watched::{Seen, Watched, identity_of, now_ns};
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
 const RING_SLOTS: u64 = 4096;
 const SEGMENT_BYTES: u64 = 1 << 20;
+const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// More processes than this at once are followed but not recorded, which is counted.
 const MAX_RECORDED: usize = 512;
 /// Looking for new children more often than this costs more than it tells.
 const TREE_INTERVAL: Duration = Duration::from_millis(20);
 /// The kernel's own high-water mark is a longer read; once in a while is enough, since it only rises.
 const PEAK_INTERVAL: Duration = Duration::from_millis(500);
+/// Files of processes that have ended are looked for so often.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The machine's count of OOM kills is a long read too.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
 /// Children often end with the program: so long their end is waited for.
@@ -78,6 +84,7 @@ pub(crate) struct Watcher {
     next_tree_look: Instant,
     next_peak_look: Instant,
     next_host_look: Instant,
+    next_sweep: Instant,
 }
 
 impl Watcher {
@@ -114,6 +121,7 @@ impl Watcher {
             next_tree_look: Instant::now(),
             next_peak_look: Instant::now(),
             next_host_look: Instant::now(),
+            next_sweep: Instant::now() + SWEEP_INTERVAL,
         };
         watcher.scene.root = root;
         watcher.add(&first);
@@ -245,6 +253,10 @@ impl Watcher {
             self.next_host_look = now + HOST_INTERVAL;
             self.scene.host_kills.look();
         }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_INTERVAL;
+            self.sweep();
+        }
         let mut is_moved = false;
         for watched in self.processes.values_mut() {
             let group = if refresh_peaks { self.scene.groups.find(watched.pid) } else { None };
@@ -270,6 +282,14 @@ impl Watcher {
                 warn(&alert.context);
             }
             self.scene.warned(alert.context);
+        }
+    }
+
+    /// Removes what processes left that have ended: a program may start them all day.
+    fn sweep(&self) {
+        exceptions::bound(&self.scene.run.exceptions(), |pid| self.processes.contains_key(&pid));
+        if let Ok(run) = Directory::open(self.scene.run.path()) {
+            lock::sweep(&run, false);
         }
     }
 
@@ -403,7 +423,13 @@ impl Watcher {
             // The number was used before in this run.
             directory.set_extension(member.start_time.to_string());
         }
-        let config = RecorderConfig { ring_slots: RING_SLOTS, keep_log: true, segment_bytes: SEGMENT_BYTES };
+        let config = RecorderConfig {
+            ring_slots: RING_SLOTS,
+            keep_log: true,
+            segment_bytes: SEGMENT_BYTES,
+            first_segment_bytes: Some(FIRST_SEGMENT_BYTES),
+            thins_with_age: true,
+        };
         let recorder = if self.processes.len() < MAX_RECORDED {
             Recorder::create(&directory, summary.clone(), &config).ok()
         } else {

@@ -6,6 +6,7 @@
 mod codec;
 mod reader;
 mod session;
+mod thin;
 mod writer;
 
 pub use reader::RecordedEvents;

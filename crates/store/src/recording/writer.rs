@@ -3,15 +3,18 @@
 //! An append that returned survives the death of the process. Losses are counted by the files themselves; nothing here
 //! may fail the program that is being recorded.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use stormlog_event::{Event, SessionStatus, SessionSummary};
-use stormlog_ring::{AppendError, Definition, Log, LogConfig, LogWriter, Loss, Ring, RingConfig, RingWriter};
+use stormlog_ring::{
+    AppendError, Definition, Log, LogConfig, LogReader, LogWriter, Loss, Ring, RingConfig, RingWriter,
+};
 
-use super::codec::{Encoder, KIND_EVENT};
+use super::codec::{Decoder, Encoder, KIND_EVENT};
 use super::reader::wrong;
 use super::session::write_session;
-use super::{LOG_DIRECTORY, RING_FILE};
+use super::{LOG_DIRECTORY, RING_FILE, thin};
 use crate::StoreError;
 
 /// The last events, in one bounded file.
@@ -42,8 +45,38 @@ impl EventRing {
 
 /// All events, in a growing directory.
 pub struct EventLog {
+    log: Log,
+    directory: PathBuf,
     writer: LogWriter,
     encoder: Encoder,
+    aging: Option<Aging>,
+}
+
+/// What is known of the segments of a log that thins with age.
+#[derive(Default)]
+struct Aging {
+    /// The segment being written, and its last event.
+    current: (u64, u64),
+    /// Those before it that were not thinned yet, each with its last event.
+    whole: VecDeque<(u64, u64)>,
+}
+
+impl Aging {
+    /// Notes an event in a segment; the last segment that has become old enough to be thinned.
+    fn note(&mut self, segment: u64, at_ns: u64) -> Option<u64> {
+        let (number, last_ns) = self.current;
+        if number != segment {
+            self.whole.extend((number > 0).then_some((number, last_ns)));
+        }
+        self.current = (segment, last_ns.max(at_ns));
+        let mut old = None;
+        let is_old = |(_, last_ns): &(u64, u64)| last_ns.saturating_add(thin::WHOLE_NS) < at_ns;
+        while let Some((number, _)) = self.whole.front().copied().filter(is_old) {
+            self.whole.pop_front();
+            old = Some(number);
+        }
+        old
+    }
 }
 
 impl EventLog {
@@ -51,13 +84,50 @@ impl EventLog {
     pub fn create(path: &Path, config: LogConfig) -> Result<Self, StoreError> {
         let log = Log::create(path, config).map_err(|error| wrong(path, error))?;
         let writer = log.writer().map_err(|error| wrong(path, error))?;
-        Ok(EventLog { writer, encoder: Encoder::default() })
+        let directory = path.to_owned();
+        Ok(EventLog { log, directory, writer, encoder: Encoder::default(), aging: None })
+    }
+
+    /// Keeps the last hour whole and thins what is older. Only for a log that one process writes, in the order of its events.
+    #[must_use]
+    pub fn thinning(self) -> Self {
+        EventLog { aging: Some(Aging::default()), ..self }
     }
 
     /// Appends an event. `false` when it was lost, which the file counts.
     pub fn append(&mut self, event: &Event) -> bool {
-        let EventLog { writer, encoder } = self;
-        append(encoder, event, |payload, definitions| writer.append(KIND_EVENT, payload, definitions))
+        let EventLog { writer, encoder, aging, .. } = self;
+        let is_kept =
+            append(encoder, event, |payload, definitions| writer.append(KIND_EVENT, payload, definitions));
+        let old = aging.as_mut().and_then(|aging| aging.note(writer.segment(), event.timestamp_ns));
+        if let Some(segment) = old {
+            // What could not be thinned now is thinned with the next segment.
+            let _ = self.thin(segment, event.timestamp_ns);
+        }
+        is_kept
+    }
+
+    /// Replaces the segments up to `last` by what is kept of them.
+    fn thin(&self, last: u64, now_ns: u64) -> Option<()> {
+        let mut events = Vec::new();
+        let (mut reader, mut decoder) = (LogReader::open(&self.directory).ok()?, Decoder::default());
+        while let Some(record) = reader.next().filter(|record| record.position >> 32 <= last) {
+            if record.kind == KIND_EVENT {
+                events.extend(decoder.decode(record.payload, record.definitions).ok());
+            }
+        }
+        (0..MOST_FACTORS).map(|power| 1 << power).find_map(|factor| {
+            let mut archive = self.log.archive(last, ARCHIVE_BYTES).ok()?;
+            let mut encoder = Encoder::default();
+            events = thin::thin(std::mem::take(&mut events), now_ns, factor);
+            let mut put = |event: &Event| {
+                append(&mut encoder, event, |payload, definitions| {
+                    archive.append(KIND_EVENT, payload, definitions)
+                })
+            };
+            let is_whole = events.iter().all(&mut put);
+            is_whole.then(|| archive.publish().ok()).flatten()
+        })
     }
 
     /// What was lost so far.
@@ -88,6 +158,11 @@ fn append(
     }
 }
 
+/// What is kept of all thinned segments of a log takes no more than this; where it would, the spans are made longer.
+const ARCHIVE_BYTES: u64 = 4 << 20;
+/// Doublings of the spans that are tried.
+const MOST_FACTORS: u32 = 12;
+
 /// What a session directory keeps.
 #[derive(Debug, Clone)]
 pub struct RecorderConfig {
@@ -97,6 +172,10 @@ pub struct RecorderConfig {
     pub keep_log: bool,
     /// Bytes of one segment of the history, taken from the disk at once.
     pub segment_bytes: u64,
+    /// Bytes of its first segment, where it is to be smaller.
+    pub first_segment_bytes: Option<u64>,
+    /// Whether the history is thinned with age: whole for the last hour, then by the minute and longer spans.
+    pub thins_with_age: bool,
 }
 
 impl Default for RecorderConfig {
@@ -105,6 +184,8 @@ impl Default for RecorderConfig {
             ring_slots: RingConfig::default().slots,
             keep_log: true,
             segment_bytes: LogConfig::default().segment_bytes,
+            first_segment_bytes: None,
+            thins_with_age: false,
         }
     }
 }
@@ -128,11 +209,13 @@ impl Recorder {
         let label = label(&summary.session_id);
         let ring_config = RingConfig { slots: config.ring_slots, label, ..RingConfig::default() };
         let ring = EventRing::create(&directory.join(RING_FILE), ring_config)?;
-        let log_config = LogConfig { label, segment_bytes: config.segment_bytes, ..LogConfig::default() };
+        let RecorderConfig { segment_bytes, first_segment_bytes, .. } = *config;
+        let log_config = LogConfig { label, segment_bytes, first_segment_bytes, ..LogConfig::default() };
         let log = match config.keep_log {
             true => Some(EventLog::create(&directory.join(LOG_DIRECTORY), log_config)?),
             false => None,
         };
+        let log = log.map(|log| if config.thins_with_age { log.thinning() } else { log });
         let summary = SessionSummary { status: SessionStatus::Running, ended_at_ns: None, ..summary };
         write_session(directory, &summary)?;
         Ok(Recorder { directory: directory.to_owned(), summary, ring, log })
