@@ -128,7 +128,7 @@ def test_killed_by_the_cgroup_it_still_says_which_line_held_the_memory(tmp_path:
             *program("keeps_growing.py"),
         ]
         done = subprocess.run(in_cgroup(group, words), capture_output=True, text=True)
-    assert done.returncode == 137, done.stderr
+    assert done.returncode == -signal.SIGKILL, done.stderr
     line = line_of("keeps_growing.py", "self.kept.append")
     assert f"keeps_growing.py:{line} Cache.put" in done.stderr, done.stderr
     figures = stats(tmp_path / "runs")
@@ -156,7 +156,7 @@ def test_nothing_is_lost_at_kill_9(tmp_path: Path, options: tuple[str, ...]) -> 
         assert running.stdout is not None and running.stdout.readline() == "40\n"
         (run,) = tmp_path.iterdir()
         os.kill(json.loads((run / "run.json").read_text())["pid"], signal.SIGKILL)
-        assert running.wait(timeout=60) == 137
+        assert running.wait(timeout=60) == -signal.SIGKILL
     figures = stats(tmp_path)
     assert (figures["complete"], figures["ending"]["signal"]) == (False, 9)
     held = [
@@ -209,7 +209,7 @@ def test_the_program_that_ended_is_the_one_that_is_told_of(tmp_path: Path) -> No
         f"os.execv(sys.executable, [sys.executable, '-c', {last!r}])"
     )
     done = record(tmp_path / "out.bin", sys.executable, "-c", first)
-    assert done.returncode == 137, done.stderr
+    assert done.returncode == -signal.SIGKILL, done.stderr
     figures = stats(tmp_path / "out.bin")
     assert figures["live_at_end_bytes"] >= 50 << 20 and not figures["complete"]
     (earlier,) = (tmp_path / "runs").glob("*/*/heap-2.bin")

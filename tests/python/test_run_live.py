@@ -99,7 +99,7 @@ def test_a_signal_to_the_supervisor_reaches_the_program(live: Callable[..., Live
     run = live()
     run.terminal.wait_for(BIG)
     run.terminal.process.send_signal(signal.SIGTERM)
-    assert run.terminal.leave() == 128 + signal.SIGTERM
+    assert run.terminal.leave() == -signal.SIGTERM
     assert "SIGTERM" in run.after_the_screen()
 
 

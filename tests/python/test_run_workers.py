@@ -128,7 +128,7 @@ def test_a_program_that_ends_at_once_has_a_session_and_a_bundle_every_time(tmp_p
         directory = tmp_path / str(number)
         words = ["sh", "-c", "kill -9 $$"] if number % 2 else ["sh", "-c", "exit 9"]
         done = subprocess.run(command(directory, *words, options=ALWAYS), capture_output=True, text=True)
-        assert done.returncode == (137 if number % 2 else 9)
+        assert done.returncode == (-signal.SIGKILL if number % 2 else 9)
         (row,) = stormlog("sessions", str(directory))
         assert row["status"] == "interrupted"
         bundle = bundle_of(directory, row["pid"])
@@ -162,7 +162,7 @@ def test_the_program_and_its_workers_killed_together_are_all_told(tmp_path: Path
         for pid in [*workers, pid_of(tmp_path)]:
             os.kill(pid, signal.SIGKILL)
         running.communicate()
-    assert running.returncode == 137
+    assert running.returncode == -signal.SIGKILL
     for pid in [pid_of(tmp_path), *workers]:
         assert bundle_of(tmp_path, pid)["cause"] == "sigkill"
     places = [row["place"] for row in bundle_of(tmp_path, pid_of(tmp_path))["evidence"]["held_by"]]

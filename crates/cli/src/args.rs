@@ -9,7 +9,7 @@ use stormlog_supervise::BundlePolicy;
 
 use crate::analyze_args;
 use crate::attach_args;
-use crate::cmd::{convert, limited, oom, run, run_finish, sessions, validate};
+use crate::cmd::{convert, oom, run, run_finish, sessions, validate};
 use crate::heap_args;
 use crate::live_args;
 use crate::place;
@@ -88,9 +88,6 @@ pub(crate) enum Command {
     Monitor(watch_args::Monitor),
     /// Track memory with alerts, and keep what was seen
     Track(Box<watch_args::Track>),
-    /// Run a program under a limit of its address space (used by `run --limit`)
-    #[command(hide = true)]
-    Limited(Limited),
     /// Complete the heap captures of a run whose program has ended (used by `run`)
     #[command(hide = true)]
     FinishCaptures(FinishCaptures),
@@ -106,12 +103,15 @@ pub(crate) struct Run {
     /// Where run directories are made
     #[arg(long, env = place::VARIABLE, default_value = place::FOLDER, value_name = "DIR")]
     dir: PathBuf,
-    /// Say nothing at the end
+    /// Suppress the summary
     #[arg(long, short)]
     quiet: bool,
     /// Limit the program's address space, so that it gets a MemoryError it can report (e.g. 16GiB)
     #[arg(long, value_parser = size, value_name = "SIZE")]
     limit: Option<u64>,
+    /// Kill the program when this command is killed (SIGKILL); by default it outlives it
+    #[arg(long)]
+    die_with_supervisor: bool,
     /// Print the outcome as JSON on standard error
     #[arg(long)]
     json: bool,
@@ -161,6 +161,7 @@ impl From<Run> for run::Options {
             root: typed.dir,
             quiet: typed.quiet,
             limit: typed.limit,
+            die_with_supervisor: typed.die_with_supervisor,
             json: typed.json,
             is_shared: typed.share,
             records_environment: !typed.no_env,
@@ -240,17 +241,6 @@ impl From<Oom> for oom::Options {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Limited {
-    #[arg(value_parser = size)]
-    bytes: u64,
-    /// A variable for the program alone
-    #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<OsString>,
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct FinishCaptures {
     #[arg(long)]
     aggregate: bool,
@@ -262,12 +252,6 @@ pub(crate) struct FinishCaptures {
 impl From<FinishCaptures> for run_finish::Options {
     fn from(typed: FinishCaptures) -> Self {
         run_finish::Options { run: typed.run, aggregate: typed.aggregate, max_size: typed.max_size }
-    }
-}
-
-impl From<Limited> for limited::Options {
-    fn from(typed: Limited) -> Self {
-        limited::Options { bytes: typed.bytes, env: typed.env, command: typed.command }
     }
 }
 

@@ -75,6 +75,10 @@ impl Program {
 
 /// Runs a command line and gives its exit code. `arguments` do not include the program's name.
 pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
+    // Started beside every run: it does not pay for what the other commands need.
+    if arguments.first().is_some_and(|word| word == stormlog_supervise::WITNESS) {
+        return stormlog_supervise::stand_by().map_or(Exit::Error, |()| Exit::Ok).code();
+    }
     let mut command = <Cli as clap::CommandFactory>::command().name(program.name()).bin_name(program.name());
     if program == Program::Tfmemprof {
         command = tf_args::adapt(command);
@@ -118,7 +122,6 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Attach(arguments) => cmd::attach::run(&arguments.into()),
         Command::Detach(arguments) => cmd::attach::detach(arguments.pid, arguments.door()),
         Command::Oom(arguments) => cmd::oom::run(&arguments.into()),
-        Command::Limited(arguments) => cmd::limited::run(&arguments.into()),
         Command::FinishCaptures(arguments) => Ok(cmd::run_finish::finish(arguments.into())),
         Command::Analyze(arguments) => match arguments.asked(program) {
             Asked::General(options) => cmd::analyze::run(&options),

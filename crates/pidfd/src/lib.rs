@@ -1,12 +1,19 @@
-//! A process held by a descriptor: it can be waited for by anyone, and tells how it ended, whoever reaped it.
+//! System calls on processes that no safe library offers, each behind a safe function:
 //!
-//! A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd remembers the exit code for everybody who
-//! holds one. No safe library offers that call, so this crate is here for it, and for what else none offers: the memory peak of a child
-//! that ended, whether any process writes to a file ([`is_written`]), and that a program we start inherits neither descriptors nor session
-//! ([`inherit_nothing`], [`lead_session`]). It must never reap, signal or otherwise touch a process.
+//! - [`Pidfd`]: a process held by a descriptor. A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd
+//!   remembers the exit code for everybody who holds one. It never reaps or signals the process.
+//! - [`peak_of_ended_child`]: the memory peak of a child that ended and is not reaped yet.
+//! - [`is_written`]: whether any process writes to a file.
+//! - [`inherit_nothing`], [`lead_session`]: programs that we start inherit neither descriptors nor session.
+//! - [`signals`]: taking signals with their senders, passing them on unchanged, ending and stopping by one.
+//! - [`start`]: starting a program with the signals, descriptors and limits that this process itself was started with.
+//!
+//! Decides nothing: which signal goes where is the caller's rule.
 
 mod inherit;
 mod lease;
+pub mod signals;
+pub mod start;
 
 pub use inherit::{inherit_nothing, lead_session};
 pub use lease::is_written;

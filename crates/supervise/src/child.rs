@@ -1,46 +1,92 @@
-//! The program itself: started with everything of ours that is its own — streams unless told otherwise, terminal, process group — and
-//! waited for. Signals sent to the supervisor reach it; what the terminal sends reaches both by itself.
+//! The program itself: started as this process was started — streams unless chosen otherwise, terminal, process group, signals, limits —
+//! and waited for. Where no process can be started, this one becomes the program.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
-use signal_hook::iterator::exfiltrator::origin::WithOrigin;
-use signal_hook::iterator::{Handle, SignalsInfo};
-use signal_hook::low_level::siginfo::{Cause, Sent};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use stormlog_pidfd::start::Start;
 
 use crate::error::RunError;
 use crate::outcome::Ended;
+use crate::signals::{Intake, Relay, Terminal, Witness, has_ended};
 use crate::supervise::Streams;
-
-/// Signals that are meant for the program. One that is ignored stays so for both: `nohup` and a shell's background jobs mean it.
-const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
 /// Python writes what it prints at once.
 const UNBUFFERED: &str = "PYTHONUNBUFFERED";
 
+/// What is started.
+pub(crate) struct Launch<'a> {
+    /// The program and its arguments.
+    pub(crate) command: &'a [OsString],
+    /// Its limit of address space.
+    pub(crate) limit_as: Option<u64>,
+    /// Whether it is killed when the supervisor is.
+    pub(crate) die_with_supervisor: bool,
+}
+
+impl Launch<'_> {
+    fn prepare(&self, intake: &Intake) -> Result<Command, RunError> {
+        let (program, arguments) = self.command.split_first().ok_or(RunError::NoCommand)?;
+        let mut starting = Command::new(program);
+        starting.args(arguments);
+        let start = Start {
+            mask: intake.mask(),
+            closed_streams: true,
+            die_with_parent: self.die_with_supervisor,
+            address_space: self.limit_as,
+            ..Start::default()
+        };
+        start.apply(&mut starting);
+        Ok(starting)
+    }
+
+    fn failed(&self, source: io::Error) -> RunError {
+        RunError::Start { program: self.command.first().cloned().unwrap_or_default(), source }
+    }
+
+    /// Turns this process into the program, with nothing of ours. Returns only what hindered it.
+    pub(crate) fn replace_us(&self, intake: &Intake) -> RunError {
+        match self.prepare(intake) {
+            Ok(mut becoming) => {
+                intake.keep_for_program();
+                self.failed(becoming.exec())
+            }
+            Err(error) => error,
+        }
+    }
+}
+
 /// The started program.
 pub(crate) struct Program {
     child: Child,
-    /// The most it had resident, once it has ended; see [`stormlog_pidfd::peak_of_ended_child`].
-    pub(crate) peak_rss: Option<u64>,
-    forwarding: Option<(Handle, thread::JoinHandle<()>)>,
+    pid: Pid,
+    relaying: Relaying,
+}
+
+/// Who passes signals on to the program.
+enum Relaying {
+    /// The thread that waits for its end.
+    WhileWaiting(Relay),
+    /// A thread of its own: the one that waits draws a screen meanwhile.
+    Thread(io::Result<thread::JoinHandle<()>>),
 }
 
 impl Program {
-    /// Starts `command` with some variables changed.
+    /// Starts the program with some variables changed.
     pub(crate) fn start(
-        command: &[OsString],
+        launch: &Launch<'_>,
         env: &[(OsString, OsString)],
         streams: Streams,
+        (intake, terminal): (&Intake, Terminal),
+        witness: Option<Witness>,
     ) -> Result<Self, RunError> {
-        let (program, arguments) = command.split_first().ok_or(RunError::NoCommand)?;
-        // Before the program exists, so that no signal can end us between its start and our watching.
-        let signals = SignalsInfo::<WithOrigin>::new(handled());
-        let mut starting = Command::new(program);
-        starting.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
+        let mut starting = launch.prepare(intake)?;
+        starting.envs(env.iter().map(|(name, value)| (name, value)));
         if let Some(input) = streams.input {
             starting.stdin(input);
         }
@@ -54,12 +100,17 @@ impl Program {
                 starting.env(UNBUFFERED, "1");
             }
         }
-        let started = starting.spawn();
-        let child = started.map_err(|source| RunError::Start { program: program.clone(), source })?;
-        let pid = child.id();
-        let forwarding =
-            signals.ok().map(|signals| (signals.handle(), thread::spawn(move || forward(signals, pid))));
-        Ok(Program { child, peak_rss: None, forwarding })
+        let child = starting.spawn().map_err(|source| launch.failed(source))?;
+        let pid = Pid::from_child(&child);
+        let mut relay = Relay::new(intake, pid, witness);
+        let relaying = match terminal {
+            Terminal::Programs => Relaying::WhileWaiting(relay),
+            Terminal::Shared => {
+                let thread = thread::Builder::new().name("stormlog-signals".into());
+                Relaying::Thread(thread.spawn(move || relay.until_end()))
+            }
+        };
+        Ok(Program { child, pid, relaying })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -68,50 +119,28 @@ impl Program {
 
     /// Whether it has ended; it is still to be waited for.
     pub(crate) fn has_ended(&self) -> bool {
-        let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) else { return true };
-        let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // Whoever cannot even look is not to wait for ever.
-        !matches!(waitid(WaitId::Pid(pid), only_look), Ok(None))
+        has_ended(self.pid)
     }
 
-    /// Waits for the end of the program.
-    pub(crate) fn wait(&mut self) -> Ended {
-        self.peak_rss = stormlog_pidfd::peak_of_ended_child(self.pid()).ok();
-        let status = self.child.wait();
-        if let Some((handle, thread)) = self.forwarding.take() {
-            handle.close();
-            // The thread only forwards signals; there is nothing to learn from how it ended.
-            let _ = thread.join();
+    /// Waits for the end of the program; signals reach it until then. How it ended, and the most it had resident: see
+    /// [`stormlog_pidfd::peak_of_ended_child`].
+    pub(crate) fn wait(mut self) -> (Ended, Option<u64>) {
+        match self.relaying {
+            Relaying::WhileWaiting(mut relay) => relay.until_end(),
+            Relaying::Thread(Ok(thread)) => {
+                // It only passes signals on; there is nothing to learn from how it ended.
+                let _ = thread.join();
+            }
+            Relaying::Thread(Err(_)) => {}
         }
-        status.map_or(Ended::Unknown, Ended::from)
+        let peak_rss = stormlog_pidfd::peak_of_ended_child(self.child.id()).ok();
+        (self.child.wait().map_or(Ended::Unknown, Ended::from), peak_rss)
     }
 }
 
-/// What is forwarded, and the signal of files that may not grow: ours then lose records, which are counted, and the program has the
-/// default action.
-fn handled() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    let is_ignored = |signal: i32| ignored >> (signal - 1) & 1 == 1;
-    FORWARDED.into_iter().chain([SIGXFSZ]).filter(|signal| !is_ignored(*signal)).collect()
-}
-
-fn forward(mut signals: SignalsInfo<WithOrigin>, pid: u32) {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    for origin in &mut signals {
-        if origin.signal == SIGXFSZ {
-            continue;
-        }
-        // Ctrl-C and Ctrl-\ come from the terminal to the whole group: the program has them already.
-        let from_terminal = !matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
-        let is_key = origin.signal == SIGINT || origin.signal == SIGQUIT;
-        if is_key && from_terminal {
-            continue;
-        }
-        if let Some(signal) = Signal::from_named_raw(origin.signal) {
-            // It may have ended a moment ago.
-            let _ = kill_process(pid, signal);
-        }
-    }
+/// Whether a program could not be started because there is no room for another process, and not because of the program: processes,
+/// memory, descriptors, or too long an environment together with ours.
+pub(crate) fn is_out_of_room(error: &io::Error) -> bool {
+    let room = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TOOBIG];
+    Errno::from_io_error(error).is_some_and(|error| room.contains(&error))
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use stormlog_store::StoreError;
 
+use crate::child::is_out_of_room;
+
 /// What went wrong before the program started, or with the files of its run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,6 +42,26 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Whether it concerns the recording alone, so that the program can run without it.
+    pub(crate) fn is_of_recording(&self) -> bool {
+        match self {
+            RunError::NoCommand => false,
+            RunError::Start { source, .. } => is_out_of_room(source),
+            RunError::Directory { .. } | RunError::Hook(_) | RunError::HeapPath(_) | RunError::Store(_) => {
+                true
+            }
+        }
+    }
+
+    /// What to do next, for the end of a sentence.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            RunError::Directory { .. } => "; choose a directory that can be written with --dir",
+            RunError::Start { .. } => "; raise the limit that is in its way (ulimit -a)",
+            _ => "",
+        }
+    }
+
     pub(crate) fn directory(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         RunError::Directory { path: path.into(), source }
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeReader, PipeWriter};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use stormlog_files::Directory;
 use stormlog_liveness::lock;
 
 use crate::bundle_policy::BundlePolicy;
-use crate::child::Program;
+use crate::child::{Launch, Program};
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
 use crate::heap::{Captures, HeapOptions, Waiting};
@@ -24,6 +24,7 @@ use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::run_dir::{RunDirectory, environment, first_record};
 use crate::run_life::supervisor_record;
+use crate::signals::{Intake, Terminal, Witness};
 use crate::watch::{Watcher, Watching};
 use crate::watched::now_ns;
 
@@ -32,15 +33,14 @@ use crate::watched::now_ns;
 pub struct RunOptions {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Put before the command when it is started, and not shown as part of it: the launcher that sets a limit, with `--` as its last
-    /// word.
-    pub launcher: Vec<OsString>,
     /// Where run directories are made.
     pub root: PathBuf,
     /// Time between two samples.
     pub interval: Duration,
-    /// The limit of the address space that the launcher sets, to be named in the verdict.
+    /// A limit of the program's address space.
     pub limit_as: Option<u64>,
+    /// Whether the program is killed when the supervisor is killed.
+    pub die_with_supervisor: bool,
     /// Whether Python programs report the exception they die of.
     pub report_exceptions: bool,
     /// Whether Python programs that import torch record it, where the package is installed.
@@ -59,6 +59,8 @@ pub struct RunOptions {
     pub heap_finish: HeapFinish,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
+    /// Called with one sentence when the program starts, for each part of its run that cannot be recorded.
+    pub missing: fn(&str),
 }
 
 /// What is done with heap captures after the program's end.
@@ -86,15 +88,17 @@ pub struct Streams {
 
 /// Runs the program to its end.
 pub fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
-    Ok(Running::start(options, |_| Ok(Streams::default()))?.wait())
+    Ok(start(options, Terminal::Programs, |_| Ok(Streams::default()))?.wait())
 }
 
-/// A run that goes on: the program, and the thread that watches it.
+/// A run that is not over: the program, and the thread that watches it.
 pub struct Running {
     directory: PathBuf,
     /// What the user would call the program.
     name: String,
     program: Program,
+    /// The program's signals.
+    intake: Intake,
     started_ns: u64,
     watching: io::Result<JoinHandle<Watching>>,
     /// Closed to end the watching.
@@ -104,12 +108,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the program. `streams` gets the run's directory and says which streams are not to be shared with the program.
+    /// Starts the program beside a screen, which handles the terminal's signals. `streams` gets the run's directory and says which streams
+    /// are not to be shared with the program.
     pub fn start(
         options: &RunOptions,
         streams: impl FnOnce(&Path) -> io::Result<Streams>,
     ) -> Result<Running, RunError> {
-        start(options, streams)
+        start(options, Terminal::Shared, streams)
     }
 
     /// The run's directory.
@@ -126,13 +131,14 @@ impl Running {
 
     /// Waits for the end of the program, and gathers the evidence of it.
     #[must_use]
-    pub fn wait(mut self) -> RunOutcome {
+    pub fn wait(self) -> RunOutcome {
         let pid = self.program.pid();
-        let ended = self.program.wait();
+        let (ended, peak_rss) = self.program.wait();
         let ended_ns = now_ns();
+        self.intake.end();
         drop(self.stop);
         let outcome = match self.watching.map(JoinHandle::join) {
-            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, self.program.peak_rss),
+            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, peak_rss),
             // Without a thread to watch with there is still an exit status.
             _ => {
                 let duration_ns = ended_ns.saturating_sub(self.started_ns);
@@ -150,14 +156,48 @@ impl Running {
 
 fn start(
     options: &RunOptions,
+    terminal: Terminal,
     streams: impl FnOnce(&Path) -> io::Result<Streams>,
 ) -> Result<Running, RunError> {
     if options.command.is_empty() {
         return Err(RunError::NoCommand);
     }
     let started_ns = now_ns();
-    let run = RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)?;
-    begin(options, streams, &run, started_ns).inspect_err(|_| run.remove())
+    // Before any thread exists: each has the mask of the one that starts it.
+    let intake = Intake::begin(terminal);
+    // It gets ready while the run's files are made.
+    let witness = Witness::start(&options.command);
+    let launch = Launch {
+        command: &options.command,
+        limit_as: options.limit_as,
+        die_with_supervisor: options.die_with_supervisor,
+    };
+    let scene = RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)
+        .and_then(|run| {
+            begin(options, streams, &run, started_ns, &launch, (&intake, terminal), witness)
+                .inspect_err(|_| run.remove())
+        });
+    match scene {
+        Ok(begun) => Ok(begun.watch(options, intake, started_ns)),
+        Err(error) if error.is_of_recording() => {
+            (options.missing)(&format!("the program runs without being recorded: {error}{}", error.hint()));
+            Err(launch.replace_us(&intake))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A program that has just been started, and what is known of its run.
+struct Begun {
+    program: Program,
+    scene: Scene,
+    /// What cannot be recorded of it.
+    missing: Vec<String>,
+    host: String,
+    orphans: Orphans,
+    stopped: PipeReader,
+    stop: PipeWriter,
+    lock: Option<lock::Held>,
 }
 
 /// All that can fail comes before the program exists: from then on it is not to be left alone.
@@ -166,7 +206,10 @@ fn begin(
     streams: impl FnOnce(&Path) -> io::Result<Streams>,
     run: &RunDirectory,
     started_ns: u64,
-) -> Result<Running, RunError> {
+    launch: &Launch<'_>,
+    signals: (&Intake, Terminal),
+    witness: Option<Witness>,
+) -> Result<Begun, RunError> {
     let facts = HostFacts::read();
     let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
@@ -180,64 +223,59 @@ fn begin(
         .ok();
     run.write(&record)?;
 
+    let mut missing = Vec::new();
     let mut env = vec![inject::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
     let wanted = inject::Wanted { exceptions, torch, cuda_driver: options.follow_cuda_driver };
-    env.extend(inject::prepare(wanted)?);
-    let mut preload = Vec::new();
-    let captures = match &options.heap {
-        Some(heap) => {
-            let (captures, variables) = Captures::begin(run.path(), heap, options.heap_finish.read)?;
-            preload = variables;
-            Some(captures)
+    match inject::prepare(wanted) {
+        Ok(variables) => env.extend(variables),
+        Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),
+    }
+    let captures = options.heap.as_ref().and_then(|heap| {
+        match Captures::begin(run.path(), heap, options.heap_finish.read) {
+            Ok((captures, variables)) => {
+                env.extend(variables);
+                Some(captures)
+            }
+            Err(error) => {
+                missing.push(format!("the heap is not recorded: {error}{}", error.hint()));
+                None
+            }
         }
-        None => None,
-    };
-    let command = with_launcher(options, &mut env, preload);
+    });
     let orphans = Orphans::marked(inject::RUN_DIR, run.path());
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let name = ProgramName::of(&options.command).word;
-    let mut scene = Scene::new(run.clone(), record, name.clone(), options.limit_as);
+    let mut scene = Scene::new(run.clone(), record, name, options.limit_as);
     scene.captures = captures;
     scene.bundle_policy = options.bundle_policy;
     scene.heap_options = options.heap.clone().unwrap_or_default();
     scene.heap_finish = options.heap_finish.clone();
     let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;
-    let program = Program::start(&command, &env, streams)?;
+    let program = Program::start(launch, &env, streams, signals, witness)?;
     // A program has its parent's peak until it has a larger one.
     scene.own_peak_rss =
         ProcessReader::this().and_then(|mut reader| reader.status()).ok().and_then(|own| own.peak_rss);
-    let pid = program.pid();
-    scene.record.insert("pid".into(), pid.into());
-    // A disk that is full by now costs this line of the record, never the program.
-    let _ = run.write(&scene.record);
-
-    allow_many_descriptors();
-    // Nobody but us reaps the program, so there is something of it to see however soon it ended.
-    let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
-    let watching = thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-    Ok(Running { directory: run.path().to_owned(), name, program, started_ns, watching, stop, lock })
+    Ok(Begun { program, scene, missing, host, orphans, stopped, stop, lock })
 }
 
-/// The command behind its launcher. What is preloaded is for the program alone, so a launcher is told to set it.
-fn with_launcher(
-    options: &RunOptions,
-    env: &mut Vec<(OsString, OsString)>,
-    preload: Vec<(OsString, OsString)>,
-) -> Vec<OsString> {
-    let Some((end, launcher)) = options.launcher.split_last() else {
-        env.extend(preload);
-        return options.command.clone();
-    };
-    let mut command = launcher.to_vec();
-    for (mut word, value) in preload {
-        word.push("=");
-        word.push(value);
-        command.extend(["--env".into(), word]);
+impl Begun {
+    fn watch(mut self, options: &RunOptions, intake: Intake, started_ns: u64) -> Running {
+        self.missing.iter().for_each(|sentence| (options.missing)(sentence));
+        let pid = self.program.pid();
+        self.scene.record.insert("pid".into(), pid.into());
+        // A disk that is full by now costs this line of the record, never the program.
+        let _ = self.scene.run.write(&self.scene.record);
+
+        allow_many_descriptors();
+        let (directory, name) = (self.scene.run.path().to_owned(), self.scene.program.clone());
+        // The program is reaped by us alone, so there is something of it to see however soon it ended.
+        let Begun { program, scene, host, orphans, stopped, stop, lock, .. } = self;
+        let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
+        let watching =
+            thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
+        Running { directory, name, program, intake, started_ns, watching, stop, lock }
     }
-    command.push(end.clone());
-    command.extend(options.command.iter().cloned());
-    command
 }
 
 /// Each watched process takes a few. The program has its own limit by now, which this does not change.

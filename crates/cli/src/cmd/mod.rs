@@ -10,7 +10,6 @@ pub(crate) mod convert;
 pub(crate) mod diagnose;
 pub(crate) mod heap;
 pub(crate) mod info;
-pub(crate) mod limited;
 pub(crate) mod live;
 pub(crate) mod monitor;
 pub(crate) mod older_analyze;

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use serde_json::json;
 use stormlog_event::format_bytes;
 use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
@@ -28,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) root: PathBuf,
     pub(crate) quiet: bool,
     pub(crate) limit: Option<u64>,
+    pub(crate) die_with_supervisor: bool,
     pub(crate) json: bool,
     pub(crate) is_shared: bool,
     pub(crate) records_environment: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) bundle_policy: BundlePolicy,
 }
 
-/// The exit code is the program's.
+/// The exit code is the program's. Where a signal ended the program, the same signal ends this process.
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let mut command = options.command.clone();
     if command.first().is_some_and(|program| is_for_python(program)) {
@@ -59,7 +59,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         run_start::look_up(program)?;
     }
     let run = RunOptions {
-        launcher: launcher(options.limit)?,
         root: options.root.clone(),
         interval: options.interval,
         is_shared: options.is_shared,
@@ -69,9 +68,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         follow_cuda_driver: options.follow_cuda_driver,
         limit_as: options.limit,
         bundle_policy: options.bundle_policy,
+        die_with_supervisor: options.die_with_supervisor,
         heap: options.heap.clone(),
         heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
+        missing: say,
         command,
     };
     if options.live {
@@ -103,6 +104,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     if let Err(error) = kept {
         let _ = writeln!(out, "stormlog: {error:#}");
     }
+    if let Ended::Signal(signal) = outcome.ended {
+        // Not held while nothing comes after it.
+        drop(out);
+        let _ = io::stdout().flush();
+        stormlog_supervise::die_of(signal);
+    }
     Ok(outcome.ended.shell_code())
 }
 
@@ -126,13 +133,6 @@ fn is_for_python(word: &OsStr) -> bool {
     let is_executable = path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
     // `train.py` without a slash would be looked for in PATH, not here.
     is_python && path.is_file() && !(is_executable && path.components().count() > 1)
-}
-
-fn launcher(limit: Option<u64>) -> anyhow::Result<Vec<OsString>> {
-    let Some(limit) = limit else { return Ok(Vec::new()) };
-    let mut words = ourselves().context("cannot find myself to set the limit")?;
-    words.extend(["limited".into(), limit.to_string().into(), "--".into()]);
-    Ok(words)
 }
 
 /// The command that starts this program again.
