@@ -109,8 +109,9 @@ def descendants(pid: int) -> int:
     return count
 
 
-def look(pid: int, begun: float) -> Sample | None:
-    """The supervisor now; None when it has ended."""
+def look(pid: int, begun: float, before: int) -> Sample | None:
+    """The supervisor now; None when it has ended. Processes that lived `before` may be settled just now."""
+    before = max(before, descendants(pid))
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
@@ -118,7 +119,9 @@ def look(pid: int, begun: float) -> Sample | None:
         return None
     rss = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
     return (
-        Sample(time.monotonic() - begun, int(rss[0]) * 1024, descriptors, descendants(pid)) if rss else None
+        Sample(time.monotonic() - begun, int(rss[0]) * 1024, descriptors, max(before, descendants(pid)))
+        if rss
+        else None
     )
 
 
@@ -157,10 +160,13 @@ def main() -> None:
         words += [sys.executable, "-c", PROGRAM, str(options.seconds), str(forks)]
         errors = (Path(scratch) / "stderr").open("w+")
         running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
-        begun, samples = time.monotonic(), []
+        begun, before = time.monotonic(), 0
+        samples: list[Sample] = []
         while running.poll() is None:
-            if (sample := look(running.pid, begun)) is not None:
+            living = descendants(running.pid)
+            if (sample := look(running.pid, begun, before)) is not None:
                 samples.append(sample)
+            before = living
             time.sleep(1)
         errors.seek(0)
         report = errors.read()

@@ -318,11 +318,19 @@ impl Scene {
         captures.end();
         let run = self.run.path().to_owned();
         let Some(mut patience) = self.patience.take() else { return };
-        if unfinished(&run).is_empty() || start_finisher(&self.heap_finish.finisher, &run).is_some() {
+        if unfinished(&run).is_empty() {
             return;
         }
-        let options = self.heap_options.clone();
-        patience.wait(Waiting::Compressing, move || complete_all(&run, &options));
+        let (options, waits) = (self.heap_options.clone(), self.heap_finish.waits);
+        match start_finisher(&self.heap_finish.finisher, &run) {
+            Some(mut finisher) if waits => {
+                patience.wait(Waiting::Compressing, move || finisher.wait());
+            }
+            Some(_) => {}
+            None => {
+                patience.wait(Waiting::Compressing, move || complete_all(&run, &options));
+            }
+        }
     }
 
     fn bundle(

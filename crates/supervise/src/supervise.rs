@@ -71,6 +71,8 @@ pub struct HeapFinish {
     /// The command that completes them after this process has returned, which gets the run's directory as its last word and calls
     /// [`finish_captures`](crate::finish_captures). Empty: they are completed before [`Running::wait`] returns.
     pub finisher: Vec<OsString>,
+    /// Whether [`Running::wait`] waits for the finisher.
+    pub waits: bool,
     /// Called ten times a second when the caller has to wait for long. From then on Ctrl-C ends the waiting.
     pub report: Option<fn(Waiting)>,
 }

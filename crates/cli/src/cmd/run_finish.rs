@@ -26,8 +26,8 @@ pub(crate) fn finish(options: Options) -> Exit {
 
 /// What `run` does with its captures. `ourselves` is the command that starts this program again.
 pub(super) fn after(options: &run::Options, ourselves: &[OsString]) -> HeapFinish {
-    // The file that was asked for is complete when the command returns.
-    let waits = options.wait || options.heap_output.is_some() || ourselves.is_empty();
+    // The file that was asked for is complete when the command returns, and does not wait for a process of the lowest priority.
+    let is_done_here = options.heap_output.is_some() || ourselves.is_empty();
     let mut finisher = ourselves.to_vec();
     finisher.push("finish-captures".into());
     if let Some(heap) = &options.heap {
@@ -36,7 +36,8 @@ pub(super) fn after(options: &run::Options, ourselves: &[OsString]) -> HeapFinis
     }
     HeapFinish {
         read: !options.quiet || options.json || options.heap_output.is_some(),
-        finisher: if waits { Vec::new() } else { finisher },
+        finisher: if is_done_here { Vec::new() } else { finisher },
+        waits: options.wait,
         report: (!options.quiet && !options.json).then_some(report as fn(Waiting)),
     }
 }
