@@ -1,8 +1,13 @@
 //! The sizes that page headers claim, looked at before the library believes them.
 //!
 //! The library takes as much memory as a header says its page will need, up to two gigabytes, before it finds out that the
-//! page is a lie. Headers are Thrift's compact encoding; of each only the first three numbers matter, the rest is skipped.
+//! page is a lie. Of a page in gzip it does not even ask the header: that one is unpacked once to see how large it is. Headers are
+//! Thrift's compact encoding; of each only a few numbers matter, the rest is skipped.
 
+use std::io::Read;
+
+use flate2::read::MultiGzDecoder;
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -15,8 +20,33 @@ const MAX_PAGE: i64 = 64 << 20;
 const MAX_HEADER: usize = 64 << 10;
 const MAX_NESTING: usize = 8;
 
+/// The most the pages of one row group may need together: they are in memory at the same time.
+const MAX_GROUP: i64 = 1 << 30;
+
+/// What the pages of a row group may still need.
+pub(super) struct Budget(i64);
+
+impl Budget {
+    pub(super) fn of_group() -> Self {
+        Budget(MAX_GROUP)
+    }
+
+    fn spend(&mut self, bytes: i64) -> Result<(), ParquetError> {
+        self.0 -= bytes;
+        if self.0 >= 0 {
+            return Ok(());
+        }
+        let message = format!("a row group unpacks to more than {MAX_GROUP} bytes; write smaller row groups");
+        Err(ParquetError::General(message))
+    }
+}
+
 /// Refuses a column chunk with an impossible place or an outsized page.
-pub(super) fn check(input: &Input, chunk: &ColumnChunkMetaData) -> Result<(), ParquetError> {
+pub(super) fn check(
+    input: &Input,
+    chunk: &ColumnChunkMetaData,
+    budget: &mut Budget,
+) -> Result<(), ParquetError> {
     let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
     let (Ok(start), Ok(length)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
         return Err(ParquetError::General("a column has a negative place or length".into()));
@@ -29,13 +59,37 @@ pub(super) fn check(input: &Input, chunk: &ColumnChunkMetaData) -> Result<(), Pa
         let bytes = input.get_bytes(at, window)?;
         let damaged = || ParquetError::General("a page header is damaged".into());
         let (sizes, header) = header(&bytes).ok_or_else(damaged)?;
-        if !(0..=MAX_PAGE).contains(&sizes.needs) || sizes.takes < 0 {
+        let (body, takes) = (at + header as u64, u64::try_from(sizes.takes).ok());
+        if !(0..=MAX_PAGE).contains(&sizes.needs) || takes.is_none() {
             let message =
                 format!("a page claims to need {} bytes; at most {MAX_PAGE} are given", sizes.needs);
             return Err(ParquetError::General(message));
         }
+        let takes = takes.unwrap_or(0);
+        budget.spend(sizes.needs)?;
+        if matches!(chunk.compression(), Compression::GZIP(_)) {
+            // A page that reaches beyond the column is an error of the library's reader.
+            let page = input.get_bytes(body, usize::try_from(takes.min(end.saturating_sub(body))).unwrap_or(0))?;
+            check_gzip(page.get(sizes.levels..).unwrap_or(&[]), sizes.needs)?;
+        }
         // At least the header itself: the loop always moves on.
-        at += header as u64 + sizes.takes as u64;
+        at = body.saturating_add(takes);
+    }
+    Ok(())
+}
+
+/// Refuses a page in gzip that unpacks to more than it claims.
+fn check_gzip(packed: &[u8], claimed: i64) -> Result<(), ParquetError> {
+    let mut decoder = MultiGzDecoder::new(packed);
+    let mut chunk = vec![0; 64 << 10];
+    let mut left = claimed;
+    // Bytes that are no gzip are the library's to refuse; it sees no more of them than this loop.
+    while let Ok(count @ 1..) = decoder.read(&mut chunk) {
+        left -= count as i64;
+        if left < 0 {
+            let message = format!("a page unpacks to more than the {claimed} bytes it claims");
+            return Err(ParquetError::General(message));
+        }
     }
     Ok(())
 }
@@ -44,17 +98,20 @@ pub(super) fn check(input: &Input, chunk: &ColumnChunkMetaData) -> Result<(), Pa
 struct Sizes {
     needs: i64,
     takes: i64,
+    /// Bytes of levels before the packed values of a page of version 2.
+    levels: usize,
 }
 
 /// The sizes in the header at the start of `bytes`, and its length.
 fn header(bytes: &[u8]) -> Option<(Sizes, usize)> {
     let mut thrift = Thrift { bytes, at: 0 };
-    let mut sizes = Sizes { needs: 0, takes: 0 };
+    let mut sizes = Sizes { needs: 0, takes: 0, levels: 0 };
     let mut field = 0i64;
     while let Some(kind) = thrift.field(&mut field)? {
         match (field, kind) {
             (2, 5) => sizes.needs = thrift.zigzag()?,
             (3, 5) => sizes.takes = thrift.zigzag()?,
+            (8, 12) => sizes.levels = thrift.levels()?,
             _ => thrift.skip(kind, 0)?,
         }
     }
@@ -101,6 +158,18 @@ impl Thrift<'_> {
             delta => field.checked_add(delta.into())?,
         };
         Some(Some(byte & 0x0f))
+    }
+
+    /// The bytes of both kinds of levels in the header of a page of version 2.
+    fn levels(&mut self) -> Option<usize> {
+        let (mut field, mut levels) = (0, 0i64);
+        while let Some(kind) = self.field(&mut field)? {
+            match (field, kind) {
+                (5 | 6, 5) => levels = levels.checked_add(self.zigzag()?)?,
+                _ => self.skip(kind, 1)?,
+            }
+        }
+        usize::try_from(levels).ok()
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
@@ -153,6 +222,25 @@ mod tests {
         let bytes = [0x15, 0, 0x15, 0xd8, 0x04, 0x15, 14, 0x2c, 0x18, 2, b'a', b'b', 0, 0, 99];
         let (sizes, length) = header(&bytes).unwrap();
         assert_eq!((sizes.needs, sizes.takes, length), (300, 7, 14));
+    }
+
+    #[test]
+    fn finds_the_levels_of_a_page_of_version_2() {
+        // 300 bytes unpacked, 7 packed, then rows, nulls, a count, an encoding, 3 and 4 bytes of levels.
+        let bytes =
+            [0x25, 0xd8, 0x04, 0x15, 14, 0x5c, 0x15, 2, 0x15, 0, 0x15, 2, 0x15, 0, 0x15, 6, 0x15, 8, 0, 0];
+        let (sizes, length) = header(&bytes).unwrap();
+        assert_eq!((sizes.needs, sizes.takes, sizes.levels, length), (300, 7, 7, bytes.len()));
+    }
+
+    #[test]
+    fn refuses_gzip_that_unpacks_to_more_than_it_claims() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, &vec![7; 1 << 20]).unwrap();
+        let packed = encoder.finish().unwrap();
+        assert!(check_gzip(&packed, 1 << 20).is_ok());
+        assert!(check_gzip(&packed, (1 << 20) - 1).is_err());
+        assert!(check_gzip(b"no gzip at all", 0).is_ok(), "left to the library");
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::{Place, ReadOptions, StoreError, file};
 /// Rows of a foreign file's group we are willing to hold.
 const MAX_GROUP_ROWS: i64 = 4 << 20;
 
+/// Whole numbers up to this one are exact as floats.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// A column of a row group as read.
 struct Column {
     name: String,
@@ -31,6 +34,8 @@ struct Column {
 enum Values {
     Signed(Vec<i64>),
     Unsigned(Vec<u64>),
+    /// Of a tool that has no integers with gaps: whole numbers, and NaN for none.
+    Reals(Vec<f64>),
     Texts(Vec<ByteArray>),
 }
 
@@ -91,7 +96,8 @@ impl ParquetReader {
             return Err(StoreError::malformed(Place::file(&self.path), message));
         }
         let chunks = self.reader.metadata().row_group(at).columns();
-        let sound = chunks.iter().try_for_each(|chunk| pages::check(&self.input, chunk));
+        let mut budget = pages::Budget::of_group();
+        let sound = chunks.iter().try_for_each(|chunk| pages::check(&self.input, chunk, &mut budget));
         sound.map_err(|error| wrong(&self.path, &error))?;
         let columns = guarded(|| read_group(self.reader.get_row_group(at)?.as_ref(), count as usize));
         let columns = columns.map_err(|error| wrong(&self.path, &error))?;
@@ -161,6 +167,11 @@ fn read_group(group: &dyn RowGroupReader, count: usize) -> Result<Vec<Column>, P
                 reader.read_records(count, Some(&mut levels), None, &mut values)?;
                 Values::Signed(values.into_iter().map(i64::from).collect())
             }
+            ColumnReader::DoubleColumnReader(mut reader) => {
+                let mut values = Vec::new();
+                reader.read_records(count, Some(&mut levels), None, &mut values)?;
+                Values::Reals(values)
+            }
             ColumnReader::ByteArrayColumnReader(mut reader) => {
                 let mut values = Vec::new();
                 reader.read_records(count, Some(&mut levels), None, &mut values)?;
@@ -213,6 +224,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parqu
 enum Cell<'a> {
     Null,
     Number(i128),
+    Real(f64),
     Text(&'a str),
 }
 
@@ -227,6 +239,12 @@ impl Column {
             Values::Unsigned(values) => {
                 values.get(at).map_or(Cell::Null, |value| Cell::Number((*value).into()))
             }
+            Values::Reals(values) => match values.get(at) {
+                Some(value) if value.is_nan() => Cell::Null,
+                Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => Cell::Number(*value as i128),
+                Some(value) => Cell::Real(*value),
+                None => Cell::Null,
+            },
             Values::Texts(values) => {
                 values.get(at).and_then(|text| text.as_utf8().ok()).map_or(Cell::Null, Cell::Text)
             }
@@ -241,6 +259,7 @@ fn quick_fields(columns: &[Column], row: usize) -> Option<RawFields<'_>> {
         match column.cell(row) {
             Cell::Null => fields.null(field),
             Cell::Number(number) => fields.number(field, number),
+            Cell::Real(_) => return None,
             Cell::Text(text) if field == Field::Metadata => fields.metadata(text.as_bytes()),
             Cell::Text(text) => fields.text(field, text),
         }
@@ -257,6 +276,7 @@ fn record(columns: &[Column], row: usize) -> Result<Record, Problem> {
                 Ok(signed) => signed.into(),
                 Err(_) => u64::try_from(number).map_or(Value::Null, Value::from),
             },
+            Cell::Real(real) => real.into(),
             Cell::Text(text) if column.field == Some(Field::Metadata) => {
                 serde_json::from_str(text).map_err(|error| Problem {
                     field: Some("metadata".into()),
@@ -271,5 +291,10 @@ fn record(columns: &[Column], row: usize) -> Result<Record, Problem> {
 }
 
 fn wrong(path: &Path, error: &ParquetError) -> StoreError {
+    let disabled = error.to_string();
+    if disabled.contains("Disabled feature at compile time") {
+        let message = format!("its codec is not one of snappy, gzip, zstd and lz4 ({disabled}); write it with one of them");
+        return StoreError::malformed(Place::file(path), message);
+    }
     StoreError::malformed(Place::file(path), format!("not a Parquet file of telemetry: {error}"))
 }
