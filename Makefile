@@ -112,7 +112,7 @@ test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
 	else echo "test-frameworks: there are no such tests yet"; fi
 
-test-vm: ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time); not part of `test`
+test-vm: ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time)
 	cargo build --locked --release -p stormlog-cli
 	$(PYTHON) tests/vm/run.py $(TARGET)/release/stormlog $(TARGET)/vm
 

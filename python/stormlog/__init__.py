@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         build_device_memory_collector,
         detect_torch_runtime_backend,
     )
-    from .errors import ConfigurationError, ProfilerError, VisualizationError
+    from .errors import ConfigurationError, MemoryError, ProfilerError, VisualizationError
     from .gap_analysis import GapFinding
     from .oom_flight_recorder import (
         OOMExceptionClassification,
@@ -137,6 +137,7 @@ _HOME_OF = {
     "PerformanceInsight": "analyzer",
     "ProfileResult": "profiler",
     "ProfiledModule": "context_profiler",
+    "MemoryError": "errors",
     "ProfilerError": "errors",
     "TelemetryEventV2": "telemetry",
     "TelemetryEventV3": "telemetry",
@@ -233,6 +234,7 @@ __all__ = [
     "GPUMemoryProfiler",
     "GapFinding",
     "MemoryAnalyzer",
+    "MemoryError",
     "MemoryPattern",
     "MemoryProfiler",
     "MemorySnapshot",

@@ -22,6 +22,7 @@ from stormlog._auto_progress import STEPS, phase_of, stack_and_phase
 from stormlog._auto_verdict import binary_size, usable_blocks, verdict
 from stormlog._cuda_categories import is_users, tensor_categories, workspace_bytes
 from stormlog._cuda_snapshot import allocator_snapshot
+from stormlog._failure import largest_tensors
 from stormlog._meter import CudaMeter
 from stormlog.tracker import MemoryTracker
 
@@ -128,7 +129,7 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         else:
             now = CudaMeter(torch, failure.device).read()
             categories = tensor_categories(index, now.allocated, now.reserved)
-            held = list(_tensors(index))
+            held = [holder.to_dict() for holder in largest_tensors(index)]
         _replace(bundle / cuda_native_debug.MEMORY_CATEGORIES_FILENAME, categories)
     except Exception as error:
         problems.append(f"categories: {_sentence(error)}")
@@ -190,16 +191,6 @@ def _holders(categories: dict[str, Any], is_recorded: bool) -> Iterator[dict[str
     for (place, caller), (size, blocks) in largest:
         note = f"{blocks} block{'' if blocks == 1 else 's'}" + (f", for {caller}" if caller else "")
         yield {"place": place, "bytes": size, "note": note}
-
-
-def _tensors(index: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The largest tensors by name, where no stack tells who took them."""
-    rows = sorted(index["attributed_storage_pointers"], key=lambda row: row["storage_bytes"], reverse=True)
-    for row in rows[:_HOLDERS]:
-        one = row["tensors"][0]
-        name = row["names"][0] if row["names"] else "a tensor without a name"
-        note = f"{row['category'].replace('_', ' ')}, {one['dtype']} {one['shape']}"
-        yield {"place": name, "bytes": row["storage_bytes"], "note": note}
 
 
 def _state_in(bundle: Path, page: dict[str, Any]) -> None:

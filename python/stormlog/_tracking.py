@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
+from stormlog._failure import Holder, advice, holders, traceback_of
 from stormlog._phased import Phased
 from stormlog._tracking_event import THRESHOLDS, Thresholds, TrackingEvent
-from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, exception_facts, exception_text
+from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, classified, exception_text
 from stormlog.phases import PhaseBoundary
 from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict
 from stormlog.telemetry import resolve_distributed_identity
@@ -206,8 +207,15 @@ class BaseTracker(Phased):
         self, exc: BaseException, context: str | None = None, metadata: dict[str, Any] | None = None
     ) -> str | None:
         """Write a bundle if this exception means that memory ran out; its path."""
-        is_oom, reason, cause = _native.classify_exception(exception_facts(exc))
-        if not is_oom or reason is None or not self._recorder_config.enabled:
+        is_oom, reason, cause = classified(exc)
+        if not is_oom or reason is None:
+            return None
+        if not self._recorder_config.enabled:
+            _LOGGER.warning(
+                "Memory ran out (%s), and no OOM bundle was written: "
+                "create the tracker with enable_oom_flight_recorder=True",
+                reason,
+            )
             return None
         tracker = self._ensure()
         sample, _, _ = tracker.sample_now()
@@ -221,6 +229,7 @@ class BaseTracker(Phased):
             "sampling_interval_s": self.sampling_interval,
             "session_id": session.session_id if session else None,
             **self.distributed_identity,
+            "traceback": traceback_of(exc),
             **(metadata or {}),
             "sample_allocated_bytes": known[0],
             "sample_reserved_bytes": known[1],
@@ -229,6 +238,7 @@ class BaseTracker(Phased):
             "sample_total_bytes": known[4],
             "sample_device_id": known[7],
         }
+        held = self._holders(exc)
         try:
             path = tracker.dump(
                 {
@@ -240,6 +250,8 @@ class BaseTracker(Phased):
                     "context": context,
                     "custom_metadata": json.dumps(details, default=str),
                     "system": json.dumps(_system_info(), default=str),
+                    "held_by": [tuple(holder) for holder in held],
+                    "tries": advice(held, self.backend == "cpu"),
                 }
             )
         except Exception as error:
@@ -270,6 +282,10 @@ class BaseTracker(Phased):
     def _read(self) -> Callable[[], object] | None:
         """What asks a collector written in Python; None where the host is sampled natively."""
         return None
+
+    def _holders(self, exc: BaseException) -> list[Holder]:
+        """What holds most memory, as far as it is known when an exception arrives."""
+        return holders(exc)
 
     def _add_evidence(self, bundle: Path) -> None:
         """What else belongs into a bundle that was just written."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native
+from stormlog._failure import chain
 from stormlog.session import SessionSummary, session_summary_to_dict
 
 __all__ = [
@@ -53,9 +54,18 @@ class OOMExceptionClassification:
 
 
 def classify_oom_exception(exc: BaseException) -> OOMExceptionClassification:
-    """Whether an exception means that memory ran out."""
-    is_oom, reason, _ = _native.classify_exception(exception_facts(exc))
+    """Whether an exception means that memory ran out, by itself or by what it was raised from."""
+    is_oom, reason, _ = classified(exc)
     return OOMExceptionClassification(is_oom, reason)
+
+
+def classified(exc: BaseException) -> tuple[bool, str | None, str | None]:
+    """Whether memory ran out, by which sign, and the cause a bundle names."""
+    for error in chain(exc):
+        found = _native.classify_exception(exception_facts(error))
+        if found[0]:
+            return found
+    return (False, None, None)
 
 
 def exception_facts(exc: BaseException) -> tuple[str, str, list[str], str, int | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
+from stormlog._cuda_tensors import build_cuda_tensor_attribution_index
+from stormlog._failure import Holder, largest_tensors
 from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker
 from stormlog._tracking_event import TrackingEvent
 from stormlog._watchdog import MemoryWatchdog
@@ -224,6 +227,15 @@ class MemoryTracker(BaseTracker):
 
     def _known_total(self) -> int | None:
         return None if self._read() is None else self._initial_total
+
+    def _holders(self, exc: BaseException) -> list[Holder]:
+        if self.backend not in {"cuda", "rocm"} or "torch" not in sys.modules:
+            return super()._holders(exc)
+        try:
+            return largest_tensors(build_cuda_tensor_attribution_index(self._device_id(), skip_gc=True))
+        except Exception as error:
+            _LOGGER.warning("The tensors could not be looked at for the OOM bundle: %s", error)
+            return []
 
     def _add_evidence(self, bundle: Path) -> None:
         if self._history is not None and self._history.is_on:

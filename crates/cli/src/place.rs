@@ -9,6 +9,20 @@ pub(crate) const FOLDER: &str = "stormlog-runs";
 /// Names another one.
 pub(crate) const VARIABLE: &str = "STORMLOG_DIR";
 
+/// The directory in which trackers of a program put their OOM bundles, unless it says otherwise.
+const DUMPS: &str = "oom_dumps";
+
+/// Where bundles are when no path is given: the folder of all runs, and the trackers' own directory.
+pub(crate) fn of_bundles(given: Option<&Path>) -> Result<Vec<PathBuf>, Wrong> {
+    let dumps = PathBuf::from(DUMPS);
+    let is_there = given.is_none() && dumps.is_dir();
+    match or_runs(given) {
+        Ok(runs) => Ok(std::iter::once(runs).chain(is_there.then_some(dumps)).collect()),
+        Err(_) if is_there => Ok(vec![dumps]),
+        Err(wrong) => Err(wrong),
+    }
+}
+
 /// The path that was given, or the folder of all runs where there is one.
 pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, Wrong> {
     if let Some(path) = given {

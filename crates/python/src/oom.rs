@@ -7,7 +7,9 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use stormlog_event::{Event, Record, SessionSummary};
 use stormlog_record::Cause;
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, ExceptionText, Retention};
+use stormlog_record::bundle::{
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
+};
 use stormlog_record::classify::{ExceptionFacts, classify};
 use stormlog_track::evidence_now;
 
@@ -38,6 +40,11 @@ pub(crate) struct Given {
     context: Option<String>,
     custom_metadata: String,
     system: String,
+    /// Place, bytes and note of what held most.
+    #[pyo3(default)]
+    held_by: Vec<(String, u64, Option<String>)>,
+    #[pyo3(default)]
+    tries: Vec<String>,
 }
 
 /// The retention of 0.4.3's settings: nothing or less than nothing is no limit.
@@ -59,6 +66,12 @@ pub(crate) fn write<'e>(
     let cwd = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
     let (type_name, module, message) = &given.exception;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let held_by = given.held_by.iter().map(|(place, bytes, note)| HeldBy {
+        place: place.clone(),
+        bytes: *bytes,
+        note: note.clone(),
+    });
+    let evidence = Evidence { held_by: held_by.collect(), tries: given.tries.clone(), ..evidence_now(cause) };
     let content = BundleContent {
         created_at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
         pid: u64::from(std::process::id()),
@@ -69,7 +82,7 @@ pub(crate) fn write<'e>(
         session,
         custom_metadata: &custom_metadata,
         environment: Environment { cwd: cwd.as_deref(), system: &system },
-        evidence: &evidence_now(cause),
+        evidence: &evidence,
     };
     match writer.write(&given.root, &content, events) {
         Ok(written) => Ok(written.path),

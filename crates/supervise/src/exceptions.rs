@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_event::Record;
 use stormlog_record::classify::{Classification, ExceptionFacts, classify};
 use stormlog_record::verdict::{Ending, ReportedException};
 use stormlog_store::json::read_value;
@@ -19,12 +20,25 @@ pub(crate) struct Reported {
     pub(crate) bases: Vec<String>,
     pub(crate) message: String,
     pub(crate) errno: Option<i32>,
+    /// What it was raised from, or while handling, outermost first.
+    pub(crate) raised_from: Vec<Reported>,
     pub(crate) thread: Option<String>,
     /// Innermost last: file, line, function.
     pub(crate) frames: Vec<(String, u64, String)>,
 }
 
 impl Reported {
+    fn meaning(&self) -> Classification {
+        let bases: Vec<&str> = self.bases.iter().map(String::as_str).collect();
+        classify(&ExceptionFacts {
+            type_name: &self.type_name,
+            module: &self.module,
+            bases: &bases,
+            message: &self.message,
+            errno: self.errno,
+        })
+    }
+
     /// One in another thread does not end the program.
     pub(crate) fn is_in_main_thread(&self) -> bool {
         self.thread.as_deref() == Some("MainThread")
@@ -37,14 +51,12 @@ const MOST_REPORTS: usize = 64;
 /// The exception that `pid` ended with, as far as it reported one, and what it means.
 pub(crate) fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classification)> {
     let reported = last_of(directory, pid)?;
-    let bases: Vec<&str> = reported.bases.iter().map(String::as_str).collect();
-    let meaning = classify(&ExceptionFacts {
-        type_name: &reported.type_name,
-        module: &reported.module,
-        bases: &bases,
-        message: &reported.message,
-        errno: reported.errno,
-    });
+    let meaning = reported.meaning();
+    // An error raised because memory ran out means that memory ran out.
+    let meaning = match meaning.is_oom {
+        true => meaning,
+        false => reported.raised_from.iter().map(Reported::meaning).find(|one| one.is_oom).unwrap_or(meaning),
+    };
     Some((reported, meaning))
 }
 
@@ -105,6 +117,13 @@ pub(crate) fn bound(directory: &Path, is_watched: impl Fn(u32) -> bool) {
 
 fn read(path: &Path) -> Option<Reported> {
     let Ok(Value::Object(record)) = read_value(path) else { return None };
+    let raised_from =
+        record.get("raised_from").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let raised_from = raised_from.iter().filter_map(|value| report_of(value.as_object()?)).collect();
+    Some(Reported { raised_from, ..report_of(&record)? })
+}
+
+fn report_of(record: &Record) -> Option<Reported> {
     let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
     let frames = record.get("frames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let frame = |value: &Value| {
@@ -119,6 +138,7 @@ fn read(path: &Path) -> Option<Reported> {
         // The script leaves out what it can tell without a regular expression; this knows more.
         message: text("message").map(|message| stormlog_scrub::text(&message)).unwrap_or_default(),
         errno: record.get("errno").and_then(Value::as_i64).and_then(|number| number.try_into().ok()),
+        raised_from: Vec::new(),
         thread: text("thread"),
         frames: frames.iter().map(frame).collect(),
     })

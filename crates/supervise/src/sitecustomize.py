@@ -64,18 +64,29 @@ def _stormlog_install():
             code = traceback.tb_frame.f_code
             frames.append({"file": code.co_filename, "line": traceback.tb_lineno, "function": code.co_name})
             traceback = traceback.tb_next
-        bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:-1]]
-        number = getattr(error, "errno", None)
+        # What it was raised from, or while handling: memory may have run out there.
+        chain = []
+        while error is not None and len(chain) < 16:
+            kind = type(error)
+            number = getattr(error, "errno", None)
+            chain.append(
+                {
+                    "type": kind.__qualname__,
+                    "module": kind.__module__,
+                    "bases": [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:-1]],
+                    "message": scrubbed(str(error)[:20000]),
+                    "errno": number if isinstance(number, int) else None,
+                }
+            )
+            hidden = error.__suppress_context__
+            error = error.__cause__ or (None if hidden else error.__context__)
         text = _stormlog_unrecorded_json(
             {
                 "pid": os.getpid(),
                 "timestamp_ns": time_ns(),
                 "thread": thread,
-                "type": kind.__qualname__,
-                "module": kind.__module__,
-                "bases": bases,
-                "message": scrubbed(str(error)[:20000]),
-                "errno": number if isinstance(number, int) else None,
+                **chain[0],
+                "raised_from": chain[1:],
                 "frames": frames,
             }
         )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -137,3 +140,11 @@ def test_what_tensorflow_says_of_the_machine() -> None:
     assert utils.get_tensorflow_memory_usage()["cpu_mb"] > 50
     report = utils.generate_summary_report(TFMemoryProfiler().get_results())
     assert f"TensorFlow Version: {tf.__version__}" in report
+
+
+def test_info_shows_the_tensorflow_that_is_installed() -> None:
+    tool = Path(sys.executable).with_name("tfmemprof")
+    shown = subprocess.run([tool, "info"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert f"TensorFlow Version: {tf.__version__}" in shown.stdout, shown.stdout
+    assert "TensorFlow not available" not in shown.stdout

@@ -47,7 +47,7 @@ pub(crate) fn run(
         format!("Input file: {name}"),
         format!("File size: {} bytes", size_of(input)),
     ];
-    let mut plots = Err("cross-rank plots require multi-rank telemetry input.");
+    let mut plots = Err("there are no samples to draw.");
     let report = match (&problem, foreign(input)) {
         (Some(_), Some(keys)) => {
             let note = "JSON payload does not contain telemetry events";
@@ -67,8 +67,11 @@ pub(crate) fn run(
         (None, _) => {
             let drawn = options.plot_dir.as_ref().map(|folder| (Plots::of(&loaded.recording), folder));
             let analysis = judge(loaded);
-            if let Some((drawn, folder)) = drawn.filter(|_| !analysis.jobs.is_empty()) {
-                plots = Ok(drawn.write_ranks(&analysis, folder)?);
+            if let Some((drawn, folder)) = drawn {
+                let written = drawn.write(&analysis, folder)?;
+                if !written.is_empty() {
+                    plots = Ok(written);
+                }
             }
             let mut report = optimization_report(&analysis, selected);
             report.insert(

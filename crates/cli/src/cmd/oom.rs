@@ -29,9 +29,9 @@ pub(crate) enum Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     match options {
-        Options::List { path, json } => run_list(&place::or_runs(path.as_deref())?, *json),
+        Options::List { path, json } => run_list(&place::of_bundles(path.as_deref())?, *json),
         Options::Show { bundle, json } => {
-            let bundle = Bundle::read(&newest(&place::or_runs(bundle.as_deref())?)?)?;
+            let bundle = Bundle::read(&newest(&place::of_bundles(bundle.as_deref())?)?)?;
             let mut out = io::stdout().lock();
             if *json {
                 let mut record = bundle.to_record();
@@ -44,40 +44,46 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             }
             Ok(Exit::Ok)
         }
-        Options::Export { bundle, output } => export(&Bundle::read(&newest(bundle)?)?, output),
+        Options::Export { bundle, output } => {
+            export(&Bundle::read(&newest(std::slice::from_ref(bundle))?)?, output)
+        }
     }
 }
 
-fn find(path: &Path) -> Result<Listing, StoreError> {
-    let finished = stormlog_supervise::resume(path);
-    // Only the owner of a run may write its bundles; others are told what they would say.
-    for session in finished.iter().filter(|run| !run.is_written).flat_map(|run| &run.sessions) {
-        let sentence = harmless(&session.verdict.sentence);
-        // A standard error that is closed has no reader.
-        let _ = writeln!(
-            io::stderr(),
-            "{sentence} Its bundle is written when the run's owner runs this command."
-        );
+fn find(paths: &[PathBuf]) -> Result<Listing, StoreError> {
+    let mut all = Listing::default();
+    for path in paths {
+        let finished = stormlog_supervise::resume(path);
+        // Only the owner of a run may write its bundles; others are shown what they would say.
+        for session in finished.iter().filter(|run| !run.is_written).flat_map(|run| &run.sessions) {
+            let sentence = harmless(&session.verdict.sentence);
+            // A standard error that is closed has no reader.
+            let _ = writeln!(
+                io::stderr(),
+                "{sentence} Its bundle is written when the run's owner runs this command."
+            );
+        }
+        all.append(list(path)?);
     }
-    list(path)
+    Ok(all)
 }
 
 /// The bundle at a path, or the newest one below it.
-fn newest(path: &Path) -> Result<PathBuf, StoreError> {
-    let listing = find(path)?;
+fn newest(paths: &[PathBuf]) -> Result<PathBuf, StoreError> {
+    let listing = find(paths)?;
     match listing.bundles.last() {
         Some(bundle) => Ok(bundle.path.clone()),
         None => Err(listing.problems.into_iter().chain(listing.skipped).next().unwrap_or_else(|| {
             StoreError::Unrecognised {
-                path: path.to_owned(),
+                path: paths.first().cloned().unwrap_or_default(),
                 message: "no OOM bundle here; a program that ended well leaves none".to_owned(),
             }
         })),
     }
 }
 
-fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
-    let mut listing = find(path)?;
+fn run_list(paths: &[PathBuf], json: bool) -> anyhow::Result<Exit> {
+    let mut listing = find(paths)?;
     if listing.bundles.is_empty() {
         // They are all there is: nothing else can be shown instead.
         listing.problems.append(&mut listing.skipped);
@@ -110,7 +116,8 @@ fn run_list(path: &Path, json: bool) -> anyhow::Result<Exit> {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
     if listing.incomplete {
-        writeln!(io::stderr(), "Error: {}: too large to search to its end", path.display())?;
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        writeln!(io::stderr(), "Error: {}: too large to search to its end", paths.join(", "))?;
     }
     Ok(if listing.problems.is_empty() && !listing.incomplete { Exit::Ok } else { Exit::InvalidInput })
 }

@@ -108,11 +108,24 @@ pub fn list(path: &Path) -> Result<Listing, StoreError> {
             }
         }
     }
-    listing.bundles.sort_by(|a, b| (&a.created_at_utc, &a.path).cmp(&(&b.created_at_utc, &b.path)));
+    listing.sort();
     Ok(listing)
 }
 
 impl Listing {
+    /// Adds what was found at another path.
+    pub fn append(&mut self, mut other: Listing) {
+        self.bundles.append(&mut other.bundles);
+        self.problems.append(&mut other.problems);
+        self.skipped.append(&mut other.skipped);
+        self.incomplete |= other.incomplete;
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.bundles.sort_by(|a, b| (&a.created_at_utc, &a.path).cmp(&(&b.created_at_utc, &b.path)));
+    }
+
     fn add(&mut self, path: &Path) {
         match Bundle::open(path) {
             Ok(bundle) => self.bundles.push(BundleRow {

@@ -76,7 +76,12 @@ pub fn judge(facts: &DeathFacts) -> Verdict {
     let (limit_bytes, limit_source, usage_bytes) = limit(facts, &found);
     let mut verdict = Verdict {
         cause: found.cause,
-        signal: signal.filter(|_| found.cause != Cause::Exit),
+        signal: match found.cause {
+            Cause::Exit => None,
+            // Known by what it does, also where nothing saw how the process ended.
+            Cause::GlobalOomKill | Cause::CgroupOomKill => Some(signal.unwrap_or(SIGKILL)),
+            _ => signal,
+        },
         exit_code,
         confidence: found.confidence,
         sentence: String::new(),

@@ -69,7 +69,8 @@ pub(super) fn check(
         budget.spend(sizes.needs)?;
         if matches!(chunk.compression(), Compression::GZIP(_)) {
             // A page that reaches beyond the column is an error of the library's reader.
-            let page = input.get_bytes(body, usize::try_from(takes.min(end.saturating_sub(body))).unwrap_or(0))?;
+            let page =
+                input.get_bytes(body, usize::try_from(takes.min(end.saturating_sub(body))).unwrap_or(0))?;
             check_gzip(page.get(sizes.levels..).unwrap_or(&[]), sizes.needs)?;
         }
         // At least the header itself: the loop always moves on.

@@ -293,7 +293,9 @@ fn record(columns: &[Column], row: usize) -> Result<Record, Problem> {
 fn wrong(path: &Path, error: &ParquetError) -> StoreError {
     let disabled = error.to_string();
     if disabled.contains("Disabled feature at compile time") {
-        let message = format!("its codec is not one of snappy, gzip, zstd and lz4 ({disabled}); write it with one of them");
+        let message = format!(
+            "its codec is not one of snappy, gzip, zstd and lz4 ({disabled}); write it with one of them"
+        );
         return StoreError::malformed(Place::file(path), message);
     }
     StoreError::malformed(Place::file(path), format!("not a Parquet file of telemetry: {error}"))

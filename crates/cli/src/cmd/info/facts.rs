@@ -130,8 +130,7 @@ fn gpus(roots: &Roots) -> Vec<GpuFacts> {
 
 /// Asked of the interpreter itself: nothing else knows. Isolated, so that nobody's start-up code runs for it.
 fn python() -> Python {
-    const ASK: &str = "import sys, importlib.metadata as m\nprint(sys.version.replace('\\n', ' '))\n\
-                       try: print(m.version('tensorflow'))\nexcept m.PackageNotFoundError: pass";
+    const ASK: &str = include_str!("versions.py");
     let Ok(answer) = Command::new(interpreter::for_scripts()).args(["-E", "-c", ASK]).output() else {
         return Python::default();
     };

@@ -1,7 +1,7 @@
-"""Writes the files of this directory: make.py tests/golden/peer-0.4.3/cuda_tracker.json, with pyarrow, duckdb, pandas and polars installed.
+"""Writes the files of this directory: make.py tests/golden/peer-0.4.3/cuda_tracker.json.
 
-The same events as each tool writes them when it is asked for nothing but a codec. Written with pyarrow 26.0.1, duckdb 2.0.0,
-pandas 3.1.1 and polars 2.1.0.
+The same events as each tool writes them when it is asked for nothing but a codec. Written with pyarrow 26.0.1,
+duckdb 2.0.0, pandas 3.1.1 and polars 2.1.0.
 """
 
 from __future__ import annotations
