@@ -30,10 +30,12 @@ type Spawn = unsafe extern "C" fn(
     Texts,
 ) -> c_int;
 
-const OPTIONS: &[u8] = b"STORMLOG_HEAP=";
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// Our order.
+pub const OPTIONS: &[u8] = b"STORMLOG_HEAP=";
+/// The libraries that are loaded into every program.
+pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// How every `LD_PRELOAD` that is ours names this library.
-const LIBRARY: &[u8] = b"libstormlog_hook";
+pub const LIBRARY: &[u8] = b"libstormlog_hook";
 /// An environment of more variables is handed over as it is.
 const MOST: usize = 1024;
 

@@ -41,6 +41,7 @@ mod process;
 mod pyalloc;
 mod real;
 mod sample;
+mod sanitizer;
 mod session;
 mod stacks;
 mod sys;

@@ -88,6 +88,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         other => other.into(),
     })?;
     let mut chosen = run_heap::chosen(&outcome);
+    if options.heap.is_some() && chosen.is_none() {
+        outcome.warnings.push(run_heap::NOT_RECORDED.to_owned());
+    }
     let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
     let kept = options.heap_output.as_deref().map(hand_over).transpose();
     let mut out = io::stderr().lock();

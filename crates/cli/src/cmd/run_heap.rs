@@ -12,6 +12,10 @@ use stormlog_view::{Chosen, captures, find};
 
 use crate::exit::Wrong;
 
+/// What is printed of a run that was to record a heap and has no capture.
+pub(super) const NOT_RECORDED: &str = "no heap was recorded: a program that is statically linked, set-user-ID, or built with AddressSanitizer \
+     cannot be";
+
 /// A file that is there already is found out before the program runs for a day; `force` says that it may be written over. A directory takes the
 /// captures of all processes.
 pub(super) fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
@@ -42,9 +46,7 @@ pub(super) fn hand_over(
 ) -> anyhow::Result<()> {
     let Some(chosen) = chosen else {
         let output = output.display();
-        anyhow::bail!(
-            "no heap was recorded, so there is no {output}: a statically linked program cannot be recorded"
-        );
+        anyhow::bail!("there is no {output}: {NOT_RECORDED}");
     };
     let mut moved = Vec::new();
     if is_directory(output) {
