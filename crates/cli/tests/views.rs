@@ -286,6 +286,7 @@ fn a_python_whose_stacks_are_not_known_is_told_from_others() {
         for view in ["stats", "summary"] {
             let text = answer(&[view, capture]);
             assert_eq!(text.contains("No Python stack is known"), is_told, "{text}");
+            assert_eq!(text.contains("this is not a Python program; --native records"), !is_told, "{text}");
         }
     }
 }

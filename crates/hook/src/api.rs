@@ -11,6 +11,7 @@ use crate::exec;
 use crate::got;
 use crate::list;
 use crate::native;
+use crate::operators;
 use crate::options::Options;
 use crate::real;
 use crate::session::{self, EPOCH};
@@ -53,6 +54,7 @@ extern "C" fn begin() {
         return;
     }
     exec::remember();
+    operators::find();
     if let Err(error) = start(text, true) {
         complain(error);
     }

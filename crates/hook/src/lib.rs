@@ -35,6 +35,7 @@ mod mappings;
 mod moments;
 mod native;
 mod nodes;
+mod operators;
 mod options;
 mod own;
 mod process;

@@ -582,6 +582,10 @@ fn describe_process(text: &mut Text) {
         before = word;
     }
     text.push(if whole { b"]" } else { b"],\"command_truncated\":true" });
+    if let Some(library) = crate::operators::unrecorded() {
+        text.push(b",\"operator_new\":");
+        text.json_string(library);
+    }
     text.push(b",\"python\":null,\"parent_pid\":");
     // SAFETY: takes no arguments.
     text.number(unsafe { sys::call(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u64);

@@ -139,9 +139,14 @@ pub fn find_python() {
     if interpreter().is_some() {
         return;
     }
-    let Ok(found) = Interpreter::find() else { return real::forget_error() };
+    let found = Interpreter::find();
     // SAFETY: a terminated name.
     let version = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetVersion".as_ptr()) };
+    let Ok(found) = found else {
+        // The version of a Python whose stacks cannot be read is in the capture, too.
+        PYTHON.version.store(version as usize, Ordering::Relaxed);
+        return real::forget_error();
+    };
     let watch = CodeWatch::new(&found, code_is_gone, python_is_gone);
     pyalloc::find();
     if PYTHON.finding.swap(true, Ordering::AcqRel) {
@@ -162,14 +167,15 @@ pub fn libraries_changed(thread: &mut Thread) {
     if interpreter().is_none() && crate::loader::is_loaded(b"libpython") {
         find_python();
     }
-    let (Some(state), Some(python)) = (session::current(), interpreter()) else { return };
+    let Some(state) = session::current() else { return };
     let version = PYTHON.version.load(Ordering::Relaxed);
     if version == 0 || state.python_announced.swap(true, Ordering::AcqRel) {
         return;
     }
+    let number = interpreter().map_or(0, |python| u64::from(python.version()));
     // SAFETY: CPython's function of this type; it gives a constant text and needs no interpreter.
     let text = unsafe { real::text(transmute::<usize, unsafe extern "C" fn() -> *const c_char>(version)()) };
-    thread.writer.definition(definition::PYTHON, u64::from(python.version()), &[text]);
+    thread.writer.definition(definition::PYTHON, number, &[text]);
 }
 
 extern "C" fn code_is_gone(code: usize) {

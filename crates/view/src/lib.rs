@@ -29,7 +29,7 @@ pub use ask::{Answer, Moment, Reading};
 pub use end::End;
 pub use error::ViewError;
 pub use find::{CaptureFile, Chosen, captures, find};
-pub use notes::unknown_python;
+pub use notes::not_recorded;
 pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
 pub use parse::{Shape, parse};
 pub use question::{Question, parse_time};

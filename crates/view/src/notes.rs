@@ -1,6 +1,8 @@
 //! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
 
+use serde_json::Value;
 use stormlog_capture::file::Sample;
+use stormlog_capture::layout::flags;
 use stormlog_event::format_bytes;
 use stormlog_heap::{DistinctFailure, Heap};
 
@@ -66,13 +68,17 @@ impl Reading {
         }
         notes.extend(self.beyond_the_heap());
         if stats.lost_events > 0 {
+            let reason = match self.heap.header.flags & flags::BOUNDED {
+                0 => "the disk was full",
+                _ => "--max-size was reached and nothing took records",
+            };
             notes.push(format!(
-                "{} records could not be written (the disk was full): the numbers are too small by what they held.",
+                "{} records could not be written ({reason}): the numbers are too small by what they held.",
                 grouped(stats.lost_events)
             ));
         }
         notes.extend(self.end.cut());
-        notes.extend(unknown_python(&self.heap));
+        notes.extend(not_recorded(&self.heap));
         if self.question == Question::Leaks && !self.knows_when() {
             notes.push(
                 "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
@@ -153,15 +159,48 @@ impl Reading {
     }
 }
 
-/// Why a program of Python has no stack of it.
+/// What a recording could not see: the stacks of a program, or its `new` and `delete`. A sentence each.
 #[must_use]
-pub fn unknown_python(heap: &Heap) -> Option<String> {
-    let is_unknown = heap.python().is_none() && !heap.has_python_stacks() && is_python(&command(heap));
-    is_unknown.then(|| {
-        "No Python stack is known: they are recorded of CPython 3.11 to 3.14 with its global lock, and this was another; --native \
-         names C functions instead."
-            .to_owned()
-    })
+pub fn not_recorded(heap: &Heap) -> Vec<String> {
+    missing_stacks(heap).into_iter().chain(missing_operators(heap)).collect()
+}
+
+fn missing_stacks(heap: &Heap) -> Option<String> {
+    if heap.has_python_stacks() || heap.header.flags & flags::NATIVE != 0 {
+        return None;
+    }
+    let stacks = "stacks are recorded of CPython 3.11 to 3.14 with its global lock; --native names C functions instead.";
+    match heap.python() {
+        Some(version) if !is_supported(version) => {
+            Some(format!("No stack of Python {} is known: {stacks}", plain(words_before(version, '('))))
+        }
+        Some(_) => None,
+        None if is_python(&command(heap)) => Some(format!("No Python stack is known: {stacks}")),
+        None => Some(
+            "No stack is known: this is not a Python program; --native records C, C++ and Rust.".to_owned(),
+        ),
+    }
+}
+
+fn words_before(text: &str, end: char) -> &str {
+    text.split(end).next().unwrap_or(text).trim_end()
+}
+
+/// Whether the stacks of a Python are recorded, by what it says of itself (`3.11.7 (main, ...`).
+fn is_supported(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let minor = (numbers.next(), numbers.next());
+    matches!(minor, (Some(3), Some(11..=14))) && !version.contains("free-threading")
+}
+
+fn missing_operators(heap: &Heap) -> Option<String> {
+    let about: Value = serde_json::from_slice(&heap.header.metadata).unwrap_or_default();
+    let library = about["operator_new"].as_str()?;
+    let name = library.rsplit('/').next().unwrap_or(library);
+    Some(format!(
+        "`new` and `delete` of C++ are not recorded: {} has its own, which do not call malloc; run the program without it to see them.",
+        plain(name)
+    ))
 }
 
 /// Resident bytes near a time.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stormlog_event::format_bytes;
 use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
-use stormlog_view::{End, Names, asked, plain, unknown_python};
+use stormlog_view::{End, Names, asked, not_recorded, plain};
 
 use super::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
@@ -34,18 +34,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         warn_of_cut(&end)?;
         writeln!(out, "{}", stats.json()?)?;
     } else {
-        print(&mut out, &stats, &end, options.by, unknown_python(&heap))?;
+        print(&mut out, &stats, &end, options.by, not_recorded(&heap))?;
     }
     Ok(Exit::Ok)
 }
 
-fn print(
-    out: &mut impl Write,
-    stats: &Stats,
-    end: &End,
-    by: GroupBy,
-    note: Option<String>,
-) -> io::Result<()> {
+fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec<String>) -> io::Result<()> {
     if !stats.has_totals {
         writeln!(
             out,
@@ -88,8 +82,8 @@ fn print(
     if let Some(cut) = end.cut() {
         writeln!(out, "cut         {cut}")?;
     }
-    if let Some(note) = note {
-        writeln!(out, "stacks      {note}")?;
+    for note in notes {
+        writeln!(out, "not seen    {note}")?;
     }
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
