@@ -3,13 +3,21 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// Which signal says that a lease is wanted back; the C library has the number under another feature.
+const F_SETSIG: libc::c_int = 10;
+
 /// Whether a process has the file open or mapped for writing. `file` is open for reading only, and this process must have it open for writing
 /// nowhere. `None` where the kernel gives no lease: another user's file, or a file system of another machine.
 pub fn is_written(file: BorrowedFd<'_>) -> Option<bool> {
     // SAFETY: takes a descriptor that the borrow keeps open, and numbers.
-    let lease = |kind: libc::c_int| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };
-    if lease(libc::F_RDLCK) == 0 {
-        lease(libc::F_UNLCK);
+    let call =
+        |command: libc::c_int, value: libc::c_int| unsafe { libc::fcntl(file.as_raw_fd(), command, value) };
+    // One who opens the file while we have the lease has it taken from us by a signal: not by SIGIO, which would end this process.
+    if call(F_SETSIG, libc::SIGURG) != 0 {
+        return None;
+    }
+    if call(libc::F_SETLEASE, libc::F_RDLCK) == 0 {
+        call(libc::F_SETLEASE, libc::F_UNLCK);
         return Some(false);
     }
     let error = std::io::Error::last_os_error();
@@ -22,6 +30,26 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_file_that_is_opened_for_writing_meanwhile_does_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        drop(File::create(&path).unwrap());
+        let reader = File::open(&path).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    drop(File::options().write(true).open(&path).unwrap());
+                }
+                is_over.store(true, std::sync::atomic::Ordering::Release);
+            });
+            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                assert!(is_written(reader.as_fd()).is_some());
+            }
+        });
+    }
 
     #[test]
     fn a_file_is_written_while_it_is_open_for_writing() {
