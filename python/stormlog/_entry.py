@@ -60,6 +60,10 @@ def _run(program: str) -> NoReturn:
     path = command()
     if path is not None:
         caller = [f"--interpreter={sys.executable}"] if sys.executable else []
+        import signal
+
+        # Python ignores it for itself; the native command passes on what it was started with.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execv(path, [program, *caller, *sys.argv[1:]])
     if program == "stormlog" and sys.argv[1:2] == ["sql"]:
         from stormlog._sql import main
