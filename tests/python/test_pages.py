@@ -335,6 +335,24 @@ def test_turned_over_the_whole_stays(opened: Opened, graph: Path) -> None:
     assert opened.whole() != before
 
 
+def test_own_is_the_same_turned_over(opened: Opened, graph: Path) -> None:
+    opened.goto(graph)
+    opened.page.keyboard.press("m")
+    own = """() => Object.fromEntries(
+        byFrame(stormlog.state.tree).map((row) => [row.frame, [row.own, row.total]]))"""
+    upright = opened.page.evaluate(own)
+    opened.page.locator("#invert").click()
+    assert opened.page.evaluate(own) == upright
+    assert sum(value for value, _ in upright.values()) > 8_000_000
+
+
+def test_the_page_says_what_ran(opened: Opened, graph: Path) -> None:
+    opened.goto(graph)
+    header = opened.text("#subtitle")
+    for part in ("program.py", "started 20", "Python 3.", "Stormlog "):
+        assert part in header, header
+
+
 def test_threads_are_kept_apart(opened: Opened, graph: Path) -> None:
     opened.goto(graph)
     whole = opened.whole()

@@ -328,3 +328,27 @@ fn native_holder_of_the_run_summary_is_a_function() {
     let held = outcome["processes"][0]["heap"]["held_by"][0]["place"].as_str().unwrap();
     assert!(held.ends_with("native.c:6 load_table"), "{held}");
 }
+
+#[test]
+fn pages_say_what_ran_when_and_in_which_threads() {
+    let recorded = record(
+        "
+import threading
+held = []
+def load_rows():
+    held.extend(bytearray(100_000) for _ in range(50))
+thread = threading.Thread(target=load_rows)
+thread.start()
+thread.join()
+",
+        &[],
+    );
+    let run = text(&recorded.run);
+    let stats = json(&["stats", run, "--json"]);
+    let names: Vec<&str> =
+        stats["by_thread"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert!(names.contains(&"load_rows"), "{names:?}");
+    let table = answer(&["table", run, "-n", "1"]);
+    let row = table.lines().last().unwrap().to_owned() + table.lines().rev().nth(1).unwrap();
+    assert!(row.contains("load_rows (") && row.contains("malloc"), "{table}");
+}

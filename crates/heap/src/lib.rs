@@ -35,6 +35,7 @@ mod profile;
 mod sample;
 mod state;
 mod stats;
+mod thread_names;
 mod tree;
 mod turns;
 
@@ -47,7 +48,7 @@ pub use heap::{Capture, FILE_NAME, Heap};
 pub use holders::HeldAt;
 pub use names::Names;
 pub use places::GroupBy;
-pub use profile::{Entry, Lifetime, Mode, Node, Profile, Share, ThreadShare, Weight};
+pub use profile::{AllocatorShare, Entry, Lifetime, Mode, Node, Profile, Share, ThreadShare, Weight};
 pub use state::Watch;
 pub use stats::{
     AllocatorStats, DistinctFailure, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name,

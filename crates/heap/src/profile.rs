@@ -79,6 +79,8 @@ pub struct Profile {
     pub threads: Vec<ThreadShare>,
     /// What each thread holds on each stack.
     pub shares: Vec<Share>,
+    /// By which allocators.
+    pub allocators: Vec<AllocatorShare>,
     /// When the memory of each stack came and went, where [`Watch::moments`](crate::Watch) asked for it.
     pub lifetimes: Vec<Lifetime>,
     /// Which of those moments were kept; a lifetime counts in these.
@@ -94,6 +96,19 @@ pub struct Share {
     pub thread: u32,
     /// How much.
     pub weight: Weight,
+}
+
+/// What one thread got from one allocator on one stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocatorShare {
+    /// The stack's node.
+    pub node: u32,
+    /// Place in [`Profile::threads`].
+    pub thread: u32,
+    /// The allocator, for [`allocator_name`](crate::allocator_name).
+    pub allocator: u8,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// Blocks of one thread and stack that came and went between the same moments.
@@ -132,6 +147,7 @@ impl Heap {
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut threads: FxHashMap<u32, Weight> = FxHashMap::default();
         let mut held: Vec<(u32, u32, Weight)> = Vec::new();
+        let mut allocators: Vec<AllocatorShare> = Vec::new();
         let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
         let mut has_lives = vec![false; self.state.sites.len()];
         lives.iter().for_each(|life| has_lives[life.site as usize] = true);
@@ -152,6 +168,10 @@ impl Heap {
             growing.nodes[node as usize].own += weight;
             *threads.entry(site.key.thread).or_default() += weight;
             held.push((node, site.key.thread, weight));
+            if weight.bytes > 0 {
+                let (thread, allocator, bytes) = (site.key.thread, site.key.kind, weight.bytes);
+                allocators.push(AllocatorShare { node, thread, allocator, bytes });
+            }
             if let Some(place) = places.get_mut(index) {
                 *place = node;
             }
@@ -182,6 +202,7 @@ impl Heap {
             }
             is_same
         });
+        allocators.iter_mut().for_each(|share| share.thread = order[&share.thread]);
         let lifetimes = lives.iter().map(|life| Lifetime {
             node: places[life.site as usize],
             thread: order[&self.state.sites[life.site as usize].key.thread],
@@ -196,12 +217,13 @@ impl Heap {
             frames: namer.frames,
             nodes,
             shares,
+            allocators,
         }
     }
 
     pub(crate) fn thread_share(&self, index: u32, weight: Weight) -> ThreadShare {
         let thread = self.state.threads.get(index as usize).copied().unwrap_or(0);
-        ThreadShare { thread, name: self.state.thread_names.get(&thread).cloned(), weight }
+        ThreadShare { thread, name: self.thread_name(index, thread), weight }
     }
 
     pub(crate) fn amount(&self, mode: Mode, site: usize) -> Amount {

@@ -349,7 +349,7 @@ impl Heap {
             bytes: failure.bytes,
             errno: failure.errno,
             time_ns: failure.time_us.saturating_mul(1000),
-            thread: self.thread_share(failure.site.thread, Weight::default()).thread,
+            thread: self.state.threads.get(failure.site.thread as usize).copied().unwrap_or(0),
             limit_bytes: known(0),
             address_space_bytes: known(1),
             resident_bytes: known(2),

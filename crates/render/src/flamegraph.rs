@@ -147,6 +147,8 @@ struct Frames {
     file: Vec<u32>,
     line: Vec<u32>,
     flags: Vec<u32>,
+    /// How strong the claim to be the responsible frame is, 0 the strongest.
+    claim: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -214,6 +216,7 @@ fn frames(held: &Holdings, strings: &mut Strings) -> Frames {
         columns.file.push(strings.id(&frame.file));
         columns.line.push(frame.line);
         columns.flags.push(flags(frame, held.tree.origin(frame)));
+        columns.claim.push(held.tree.own_code.claim(frame) as u32);
     }
     columns
 }

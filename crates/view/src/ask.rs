@@ -44,13 +44,16 @@ pub struct Moment {
     pub time_us: u64,
     /// Bytes on the heap.
     pub bytes: u64,
-    change: u64,
+    /// Changes of the heap before it; all ones for the end, which no change passes.
+    pub(crate) change: u64,
 }
 
 /// The answer, and when its memory came and went.
 pub struct Answer {
     /// Stacks and what they hold.
     pub held: Holdings,
+    /// By which allocators; empty for the heap at a failed request.
+    pub allocators: Vec<stormlog_heap::AllocatorShare>,
     /// When, in places of [`Answer::moments`]; empty when nobody asked.
     pub lives: Vec<stormlog_heap::Lifetime>,
     /// Memory over time.
@@ -115,9 +118,11 @@ impl Reading {
     #[must_use]
     pub fn answer(&self) -> Answer {
         let profile = self.heap.profile(self.question.mode(), Some(&mut *self.names.borrow_mut()));
-        let Profile { frames, nodes, threads, shares, mut lifetimes, moments: kept, .. } = profile;
+        let Profile { frames, nodes, threads, shares, mut allocators, mut lifetimes, moments: kept } =
+            profile;
         let (tree, threads) = holdings::tree(frames, &nodes, &threads, self.heap.own_code());
         let rows = if self.is_moment {
+            allocators.clear();
             let alive = lifetimes.drain(..).filter(|life| life.birth == 0 && life.death > 0);
             alive.map(|life| row(life.node, life.thread, life.weight)).collect()
         } else {
@@ -133,7 +138,7 @@ impl Reading {
             Some((_, change)) => moments.iter().rposition(|moment| moment.change <= change).unwrap_or(last),
             None => last,
         };
-        Answer { held: Holdings { tree, rows, threads }, lives: lifetimes, moments, end }
+        Answer { held: Holdings { tree, rows, threads }, allocators, lives: lifetimes, moments, end }
     }
 
     /// The question in words that fit what is known: what still runs has not died, and may yet free what it holds.

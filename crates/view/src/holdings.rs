@@ -133,8 +133,12 @@ impl Answer {
         for life in &mut lives {
             life.node = place(life.node, life.thread);
         }
+        let mut allocators = self.allocators;
+        for share in &mut allocators {
+            share.node = place(share.node, share.thread);
+        }
         let held = Holdings { tree: builder.tree, rows, threads: self.held.threads };
-        Answer { held, lives, moments: self.moments, end: self.end }
+        Answer { held, allocators, lives, moments: self.moments, end: self.end }
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
         };
         let weight = heap::Weight { bytes: 7, count: 1 };
         let lives = vec![heap::Lifetime { node: native, thread: 1, birth: 0, death: 2, weight }];
-        Answer { held, lives, moments: vec![], end: 0 }
+        Answer { held, allocators: vec![], lives, moments: vec![], end: 0 }
     }
 
     fn text(Answer { held, .. }: &Answer) -> Vec<String> {

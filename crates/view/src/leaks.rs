@@ -92,7 +92,7 @@ pub fn leaks(answer: &Answer) -> Vec<Leak> {
 /// memory came.
 #[must_use]
 pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<Leak> {
-    let Answer { held, lives, moments, end } = answer;
+    let Answer { held, lives, moments, end, .. } = answer;
     let before = |to_us: u64| moments.iter().rposition(|moment| moment.time_us <= to_us);
     let Some(end) = to_us.map_or(Some(*end), before) else { return Vec::new() };
     let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
@@ -163,17 +163,20 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
 const SHORTEST_US: u64 = 250_000;
 /// Growth for so long counts however long the program ran before it.
 const LONG_US: u64 = 60_000_000;
+/// A loop that changes the heap so often a second does nothing else between.
+const BUSY: u64 = 200;
 /// Equal parts of the time since the first of it.
 const PARTS: u64 = 6;
 
 /// Steady: something came in each part of the time since the first of it, no moment brought half of it, and that time is half of the program's at
-/// least. What a program makes in one go, however large, is not steady.
+/// least. What a program makes in one go, however large and slowly, is not steady: nothing else happens to the heap meanwhile.
 fn pattern(group: &Group, first: u32, end: u32, moments: &[Moment]) -> Pattern {
     let time = |moment: u32| moments.get(moment as usize).map_or(0, |moment| moment.time_us);
     let (begin, end) = (time(first), time(end));
     let length = end.saturating_sub(begin);
     let most = group.by_birth.values().max().copied().unwrap_or(0);
-    if length < SHORTEST_US || length < (end / 2).min(LONG_US) || most > group.bytes / 2 {
+    let is_short = length < SHORTEST_US || length < (end / 2).min(LONG_US);
+    if is_short || most > group.bytes / 2 || is_one_piece(group, moments, length) {
         return Pattern::Once;
     }
     let mut parts = [false; PARTS as usize];
@@ -182,4 +185,18 @@ fn pattern(group: &Group, first: u32, end: u32, moments: &[Moment]) -> Pattern {
         parts[part.min(PARTS - 1) as usize] = true;
     }
     if parts.iter().all(|came| *came) { Pattern::Steady } else { Pattern::Once }
+}
+
+/// Whether at least half of what happened to the heap between the first and the last of it was this, without a pause.
+fn is_one_piece(group: &Group, moments: &[Moment], length_us: u64) -> bool {
+    let known = |moment: u32| {
+        let before = moments.get(..=moment as usize).unwrap_or(moments);
+        before.iter().rev().map(|moment| moment.change).find(|change| *change != u64::MAX)
+    };
+    let births = group.by_birth.keys();
+    let (Some(first), Some(last)) = (births.clone().min(), births.max()) else { return false };
+    let changes = known(*last).unwrap_or(0).saturating_sub(known(*first).unwrap_or(0));
+    changes > 0
+        && group.count.saturating_mul(2) >= changes
+        && changes.saturating_mul(1_000_000) >= length_us.saturating_mul(BUSY)
 }

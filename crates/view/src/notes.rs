@@ -40,6 +40,24 @@ impl Reading {
             .into()
     }
 
+    /// Which process, what it ran, when, and by which versions: the line below the title of a page.
+    #[must_use]
+    pub fn header(&self) -> String {
+        let command = stormlog_scrub::command(&command(&self.heap)).join(" ");
+        let started = i128::from(self.heap.header.start_realtime_ns);
+        let started = jiff::Timestamp::from_nanosecond(started).ok().filter(|_| started > 0);
+        let python = self.heap.python().and_then(|text| text.split(' ').next());
+        let parts = [
+            Some(format!("process {}", self.stats.pid)),
+            Some(plain(&command)).filter(|command| !command.is_empty()),
+            started.map(|started| format!("started {}", started.strftime("%Y-%m-%d %H:%M:%SZ"))),
+            python.map(|version| format!("Python {}", plain(version))),
+            Some(format!("Stormlog {}", env!("CARGO_PKG_VERSION"))),
+            Some(plain(&self.chosen.path.display().to_string())),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
     /// What the bytes are called that lived last.
     fn left(&self) -> &'static str {
         match self.end {

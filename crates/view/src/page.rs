@@ -41,7 +41,7 @@ pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> St
     });
     let graph = FlameGraph {
         title: format!("{}: memory {}", reading.program(), reading.words()),
-        subtitle: format!("process {} · {}", reading.stats.pid, reading.chosen.path.display()),
+        subtitle: reading.header(),
         facts: reading.facts(),
         notes: reading.notes(),
         empty: reading.empty(),

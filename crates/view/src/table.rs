@@ -8,26 +8,28 @@ use crate::rows::Row;
 
 /// The page of these rows.
 #[must_use]
-pub fn table_page(reading: &Reading, rows: &[Row]) -> String {
+pub fn table_page(reading: &Reading, rows: &[Row], owners: &[(String, String)]) -> String {
     let columns = [
         ("Own", Kind::Bytes),
         ("Total", Kind::Bytes),
         ("Allocations", Kind::Count),
         ("Function", Kind::Text),
         ("Place", Kind::Text),
+        ("Thread", Kind::Text),
+        ("Allocator", Kind::Text),
     ];
     table::page(&Table {
         title: format!("{}: memory {}", reading.program(), reading.words()),
-        subtitle: format!("process {} · {}", reading.stats.pid, reading.chosen.path.display()),
+        subtitle: reading.header(),
         notes: reading.notes(),
         empty: reading.empty(),
         columns: columns.map(|(name, kind)| Column { name, kind }).into(),
         sort_column: 0,
-        rows: rows.iter().map(cells).collect(),
+        rows: rows.iter().zip(owners).map(|(row, owners)| cells(row, owners)).collect(),
     })
 }
 
-fn cells(row: &Row) -> Vec<Value> {
+fn cells(row: &Row, (threads, allocators): &(String, String)) -> Vec<Value> {
     let place = row.stack.first();
     let function = place.map_or("(no stack)", |place| &place.function);
     let line =
@@ -39,5 +41,7 @@ fn cells(row: &Row) -> Vec<Value> {
         json!(row.count),
         json!(function),
         json!(format!("{file}{line}")),
+        json!(threads),
+        json!(allocators),
     ]
 }

@@ -8,7 +8,7 @@ use stormlog_event::format_bytes;
 use stormlog_view::diff::diff;
 use stormlog_view::leaks::{Pattern, leaks};
 use stormlog_view::rows::{self, By};
-use stormlog_view::{PageOptions, Question, Reading, flamegraph, table_page, tree};
+use stormlog_view::{PageOptions, Question, Reading, flamegraph, owners, table_page, tree};
 
 const THREADS: &str = r"
 import threading, time
@@ -62,7 +62,11 @@ fn every_view_adds_up_to_the_same() {
         }
         let first = tree::lines(&answer.held, 20).remove(0);
         assert!(first.contains(&format_bytes(whole.bytes)), "{first}");
-        let table = unpack(&table_page(&reading, &rows::grouped(&answer.held, By::Line)));
+        let lines = rows::grouped(&answer.held, By::Line);
+        let columns = owners(&answer, &lines, By::Line);
+        let table = unpack(&table_page(&reading, &lines, &columns));
+        let largest = columns.first().unwrap();
+        assert!(largest.0.contains('(') && largest.1.contains("alloc"), "{largest:?}");
         let own: u64 = table["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).sum();
         assert_eq!(own, whole.bytes);
         assert_eq!(answer.held.threads.len(), 4, "{:?}", answer.held.threads);
@@ -141,6 +145,18 @@ fn a_failed_request_is_told_and_the_heap_before_it_shown() {
     let page = unpack(&flamegraph(&reading, reading.answer(), PAGE));
     assert_eq!(sum(&page["entries"]["bytes"]), whole.bytes);
     assert_eq!(page["notes"][0], note);
+}
+
+#[test]
+fn header_names_command_date_and_versions() {
+    let recorded = record("held = bytearray(1000)\n", "");
+    let reading = Reading::with(chosen(&recorded.capture), Question::Peak, 200, |_| false).unwrap();
+    let header = reading.header();
+    for part in ["process ", "program.py · started 20", "Z · Python 3.", " · Stormlog ", "heap.bin"] {
+        assert!(header.contains(part), "{header}");
+    }
+    let page = unpack(&flamegraph(&reading, reading.answer(), PAGE));
+    assert_eq!(page["subtitle"], header.as_str());
 }
 
 #[test]

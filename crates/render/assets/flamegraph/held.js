@@ -2,22 +2,24 @@
 "use strict";
 
 const MOST_HOLDERS = 5;
+/** Claims up to this are of the program's own code, or of the installed package that it runs. */
+const PACKAGE = 1;
 
 class Held {
   constructor(data, state, chosen) {
     Object.assign(this, { data, state, chosen });
-    // A stack belongs to the innermost line that is neither a library's nor the interpreter's; a stack without one to its own end.
+    // A stack belongs to its responsible frame: the innermost of those with the strongest claim, which is the smallest number.
     // Frames count from 1 here: 0 is no stack at all.
     this.home = new Int32Array(data.frame.length);
     for (let n = 1; n < this.home.length; n++) {
       const frame = data.frame[n], above = this.home[data.parent[n]];
-      const isInside = !this.isOwn(frame) && above > 0 && this.isOwn(above - 1);
+      const isInside = above > 0 && data.frames.claim[above - 1] < data.frames.claim[frame];
       this.home[n] = isInside ? above : frame + 1;
     }
   }
 
   isOwn(frame) {
-    return this.data.frames.flags[frame] === 0 && this.data.frames.line[frame] > 0;
+    return this.data.frames.claim[frame] <= PACKAGE;
   }
 
   /** Lines and what they hold, the largest first; in a comparison the largest changes. */

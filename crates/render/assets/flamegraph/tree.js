@@ -103,6 +103,8 @@ function grow(data, rows, options) {
     tree.other[above] += tree.other[i];
     tree.before[above] += tree.before[i];
   }
+  // With the leaves on top the frames that allocate are the outermost boxes; below them are callers, which own nothing of it.
+  if (options.invert) for (let i = 1; i < n; i++) tree.own[i] = tree.depth[i] === 1 ? tree.total[i] : 0;
   return order(tree);
 }
 

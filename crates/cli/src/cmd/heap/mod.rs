@@ -50,11 +50,16 @@ pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
 }
 
 pub(super) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
+    read_answer(asked).map(|(reading, answer)| (reading, answer.held))
+}
+
+/// As [`read`], with threads and allocators.
+fn read_answer(asked: &Asked) -> anyhow::Result<(Reading, Answer)> {
     let chosen = choose(&asked.capture, asked.pid)?;
     let _waiting = Waiting::for_file(&chosen.path);
     let reading = Reading::of(&chosen.path, None, asked.question)?;
-    let held = answer(&reading, asked.python_only).held;
-    Ok((reading, held))
+    let answer = answer(&reading, asked.python_only);
+    Ok((reading, answer))
 }
 
 /// Says that the file was cut, for an answer that has no room for sentences.

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use stormlog_event::format_bytes;
 use stormlog_view::rows::{By, Place, Row, grouped};
-use stormlog_view::{plain, table_page};
+use stormlog_view::{owners, plain, table_page};
 
-use super::{Asked, Output, export, head, read, warn_of_cut};
+use super::{Asked, Output, export, head, read_answer, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
@@ -32,8 +32,9 @@ pub(crate) enum Sort {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let (reading, held) = read(&options.asked)?;
-    let mut rows = grouped(&held, options.by);
+    let (reading, answer) = read_answer(&options.asked)?;
+    let held = &answer.held;
+    let mut rows = grouped(held, options.by);
     if let Some(wanted) = &options.filter {
         let wanted = wanted.to_lowercase();
         let matches = |place: &Place| {
@@ -43,7 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     sort(&mut rows, options.sort);
     if options.html {
-        let page = table_page(&reading, &rows);
+        let page = table_page(&reading, &rows, &owners(&answer, &rows, options.by));
         options.output.write(&reading.chosen.path, "table.html", page.as_bytes())?;
         return Ok(Exit::Ok);
     }
@@ -53,18 +54,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         out.write_all(&export::json(&rows)?)?;
         return Ok(Exit::Ok);
     }
-    head(&mut out, &reading, &held)?;
+    head(&mut out, &reading, held)?;
     if rows.is_empty() {
         if options.filter.is_some() {
             writeln!(out, "No line matches the filter.")?;
         }
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&["OWN", "TOTAL", "COUNT", "FUNCTION", "PLACE"], &[0, 1, 2]);
-    for row in rows.iter().take(options.top) {
+    let columns = ["OWN", "TOTAL", "COUNT", "FUNCTION", "PLACE", "THREAD", "ALLOCATOR"];
+    let mut table = Table::new(&columns, &[0, 1, 2]);
+    let shown = &rows[..rows.len().min(options.top)];
+    for (row, (threads, allocators)) in shown.iter().zip(owners(&answer, shown, options.by)) {
         let (function, place) = named(row.stack.first());
         let sizes = [format_bytes(row.own_bytes), format_bytes(row.total_bytes), row.count.to_string()];
-        table.row(sizes.into_iter().chain([function, place]));
+        table.row(sizes.into_iter().chain([function, place, threads, allocators]));
     }
     for line in table.lines() {
         writeln!(out, "{line}")?;
