@@ -147,7 +147,7 @@ def test_a_run_is_private_whatever_the_umask(tmp_path: Path, mode: list[str]) ->
 
 
 def test_a_shared_run_is_open_to_its_group_only(tmp_path: Path) -> None:
-    run(tmp_path, "--share", "--heap", "--", sys.executable, "-c", "raise ValueError", umask=0o077)
+    run(tmp_path, "--share", "--heap", "--wait", "--", sys.executable, "-c", "raise ValueError", umask=0o077)
     (directory,) = tmp_path.iterdir()
     for path in [directory, *everything_below(directory)]:
         mode_of = stat.S_IMODE(path.lstat().st_mode)

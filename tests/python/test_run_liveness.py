@@ -101,7 +101,9 @@ def test_a_living_run_is_running_from_another_pid_namespace(tmp_path: Path) -> N
         (row,) = look(ELSEWHERE, "sessions", str(tmp_path))
         assert row["status"] == "running"
         assert look(ELSEWHERE, "oom", "list", str(tmp_path)) == []
-        assert contents(tmp_path).keys() == before.keys()
+        # Its supervisor keeps a look at its memory now and then.
+        added = contents(tmp_path).keys() - before.keys()
+        assert {Path(path).name for path in added} <= {"memory_map.json"}
         assert json.loads((run.directory / "run.json").read_text())["status"] == "running"
 
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::CaptureError;
 use crate::compact::Compactor;
+use crate::file::Finished;
 use crate::live::Live;
 use crate::seal::seal;
 
@@ -36,6 +37,11 @@ impl Compactor {
             ending.extend(cause);
         }
         self.wake()?;
+        // Only this process has them: another one may complete the capture. An aggregate writes all of them each time.
+        let has_samples = self.source.finished.as_ref().is_some_and(Finished::has_samples);
+        if !(self.is_aggregate() && has_samples) {
+            self.write_samples(1)?;
+        }
         if let Some(finished) = &mut self.source.finished {
             finished.append_ending(&ending)?;
         }
@@ -56,6 +62,9 @@ impl Compactor {
             self.write_samples(1)?;
             self.shrink(self.options.max_size)?;
             self.seal();
+        }
+        if let Some(finished) = &mut self.source.finished {
+            finished.end_with_ending()?;
         }
         if self.source.live.take().is_some() {
             let live = Live::path_of(&self.path);

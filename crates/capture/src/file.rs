@@ -376,6 +376,19 @@ impl Finished {
         CaptureError::damaged(&self.path, format!("the records at byte {} do not decode", entry.offset))
     }
 
+    /// Puts how the process ended at the end of the file again, where blocks were appended since: a file that ends otherwise was cut.
+    pub(crate) fn end_with_ending(&mut self) -> Result<(), CaptureError> {
+        match (self.blocks.last(), self.ending()?) {
+            (Some(last), Some(ending)) if last.kind != block::ENDING => self.append_ending(&ending),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it has samples of the process's memory.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.blocks.iter().any(|entry| entry.kind == block::SAMPLES)
+    }
+
     /// All memory samples, in the order they were taken.
     pub fn samples(&self) -> Result<Vec<Sample>, CaptureError> {
         let mut samples = Vec::new();

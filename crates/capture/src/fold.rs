@@ -118,7 +118,9 @@ impl Compactor {
         let temporary = self.temporary();
         let mut new = Finished::create(&temporary, &self.header)?;
         new.append_checkpoint(&fold.state())?;
-        if self.options.aggregate {
+        if self.options.aggregate && self.samples.is_empty() {
+            new.append_samples(&old.samples()?)?;
+        } else if self.options.aggregate {
             new.append_samples(&self.samples)?;
         } else {
             let mut samples = old.samples()?;

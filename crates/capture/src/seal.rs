@@ -65,12 +65,13 @@ pub(crate) fn seal(
     for entry in rest.iter().filter_map(|piece| piece.entry(old)) {
         new.append_copy(old, entry)?;
     }
-    for entry in old.blocks.iter().filter(|entry| entry.kind == block::ENDING) {
-        new.append_copy(old, entry)?;
-    }
     let samples = old.samples()?;
     if !samples.is_empty() {
         new.append_packed_samples(&samples)?;
+    }
+    // Last: a file without it was cut.
+    for entry in old.blocks.iter().filter(|entry| entry.kind == block::ENDING).take(1) {
+        new.append_copy(old, entry)?;
     }
     Ok(Some(new))
 }

@@ -188,9 +188,11 @@ impl Source {
     /// Whether the end of the finished file is missing: the bytes behind its last whole block then.
     pub fn cut(&self) -> Result<Option<u64>, CaptureError> {
         match (&self.live, &self.finished) {
-            // How it ended is written last, before the live file goes.
-            (None, Some(finished)) if !finished.blocks.iter().any(|entry| entry.kind == block::ENDING) => {
-                finished.torn_bytes().map(Some)
+            // How it ended is last when the live file goes.
+            (None, Some(finished)) => {
+                let torn = finished.torn_bytes()?;
+                let has_end = finished.blocks.last().is_some_and(|entry| entry.kind == block::ENDING);
+                Ok((torn > 0 || !has_end).then_some(torn))
             }
             _ => Ok(None),
         }

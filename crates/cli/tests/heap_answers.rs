@@ -39,7 +39,7 @@ fn sum(rows: &Value, key: &str) -> u64 {
 fn record_command(folder: tempfile::TempDir, options: &[&str], command: &[&str]) -> Recorded {
     let runs = folder.path().join("runs");
     let output = Command::new(env!("CARGO_BIN_EXE_stormlog"))
-        .args(["run", "--json", "--heap", "--dir"])
+        .args(["run", "--json", "--wait", "--heap", "--dir"])
         .arg(&runs)
         .args(options)
         .arg("--")

@@ -42,7 +42,7 @@ fn record(folder: &Path, program: &str) -> PathBuf {
     std::fs::write(&script, program).unwrap();
     let runs = folder.join("runs");
     let output = Command::new(env!("CARGO_BIN_EXE_stormlog"))
-        .args(["run", "--quiet", "--heap", "--", python.trim(), "-I", "-S"])
+        .args(["run", "--quiet", "--wait", "--heap", "--", python.trim(), "-I", "-S"])
         .arg(&script)
         .env("STORMLOG_DIR", &runs)
         .output()

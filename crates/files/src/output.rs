@@ -31,7 +31,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Begins the file that will be at `path`; directories that are missing are made.
+    /// Begins the file that will be at `path`, whose directory must exist.
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         let target = behind_links(path)?;
         let there = match fs::metadata(&target) {
@@ -45,9 +45,6 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if let Some(above) = target.parent().filter(|above| !above.as_os_str().is_empty()) {
-            fs::create_dir_all(above)?;
-        }
         let (temporary, file) = temporary(&target)?;
         let output = Output { file: Some(file), pending: Some((temporary, target)), existing };
         if let (Some(there), Some(file)) = (there, &output.file) {
@@ -185,6 +182,9 @@ mod tests {
     fn regular_files_are_replaced_whole_and_keep_their_mode() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new/report.html");
+        let missing = write_output(&path, b"one", Existing::Keep).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        fs::create_dir(path.parent().unwrap()).unwrap();
         write_output(&path, b"one", Existing::Keep).unwrap();
         let kept = write_output(&path, b"two", Existing::Keep).unwrap_err();
         assert_eq!(kept.kind(), io::ErrorKind::AlreadyExists);

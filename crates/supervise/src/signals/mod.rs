@@ -44,6 +44,7 @@ pub(crate) enum Terminal {
 
 /// The signals of this process, blocked from here on, in every thread that is started later too.
 pub(crate) struct Intake {
+    terminal: Terminal,
     taken: SignalSet,
     /// Unknown where signals cannot be blocked.
     before: Option<SignalSet>,
@@ -57,7 +58,7 @@ impl Intake {
             left_out.extend([SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGWINCH]);
         }
         let taken = SignalSet::all_but(&left_out);
-        Intake { taken, before: taken.block().ok() }
+        Intake { terminal, taken, before: taken.block().ok() }
     }
 
     /// The mask this process was started with.
@@ -107,6 +108,7 @@ struct Undecided {
 
 /// Passes signals on to the program.
 pub(crate) struct Relay {
+    terminal: Terminal,
     taken: SignalSet,
     program: Pid,
     witness: Option<Witness>,
@@ -115,7 +117,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) fn new(intake: &Intake, program: Pid, witness: Option<Witness>) -> Self {
-        Relay { taken: intake.taken, program, witness, undecided: Vec::new() }
+        Relay { terminal: intake.terminal, taken: intake.taken, program, witness, undecided: Vec::new() }
     }
 
     /// Until the program has ended; it is still to be waited for.
@@ -123,7 +125,10 @@ impl Relay {
         loop {
             match look(self.program) {
                 State::Ended => return,
-                State::Stopped(signal) if is_job_control(signal) => self.stop(signal),
+                // A screen stops with its own handler, after it has put the terminal back.
+                State::Stopped(signal) if is_job_control(signal) && self.terminal == Terminal::Programs => {
+                    self.stop(signal);
+                }
                 State::Stopped(_) | State::Alive => {}
             }
             let nap = if self.undecided.is_empty() { NAP } else { LOOK };
