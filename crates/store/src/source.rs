@@ -11,7 +11,7 @@ use crate::csv::CsvReader;
 use crate::json::{self, EventReader};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
-use crate::run_record::{RUN_FILE, read_run};
+use crate::run_record::{RUN_FILE, run_status};
 use crate::{Place, ReadOptions, StoreError, file, recording, sink};
 
 /// Directories are searched this deep; deeper trees are not recordings.
@@ -338,7 +338,7 @@ fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), Sto
     }
     let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
     if has(RUN_FILE)
-        && let Err(error) = read_run(directory)
+        && let Err(error) = run_status(directory)
     {
         found.skipped.push(error);
         return Ok(());

@@ -14,7 +14,7 @@ use stormlog_liveness::Life;
 use stormlog_record::classify::Classification;
 use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
 use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents, read_session};
-use stormlog_store::run_record::read_run;
+use stormlog_store::run_record::{read_run, run_status};
 
 use crate::exceptions::{self, Reported};
 use crate::facts::kernel_kill;
@@ -88,10 +88,10 @@ fn visit(path: &Path, depth: usize, finished: &mut Vec<FinishedRun>) {
 
 fn finish_abandoned(run: &RunDirectory) -> Option<FinishedRun> {
     // The layout of another release is not ours to finish.
-    let mut record = read_run(run.path()).ok()??;
-    if record.get("status").and_then(Value::as_str) != Some("running") {
+    if run_status(run.path()).ok()?.as_deref() != Some("running") {
         return None;
     }
+    let mut record = read_run(run.path()).ok()??;
     let life = RunLife::of(run, &record);
     if life.life != Life::Dead {
         return None;
