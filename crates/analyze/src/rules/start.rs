@@ -11,6 +11,8 @@ use crate::Sample;
 const FILE_BACKED: &str = "file_backed_bytes";
 /// What is taken so soon after a library was mapped is taken by it.
 const BELONGS_NS: u64 = 500_000_000;
+/// A library takes more than this. The file of a heap capture, which the program maps too, rises by a few pages at a time.
+const LEAST_RISE: u64 = 256 << 10;
 /// Growth without a library beside it: imports measured have up to 0.08 of it, leaks that follow an import from 0.43.
 const QUIET_SHARE: f64 = 0.25;
 /// Rises remembered: a start is told in a few hundred, and what maps files all day is no start.
@@ -31,7 +33,7 @@ impl Watch {
         }
         self.seen = Some(Arc::clone(&event.metadata));
         let told = event.metadata.map.get(FILE_BACKED).and_then(serde_json::Value::as_u64);
-        if let Some(bytes) = told.filter(|bytes| *bytes > self.most) {
+        if let Some(bytes) = told.filter(|bytes| *bytes >= self.most.saturating_add(LEAST_RISE)) {
             self.most = bytes;
             if self.rises_ns.len() < MOST_RISES {
                 self.rises_ns.push(event.timestamp_ns);
@@ -45,7 +47,10 @@ impl Watch {
         let mut last_rise = None;
         let mut before: Option<u64> = None;
         let (mut quiet, mut whole) = (0.0, 0.0);
-        for sample in samples {
+        // What is given back after the peak, at the latest by the program's end, is not growth.
+        let used = samples.iter().zip(0..).filter_map(|(sample, index)| Some((sample.used()?, index)));
+        let peak: usize = used.max().map_or(0, |(_, index)| index);
+        for sample in samples.iter().take(peak + 1) {
             while let Some(rise) = rises.next_if(|rise| *rise <= sample.at_ns) {
                 last_rise = Some(rise);
             }
@@ -87,6 +92,12 @@ mod tests {
     fn growth_beside_libraries_is_a_start() {
         assert!(is_start((0..40).map(|i| (10 + 3 * i, Some(5 + i)))));
         assert!(!is_start((0..40).map(|i| (10 + 3 * i, Some(5)))), "the first look is none");
+        let pages = finish((0..40).map(|i| {
+            let event = sample(i * TICK, (10 + 3 * i) * MI);
+            metadata(event, &[(FILE_BACKED, (5 * MI + (i << 12)).into())])
+        }));
+        let stream = &pages.sessions[0].ranks[0].streams[0];
+        assert!(!stream.watch.start.explains(&stream.samples), "pages of a capture are not a library");
         assert!(!is_start((0..40).map(|i| (10 + 3 * i, None))), "an older recording does not tell");
     }
 
@@ -96,11 +107,14 @@ mod tests {
             .map(|i| if i < 40 { (10 + 12 * i, Some(5 + 6 * i)) } else { (480 + 8 * (i - 40), Some(239)) });
         assert!(!is_start(after));
         assert!(!is_start((0..60).map(|i| (10 + 6 * i, Some(if i < 57 { 5 } else { 9 })))));
+        let given_back_at_the_end = (0..48).map(|i| (if i < 47 { 10 + 2 * i } else { 0 }, Some(5)));
+        assert!(!is_start(given_back_at_the_end));
     }
 
     #[test]
     fn a_recording_of_nothing_but_rises_stays_small() {
-        let recording = finish((0..10_000).map(|i| metadata(sample(i, 1), &[(FILE_BACKED, i.into())])));
+        let recording =
+            finish((0..10_000).map(|i| metadata(sample(i, 1), &[(FILE_BACKED, (i * LEAST_RISE).into())])));
         assert_eq!(recording.sessions[0].ranks[0].streams[0].watch.start.rises_ns.len(), MOST_RISES);
     }
 }
