@@ -17,14 +17,14 @@ use crate::source::{Piece, Source};
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// Full slots that make a state urgent.
 const URGENT: usize = 128;
-/// Of a bounded capture, so many bytes for each sample: they take a tenth of it at most.
+/// Bytes of a bounded capture per sample kept: samples take at most a tenth of it.
 const BYTES_FOR_A_SAMPLE: u64 = 128;
 
 /// What records come to when they are not kept: the heap crate's aggregate.
 pub trait Fold: Send {
     /// Starts for a capture of this process.
     fn begin(&mut self, header: &Header);
-    /// Goes on from a state; false when the bytes are none.
+    /// Continues from a stored state; false if the bytes are not one.
     fn restore(&mut self, state: &[u8]) -> bool;
     /// Takes in every record before `until_us`, in true order across streams, that was not taken in before.
     fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError>;
@@ -87,7 +87,7 @@ impl Compactor {
         if room > 0 && is_beyond(self, limit) { self.fold_beyond(0) } else { Ok(()) }
     }
 
-    /// Folds all but so many bytes of the latest blocks.
+    /// Folds the oldest blocks until the rest fits into `room` bytes.
     fn fold_beyond(&mut self, mut room: u64) -> Result<(), CaptureError> {
         let Some(finished) = &self.source.finished else { return Ok(()) };
         let runs =

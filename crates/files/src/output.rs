@@ -1,6 +1,6 @@
 //! Files that the user named: they follow the umask and the user's own links.
 //!
-//! A regular file is written beside its name and renamed when whole. What is no regular file (`/dev/null`, `/dev/stdout`, a pipe) is
+//! A regular file is written beside its name and renamed when whole. What is not a regular file (`/dev/null`, `/dev/stdout`, a pipe) is
 //! written to as it is: renaming over a device would replace it for everyone.
 
 use std::fs::{self, File, OpenOptions};

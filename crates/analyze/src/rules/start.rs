@@ -32,8 +32,8 @@ impl Watch {
             return;
         }
         self.seen = Some(Arc::clone(&event.metadata));
-        let told = event.metadata.map.get(FILE_BACKED).and_then(serde_json::Value::as_u64);
-        if let Some(bytes) = told.filter(|bytes| *bytes >= self.most.saturating_add(LEAST_RISE)) {
+        let reported = event.metadata.map.get(FILE_BACKED).and_then(serde_json::Value::as_u64);
+        if let Some(bytes) = reported.filter(|bytes| *bytes >= self.most.saturating_add(LEAST_RISE)) {
             self.most = bytes;
             if self.rises_ns.len() < MOST_RISES {
                 self.rises_ns.push(event.timestamp_ns);

@@ -156,8 +156,8 @@ fn directory(options: &Options) -> anyhow::Result<PathBuf> {
     for again in 0..MOST_OF_A_SECOND {
         let suffix = if again == 0 { String::new() } else { format!("-{again}") };
         let path = base.join(format!("{name}-{stamp}{suffix}"));
-        match fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
+        match stormlog_files::Directory::create_below(&path) {
+            Ok(_) => return Ok(path),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| cannot_create(&path)),
         }
