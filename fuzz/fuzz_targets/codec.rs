@@ -4,7 +4,7 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use stormlog_event::Event;
+use stormlog_model::Event;
 use stormlog_fuzz::directory;
 use stormlog_ring::{Ring, RingConfig};
 use stormlog_store::recording::{EventRing, RecordedEvents};

@@ -4,7 +4,7 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use stormlog_event::SessionStatus;
+use stormlog_model::SessionStatus;
 use stormlog_fuzz::{directory, read};
 use stormlog_store::Source;
 use stormlog_store::sink::{Sink, SinkConfig, read_manifest, read_rollups};

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use stormlog_event::{Defaults, Interner, check_record, event_from_record};
+use stormlog_model::{Defaults, Interner, check_record, event_from_record};
 use stormlog_fuzz::{file, read};
 use stormlog_store::Source;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stormlog_event::{Event, Record, Schema, to_record};
+use stormlog_model::{Event, Record, Schema, to_record};
 use stormlog_store::{Format, Output, ReadOptions, Source};
 
 /// A directory of this process alone: `fuzz/smoke` runs several.

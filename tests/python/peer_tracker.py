@@ -31,7 +31,7 @@ class ResourceExhaustedError(Exception):
     pass
 
 
-# What 0.4.3 gets right. What it misses or mistakes is in crates/record.
+# What 0.4.3 gets right. What it misses or mistakes is in crates/postmortem.
 EXCEPTIONS: list[BaseException] = [
     RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)"),
     RuntimeError("HIP out of memory. Tried to allocate 20.00 MiB"),

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use stormlog_event::Event;
+use stormlog_model::Event;
 use stormlog_store::{ReadOptions, Source};
 
 /// A program's outcome.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stormlog_analyze::{AnalysisOptions, Recording, analyze};
-use stormlog_event::{Counter, Counters, Event, Head, Identity, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 use stormlog_store::{ReadOptions, Source};
 
 const MIB: u64 = 1 << 20;

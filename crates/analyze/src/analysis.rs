@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use stormlog_event::{Evidence, Finding, Record, Severity};
+use stormlog_model::{Evidence, Finding, Record, Severity};
 
 use crate::jobs::{JobRecord, jobs};
 use crate::phases::{PhaseAttribution, PhaseIndex};
@@ -359,7 +359,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const MI: u64 = 1 << 20;
 
-    fn of(events: impl IntoIterator<Item = stormlog_event::Event>) -> Analysis {
+    fn of(events: impl IntoIterator<Item = stormlog_model::Event>) -> Analysis {
         analyze(finish(events), Vec::new(), &AnalysisOptions::default())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::Value;
-use stormlog_event::{Record, format_bytes};
+use stormlog_model::{Record, format_bytes};
 
 use crate::measure::Measures;
 use crate::text::rate;

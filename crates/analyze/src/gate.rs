@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use stormlog_event::{Finding, Record, Severity, format_bytes};
+use stormlog_model::{Finding, Record, Severity, format_bytes};
 
 use crate::measure::Measures;
 use crate::rules::metrics;
@@ -115,7 +115,7 @@ pub fn parse_rate(text: &str) -> Option<f64> {
         "d" | "day" => 86_400.0,
         _ => return None,
     };
-    Some(stormlog_event::parse_bytes(size)? as f64 / seconds)
+    Some(stormlog_model::parse_bytes(size)? as f64 / seconds)
 }
 
 /// `2%` or `0.02`. A whole number without its sign is refused: 2 would let three times the memory through.

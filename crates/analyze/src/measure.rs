@@ -1,7 +1,7 @@
 //! The few numbers by which two runs are compared and a budget is kept.
 
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use crate::Analysis;
 

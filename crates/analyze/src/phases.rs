@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use stormlog_event::{Event, Record};
+use stormlog_model::{Event, Record};
 
 /// More boundaries than this are a loop that marks its every turn; the rest is counted, not kept.
 const MAX_SPANS: usize = 500_000;

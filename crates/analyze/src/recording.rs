@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use stormlog_event::{Capabilities, Counter, DerivedFields, DerivedInputs, Event, Head, Metadata, Support};
+use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event, Head, Metadata, Support};
 
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;

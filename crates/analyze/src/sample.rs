@@ -3,7 +3,7 @@
 //! Six million of them (64 ranks of 100,000) must fit in a third of a gigabyte, so unknown is a reserved value inside; outside
 //! it is `None`.
 
-use stormlog_event::{Counter, Event};
+use stormlog_model::{Counter, Event};
 
 const UNKNOWN: u64 = u64::MAX;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use stormlog_event::{Counter, Counters, Event, Head, Identity, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 
 use crate::recording::Recording;
 

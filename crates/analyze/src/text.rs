@@ -1,6 +1,6 @@
 //! Numbers as sentences say them. Must never be parsed back.
 
-pub use stormlog_event::{format_duration as duration, format_rate as rate};
+pub use stormlog_model::{format_duration as duration, format_rate as rate};
 
 /// `1 event`, `3 events`.
 pub fn counted(count: u64, one: &str) -> String {

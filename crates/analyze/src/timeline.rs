@@ -3,7 +3,7 @@
 //! Long streams are thinned to what a picture can show; the least and the greatest value of every stretch stay. Must never judge,
 //! and never invent a counter: one that was not read is no line.
 
-use stormlog_event::{Event, Severity};
+use stormlog_model::{Event, Severity};
 
 use crate::Recording;
 use crate::phases::PhaseIndex;

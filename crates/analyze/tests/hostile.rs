@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use stormlog_analyze::report::{html, markdown, optimization_report, text};
 use stormlog_analyze::{AnalysisOptions, Measures, Recording, analyze};
-use stormlog_event::{Counter, Counters, Event, Head, Identity, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 
 /// Counters, time, who and what, from a few bits each: small numbers collide, large ones are at the edge.
 fn event() -> impl Strategy<Value = Event> {

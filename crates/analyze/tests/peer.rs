@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use stormlog_analyze::rules::collective::CollectiveConfig;
 use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
 use stormlog_analyze::{AnalysisOptions, Recording, Sample, analyze};
-use stormlog_event::{Counter, Defaults, Event, Interner, event_from_record};
+use stormlog_model::{Counter, Defaults, Event, Interner, event_from_record};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/analysis/cases.json");
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stormlog_analyze::{AnalysisOptions, Recording, analyze};
-use stormlog_event::{Counter, Counters, Event, Head, Identity, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 
 /// A sample as `stormlog run` records it.
 fn event(program: &str, at_ns: u64, rss: u64, file_backed: Option<u64>) -> Event {

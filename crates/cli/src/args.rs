@@ -265,7 +265,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 
 /// A size, also zero: a budget may well be nothing.
 pub(crate) fn any_size(text: &str) -> Result<u64, String> {
-    stormlog_event::parse_bytes(text).ok_or_else(|| NO_SIZE.to_owned())
+    stormlog_model::parse_bytes(text).ok_or_else(|| NO_SIZE.to_owned())
 }
 
 const NO_SIZE: &str = "expected a size such as 512MiB or 24GiB";

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use stormlog_view::{MOMENTS, PageOptions, Question, Reading, find, flamegraph, is_quick, rows};
+use stormlog_heap_report::{MOMENTS, PageOptions, Question, Reading, find, flamegraph, is_quick, rows};
 
 fn read(path: &Path, question: Question) -> Result<Reading, String> {
     Reading::of(path, None, question).map_err(|error| error.to_string())
 }
 
 fn question(mode: &str) -> Result<Question, String> {
-    mode.parse().map_err(|error: stormlog_view::ViewError| error.to_string())
+    mode.parse().map_err(|error: stormlog_heap_report::ViewError| error.to_string())
 }
 
 /// The figures of the capture at `path`, as JSON.

@@ -31,9 +31,9 @@ use std::path::Path;
 use clap::Parser;
 use clap::error::ErrorKind;
 use stormlog_heap::HeapError;
+use stormlog_heap_report::ViewError;
 use stormlog_store::StoreError;
 use stormlog_supervise::RunError;
-use stormlog_view::ViewError;
 
 pub use exit::Exit;
 pub use interpreter::{runs_inside, started_by};

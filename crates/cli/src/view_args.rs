@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stormlog_heap::GroupBy;
+use stormlog_heap_report::{Question, parse_time, rows::By};
 use stormlog_torch::Moment;
-use stormlog_view::{Question, parse_time, rows::By};
 
 use crate::cmd::heap::{Asked, captures, diff, flamegraph, leaks, parse, table, transform, tree};
 use crate::cmd::{stats, summary};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use stormlog_record::bundle::Retention;
+use stormlog_postmortem::bundle::Retention;
 use stormlog_store::Format;
 use stormlog_store::sink::SinkConfig;
 

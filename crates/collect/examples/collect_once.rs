@@ -13,7 +13,7 @@ use stormlog_collect::process::{MapLimits, ProcessReader};
 use stormlog_collect::{
     CollectError, Collector, CpuCollector, DeviceCapabilities, ProcessTree, Roots, drm, nvml,
 };
-use stormlog_event::Support;
+use stormlog_model::Support;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let roots = Roots::default();

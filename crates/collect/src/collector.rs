@@ -4,7 +4,7 @@
 //! users look for. A counter that cannot be read is `None`.
 
 use serde::Serialize;
-use stormlog_event::{Capabilities, Counter, Counters, Support};
+use stormlog_model::{Capabilities, Counter, Counters, Support};
 
 use crate::CollectError;
 

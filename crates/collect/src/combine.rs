@@ -2,8 +2,8 @@
 //!
 //! Must never fill a device number from the allocator's: that would make the memory outside the allocator invisible.
 
-use stormlog_event::Capabilities;
-use stormlog_event::Support::{
+use stormlog_model::Capabilities;
+use stormlog_model::Support::{
     AllocatorActive, AllocatorAllocated, AllocatorAttribution, AllocatorInactive, AllocatorReserved,
     BoundedProfiling, DeviceFree, DeviceTotal, DeviceUsed, FragmentationAnalysis, NativeAllocatorHistory,
 };
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::{DeviceSample, ExternalCounters, Pushed};
     use std::sync::Arc;
-    use stormlog_event::Counter;
+    use stormlog_model::Counter;
 
     /// A driver that always fails; says so.
     struct BrokenStandIn(DeviceCapabilities);

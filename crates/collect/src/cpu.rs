@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stormlog_event::Counter;
+use stormlog_model::Counter;
 
 use crate::cgroup::{MemoryCgroup, UsageReader};
 use crate::host::HostReader;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use stormlog_event::Counter;
+use stormlog_model::Counter;
 
 use crate::{CollectError, Collector, DeviceCapabilities, DeviceSample, Reading};
 

@@ -181,7 +181,7 @@ impl<C: Collector> Watched<C> {
 mod tests {
     use super::*;
     use crate::{DeviceCapabilities, Missing, Reading};
-    use stormlog_event::Counter;
+    use stormlog_model::Counter;
 
     const S: u64 = SECOND_NS;
 

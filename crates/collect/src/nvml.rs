@@ -12,7 +12,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 use serde::Serialize;
-use stormlog_event::Counter;
+use stormlog_model::Counter;
 
 use crate::{CollectError, Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Reading};
 

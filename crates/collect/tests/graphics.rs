@@ -12,7 +12,7 @@ use stormlog_collect::{
     Collector, Combined, ExternalCollector, ExternalCounters, HealthState, Pushed, Roots, Watched,
     discover_devices,
 };
-use stormlog_event::{Counter, Support};
+use stormlog_model::{Counter, Support};
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);

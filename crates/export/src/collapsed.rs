@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{label, outermost_first, steers};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use fxprof_processed_profile::{
     CategoryHandle, Frame as Shown, FrameFlags, FrameInfo, Profile, SamplingInterval, Timestamp,
 };
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{About, all_in_frames, label, outermost_first};
 

@@ -1,7 +1,7 @@
 //! The JSON gprof2dot reads: functions, and call chains with their costs.
 
 use serde_json::{Value, json};
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{all_in_frames, outermost_first};
 

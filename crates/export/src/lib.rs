@@ -15,7 +15,7 @@ mod table;
 
 use std::borrow::Cow;
 
-use stormlog_event::stacks::{Frame, FrameKind, Holdings};
+use stormlog_model::stacks::{Frame, FrameKind, Holdings};
 
 pub use collapsed::collapsed;
 pub use firefox::firefox;
@@ -81,7 +81,7 @@ fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod testing {
-    use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+    use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
 
     /// main → load (10 bytes), main → load → parse (30 bytes), and main itself (5 bytes).
     pub(crate) fn held() -> Holdings {

@@ -9,7 +9,7 @@ pub use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
-use stormlog_event::stacks::{Holding, Holdings};
+use stormlog_model::stacks::{Holding, Holdings};
 
 use crate::{label, outermost_first};
 

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{About, all_in_frames, outermost_first};
 

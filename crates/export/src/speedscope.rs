@@ -1,7 +1,7 @@
 //! speedscope's own JSON: shared frames, one weighted profile for each thread.
 
 use serde_json::{Value, json};
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{About, all_in_frames, outermost_first};
 

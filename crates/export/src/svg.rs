@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use stormlog_event::format_bytes;
-use stormlog_event::stacks::{FrameKind, Holdings, Origin, Weight};
+use stormlog_model::format_bytes;
+use stormlog_model::stacks::{FrameKind, Holdings, Origin, Weight};
 
 use crate::{About, label, steers};
 

@@ -1,6 +1,6 @@
 //! CSV: one row a stack, with its weight and its frames.
 
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::{label, outermost_first};
 

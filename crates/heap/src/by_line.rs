@@ -1,7 +1,7 @@
 //! The heap by line of Python, of all threads or one: what a live view asks for once a second. No tree is built for it.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::own_code::OwnCode;
+use stormlog_model::own_code::OwnCode;
 
 use crate::frames::{Frame, Namer, Symbolizer};
 use crate::heap::Heap;

@@ -1,7 +1,7 @@
 //! Steps of the stack tree as people read them: functions, files and lines. Must name every step, known or not.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::own_code::{Claim, OwnCode, strongest};
+use stormlog_model::own_code::{Claim, OwnCode, strongest};
 use stormlog_stack::line_table::line_for;
 
 use crate::state::SiteKey;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
-use stormlog_event::own_code::OwnCode;
+use stormlog_model::own_code::OwnCode;
 
 use crate::curve::Point;
 use crate::error::HeapError;

@@ -1,8 +1,8 @@
 //! Finds out from the recorded stacks which installed package the program runs: `bin/black`, `python -m black`. Must not take a user's own
 //! script for the console script of a package.
 
-use stormlog_event::own_code::{OwnCode, package_of};
-use stormlog_event::stacks::is_library;
+use stormlog_model::own_code::{OwnCode, package_of};
+use stormlog_model::stacks::is_library;
 
 use crate::tree::{Code, ROOT, Step, Tree};
 

@@ -1,7 +1,7 @@
 //! Stacks summed up by place: by line, function or module. Must count every byte once.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::own_code::{Claim, module_of};
+use stormlog_model::own_code::{Claim, module_of};
 
 use crate::frames::{FrameKind, Namer};
 use crate::profile::Weight;

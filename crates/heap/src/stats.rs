@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use stormlog_capture::record::kind;
-use stormlog_event::own_code::OwnCode;
+use stormlog_model::own_code::OwnCode;
 
 use crate::frames::{Frame, Namer, Symbolizer, responsible_frame};
 use crate::heap::Heap;

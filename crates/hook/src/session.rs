@@ -11,7 +11,7 @@ use stormlog_capture::layout::{
     state,
 };
 
-use stormlog_scrub::{REDACTED, is_plain_argument};
+use stormlog_model::scrub::{REDACTED, is_plain_argument};
 
 use crate::descriptor::{self, Opened};
 use crate::options::{Options, Text};

@@ -14,7 +14,7 @@ use stormlog_analyze::calls::{self, Call, CallThresholds};
 use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
 use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
 use stormlog_analyze::rules::ranks::{Job, cross_rank};
-use stormlog_event::Head;
+use stormlog_model::Head;
 
 use crate::analysis_buffer;
 use crate::derived::{derive, integer, present};

@@ -9,7 +9,7 @@ use stormlog_analyze::Sample;
 use stormlog_analyze::recording::derived_of;
 use stormlog_analyze::rules::collective::MarkerSearch;
 use stormlog_analyze::rules::gap::FragmentationSeen;
-use stormlog_event::{Counter, Event, Metadata, Support};
+use stormlog_model::{Counter, Event, Metadata, Support};
 
 use crate::analysis::{GapEvents, RankEvents, Ranks, rank_result};
 use crate::events::EventBuffer;
@@ -179,7 +179,7 @@ fn median_ns(stated: &BTreeMap<u64, u64>) -> u64 {
 fn event_groups(buffer: &EventBuffer) -> (Vec<(String, u64, u64)>, Vec<usize>) {
     let mut groups: Vec<(String, u64, u64)> = Vec::new();
     let mut boundaries = Vec::new();
-    let mut last: Option<(Arc<stormlog_event::Head>, usize)> = None;
+    let mut last: Option<(Arc<stormlog_model::Head>, usize)> = None;
     for (place, event) in buffer.events().iter().enumerate() {
         let head = &event.head;
         let group = match &last {

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyMapping, PyString};
-use stormlog_event::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
+use stormlog_model::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
 
 /// Gap, utilisation, fragmentation, cache share, and whether the collector runs on a fallback.
 type EventFields = (Option<i128>, Option<f64>, Option<f64>, Option<f64>, bool);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
-use stormlog_event::Problem;
+use stormlog_model::Problem;
 use stormlog_store::StoreError;
 use stormlog_store::sink::SinkError;
 

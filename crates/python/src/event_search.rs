@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
-use stormlog_event::{Counter, Event, Metadata};
+use stormlog_model::{Counter, Event, Metadata};
 
 use crate::events::EventBuffer;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use stormlog_event::{Event, Head, Metadata};
+use stormlog_model::{Event, Head, Metadata};
 
 use crate::record::{counter_fields, head_fields, object_to_python};
 

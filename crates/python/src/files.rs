@@ -27,7 +27,7 @@ fn create_directory(path: PathBuf) -> io::Result<()> {
 /// A text without its secrets.
 #[pyfunction]
 fn scrub_text(text: &str) -> String {
-    stormlog_scrub::text(text)
+    stormlog_model::scrub::text(text)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

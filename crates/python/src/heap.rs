@@ -291,7 +291,7 @@ fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) ->
 /// `"24 MB"` as bytes; `None` when it is no size.
 #[pyfunction]
 fn parse_size(text: &str) -> Option<u64> {
-    stormlog_event::parse_bytes(text)
+    stormlog_model::parse_bytes(text)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

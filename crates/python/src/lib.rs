@@ -1,6 +1,6 @@
 //! The extension module `stormlog._native`: the Rust rules and readers, callable from Python.
 //!
-//! Glue only. Rules live in `stormlog-event`, formats in `stormlog-store`; this crate turns Python objects into
+//! Glue only. Rules live in `stormlog-model`, formats in `stormlog-store`; this crate turns Python objects into
 //! their values and back. It must never keep state between calls outside the objects it hands out (`Sink`, `Recorder`,
 //! `Tracker`, …, each safe across threads and `fork`), hold the interpreter while it waits for a file, or print. What
 //! each function takes is written in `python/stormlog/_native.pyi`.

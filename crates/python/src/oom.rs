@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use stormlog_event::{Event, Record, SessionSummary};
-use stormlog_record::Cause;
-use stormlog_record::bundle::{
+use stormlog_model::{Event, Record, SessionSummary};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
 };
-use stormlog_record::classify::{ExceptionFacts, classify};
+use stormlog_postmortem::classify::{ExceptionFacts, classify};
 use stormlog_track::evidence_now;
 
 use crate::phases::object;

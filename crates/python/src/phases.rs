@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use serde_json::Value;
-use stormlog_event::Record;
-use stormlog_record::phases::{PhaseBoundary, PhaseError, PhaseToken, Phases as Inner, Thread};
+use stormlog_model::Record;
+use stormlog_model::phases::{PhaseBoundary, PhaseError, PhaseToken, Phases as Inner, Thread};
 
 /// Event type, sentence, metadata as JSON, scope id, path.
 type Boundary = (&'static str, String, String, String, Vec<String>);

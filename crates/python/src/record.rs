@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
-use stormlog_event::{Counter, Event, Field, Head, Record, SCHEMA_LATEST};
+use stormlog_model::{Counter, Event, Field, Head, Record, SCHEMA_LATEST};
 
 const CAPABILITIES: &str = "memory_capabilities";
 const LEGACY_METADATA: &str = "metadata_";

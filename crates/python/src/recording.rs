@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
-use stormlog_event::{Defaults, Interner, Record, SessionStatus, SessionSummary, event_from_record};
+use stormlog_model::{Defaults, Interner, Record, SessionStatus, SessionSummary, event_from_record};
 use stormlog_store::recording::{Recorder as Inner, RecorderConfig};
 
 use crate::error::{from_problem, from_store};

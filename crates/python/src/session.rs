@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::Value;
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 
 use crate::error::from_problem;
 use crate::record::{as_dict, object_to_python, top_level};
@@ -15,13 +15,13 @@ pub(crate) type SummaryFields<'py> = Bound<'py, PyTuple>;
 /// A new opaque session id.
 #[pyfunction]
 fn new_session_id() -> String {
-    stormlog_event::new_session_id()
+    stormlog_model::new_session_id()
 }
 
 /// The synthetic id of artifacts that carry none.
 #[pyfunction]
 fn legacy_session_id(parts: Vec<String>) -> String {
-    stormlog_event::legacy_session_id(parts.iter().map(String::as_str))
+    stormlog_model::legacy_session_id(parts.iter().map(String::as_str))
 }
 
 /// The state a word stands for.
@@ -37,7 +37,7 @@ fn session_summary_from_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Sum
     let Some(items) = as_dict(payload)? else {
         return Err(PyValueError::new_err("session summary payload must be an object"));
     };
-    let mut record = stormlog_event::Record::new();
+    let mut record = stormlog_model::Record::new();
     for (key, value) in items.iter() {
         let name = key.str()?.to_string_lossy().into_owned();
         let shown = top_level(&name, &value)?;
@@ -49,7 +49,7 @@ fn session_summary_from_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Sum
 
 /// The object form has the order of the Python class already.
 pub(crate) fn summary_fields<'py>(py: Python<'py>, summary: &SessionSummary) -> PyResult<SummaryFields<'py>> {
-    let record: stormlog_event::Record = summary.to_record();
+    let record: stormlog_model::Record = summary.to_record();
     debug_assert!(matches!(record.get("session_id"), Some(Value::String(_))));
     PyTuple::new(py, object_to_python(py, &record)?.values())
 }

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde_json::Value;
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_store::sink::{
     self, Observation, RollupBuilder, RollupFile, SinkConfig, SinkError, manifest_path, segment_paths,
 };

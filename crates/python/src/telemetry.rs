@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyTuple};
 use serde_json::Value;
-use stormlog_event::{
+use stormlog_model::{
     Defaults, IdentityInputs, Interner, Record, event_from_record as read_event, resolve_identity,
     validate_record as check,
 };

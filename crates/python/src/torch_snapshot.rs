@@ -38,7 +38,7 @@ fn bytes(size: Option<Size>) -> PyResult<Option<u64>> {
     match size {
         None => Ok(None),
         Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
-        Some(Size::Text(text)) => match stormlog_event::parse_bytes(&text) {
+        Some(Size::Text(text)) => match stormlog_model::parse_bytes(&text) {
             Some(bytes) => Ok(Some(bytes)),
             None => {
                 Err(PyValueError::new_err(format!("expected a size such as 512MiB or 24GiB, got {text:?}")))

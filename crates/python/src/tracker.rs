@@ -11,8 +11,8 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use stormlog_event::{Counter, Event, SCHEMA_LATEST};
-use stormlog_record::bundle::BundleWriter;
+use stormlog_model::{Counter, Event, SCHEMA_LATEST};
+use stormlog_postmortem::bundle::BundleWriter;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::sink::{Diagnostics, Sink};
 use stormlog_store::{Format, Output};
@@ -149,7 +149,7 @@ impl Tracker {
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (seen, health, sink) =
             py.detach(|| (self.tracker.statistics(), self.tracker.health(), self.tracker.sink_diagnostics()));
-        let mut keys = stormlog_event::Record::new();
+        let mut keys = stormlog_model::Record::new();
         health.write(&mut keys);
         let dict = object_to_python(py, &keys)?;
         let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);

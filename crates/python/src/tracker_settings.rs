@@ -6,9 +6,9 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
-use stormlog_event::{Identity, Record, SessionSummary};
-use stormlog_record::alerts::Thresholds;
-use stormlog_record::bundle::Retention;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Identity, Record, SessionSummary};
+use stormlog_postmortem::bundle::Retention;
 use stormlog_store::sink::SinkConfig;
 use stormlog_track::{Config, Wording};
 

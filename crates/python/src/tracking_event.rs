@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use stormlog_event::{Counter, Event, Record};
+use stormlog_model::{Counter, Event, Record};
 
 use crate::record::to_python;
 

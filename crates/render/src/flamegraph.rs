@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stormlog_event::stacks::{Frame, FrameKind, Holdings, NodeId, Origin};
+use stormlog_model::stacks::{Frame, FrameKind, Holdings, NodeId, Origin};
 
 use crate::page::Template;
 use crate::prune::visible;
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use base64::Engine;
     use std::io::Read;
-    use stormlog_event::stacks::{Holding, StackTree};
+    use stormlog_model::stacks::{Holding, StackTree};
 
     fn unpack(page: &str) -> serde_json::Value {
         let start = page.find("<script id=\"data\"").unwrap();

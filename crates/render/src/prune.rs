@@ -1,7 +1,7 @@
 //! Leaves out frames nobody could see, so that a page of a hundred thousand stacks stays small. Must never change a total: what is
 //! left out is counted under its caller, in a box that says so.
 
-use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
 
 /// A stack is drawn when it holds at least this part of the whole; a thousandth of a pixel on a wide screen.
 const LEAST_SHARE: f64 = 1.0 / 1_000_000.0;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::{
+use stormlog_model::{
     Defaults, Event, Interner, Record, SessionSummary, event_from_record, legacy_session_id,
 };
 

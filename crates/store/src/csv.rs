@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::Value;
-use stormlog_event::{
+use stormlog_model::{
     Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, legacy_session_id,
 };
 

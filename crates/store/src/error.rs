@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use stormlog_event::Problem;
+use stormlog_model::Problem;
 
 /// A position in an input: the file, and the line (from 1) or record (from 0) when known.
 #[derive(Debug, Clone, PartialEq, Eq)]

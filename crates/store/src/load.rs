@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
-use stormlog_event::{Event, SessionStatus, SessionSummary, selection_order};
+use stormlog_model::{Event, SessionStatus, SessionSummary, selection_order};
 
 use crate::source::{Source, sink_segments};
 use crate::{ReadOptions, StoreError, file};

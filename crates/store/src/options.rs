@@ -1,6 +1,6 @@
 //! How an input is to be read, and the strict path every format's records take when the quick one gives up.
 
-use stormlog_event::{Defaults, Event, Interner, Record, check_record, event_from_record};
+use stormlog_model::{Defaults, Event, Interner, Record, check_record, event_from_record};
 
 use crate::{Place, StoreError};
 

@@ -5,8 +5,8 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_event::{Event, Problem, Schema};
 use stormlog_files::Existing;
+use stormlog_model::{Event, Problem, Schema};
 
 use crate::StoreError;
 use crate::csv::CsvWriter;

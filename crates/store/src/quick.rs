@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use stormlog_event::{Counter, Counters, Event, FIELDS, Field, Head, Identity, Interner, Metadata, Schema};
+use stormlog_model::{Counter, Counters, Event, FIELDS, Field, Head, Identity, Interner, Metadata, Schema};
 
 use crate::json::parse_object;
 

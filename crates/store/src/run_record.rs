@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use crate::{StoreError, file, json};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
-use stormlog_event::{Counter, Event, SessionStatus, SessionSummary, selection_order};
+use stormlog_model::{Counter, Event, SessionStatus, SessionSummary, selection_order};
 
 use crate::source::Source;
 use crate::{ReadOptions, StoreError};

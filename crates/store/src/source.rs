@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::{Event, SessionSummary, legacy_session_id};
+use stormlog_model::{Event, SessionSummary, legacy_session_id};
 
 use crate::bundle::{self, ManifestKind};
 use crate::csv::CsvReader;

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{check_golden, golden, read_all, records};
-use stormlog_event::Counter;
+use stormlog_model::Counter;
 use stormlog_store::json::write::dumps;
 use stormlog_store::{LoadOptions, load_sessions};
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use common::cuda_record;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stormlog_event::{Defaults, FIELDS, Interner, Record, event_from_record};
+use stormlog_model::{Defaults, FIELDS, Interner, Record, event_from_record};
 use stormlog_store::json::EventReader;
 use stormlog_store::{ReadOptions, StoreError};
 

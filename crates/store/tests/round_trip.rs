@@ -5,7 +5,7 @@ mod common;
 
 use common::{read_all, records, varied_events};
 use proptest::prelude::*;
-use stormlog_event::{Event, Schema};
+use stormlog_model::{Event, Schema};
 use stormlog_store::recording::{EventLog, EventRing};
 use stormlog_store::{Format, Output};
 

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use stormlog_event::SessionStatus;
+use stormlog_model::SessionStatus;
 use stormlog_store::sink::{Sink, SinkConfig, read_manifest};
 
 /// A file system of 256 KiB.

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 
-use stormlog_event::SessionStatus;
+use stormlog_model::SessionStatus;
 use stormlog_store::sink::{
     RollupFile, Sink, SinkConfig, SinkError, read_rollups, rollup_sink, write_rollups,
 };

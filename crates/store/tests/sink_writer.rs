@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_store::sink::{Sink, SinkConfig, SinkError, SinkManifest, read_manifest, segment_paths};
 
 fn config(root: &Path) -> SinkConfig {

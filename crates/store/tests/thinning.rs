@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use stormlog_event::{Counter, Counters, Event, Head, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Head, Metadata, Record};
 use stormlog_ring::LogConfig;
 use stormlog_store::recording::{EventLog, RecordedEvents};
 

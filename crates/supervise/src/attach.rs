@@ -14,9 +14,9 @@ use serde_json::Value;
 use stormlog_collect::CollectError;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::process::{ProcessReader, ProcessStat};
-use stormlog_event::{Env, Identity, IdentityInputs, Problem, resolve_identity};
+use stormlog_model::{Env, Identity, IdentityInputs, Problem, resolve_identity};
 use stormlog_pidfd::Pidfd;
-use stormlog_record::verdict::{Change, DeathFacts, Ending, Verdict, judge};
+use stormlog_postmortem::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
 use crate::facts::{host, kernel_kill};
 use crate::groups::{GroupId, Groups};

@@ -1,7 +1,7 @@
 //! Which ends of processes leave a bundle. Every end leaves a line in `run.json`.
 
-use stormlog_record::Cause;
-use stormlog_record::verdict::Verdict;
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::verdict::Verdict;
 
 /// Which ends leave a bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl BundlePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_record::verdict::{DeathFacts, Ending, judge};
+    use stormlog_postmortem::verdict::{DeathFacts, Ending, judge};
 
     #[test]
     fn ends_leave_bundles_by_what_ended_them() {

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::Record;
-use stormlog_record::classify::{Classification, ExceptionFacts, classify};
-use stormlog_record::verdict::{Ending, ReportedException};
+use stormlog_model::Record;
+use stormlog_postmortem::classify::{Classification, ExceptionFacts, classify};
+use stormlog_postmortem::verdict::{Ending, ReportedException};
 use stormlog_store::json::read_value;
 
 use crate::facts::full_name;
@@ -136,7 +136,7 @@ fn report_of(record: &Record) -> Option<Reported> {
         module: text("module").unwrap_or_default(),
         bases: bases.iter().filter_map(|base| base.as_str().map(str::to_owned)).collect(),
         // The script leaves out what it can tell without a regular expression; this knows more.
-        message: text("message").map(|message| stormlog_scrub::text(&message)).unwrap_or_default(),
+        message: text("message").map(|message| stormlog_model::scrub::text(&message)).unwrap_or_default(),
         errno: record.get("errno").and_then(Value::as_i64).and_then(|number| number.try_into().ok()),
         raised_from: Vec::new(),
         thread: text("thread"),

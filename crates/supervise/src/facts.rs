@@ -6,9 +6,9 @@ use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{LevelChange, Limit, OomReport};
 use stormlog_collect::host::{HostReader, host_oom_kills};
 use stormlog_collect::kernel_log::{Constraint, OomKill};
-use stormlog_record::bundle::HeldBy;
-use stormlog_record::verdict::kernel::{KernelKill, Scope};
-use stormlog_record::verdict::{CgroupFacts, Change, HostFacts};
+use stormlog_postmortem::bundle::HeldBy;
+use stormlog_postmortem::verdict::kernel::{KernelKill, Scope};
+use stormlog_postmortem::verdict::{CgroupFacts, Change, HostFacts};
 
 use crate::exceptions::Reported;
 use crate::outcome::Raised;
@@ -112,8 +112,8 @@ impl HostKills {
 mod tests {
     use super::*;
     use stormlog_collect::kernel_log::kills_in;
-    use stormlog_record::Cause;
-    use stormlog_record::verdict::{DeathFacts, Ending, Verdict, judge};
+    use stormlog_postmortem::Cause;
+    use stormlog_postmortem::verdict::{DeathFacts, Ending, Verdict, judge};
 
     /// The victim in every stand-in.
     const VICTIM: u64 = 4242;

@@ -9,14 +9,14 @@ use std::time::Instant;
 use stormlog_collect::Roots;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
-use stormlog_event::{Counter, Counters, Record, SessionStatus};
-use stormlog_record::Cause;
-use stormlog_record::bundle::{
+use stormlog_model::{Counter, Counters, Record, SessionStatus};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
     Retention,
 };
-use stormlog_record::classify::Classification;
-use stormlog_record::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
+use stormlog_postmortem::classify::Classification;
+use stormlog_postmortem::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_store::recording::{RING_FILE, RecordedEvents};
 
 use crate::bundle_policy::BundlePolicy;

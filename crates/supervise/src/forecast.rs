@@ -7,13 +7,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use stormlog_alert::alerts::AlertEvent;
+use stormlog_alert::predict::{Forecast, PredictConfig, Predictor, Reading};
 use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{MemoryCgroup, UsageReader};
 use stormlog_collect::host::HostReader;
 use stormlog_collect::pressure::{Pressure, PressureReader};
-use stormlog_record::alerts::AlertEvent;
-use stormlog_record::predict::{Forecast, PredictConfig, Predictor, Reading};
-use stormlog_record::verdict::Growth;
+use stormlog_postmortem::verdict::Growth;
 
 /// More often tells nothing new.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);

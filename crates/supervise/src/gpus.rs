@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use stormlog_collect::nvml::{self, NvmlDevice};
 use stormlog_collect::{Collector, DeviceIdentity};
-use stormlog_event::{Counters, Metadata, Record};
-use stormlog_record::bundle::{DeviceSample, HeldBy};
+use stormlog_model::{Counters, Metadata, Record};
+use stormlog_postmortem::bundle::{DeviceSample, HeldBy};
 
 use crate::watched::{now_ns, seen_from_outside};
 
@@ -124,7 +124,7 @@ impl Gpus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_event::Counter;
+    use stormlog_model::Counter;
 
     /// Numbers as an H200 gives them; the test of real ones is `tests/gpu/run_samples_gpus.py`.
     fn stand_in() -> GpuSample {

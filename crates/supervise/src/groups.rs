@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use stormlog_collect::cgroup::{MemoryCgroup, OomReport, OomWatch, Version};
-use stormlog_record::verdict::CgroupFacts;
+use stormlog_postmortem::verdict::CgroupFacts;
 
 use crate::facts;
 

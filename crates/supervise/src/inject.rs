@@ -60,7 +60,7 @@ pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunEr
 /// The directory of the script: one that only this user can write to, named after the script's content.
 fn directory() -> Result<PathBuf, RunError> {
     let tables: String =
-        stormlog_scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
+        stormlog_model::scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
     let script = format!("{}\n\n{SCRIPT}", SCRUBBER.replacen(TABLES, &tables, 1));
     let mut hasher = DefaultHasher::new();
     script.hash(&mut hasher);

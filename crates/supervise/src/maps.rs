@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stormlog_collect::process::{MapGroup, MapLimits, MapSummary, ProcessReader};
-use stormlog_record::bundle::MapRow;
+use stormlog_postmortem::bundle::MapRow;
 use stormlog_store::json::read_value;
 
 /// Files named one by one.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-pub(crate) use stormlog_event::naming::ProgramName;
+pub(crate) use stormlog_model::naming::ProgramName;
 
 /// The script comes early in a command line.
 const MOST_OF_A_COMMAND: usize = 64 << 10;

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use stormlog_record::Cause;
-use stormlog_record::verdict::Ending;
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::verdict::Ending;
 
 use crate::heap::HeapDigest;
 

@@ -9,10 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::kernel_log::{KernelLog, OomKill};
-use stormlog_event::{Counter, Event, Record, SessionStatus, SessionSummary};
 use stormlog_liveness::Life;
-use stormlog_record::classify::Classification;
-use stormlog_record::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
+use stormlog_model::{Counter, Event, Record, SessionStatus, SessionSummary};
+use stormlog_postmortem::classify::Classification;
+use stormlog_postmortem::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
 use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents, read_session};
 use stormlog_store::run_record::{read_run, run_status};
 
@@ -226,7 +226,7 @@ impl OpenSession {
         let verdict = judge(&facts);
         // How it ended is known by evidence only; without any it may have ended as it should.
         let status = match verdict.cause {
-            stormlog_record::Cause::Unknown => SessionStatus::Incomplete,
+            stormlog_postmortem::Cause::Unknown => SessionStatus::Incomplete,
             _ => SessionStatus::Interrupted,
         };
         let ended_at_ns = Some(i64::try_from(last_ns).unwrap_or(i64::MAX));

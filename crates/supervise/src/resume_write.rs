@@ -7,11 +7,13 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 use serde_json::Value;
-use stormlog_event::Record;
 use stormlog_files::Directory;
 use stormlog_liveness::lock;
-use stormlog_record::Cause;
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention};
+use stormlog_model::Record;
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::{
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention,
+};
 use stormlog_store::json::write::write_indented;
 use stormlog_store::recording::{SESSION_FILE, session_text};
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_event::{Identity, Record};
 use stormlog_files::Directory;
+use stormlog_model::{Identity, Record};
 use stormlog_store::json::{read_value, write};
 use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
@@ -102,7 +102,7 @@ impl RunDirectory {
 pub(crate) fn environment() -> Value {
     let variable = |(name, value): (OsString, OsString)| {
         let name = name.to_string_lossy().into_owned();
-        let value = stormlog_scrub::variable(&name, &value.to_string_lossy());
+        let value = stormlog_model::scrub::variable(&name, &value.to_string_lossy());
         (name, value.into())
     };
     Value::Object(std::env::vars_os().map(variable).collect())
@@ -117,7 +117,7 @@ pub(crate) fn first_record(
     environment: Value,
 ) -> Record {
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let scrubbed = stormlog_scrub::command(&words);
+    let scrubbed = stormlog_model::scrub::command(&words);
     let directory = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
     let Value::Object(record) = json!({
         "format": RUN_FORMAT, "schema_version": RUN_VERSION, "status": "running", "command": scrubbed,

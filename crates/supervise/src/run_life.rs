@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_event::{Event, Record};
 use stormlog_liveness::{Evidence, Life, LockState, ProcessId, Site, lock};
+use stormlog_model::{Event, Record};
 use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents};
 
 use crate::run_dir::{RUN_FILE, RunDirectory};

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
-use stormlog_event::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_files::Directory;
 use stormlog_liveness::lock;
-use stormlog_record::bundle::HeldBy;
+use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_postmortem::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 
 use crate::exceptions;

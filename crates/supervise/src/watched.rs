@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use stormlog_alert::alerts::{AlertEvent, RECOVERED};
 use stormlog_collect::TreeMember;
 use stormlog_collect::process::ProcessReader;
-use stormlog_event::{
+use stormlog_model::{
     Counter, Counters, Env, Event, Head, Identity, IdentityInputs, Metadata, Record, SessionSummary,
     resolve_identity,
 };
-use stormlog_record::alerts::{AlertEvent, RECOVERED};
 use stormlog_store::recording::Recorder;
 
 use crate::exits::Exit;

@@ -4,7 +4,7 @@
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use stormlog_record::Cause;
+use stormlog_postmortem::Cause;
 use stormlog_supervise::{Attached, Departure};
 
 const LONG: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 //!
 //! Nothing is judged here; each finding is a verdict of the report with its evidence, its numbers and what to do about it.
 
-use stormlog_event::{Evidence, Finding, Record, Severity, format_bytes as size};
+use stormlog_model::{Evidence, Finding, Record, Severity, format_bytes as size};
 
 use crate::analysis::verdict::{Verdict, VerdictKind};
 use crate::report::{DeviceReport, SnapshotReport};

@@ -1,7 +1,7 @@
 //! The answers as plain structures: what the commands print and scripts read.
 
 use serde::Serialize;
-use stormlog_event::format_bytes as size;
+use stormlog_model::format_bytes as size;
 
 use crate::analysis::decompose::{Decomposition, decompose, releasable};
 use crate::analysis::growth::{self, Growth};

@@ -6,10 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use stormlog_event::{Identity, Record, SessionStatus, SessionSummary};
-use stormlog_record::Cause;
-use stormlog_record::alerts::Thresholds;
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Retention};
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Identity, Record, SessionStatus, SessionSummary};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::{BundleContent, BundleWriter, Environment, Retention};
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_track::{Config, HostSource, Outlets, Tracker, Wording};
 

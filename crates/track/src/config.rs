@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use stormlog_event::{Identity, Record, SessionSummary};
-use stormlog_record::alerts::Thresholds;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Identity, Record, SessionSummary};
 
 /// Whose sentences events carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use stormlog_collect::{
     Collector, DeviceCapabilities, DeviceIdentity, FoundDevice, Roots, discover_devices, drm, nvml,
 };
-use stormlog_event::{Capabilities, Counter, Record, Support};
+use stormlog_model::{Capabilities, Counter, Record, Support};
 
 use crate::source::failed;
 use crate::{Sampled, Source};
@@ -152,7 +152,7 @@ pub fn gpu_bytes_of(pids: &[u32]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_event::{Counters, Metadata};
+    use stormlog_model::{Counters, Metadata};
 
     #[test]
     fn what_is_said_of_a_collector_is_valid_in_schema_4() {

@@ -4,8 +4,8 @@
 
 use stormlog_collect::cgroup::MemoryCgroup;
 use stormlog_collect::process::{MapGroup, MapLimits, ProcessReader};
-use stormlog_record::Cause;
-use stormlog_record::bundle::{Evidence, MapRow};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::{Evidence, MapRow};
 
 /// Files named one by one; the others are in the sum.
 const FILES: usize = 8;

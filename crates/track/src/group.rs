@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stormlog_event::{Event, Problem, SessionStatus, SessionSummary};
+use stormlog_model::{Event, Problem, SessionStatus, SessionSummary};
 
 use crate::{Config, Listener, Outlets, Source, StartError, Tracker};
 

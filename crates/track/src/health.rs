@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use stormlog_collect::retry_delay_ns;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 /// The word for how it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

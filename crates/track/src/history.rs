@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stormlog_event::Event;
+use stormlog_model::Event;
 
 #[derive(Debug)]
 pub(crate) struct History {

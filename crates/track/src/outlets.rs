@@ -6,7 +6,7 @@
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use stormlog_event::{Event, SCHEMA_LATEST, SessionStatus, SessionSummary};
+use stormlog_model::{Event, SCHEMA_LATEST, SessionStatus, SessionSummary};
 use stormlog_store::json::event_text::{EventText, Layout};
 use stormlog_store::recording::Recorder;
 use stormlog_store::sink::{Diagnostics, Sink, SinkError};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{CollectError, Collector, CpuCollector, DeviceSample};
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 /// The host's number among the devices.
 pub const HOST_DEVICE: i64 = -1;

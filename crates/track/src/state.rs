@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use stormlog_alert::alerts::{AlertEvent, AlertSample, Alerts};
+use stormlog_alert::predict::{PredictConfig, Predictor, Reading};
 use stormlog_collect::{DeviceSample, retry_delay_ns};
-use stormlog_event::{
+use stormlog_model::{
     Capabilities, Counter, Counters, Event, Head, Metadata, Problem, Record, SessionStatus, SessionSummary,
     Support,
 };
-use stormlog_record::alerts::{AlertEvent, AlertSample, Alerts};
-use stormlog_record::predict::{PredictConfig, Predictor, Reading};
 
 use crate::health::{Health, HealthStatus};
 use crate::history::History;

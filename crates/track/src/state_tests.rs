@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use stormlog_event::{Event, Identity, Record, SessionStatus, SessionSummary};
-use stormlog_record::alerts::Thresholds;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Event, Identity, Record, SessionStatus, SessionSummary};
 
 use crate::state::State;
 use crate::{Config, DeviceSample, HOST_DEVICE, Outlets, Sampled, Wording};

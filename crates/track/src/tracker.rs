@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stormlog_event::{Counters, Event, Problem, Record, SessionStatus, SessionSummary};
-use stormlog_record::alerts::ThresholdError;
+use stormlog_alert::alerts::ThresholdError;
+use stormlog_model::{Counters, Event, Problem, Record, SessionStatus, SessionSummary};
 use stormlog_store::sink::{Diagnostics, SinkError};
 
 use crate::state::{NewEvent, State};

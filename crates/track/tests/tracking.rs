@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stormlog_event::{Counter, Event, Identity, Record, SessionStatus, SessionSummary};
-use stormlog_record::alerts::Thresholds;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Counter, Event, Identity, Record, SessionStatus, SessionSummary};
 use stormlog_store::LoadOptions;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::sink::{Sink, SinkConfig};

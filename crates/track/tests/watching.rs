@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use stormlog_event::{Identity, SessionStatus, SessionSummary};
-use stormlog_record::alerts::Thresholds;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Identity, SessionStatus, SessionSummary};
 use stormlog_store::LoadOptions;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::sink::{Sink, SinkConfig};

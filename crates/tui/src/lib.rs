@@ -21,7 +21,7 @@ mod testing;
 mod text;
 mod view;
 
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 pub use error::TuiError;
 pub use once::{frame, to_json};

@@ -1,7 +1,7 @@
 //! The two screens: a state, where its source text comes from, and how it is drawn.
 
 use ratatui::Frame;
-use stormlog_event::stacks::Holdings;
+use stormlog_model::stacks::Holdings;
 
 use crate::error::TuiError;
 use crate::read::source::Sources;

@@ -1,6 +1,6 @@
 //! Small trees and readings for tests.
 
-use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
 
 use crate::state::reading::{Heap, Level, Line, Note, Process, ProcessRow, Reading, Thread};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use stormlog_bench::{Outcome, events};
-use stormlog_event::Event;
+use stormlog_model::Event;
 use stormlog_ring::{LogConfig, RingConfig};
 use stormlog_store::recording::{EventLog, EventRing, RecordedEvents};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use stormlog_bench::Outcome;
-use stormlog_event::SessionStatus;
+use stormlog_model::SessionStatus;
 use stormlog_store::sink::{Sink, SinkConfig};
 
 fn main() -> Outcome {

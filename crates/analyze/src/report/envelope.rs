@@ -4,7 +4,7 @@
 //! its exit code.
 
 use serde_json::Value;
-use stormlog_event::{Finding, Record, Severity};
+use stormlog_model::{Finding, Record, Severity};
 
 use super::recommendations;
 use crate::Analysis;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stormlog_event::Severity;
+use stormlog_model::Severity;
 
 use super::{LISTED, SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;

@@ -12,7 +12,7 @@ pub use markdown::markdown;
 pub use optimization::{Score, optimization_report, score};
 pub use text::text;
 
-use stormlog_event::{Evidence, Finding, format_bytes};
+use stormlog_model::{Evidence, Finding, format_bytes};
 
 use crate::text::duration;
 use crate::{Analysis, SessionFacts};

@@ -4,7 +4,7 @@
 //! as patterns, so the score, the critical issues and the recommendations speak of them.
 
 use serde_json::Value;
-use stormlog_event::{Finding, Record, Severity};
+use stormlog_model::{Finding, Record, Severity};
 
 use crate::{Analysis, PlacedGap};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stormlog_event::{Finding, Severity};
+use stormlog_model::{Finding, Severity};
 
 use super::{SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;

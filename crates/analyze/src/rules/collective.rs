@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use crate::phases::{PhaseAttribution, PhaseIndex};
 use crate::sample::Sample;

@@ -2,7 +2,7 @@
 //! is said whether these matter, and how.
 
 use serde_json::Value;
-use stormlog_event::{Evidence, Finding, Severity, format_bytes};
+use stormlog_model::{Evidence, Finding, Severity, format_bytes};
 
 use super::collective::CollectiveInterval;
 use super::gap::{GapClass, GapFinding};

@@ -5,7 +5,7 @@
 //! run the second is always high, so neither is asked there. Page: `docs/rules/fragmentation.md`.
 
 use serde_json::Value;
-use stormlog_event::{Counter, DerivedFields, Event, Finding, Severity, format_bytes};
+use stormlog_model::{Counter, DerivedFields, Event, Finding, Severity, format_bytes};
 
 use super::{about, advice, metrics};
 use crate::recording::Stream;

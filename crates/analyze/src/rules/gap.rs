@@ -4,7 +4,7 @@
 //! are 0.4.3's; ours is linear and never fails on a series without time. Page: `docs/rules/hidden_gap.md`.
 
 use serde_json::Value;
-use stormlog_event::{Record, Severity};
+use stormlog_model::{Record, Severity};
 
 use crate::sample::Sample;
 use crate::series::{mean, round_to, sample_deviation, slope_of_line, student_t_two_sided};

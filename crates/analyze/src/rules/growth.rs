@@ -4,7 +4,7 @@
 //! to say. A floor that keeps rising is a `leak`; one that rose and stopped is `growth`, for information. Page:
 //! `docs/rules/growth.md`.
 
-use stormlog_event::{Finding, Severity, format_bytes};
+use stormlog_model::{Finding, Severity, format_bytes};
 
 use super::{about, advice, metrics};
 use crate::Sample;
@@ -275,7 +275,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const MI: u64 = 1 << 20;
 
-    fn of(events: impl IntoIterator<Item = stormlog_event::Event>) -> Vec<Finding> {
+    fn of(events: impl IntoIterator<Item = stormlog_model::Event>) -> Vec<Finding> {
         findings(&finish(events).sessions[0].ranks[0].streams[0], &PhaseIndex::default())
     }
 
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_gate_goes_by_the_programs_own_growth() {
         let pace_of =
-            |events: Vec<stormlog_event::Event>| pace(&finish(events).sessions[0].ranks[0].streams[0]);
+            |events: Vec<stormlog_model::Event>| pace(&finish(events).sessions[0].ranks[0].streams[0]);
         assert_eq!(
             pace_of((0..20).map(|i| sample(i * 10_000_000, (20 + i) * MI)).collect()),
             None,

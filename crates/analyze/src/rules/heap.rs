@@ -3,7 +3,7 @@
 //! The capture is read elsewhere; here is what it means. Growth of a process's memory that telemetry shows gets the line
 //! that grew. Page: `docs/rules/heap.md`.
 
-use stormlog_event::{Evidence, Finding, Severity, format_bytes};
+use stormlog_model::{Evidence, Finding, Severity, format_bytes};
 
 use super::{advice, metrics};
 

@@ -1,7 +1,7 @@
 //! What could not be read, and what was lost before it could be: named and counted, never silently dropped.
 //! Page: `docs/rules/inputs.md`.
 
-use stormlog_event::{Evidence, Finding, Severity};
+use stormlog_model::{Evidence, Finding, Severity};
 
 use super::{advice, metrics};
 use crate::text::counted;

@@ -1,6 +1,6 @@
 //! Memory came close to its limit: the next allocation may fail. Page: `docs/rules/near_limit.md`.
 
-use stormlog_event::{Counter, Event, Finding, Severity, format_bytes};
+use stormlog_model::{Counter, Event, Finding, Severity, format_bytes};
 
 use super::{about, advice, metrics};
 use crate::recording::Stream;

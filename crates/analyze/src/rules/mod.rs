@@ -19,7 +19,7 @@ pub mod retries;
 pub mod start;
 
 use serde_json::Value;
-use stormlog_event::{Evidence, Finding, Record, Severity};
+use stormlog_model::{Evidence, Finding, Record, Severity};
 
 use crate::recording::Stream;
 

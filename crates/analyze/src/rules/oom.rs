@@ -1,7 +1,7 @@
 //! The program ran out of memory, and the recording says so. Page: `docs/rules/oom.md`.
 
 use serde_json::Value;
-use stormlog_event::{Event, Evidence, Finding, Severity, parse_bytes};
+use stormlog_model::{Event, Evidence, Finding, Severity, parse_bytes};
 
 use super::{about, advice, metrics};
 use crate::recording::Stream;

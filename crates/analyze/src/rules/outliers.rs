@@ -1,7 +1,7 @@
 //! A rank whose peak is unlike the others': uneven shards, one more process on its device, a leak of its own.
 //! Page: `docs/rules/rank_outlier.md`.
 
-use stormlog_event::{Evidence, Finding, Severity, format_bytes};
+use stormlog_model::{Evidence, Finding, Severity, format_bytes};
 
 use super::{advice, metrics};
 use crate::phases::PhaseAttribution;

@@ -1,7 +1,7 @@
 //! The machine was short of memory: swapping, or processes stalled on it. Page: `docs/rules/pressure.md`.
 
 use serde_json::Value;
-use stormlog_event::{Event, Finding, Severity, format_bytes};
+use stormlog_model::{Event, Finding, Severity, format_bytes};
 
 use super::{about, advice, metrics};
 use crate::recording::Stream;

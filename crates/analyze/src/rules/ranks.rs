@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use super::collective::RankView;
 use crate::phases::PhaseAttribution;

@@ -2,7 +2,7 @@
 //! Page: `docs/rules/allocator_retries.md`.
 
 use serde_json::Value;
-use stormlog_event::{Event, Finding, Severity};
+use stormlog_model::{Event, Finding, Severity};
 
 use super::{about, advice, metrics};
 use crate::recording::Stream;

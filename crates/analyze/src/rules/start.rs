@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stormlog_event::{Event, Metadata};
+use stormlog_model::{Event, Metadata};
 
 use crate::Sample;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use stormlog_analyze::rules::ranks::CrossRank;
 use stormlog_analyze::timeline::{Timeline, timelines};
 use stormlog_analyze::{Analysis, Recording};
-use stormlog_event::{Severity, format_bytes};
+use stormlog_model::{Severity, format_bytes};
 use stormlog_render::plot::{
     Axis, Content, Dot, Figure, Lines, Mark, MarkKind, Measure, Panel, Phase, Rule, Series,
 };

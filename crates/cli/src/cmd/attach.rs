@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_supervise::{Attached, Door, EnterError, HeapDigest, HeapKeeper, HeapOptions, enter};
 
 use super::run_heap::check_output;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use stormlog_analyze::Analysis;
 use stormlog_analyze::rules::heap::{Capture, Kept};
-use stormlog_view::leaks::{Leak, Pattern, leaks};
-use stormlog_view::rows::Place;
-use stormlog_view::{MOMENTS, Question, Reading, ViewError, find};
+use stormlog_heap_report::leaks::{Leak, Pattern, leaks};
+use stormlog_heap_report::rows::Place;
+use stormlog_heap_report::{MOMENTS, Question, Reading, ViewError, find};
 
 /// Lines kept of each capture; of those that are compared line by line, about all.
 const LINES: usize = 20;

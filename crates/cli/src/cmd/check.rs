@@ -7,7 +7,7 @@ use serde_json::Value;
 use stormlog_analyze::gate::{self, Budget};
 use stormlog_analyze::report::{Envelope, Verdict};
 use stormlog_analyze::{Measures, summary_metrics};
-use stormlog_event::{Record, format_bytes};
+use stormlog_model::{Record, format_bytes};
 use stormlog_store::{StoreError, json};
 
 use super::analyze::{exit_of, indented, judge, now};

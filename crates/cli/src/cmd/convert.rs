@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use stormlog_event::Schema;
+use stormlog_model::Schema;
 use stormlog_store::{Format, Output, Place, ReadOptions, Source, StoreError};
 
 use crate::exit::{CtrlC, Exit, Wrong};
@@ -36,7 +36,7 @@ struct Tally {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let ctrl_c = CtrlC::watch();
-    let schema = Schema::from_number(options.schema).unwrap_or(stormlog_event::SCHEMA_LATEST);
+    let schema = Schema::from_number(options.schema).unwrap_or(stormlog_model::SCHEMA_LATEST);
     let sources = Source::find(&options.input)?;
     let mut output = open_output(options, schema)?;
     if options.safe_csv {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stormlog_event::Event;
+use stormlog_model::Event;
 use stormlog_store::Format;
 use stormlog_track::{Outlets, Statistics};
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::{Counter, Event, Schema, format_bytes};
-use stormlog_record::bundle::{Bundle, Listing, list};
+use stormlog_model::{Counter, Event, Schema, format_bytes};
+use stormlog_postmortem::bundle::{Bundle, Listing, list};
 use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 
@@ -214,7 +214,7 @@ fn session(bundle: &Bundle) -> String {
 }
 
 /// The line that raised the exception, where the program reported it.
-fn innermost(metadata: &stormlog_event::Record) -> Option<String> {
+fn innermost(metadata: &stormlog_model::Record) -> Option<String> {
     let frames = metadata.get("custom_metadata")?.get("traceback")?.as_array()?;
     let frame = frames.last()?;
     let text = |key: &str| frame.get(key).and_then(Value::as_str).unwrap_or("?");
@@ -255,7 +255,7 @@ fn export(bundle: &Bundle, output: &Path) -> anyhow::Result<Exit> {
     let events = events_of(bundle);
     if extension == "json" {
         let mut record = bundle.to_record();
-        let as_record = |event: &Event| stormlog_event::to_record(event, Schema::V4).map(Value::Object);
+        let as_record = |event: &Event| stormlog_model::to_record(event, Schema::V4).map(Value::Object);
         record.insert("events".into(), events.iter().filter_map(|event| as_record(event).ok()).collect());
         let mut text = Vec::new();
         write::write_indented(&mut text, &record, 0)?;

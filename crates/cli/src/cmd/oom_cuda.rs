@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::stacks::is_library;
-use stormlog_event::{Record, format_bytes};
-use stormlog_record::bundle::{Bundle, list};
+use stormlog_model::stacks::is_library;
+use stormlog_model::{Record, format_bytes};
+use stormlog_postmortem::bundle::{Bundle, list};
 use stormlog_store::json::read_value;
 use stormlog_torch::{Decomposition, ReportOptions, SnapshotReport};
 

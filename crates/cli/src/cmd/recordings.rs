@@ -10,9 +10,9 @@ use stormlog_analyze::report::Artifact;
 use stormlog_analyze::rules::heap::Capture;
 use stormlog_analyze::rules::inputs::Input;
 use stormlog_analyze::rules::oom::Death;
-use stormlog_event::{Event, SessionStatus, SessionSummary, selection_order};
-use stormlog_record::Cause;
-use stormlog_record::bundle::Bundle;
+use stormlog_model::{Event, SessionStatus, SessionSummary, selection_order};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::Bundle;
 use stormlog_store::{LoadOptions, ReadOptions, Source, load_sessions};
 use stormlog_supervise::FinishedSession;
 

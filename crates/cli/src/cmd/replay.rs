@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_torch::{AllocatorSettings, ReplayReport};
 
 use super::snapshot::{load, write_table};

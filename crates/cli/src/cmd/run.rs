@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
 
-use stormlog_view::Chosen;
+use stormlog_heap_report::Chosen;
 
 use super::{run_finish, run_heap, run_live, run_start};
 
@@ -154,7 +154,7 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>
             let how = match outcome.ended {
                 Ended::Code(0) => "finished".to_owned(),
                 Ended::Code(code) => format!("exited with status {code}"),
-                Ended::Signal(signal) => format!("was ended by {}", stormlog_record::signal_name(signal)),
+                Ended::Signal(signal) => format!("was ended by {}", stormlog_postmortem::signal_name(signal)),
                 Ended::Unknown => "ended".to_owned(),
             };
             let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();

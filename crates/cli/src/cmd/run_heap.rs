@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use stormlog_event::format_bytes;
 use stormlog_files::{Existing, Output, link_output};
+use stormlog_heap_report::{Chosen, captures, find};
+use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
-use stormlog_view::{Chosen, captures, find};
 
 use crate::exit::Wrong;
 

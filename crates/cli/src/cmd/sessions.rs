@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};

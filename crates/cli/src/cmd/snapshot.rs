@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_torch::{Decomposition, DeviceReport, OomReport, PoolVerdict, ReportOptions, SnapshotReport};
 
 use crate::exit::{Exit, NotThere, Wrong};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stormlog_analyze::Analysis;
 use stormlog_analyze::report::Artifact;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_torch::{ReportOptions, SnapshotReport};
 
 use super::recordings::{Loaded, broken};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 use stormlog_render::flamegraph::{self, FlameGraph};
 use stormlog_torch::{Moment, NoSuchMark, Recording, Sides, SnapshotDiff};
 
@@ -43,7 +43,7 @@ fn page(
     found: &SnapshotDiff,
 ) -> anyhow::Result<String> {
     let held = |side: &[Recording<'_>]| stormlog_torch::holdings(side, &options.at).map_err(wrong);
-    let both = stormlog_view::diff::diff(&held(before)?, &held(after)?);
+    let both = stormlog_heap_report::diff::diff(&held(before)?, &held(after)?);
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let facts = [
         ("before", format_bytes(found.total.before_bytes)),

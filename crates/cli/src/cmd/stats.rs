@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_event::format_bytes;
 use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
-use stormlog_view::{End, Names, asked, not_recorded, plain};
+use stormlog_heap_report::{End, Names, asked, not_recorded, plain};
+use stormlog_model::format_bytes;
 
 use super::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use stormlog_event::format_bytes;
-use stormlog_view::plain;
-use stormlog_view::rows::{By, grouped};
+use stormlog_heap_report::plain;
+use stormlog_heap_report::rows::{By, grouped};
+use stormlog_model::format_bytes;
 
 use super::heap::table::{Sort, sort};
 use super::heap::{Asked, export, head, read, warn_of_cut};

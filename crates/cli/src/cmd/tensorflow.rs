@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_event::{Counter, Event, SCHEMA_LATEST, to_record};
-use stormlog_record::alerts::Thresholds;
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Counter, Event, SCHEMA_LATEST, to_record};
 use stormlog_store::sink::{Sink, SinkConfig};
 use stormlog_track::{HOST_DEVICE, Outlets};
 

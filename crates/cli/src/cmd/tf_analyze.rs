@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stormlog_analyze::report::{score, text};
 use stormlog_analyze::{Analysis, AnalysisOptions, Recording, analyze};
-use stormlog_event::{Defaults, Interner, Record, Severity, event_from_record};
+use stormlog_model::{Defaults, Interner, Record, Severity, event_from_record};
 use stormlog_store::json;
 
 use super::analyze_plots::Plots;

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use stormlog_event::format_bytes;
 use stormlog_files::{Existing, Output};
+use stormlog_model::format_bytes;
 use stormlog_render::timeline::{TimelinePage, page};
 use stormlog_torch::{ExportFormat, Recording, ReportOptions, Snapshot, TimelineLimits};
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use stormlog_event::{Event, Record};
-use stormlog_record::alerts::Thresholds;
-use stormlog_record::bundle::{BundleContent, BundleWriter, Environment, Evidence, Retention};
-use stormlog_record::{Cause, verdict::Verdict};
+use stormlog_alert::alerts::Thresholds;
+use stormlog_model::{Event, Record};
+use stormlog_postmortem::bundle::{BundleContent, BundleWriter, Environment, Evidence, Retention};
+use stormlog_postmortem::{Cause, verdict::Verdict};
 use stormlog_store::Format;
 use stormlog_store::sink::{Sink, SinkConfig};
 use stormlog_track::{Outlets, gpu_bytes_of};
@@ -252,7 +252,7 @@ fn report(
     match reason {
         Reason::Signal(2) => screen.line("\nTracking stopped by user"),
         Reason::Signal(signal) => {
-            screen.line(&format!("\nTracking stopped by {}", stormlog_record::signal_name(*signal)));
+            screen.line(&format!("\nTracking stopped by {}", stormlog_postmortem::signal_name(*signal)));
         }
         Reason::Departed(departure) => screen.line(&format!("\n{}", departure.sentence)),
         Reason::Elapsed | Reason::ReaderGone => {}

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use stormlog_event::{Record, SCHEMA_LATEST, SessionStatus, to_record};
+use stormlog_model::{Record, SCHEMA_LATEST, SessionStatus, to_record};
 
 use super::watch::Watch;
 use crate::Program;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stormlog_event::Counter;
+use stormlog_model::Counter;
 
 use crate::text::{KeptFile, lines, number, read_bounded, read_line, read_number};
 use crate::{

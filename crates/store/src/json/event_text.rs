@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::Value;
-use stormlog_event::{Event, FIELDS, Field, FieldValue, Metadata, Problem, Schema};
+use stormlog_model::{Event, FIELDS, Field, FieldValue, Metadata, Problem, Schema};
 
 use super::write;
 

@@ -3,7 +3,7 @@
 //! Gives up on whatever is unusual: an unknown key, an escape, a float, a number of more than 19 digits. The strict parser
 //! then reads the record again.
 
-use stormlog_event::Field;
+use stormlog_model::Field;
 
 use super::extent::Extent;
 use super::window::is_space;

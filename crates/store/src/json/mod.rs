@@ -14,7 +14,7 @@ pub use reader::EventReader;
 use std::path::Path;
 
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use crate::{Place, StoreError};
 

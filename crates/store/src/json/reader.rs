@@ -8,7 +8,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_event::{Event, Interner, SessionSummary, legacy_session_id};
+use stormlog_model::{Event, Interner, SessionSummary, legacy_session_id};
 
 use super::extent::Extent;
 use super::fast::FastScan;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
-use stormlog_event::float_repr;
+use stormlog_model::float_repr;
 
 /// `json.dumps(value)`.
 pub fn dumps(value: &impl Serialize) -> String {

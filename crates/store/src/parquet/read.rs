@@ -9,7 +9,7 @@ use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use serde_json::Value;
-use stormlog_event::{Event, Field, Interner, Problem, Record, legacy_session_id};
+use stormlog_model::{Event, Field, Interner, Problem, Record, legacy_session_id};
 
 use super::input::Input;
 use super::pages;

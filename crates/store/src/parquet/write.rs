@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
-use stormlog_event::{Event, FIELDS, Field, FieldValue, Problem, Schema};
+use stormlog_model::{Event, FIELDS, Field, FieldValue, Problem, Schema};
 
 use crate::json::event_text::MetadataText;
 

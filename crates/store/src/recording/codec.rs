@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use stormlog_event::{
+use stormlog_model::{
     Counter, Counters, Defaults, Event, Head, Interner, Metadata, Problem, Record, Schema, event_from_record,
     to_record,
 };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stormlog_event::Event;
+use stormlog_model::Event;
 use stormlog_ring::{LogReader, Loss, ReadStats, RingReader, Status};
 
 use super::codec::{Decoder, KIND_EVENT};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_ring::{LogReader, RingReader, Status};
 
 use super::LOG_DIRECTORY;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use stormlog_event::{Counter, Event, Metadata};
+use stormlog_model::{Counter, Event, Metadata};
 
 /// Events younger than this are kept whole.
 pub(super) const WHOLE_NS: u64 = 3600 * SECOND;

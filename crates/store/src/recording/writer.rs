@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use stormlog_event::{Event, SessionStatus, SessionSummary};
+use stormlog_model::{Event, SessionStatus, SessionSummary};
 use stormlog_ring::{
     AppendError, Definition, Log, LogConfig, LogReader, LogWriter, Loss, Ring, RingConfig, RingWriter,
 };

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use stormlog_event::SessionSummary;
 use stormlog_files::Draft;
+use stormlog_model::SessionSummary;
 
 use super::paths::{is_plain_name, manifest_path};
 use super::{MANIFEST_FILENAME, SINK_FORMAT, SINK_SCHEMA_VERSION, SinkError, SinkSegment};

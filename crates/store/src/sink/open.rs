@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 
 use super::manifest::read_manifest_file;
 use super::paths::discover;

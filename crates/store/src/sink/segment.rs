@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::Map;
-use stormlog_event::Record;
+use stormlog_model::Record;
 
 use super::SinkError;
 

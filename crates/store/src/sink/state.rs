@@ -8,7 +8,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use stormlog_event::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 
 use super::failures::{FailureDiagnostics, Failures};
 use super::manifest::SinkManifest;

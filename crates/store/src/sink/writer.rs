@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 use std::thread;
 use std::time::Duration;
 
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 
 use super::open;
 use super::state::State;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_event::{Defaults, Event, Interner, Record, Schema, event_from_record, to_record};
+use stormlog_model::{Defaults, Event, Interner, Record, Schema, event_from_record, to_record};
 use stormlog_store::{ReadOptions, Source};
 
 /// The golden files of the project.

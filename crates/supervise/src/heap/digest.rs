@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_event::format_bytes;
-use stormlog_event::own_code::OwnCode;
 use stormlog_heap::{Capture, FailedRequest, Heap, HeldAt, Mode, Names, Watch, responsible_frame};
+use stormlog_model::format_bytes;
+use stormlog_model::own_code::OwnCode;
 
 /// Places named.
 const PLACES: usize = 5;

@@ -1,7 +1,7 @@
 //! What to change in the program, and what that would win. Settings of the allocator are another matter: those are
 //! replayed, not guessed.
 
-use stormlog_event::format_bytes as size;
+use stormlog_model::format_bytes as size;
 
 use super::categories::Category;
 use super::growth::Growth;

@@ -1,7 +1,7 @@
 //! Why a request failed: what it needed, what was there, and why that did not help.
 
 use serde::Serialize;
-use stormlog_event::format_bytes as size;
+use stormlog_model::format_bytes as size;
 
 use super::decompose::{Decomposition, Wanted, decompose};
 use super::text;

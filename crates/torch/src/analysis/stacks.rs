@@ -1,7 +1,7 @@
 //! What is held at a moment as stacks, the shape that flame graphs and their differences are made from.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::stacks::{Frame, FrameKind, Holding, Holdings, NodeId};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId};
 
 use super::holders::judge;
 use super::moment::{Moment, NoSuchMark, events_until};

@@ -1,6 +1,6 @@
 //! Stacks as people read them.
 
-use stormlog_event::stacks::is_library;
+use stormlog_model::stacks::is_library;
 
 use crate::intern::{StackId, Tables};
 

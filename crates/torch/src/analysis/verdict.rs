@@ -1,7 +1,7 @@
 //! One sentence that names the cause.
 
 use serde::Serialize;
-use stormlog_event::format_bytes as size;
+use stormlog_model::format_bytes as size;
 
 use super::decompose::Decomposition;
 use super::growth::Growth;

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use serde_json::Value;
-use stormlog_event::SessionStatus;
+use stormlog_model::SessionStatus;
 
 /// From the wait status.
 pub(super) fn of_status(status: ExitStatus) -> String {

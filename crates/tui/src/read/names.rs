@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use stormlog_heap::{Module, Symbol, Symbolizer};
-use stormlog_view::Names;
+use stormlog_heap_report::Names;
 
 /// Reading the symbols of a large library takes seconds; names wait until there is time.
 const BUDGET: Duration = Duration::from_millis(200);

@@ -7,9 +7,9 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
-use stormlog_event::stacks::{self, FrameKind};
-use stormlog_event::{SessionStatus, SessionSummary};
 use stormlog_heap::{Entry, Follow, HeapError, Mode, Weight};
+use stormlog_model::stacks::{self, FrameKind};
+use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_pidfd::Pidfd;
 use stormlog_store::recording::read_session;
 

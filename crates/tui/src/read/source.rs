@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use stormlog_event::stacks::{Frame, FrameKind};
+use stormlog_model::stacks::{Frame, FrameKind};
 
 use crate::text::clean;
 

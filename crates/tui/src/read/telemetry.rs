@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use stormlog_event::{Counter, Event};
+use stormlog_model::{Counter, Event};
 use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents};
 
 use crate::state::reading::{Level, Note};

@@ -1,6 +1,6 @@
 //! The live view: what is shown of the last reading, in which order, and what is asked of the next.
 
-use stormlog_event::stacks::Frame;
+use stormlog_model::stacks::Frame;
 
 use crate::state::entry::Entry;
 use crate::state::key::{Flow, Key};

@@ -1,7 +1,7 @@
 //! What one look at a recording says: plain values between whoever reads and whoever shows.
 
 use serde::Serialize;
-use stormlog_event::stacks::Frame;
+use stormlog_model::stacks::Frame;
 
 use crate::state::series::Series;
 

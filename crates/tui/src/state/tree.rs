@@ -1,7 +1,7 @@
 //! The call tree on screen: which rows are open, which is chosen, what is hidden and searched for.
 
 use rustc_hash::FxHashSet;
-use stormlog_event::stacks::{Frame, Holdings};
+use stormlog_model::stacks::{Frame, Holdings};
 
 use crate::state::entry::{Entry, Typed};
 use crate::state::key::{Flow, Key};

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
-use stormlog_event::stacks;
+use stormlog_model::stacks;
 
 use crate::text::{clean, fit, fit_end, short_name, short_path, width};
 use crate::view::theme::Theme;

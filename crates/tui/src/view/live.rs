@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 
 use crate::read::source::Excerpt;
 use crate::state::live::{LiveState, Order};

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 
 use crate::state::reading::Process;
 use crate::text::span;

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 
 use crate::read::source::Excerpt;
 use crate::state::tree::{Hidden, Row, TreeState};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use stormlog_event::{SessionStatus, SessionSummary};
+use stormlog_model::{SessionStatus, SessionSummary};
 
 use super::Options;
 use super::summary::{FRAGMENTATION, HIGH_UTILIZATION, Summary};
@@ -30,7 +30,7 @@ pub(super) struct Bundle {
 impl Bundle {
     /// The directory asked for, where there is none yet; else a new one in it, or in the current one.
     pub(super) fn create(options: &Options) -> anyhow::Result<Self> {
-        let argv = stormlog_scrub::command(&options.argv);
+        let argv = stormlog_model::scrub::command(&options.argv);
         let directory = directory(options)?;
         Ok(Bundle { directory, error: None, files: Vec::new(), program: options.program, argv })
     }

@@ -49,7 +49,7 @@ fn variables() -> Value {
     let mut all: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| {
             let name = name.to_string_lossy().into_owned();
-            let value = stormlog_scrub::variable(&name, &value.to_string_lossy())?;
+            let value = stormlog_model::scrub::variable(&name, &value.to_string_lossy())?;
             Some((name, value))
         })
         .collect();

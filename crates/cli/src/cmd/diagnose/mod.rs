@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stormlog_event::{Counter, SessionStatus, SessionSummary};
+use stormlog_model::{Counter, SessionStatus, SessionSummary};
 use stormlog_track::Outlets;
 
 use super::track_export::Export;

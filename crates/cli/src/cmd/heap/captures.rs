@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
-use stormlog_event::format_bytes;
-use stormlog_view::{CaptureFile, captures};
+use stormlog_heap_report::{CaptureFile, captures};
+use stormlog_model::format_bytes;
 
 use crate::exit::Exit;
 use crate::table::Table;
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             capture.peak_bytes.map_or_else(unknown, format_bytes),
             format_bytes(capture.bytes),
             if capture.main { "main".to_owned() } else { String::new() },
-            stormlog_view::plain(&capture.path.display().to_string()),
+            stormlog_heap_report::plain(&capture.path.display().to_string()),
         ]);
     }
     for line in table.lines() {

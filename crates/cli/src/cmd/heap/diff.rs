@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_event::format_bytes;
+use stormlog_heap_report::diff::{DiffRow, diff};
+use stormlog_heap_report::rows::By;
+use stormlog_heap_report::{Question, Reading};
+use stormlog_model::format_bytes;
 use stormlog_render::flamegraph::{self, FlameGraph};
 use stormlog_torch::Moment;
-use stormlog_view::diff::{DiffRow, diff};
-use stormlog_view::rows::By;
-use stormlog_view::{Question, Reading};
 
 use super::table::named;
 use super::{Output, Waiting, choose, export, warn_of_cut};

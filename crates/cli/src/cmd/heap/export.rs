@@ -1,8 +1,8 @@
 //! What a capture holds as files of other tools.
 
-use stormlog_event::stacks::Holdings;
 use stormlog_export::About;
-use stormlog_view::{Reading, rows};
+use stormlog_heap_report::{Reading, rows};
+use stormlog_model::stacks::Holdings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {

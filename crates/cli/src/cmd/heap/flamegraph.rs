@@ -1,6 +1,6 @@
 //! `stormlog flamegraph`.
 
-use stormlog_view::{PageOptions, Question, Reading, flamegraph, is_quick};
+use stormlog_heap_report::{PageOptions, Question, Reading, flamegraph, is_quick};
 
 use super::export::Format;
 use super::{Asked, Output, Waiting, answer, choose, warn_of_cut};

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_event::format_bytes;
-use stormlog_view::leaks::{Leak, Pattern, leaks, leaks_in_span};
-use stormlog_view::{MOMENTS, Question, Reading, when};
+use stormlog_heap_report::leaks::{Leak, Pattern, leaks, leaks_in_span};
+use stormlog_heap_report::{MOMENTS, Question, Reading, when};
+use stormlog_model::format_bytes;
 
 use super::table::named;
 use super::{Waiting, choose, export, warn_of_cut};

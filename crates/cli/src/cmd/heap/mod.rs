@@ -1,4 +1,4 @@
-//! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-view`.
+//! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-heap-report`.
 
 pub(crate) mod captures;
 pub(crate) mod diff;
@@ -15,8 +15,8 @@ mod waiting;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_event::stacks::Holdings;
-use stormlog_view::{Answer, Chosen, End, Question, Reading, find};
+use stormlog_heap_report::{Answer, Chosen, End, Question, Reading, find};
+use stormlog_model::stacks::Holdings;
 
 pub(crate) use output::Output;
 pub(super) use waiting::Waiting;
@@ -79,7 +79,7 @@ pub(super) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> 
         out,
         "{}: {} in {} allocations {}",
         reading.program(),
-        stormlog_event::format_bytes(whole.bytes),
+        stormlog_model::format_bytes(whole.bytes),
         whole.count,
         reading.words()
     )?;

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use stormlog_view::Shape;
+use stormlog_heap_report::Shape;
 
 use super::choose;
 use crate::exit::{CtrlC, Exit};
@@ -21,7 +21,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let mut progress = Progress::new("records");
     let mut out = BufWriter::new(io::stdout().lock());
     let shape = if options.json { Shape::Json } else { Shape::Text };
-    let count = stormlog_view::parse::<anyhow::Error>(&chosen.path, shape, &mut out, |count| {
+    let count = stormlog_heap_report::parse::<anyhow::Error>(&chosen.path, shape, &mut out, |count| {
         (0..count).for_each(|_| progress.step());
         Ok(ctrl_c.check()?)
     })?;

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use stormlog_event::format_bytes;
-use stormlog_view::rows::{By, Place, Row, grouped};
-use stormlog_view::{owners, plain, table_page};
+use stormlog_heap_report::rows::{By, Place, Row, grouped};
+use stormlog_heap_report::{owners, plain, table_page};
+use stormlog_model::format_bytes;
 
 use super::{Asked, Output, export, head, read_answer, warn_of_cut};
 use crate::exit::Exit;

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use stormlog_event::stacks::Holdings;
-use stormlog_view::{Reading, rows, tree};
+use stormlog_heap_report::{Reading, rows, tree};
+use stormlog_model::stacks::Holdings;
 
 use super::{Asked, export, head, read, warn_of_cut};
 use crate::cmd::live;

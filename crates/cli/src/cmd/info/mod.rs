@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use stormlog_collect::cgroup::Limit;
 use stormlog_collect::pressure::Stall;
-use stormlog_event::format_bytes;
+use stormlog_model::format_bytes;
 
 use facts::{Facts, GpuFacts};
 

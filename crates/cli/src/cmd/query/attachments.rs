@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
-use stormlog_event::{Record, SessionSummary};
-use stormlog_record::bundle::Bundle;
+use stormlog_model::{Record, SessionSummary};
+use stormlog_postmortem::bundle::Bundle;
 use stormlog_store::{FoundSession, Source, json as store_json};
 
 use super::catalog::Catalog;

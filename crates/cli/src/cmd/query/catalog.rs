@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stormlog_event::{Event, SessionStatus};
-use stormlog_record::bundle::Bundle;
+use stormlog_model::{Event, SessionStatus};
+use stormlog_postmortem::bundle::Bundle;
 use stormlog_store::{FoundSession, ReadOptions, Source, StoreError, sessions_in};
 
 use crate::exit::CtrlC;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use stormlog_event::{Event, Record, Schema, to_record};
+use stormlog_model::{Event, Record, Schema, to_record};
 use stormlog_store::json::write::{dumps, sort_keys};
 
 use super::Mode;

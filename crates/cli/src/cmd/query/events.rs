@@ -1,7 +1,7 @@
 //! `query events`: one row an event, in time order.
 
 use serde_json::Value;
-use stormlog_event::{Event, Record, Schema, to_record};
+use stormlog_model::{Event, Record, Schema, to_record};
 
 use super::catalog::Catalog;
 use crate::exit::CtrlC;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stormlog_analyze::phases::PhaseRecord;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_store::Source;
 use stormlog_store::json::{self as store_json, write::dumps};
 
@@ -152,7 +152,7 @@ fn window_of(session: &Value, window: &Value, stated: &Value, path: String) -> O
 
 /// What was left at a death.
 pub(super) fn bundles(catalog: &Catalog) -> Vec<Evidence> {
-    let evidence = |bundle: &stormlog_record::bundle::Bundle| {
+    let evidence = |bundle: &stormlog_postmortem::bundle::Bundle| {
         let session = bundle.session.as_ref();
         let path = bundle.path.display().to_string();
         Some(Evidence {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stormlog_analyze::{AnalysisOptions, Recording, analyze};
-use stormlog_event::{Event, Record};
+use stormlog_model::{Event, Record};
 use stormlog_store::json::write::sort_keys;
 
 use super::catalog::Catalog;

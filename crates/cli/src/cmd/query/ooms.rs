@@ -1,8 +1,8 @@
 //! `query ooms`: the bundles, newest first.
 
 use serde_json::Value;
-use stormlog_event::Record;
-use stormlog_record::bundle::Bundle;
+use stormlog_model::Record;
+use stormlog_postmortem::bundle::Bundle;
 
 use super::catalog::Catalog;
 

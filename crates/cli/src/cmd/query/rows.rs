@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_store::json::write::{dumps, sort_keys, write_indented};
 
 use super::Mode;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_store::run_record::{RUN_FILE, read_run};
 use stormlog_store::{FoundSession, json};
 

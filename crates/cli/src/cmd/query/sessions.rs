@@ -1,7 +1,7 @@
 //! `query sessions`.
 
 use serde_json::Value;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_store::FoundSession;
 
 use super::catalog::Catalog;

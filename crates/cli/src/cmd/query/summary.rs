@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stormlog_event::{Counter, Record};
+use stormlog_model::{Counter, Record};
 
 use super::catalog::Catalog;
 use super::events::{EventFilter, EventRow, find, is_alert};

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use stormlog_event::{SCHEMA_LATEST, SessionSummary};
+use stormlog_model::{SCHEMA_LATEST, SessionSummary};
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::{Format, Output, ReadOptions, Source};
 

@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use stormlog_alert::alerts::Thresholds;
 use stormlog_collect::CollectError;
-use stormlog_event::{
+use stormlog_model::{
     Event, Identity, IdentityInputs, SessionStatus, SessionSummary, new_session_id, resolve_identity,
 };
-use stormlog_record::Cause;
-use stormlog_record::alerts::Thresholds;
+use stormlog_postmortem::Cause;
 use stormlog_supervise::{Attached, Departure};
 use stormlog_track::{
     Config, Group, HOST_DEVICE, HostSource, Listener, Outlets, Source, TreePids, TreeSource, Wording, gpus,
@@ -133,7 +133,7 @@ pub(crate) struct Found {
 /// What differs between the trackers of a group.
 struct Sampling {
     collector: String,
-    metadata: stormlog_event::Record,
+    metadata: stormlog_model::Record,
     source: Box<dyn Source>,
 }
 

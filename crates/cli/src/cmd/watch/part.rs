@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stormlog_collect::DeviceIdentity;
-use stormlog_event::Record;
+use stormlog_model::Record;
 use stormlog_supervise::Departure;
 use stormlog_track::{HOST_DEVICE, Health, NewEvent, Statistics, Tracker};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use stormlog_event::{Event, SessionStatus, SessionSummary, legacy_session_id};
+use stormlog_model::{Event, SessionStatus, SessionSummary, legacy_session_id};
 
 use super::session::MAX_GROUPS;
 use super::{Observation, RollupBuilder, RollupCoverage, RollupFile};

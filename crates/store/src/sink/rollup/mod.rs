@@ -13,7 +13,7 @@ mod session;
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use stormlog_event::SessionSummary;
+use stormlog_model::SessionSummary;
 
 pub use build::rollup_sink;
 pub use file::{read_rollups, rollup_path, write_rollup_text, write_rollups};

@@ -3,7 +3,7 @@
 //! That is what lets a rollup be made in one pass: where 0.4.3 sorts a session and takes the first of equals, these
 //! compare timestamps and, for equal ones, keep the order of the file.
 
-use stormlog_event::{Counter, Event};
+use stormlog_model::{Counter, Event};
 
 use super::{CounterSummary, PeakValue, RankRollup, WindowRollup};
 

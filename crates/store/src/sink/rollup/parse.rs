@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use stormlog_event::{Record, SessionSummary};
+use stormlog_model::{Record, SessionSummary};
 
 use super::{
     AlertSummary, CollectorHealth, CounterSummary, OomSummary, PeakValue, RankRollup, RollupCoverage,

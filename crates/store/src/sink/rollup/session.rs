@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
 
-use stormlog_event::SessionSummary;
+use stormlog_model::SessionSummary;
 
 use super::classify::{is_alert, severity_of, strip};
 use super::observe::{Observation, Peaks, RankState, Span, WindowState};

@@ -1,7 +1,7 @@
 //! The tree as it is shown: without hidden frames, branches in the order of their size.
 
 use rustc_hash::FxHashMap;
-use stormlog_event::stacks::{Holdings, Origin, Weight};
+use stormlog_model::stacks::{Holdings, Origin, Weight};
 
 /// Everything together; no frame.
 pub(super) const ROOT: u32 = 0;

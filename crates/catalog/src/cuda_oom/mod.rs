@@ -1,0 +1,1 @@
+//! The bundle that a CUDA out-of-memory error leaves: its files, and what they mean.

@@ -1,0 +1,364 @@
+//! The captures at a path, and the one that is meant when none is named: the main process's. The report of a run, its `-o` and every view choose
+//! by this rule. Must read no more than the heads of the files, unless the rule needs the peaks.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stormlog_capture::layout::LIVE_SUFFIX;
+use stormlog_capture::live::Live;
+use stormlog_capture::source::Source;
+use stormlog_heap::{Capture, FILE_NAME, HeapError, Watch};
+use stormlog_model::naming::{ProgramName, is_wrapper};
+
+use crate::error::ViewError;
+use crate::text::plain;
+
+/// Directories are looked at so deep: a run holds sessions, a folder of runs holds runs.
+const DEPTH: usize = 4;
+/// More files than this in a directory are not ours.
+const MOST: usize = 10_000;
+/// The file of a run, and most bytes of it that are read.
+const RUN_FILE: &str = "run.json";
+const MOST_OF_RUN_FILE: u64 = 64 << 20;
+
+/// The capture that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its path.
+    pub path: PathBuf,
+    /// How many others there were: of its process, where one was asked for.
+    pub others: usize,
+    /// Why it is this one, in words that follow "this is".
+    pub reason: String,
+}
+
+/// One capture of a run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct CaptureFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its process; `None` where the file does not say.
+    pub pid: Option<u32>,
+    /// What the user would call the program.
+    pub program: String,
+    /// Most bytes on the heap at one time; `None` where it cannot be read.
+    pub peak_bytes: Option<u64>,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Whether it is the one that is meant when none is named.
+    pub main: bool,
+}
+
+/// A capture, by the head of its file.
+struct Found {
+    path: PathBuf,
+    pid: Option<u32>,
+    parent: Option<u32>,
+    started_ns: u64,
+    command: Vec<String>,
+    /// The directory with the run's file above it.
+    run: Option<PathBuf>,
+}
+
+/// A run, by its file.
+struct Run {
+    directory: PathBuf,
+    pid: Option<u64>,
+    started_ns: u64,
+    /// The peaks of captures that are finished, by process.
+    peaks: Vec<(u64, u64)>,
+}
+
+/// The capture at `path`: of several the main process's, or of process `pid` where that is asked for. A process has one for each program it was.
+pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
+    if !path.is_dir() {
+        let is_there = path.exists() || Live::path_of(path).exists();
+        return match is_there {
+            true => Ok(Chosen { path: path.to_owned(), others: 0, reason: String::new() }),
+            false => Err(ViewError::NotThere { path: path.to_owned() }),
+        };
+    }
+    let mut found = found(path)?;
+    let runs = runs(path, &found);
+    if let Some(pid) = pid {
+        let mut pids: Vec<u32> = found.iter().filter_map(|found| found.pid).collect();
+        found.retain(|found| found.pid == Some(pid));
+        if found.is_empty() {
+            pids.sort_unstable();
+            pids.dedup();
+            let known = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            return Err(ViewError::NoSuchProcess { path: path.to_owned(), pid, known });
+        }
+    }
+    let others = found.len().saturating_sub(1);
+    let (at, reason) = match pid {
+        Some(_) => (last_of(&found, |_| true).unwrap_or(0), "the last"),
+        None => main(&found, &runs),
+    };
+    Ok(Chosen { path: found.swap_remove(at).path, others, reason: reason.to_owned() })
+}
+
+/// Every capture at `path`, the main one first, then in the order of their start. Reads a capture only where the run's file does not have its peak.
+pub fn captures(path: &Path) -> Result<Vec<CaptureFile>, ViewError> {
+    if !path.is_dir() {
+        let path = find(path, None)?.path;
+        let found = Found::of(&path, path.parent().unwrap_or(Path::new(".")));
+        return Ok(vec![found.file(true, peak(&path), "python")]);
+    }
+    let found = found(path)?;
+    let runs = runs(path, &found);
+    let (main, _) = main(&found, &runs);
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|at| (*at != main, found[*at].started_ns));
+    let file = |at: usize| {
+        let known = known_peak(&found, at, &runs);
+        found[at].file(at == main, known.or_else(|| peak(&found[at].path)), &program(&found[main].command))
+    };
+    Ok(order.into_iter().map(file).collect())
+}
+
+/// The main one of several, and why: the process that the run started, as the last program it became; behind a shell or another wrapper, which holds
+/// nothing itself, the process with the highest peak. Without a run, the process whose parent was not recorded.
+fn main(found: &[Found], runs: &[Run]) -> (usize, &'static str) {
+    let newest = runs.iter().max_by_key(|run| run.started_ns);
+    let of_run = |found: &Found| newest.is_none_or(|run| found.run.as_deref() == Some(&run.directory));
+    let started = match newest.and_then(|run| run.pid) {
+        Some(pid) => last_of(found, |one| of_run(one) && one.pid.map(u64::from) == Some(pid)),
+        None => {
+            let is_root = |one: &Found| of_run(one) && !found.iter().any(|other| other.pid == one.parent);
+            let pid = last_of(found, is_root).and_then(|at| found[at].pid);
+            let is_only = found.iter().filter(|one| is_root(one)).all(|one| one.pid == pid);
+            last_of(found, |one| is_root(one) && one.pid == pid).filter(|_| is_only)
+        }
+    };
+    match started {
+        Some(at) if !is_wrapper(&found[at].command) => (at, "the main process's"),
+        Some(at) if !found.iter().any(|one| of_run(one) && !is_wrapper(&one.command)) => {
+            (at, "the main process's")
+        }
+        _ => {
+            let candidates = (0..found.len()).filter(|at| of_run(&found[*at]));
+            let peaks = candidates.map(|at| {
+                let known = known_peak(found, at, runs).or_else(|| peak(&found[at].path));
+                (known.unwrap_or(0), std::cmp::Reverse(found[at].started_ns), at)
+            });
+            (peaks.max().map_or(0, |(.., at)| at), "the one with the highest peak")
+        }
+    }
+}
+
+/// Of those that `matches`, the one that began last.
+fn last_of(found: &[Found], matches: impl Fn(&Found) -> bool) -> Option<usize> {
+    let matching = found.iter().enumerate().filter(|(_, one)| matches(one));
+    matching.max_by_key(|(at, one)| (one.started_ns, std::cmp::Reverse(*at))).map(|(at, _)| at)
+}
+
+/// The peak that the run's file has for the last program of a process.
+fn known_peak(found: &[Found], at: usize, runs: &[Run]) -> Option<u64> {
+    let one = &found[at];
+    let run = runs.iter().find(|run| one.run.as_deref() == Some(&run.directory))?;
+    let (_, peak) = run.peaks.iter().find(|(pid, _)| Some(*pid) == one.pid.map(u64::from))?;
+    let is_last = last_of(found, |other| other.pid == one.pid && other.run == one.run) == Some(at);
+    is_last.then_some(*peak)
+}
+
+fn peak(path: &Path) -> Option<u64> {
+    let watch = Watch { curve_points: 2, ..Watch::default() };
+    Capture::open(path).and_then(|capture| capture.read(watch)).ok().map(|heap| heap.peak_bytes())
+}
+
+impl Found {
+    /// `below`: how far up the run's file is looked for.
+    fn of(path: &Path, below: &Path) -> Found {
+        let header = Source::open(path).ok().and_then(|source| source.header().ok());
+        let about = header.as_ref().and_then(|header| serde_json::from_slice::<Value>(&header.metadata).ok());
+        let about = about.unwrap_or_default();
+        let words = about["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let inside = path.ancestors().skip(1).take_while(|directory| directory.starts_with(below));
+        // A session's directory may be asked for, whose run is one above it.
+        let run = inside.chain(below.parent()).find(|directory| directory.join(RUN_FILE).is_file());
+        Found {
+            pid: header.as_ref().map(|header| header.pid),
+            parent: about["parent_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
+            started_ns: header.as_ref().map_or(0, |header| header.start_realtime_ns),
+            command: words.map(str::to_owned).collect(),
+            run: run.map(Path::to_owned),
+            path: path.to_owned(),
+        }
+    }
+
+    /// `run`: what the run's main program is called, which workers run too.
+    fn file(&self, main: bool, peak_bytes: Option<u64>, run: &str) -> CaptureFile {
+        let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        CaptureFile {
+            path: self.path.clone(),
+            pid: self.pid,
+            program: plain(&ProgramName::of_worker(&stormlog_model::scrub::command(&self.command), run).word),
+            peak_bytes,
+            bytes: length(&self.path) + length(&Live::path_of(&self.path)),
+            main,
+        }
+    }
+}
+
+/// What the user would call a program, without secrets, safe for a terminal.
+#[must_use]
+pub fn program(command: &[String]) -> String {
+    plain(&ProgramName::of(&stormlog_model::scrub::command(command)).word)
+}
+
+fn found(path: &Path) -> Result<Vec<Found>, ViewError> {
+    let mut paths = Vec::new();
+    collect(path, 0, &mut paths);
+    paths.sort();
+    paths.dedup();
+    match paths.is_empty() {
+        true => Err(HeapError::NoCapture { path: path.to_owned() }.into()),
+        false => Ok(paths.iter().map(|capture| Found::of(capture, path)).collect()),
+    }
+}
+
+fn runs(path: &Path, found: &[Found]) -> Vec<Run> {
+    let mut directories: Vec<&PathBuf> = found.iter().filter_map(|found| found.run.as_ref()).collect();
+    directories.sort();
+    directories.dedup();
+    // One session of a run was asked for: the run's main process may be another.
+    directories.retain(|directory| directory.starts_with(path));
+    directories.into_iter().filter_map(|directory| Run::of(directory)).collect()
+}
+
+impl Run {
+    fn of(directory: &Path) -> Option<Run> {
+        let file = stormlog_files::open_regular(&directory.join(RUN_FILE)).ok()?;
+        let mut text = Vec::new();
+        file.take(MOST_OF_RUN_FILE).read_to_end(&mut text).ok()?;
+        let run: Value = serde_json::from_slice(&text).ok()?;
+        let processes = run["processes"].as_array().into_iter().flatten();
+        Some(Run {
+            directory: directory.to_owned(),
+            pid: run["pid"].as_u64(),
+            started_ns: run["started_at_ns"].as_u64().unwrap_or(0),
+            peaks: processes
+                .filter_map(|process| Some((process["pid"].as_u64()?, process["heap_peak_bytes"].as_u64()?)))
+                .collect(),
+        })
+    }
+}
+
+fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().take(MOST) {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth < DEPTH {
+            collect(&entry.path(), depth + 1, found);
+        } else if kind.is_file()
+            && let Some(name) = entry.file_name().to_str()
+            && let name = name.strip_suffix(LIVE_SUFFIX).unwrap_or(name)
+            && (is_capture(name) || is_growing(directory, name))
+        {
+            found.push(directory.join(name));
+        }
+    }
+}
+
+/// `heap.bin`, as a run names it; `heap-PID.bin` and `stormlog-heap-PID.bin`, as the library does; each with a number behind it for the
+/// programs a process became.
+fn is_capture(name: &str) -> bool {
+    let name = match name.rsplit_once('.') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => name,
+    };
+    let name = name.strip_prefix("stormlog-").unwrap_or(name);
+    name == FILE_NAME || (name.starts_with("heap-") && name.ends_with(".bin"))
+}
+
+/// `heap/PID.bin`: where a run keeps the captures of processes that have not ended.
+fn is_growing(directory: &Path, name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = name.splitn(3, '.');
+    let is_named = parts.next().is_some_and(is_number) && parts.next() == Some("bin");
+    is_named && parts.next().is_none_or(is_number) && directory.file_name().is_some_and(|name| name == "heap")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> Found {
+        Found {
+            path: format!("{pid}-{started_ns}.bin").into(),
+            pid: Some(pid),
+            parent: Some(parent),
+            started_ns,
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            run: run.map(PathBuf::from),
+        }
+    }
+
+    fn run(directory: &str, pid: u64, started_ns: u64, peaks: &[(u64, u64)]) -> Run {
+        Run { directory: directory.into(), pid: Some(pid), started_ns, peaks: peaks.to_vec() }
+    }
+
+    #[test]
+    fn main_capture_is_that_of_the_process_the_run_started() {
+        let python = ["python3", "a.py"];
+        let found = [
+            capture(12, 11, 2, &python, Some("r")),
+            capture(11, 1, 1, &["sh", "-c", "exec python3 a.py"], Some("r")),
+            capture(11, 1, 3, &python, Some("r")),
+        ];
+        let runs = [run("r", 11, 5, &[(12, 900), (11, 100)])];
+        assert_eq!(main(&found, &runs), (2, "the main process's"), "the last program it became");
+        assert_eq!(known_peak(&found, 2, &runs), Some(100));
+        assert_eq!(known_peak(&found, 1, &runs), None, "the peak is the last program's");
+    }
+
+    #[test]
+    fn main_capture_behind_a_shell_has_the_highest_peak() {
+        let found = [
+            capture(11, 1, 1, &["/bin/bash", "job.sh"], Some("r")),
+            capture(12, 11, 2, &["cp", "a", "b"], Some("r")),
+            capture(13, 11, 3, &["python3", "train.py"], Some("r")),
+        ];
+        let runs = [run("r", 11, 5, &[(11, 50), (12, 10), (13, 900)])];
+        assert_eq!(main(&found, &runs), (2, "the one with the highest peak"));
+        assert_eq!(main(&found[..1], &runs), (0, "the main process's"), "nothing else was recorded");
+    }
+
+    #[test]
+    fn main_capture_of_several_runs_is_the_newest_runs() {
+        let found = [
+            capture(11, 1, 1, &["python3", "a.py"], Some("old")),
+            capture(21, 1, 2, &["python3", "a.py"], Some("new")),
+        ];
+        assert_eq!(main(&found, &[run("old", 11, 5, &[]), run("new", 21, 6, &[])]).0, 1);
+    }
+
+    #[test]
+    fn main_capture_without_a_run_is_the_parents() {
+        let python = ["python3", "a.py"];
+        let found = [capture(12, 11, 2, &python, None), capture(11, 1, 1, &python, None)];
+        assert_eq!(main(&found, &[]), (1, "the main process's"));
+    }
+
+    #[test]
+    fn a_run_that_goes_on_has_captures_too() {
+        let run = tempfile::tempdir().unwrap();
+        let growing = run.path().join("heap");
+        fs::create_dir(&growing).unwrap();
+        for name in ["12.bin.live", "12.bin", "12.bin.1.live", "notes.bin", "12.bin.old", ".bin"] {
+            fs::write(growing.join(name), [0; 10]).unwrap();
+        }
+        fs::write(run.path().join("12.bin"), [0; 100]).unwrap();
+        assert_eq!(find(run.path(), None).unwrap().others, 1);
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(find(empty.path(), None).unwrap_err().to_string().contains("holds no heap capture"));
+        assert!(find(&empty.path().join("x"), None).unwrap_err().to_string().contains("is not there"));
+    }
+}

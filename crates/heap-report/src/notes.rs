@@ -1,0 +1,282 @@
+//! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
+
+use serde_json::Value;
+use stormlog_capture::file::Sample;
+use stormlog_capture::layout::flags;
+use stormlog_heap::{DistinctFailure, Heap};
+use stormlog_model::format_bytes;
+
+use crate::ask::{Reading, command, is_python};
+use crate::end::End;
+use crate::question::Question;
+use crate::text::{asked, plain, span, when};
+
+/// A sample farther from its moment than this says nothing about it.
+const NEAR_US: u64 = 2_000_000;
+/// Heaps that differ by less than one part of so many are the same.
+const SAME: u64 = 50;
+
+impl Reading {
+    /// Name and value, for the head of a page.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let stats = &self.stats;
+        let about = if stats.sample_bytes.is_some() { "about " } else { "" };
+        let mut peak = format!("{about}{}", format_bytes(stats.peak_bytes));
+        if stats.has_totals {
+            peak += &format!(" after {}", span(stats.peak_time_ns));
+        }
+        let allocated = match stats.has_totals {
+            true => format!(
+                "{about}{} ({})",
+                grouped(stats.total_allocations),
+                format_bytes(stats.total_allocated_bytes)
+            ),
+            false => "not counted".to_owned(),
+        };
+        let left = format!("{about}{}", format_bytes(stats.leaked_bytes));
+        [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    /// Which process, what it ran, when, and by which versions: the line below the title of a page.
+    #[must_use]
+    pub fn header(&self) -> String {
+        let command = stormlog_model::scrub::command(&command(&self.heap)).join(" ");
+        let started = i128::from(self.heap.header.start_realtime_ns);
+        let started = jiff::Timestamp::from_nanosecond(started).ok().filter(|_| started > 0);
+        let python = self.heap.python().and_then(|text| text.split(' ').next());
+        let parts = [
+            Some(format!("process {}", self.stats.pid)),
+            Some(plain(&command)).filter(|command| !command.is_empty()),
+            started.map(|started| format!("started {}", started.strftime("%Y-%m-%d %H:%M:%SZ"))),
+            python.map(|version| format!("Python {}", plain(version))),
+            Some(format!("Stormlog {}", env!("CARGO_PKG_VERSION"))),
+            Some(plain(&self.chosen.path.display().to_string())),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
+    /// What the bytes are called that lived last.
+    fn left(&self) -> &'static str {
+        match self.end {
+            End::Running => "held now",
+            End::Exited(_) | End::Finished | End::Stopped => match self.heap.code_end() {
+                Some(_) => "left by the program's code",
+                None => "left at the end",
+            },
+            End::Killed(_) => "held at death",
+            End::Cut(_) | End::Unseen => "held last",
+        }
+    }
+
+    /// Sentences that must be seen.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let stats = &self.stats;
+        let failures = stats.distinct_failures();
+        let last = stats.failed_requests.last();
+        let is_last =
+            |failure: &&DistinctFailure<'_>| last.is_some_and(|last| std::ptr::eq(last, failure.last));
+        let mut notes: Vec<String> = failures.iter().find(is_last).map(failed).into_iter().collect();
+        if stats.failed_request_count > 1 {
+            let count = grouped(stats.failed_request_count);
+            notes.push(format!("{count} requests got no memory in all; the last one is named."));
+        }
+        notes.extend(self.beyond_the_heap());
+        if stats.lost_events > 0 {
+            let reason = match self.heap.header.flags & flags::BOUNDED {
+                0 => "the disk was full",
+                _ => "--max-size was reached and nothing took records",
+            };
+            notes.push(format!(
+                "{} records could not be written ({reason}): the numbers are too small by what they held.",
+                grouped(stats.lost_events)
+            ));
+        }
+        notes.extend(self.end.cut());
+        notes.extend(not_recorded(&self.heap));
+        if self.question == Question::Leaks && !self.knows_when() {
+            notes.push(
+                "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
+                 this is all that was there at the very end."
+                    .to_owned(),
+            );
+        }
+        if let (Some(mean), Some(error)) = (stats.sample_bytes, stats.standard_error_bytes) {
+            notes.push(format!(
+                "One allocation about every {} was recorded; the numbers are estimates, the whole is right to about {}.",
+                format_bytes(mean),
+                format_bytes(error)
+            ));
+        }
+        notes
+    }
+
+    /// What resident memory has that the heap does not explain, at the moment of the question. Both are of one moment: where the nearest sample of
+    /// resident memory is of another, it is that one's heap.
+    fn beyond_the_heap(&self) -> Option<String> {
+        let (time, bytes) = self.moment()?;
+        let curve = self.heap.curve();
+        let heap_at = |time: u64| {
+            let after = curve.partition_point(|point| point.time_us <= time);
+            after.checked_sub(1).map_or(0, |index| curve[index].bytes)
+        };
+        // The heap was mostly the same a while before or after the moment: a sample from then is as good as one of the moment.
+        let near = samples(&self.heap).filter(|sample| sample.time_us.abs_diff(time) <= NEAR_US);
+        let distance = |sample: &&Sample| {
+            (heap_at(sample.time_us).abs_diff(bytes) / (bytes / SAME + 1), sample.time_us.abs_diff(time))
+        };
+        let sample = near.min_by_key(distance)?;
+        let (moment, heap_bytes) = match distance(&sample) {
+            (0, _) => ("then".to_owned(), bytes),
+            _ => (format!("after {}", when(sample.time_us)), heap_at(sample.time_us)),
+        };
+        let (heap_words, rss_words) = (format_bytes(heap_bytes), format_bytes(sample.rss));
+        if self.stats.sample_bytes.is_some() && sample.rss < heap_bytes {
+            return None;
+        }
+        Some(match sample.rss.checked_sub(heap_bytes) {
+            Some(rest) => format!(
+                "The process had {rss_words} resident {moment}, of which the heap explains {heap_words}: {} is allocator overhead and fragmentation, \
+                 code and file mappings, stacks, and memory from before the recording.",
+                format_bytes(rest)
+            ),
+            None => format!(
+                "The process had {rss_words} resident {moment}, less than the {heap_words} it had asked for: {} was never touched, or was swapped out.",
+                format_bytes(heap_bytes - sample.rss)
+            ),
+        })
+    }
+
+    /// When the memory of the question was held, and how much there was in all.
+    fn moment(&self) -> Option<(u64, u64)> {
+        let at = |time: u64| {
+            let curve = self.heap.curve();
+            let after = curve.partition_point(|point| point.time_us <= time);
+            after.checked_sub(1).map(|index| curve[index].bytes)
+        };
+        match self.question {
+            // The sentence about the request says what was resident.
+            _ if self.is_at_failure() => None,
+            Question::Peak => Some((self.stats.peak_time_ns / 1000, self.stats.peak_bytes)),
+            Question::Leaks | Question::AtDeath => {
+                let time = self.heap.code_end().map_or(self.heap.duration_us(), |(time, _)| time);
+                Some((time, self.stats.leaked_bytes))
+            }
+            Question::At(time) | Question::Span(_, time) => at(time).map(|bytes| (time, bytes)),
+            Question::Temporary(_) => None,
+        }
+    }
+
+    /// How it ended, in a few words.
+    #[must_use]
+    pub fn ended(&self) -> String {
+        self.end.words(self.heap.duration_us())
+    }
+}
+
+/// What a recording could not see: the stacks of a program, or its `new` and `delete`. A sentence each.
+#[must_use]
+pub fn not_recorded(heap: &Heap) -> Vec<String> {
+    missing_stacks(heap).into_iter().chain(missing_operators(heap)).collect()
+}
+
+fn missing_stacks(heap: &Heap) -> Option<String> {
+    if heap.has_python_stacks() || heap.header.flags & flags::NATIVE != 0 {
+        return None;
+    }
+    let stacks = "stacks are recorded of CPython 3.11 to 3.14 with its global lock; --native names C functions instead.";
+    match heap.python() {
+        Some(version) if !is_supported(version) => {
+            Some(format!("No stack of Python {} is known: {stacks}", plain(words_before(version, '('))))
+        }
+        Some(_) => None,
+        None if is_python(&command(heap)) => Some(format!("No Python stack is known: {stacks}")),
+        None => Some(
+            "No stack is known: this is not a Python program; --native records C, C++ and Rust.".to_owned(),
+        ),
+    }
+}
+
+fn words_before(text: &str, end: char) -> &str {
+    text.split(end).next().unwrap_or(text).trim_end()
+}
+
+/// Whether the stacks of a Python are recorded, by what it says of itself (`3.11.7 (main, ...`).
+fn is_supported(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let minor = (numbers.next(), numbers.next());
+    matches!(minor, (Some(3), Some(11..=14))) && !version.contains("free-threading")
+}
+
+fn missing_operators(heap: &Heap) -> Option<String> {
+    let about: Value = serde_json::from_slice(&heap.header.metadata).unwrap_or_default();
+    let library = about["operator_new"].as_str()?;
+    let name = library.rsplit('/').next().unwrap_or(library);
+    Some(format!(
+        "`new` and `delete` of C++ are not recorded: {} has its own, which do not call malloc; run the program without it to see them.",
+        plain(name)
+    ))
+}
+
+/// Resident bytes near a time.
+pub(crate) fn rss_at(heap: &Heap, time_us: u64) -> Option<u64> {
+    let nearest = samples(heap).min_by_key(|sample| sample.time_us.abs_diff(time_us))?;
+    (nearest.time_us.abs_diff(time_us) <= NEAR_US).then_some(nearest.rss)
+}
+
+/// A process that has just ended has nothing resident any more, and that says nothing about its heap.
+fn samples(heap: &Heap) -> impl Iterator<Item = &Sample> {
+    heap.samples.iter().filter(|sample| sample.rss > 0)
+}
+
+fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) -> String {
+    let place = frame.map_or_else(String::new, |frame| {
+        format!(" by {} ({}:{})", plain(&frame.function), plain(&frame.file), frame.line)
+    });
+    let resident = request
+        .resident_bytes
+        .map_or_else(String::new, |bytes| format!(" The process had {} resident.", format_bytes(bytes)));
+    let limit = match (request.limit_bytes, request.address_space_bytes) {
+        (Some(limit), Some(used)) => format!(
+            " The limit of its address space was {}, {} was in use.",
+            format_bytes(limit),
+            format_bytes(used)
+        ),
+        (Some(limit), None) => format!(" The limit of its address space was {}.", format_bytes(limit)),
+        _ => String::new(),
+    };
+    format!(
+        "A request for {} got no memory after {}: {}{place}.{limit}{resident}",
+        asked(request.bytes),
+        span(request.time_ns),
+        request.allocator
+    )
+}
+
+/// `1 234 567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_in_threes() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(123_456), "123 456");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+    }
+}

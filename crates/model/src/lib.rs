@@ -1,0 +1,49 @@
+//! The vocabulary every other crate speaks: one telemetry event, one session, one identity.
+//!
+//! Pure values and rules. This crate must never do I/O, read a clock or the environment (callers hand
+//! those in), print, or hold `unsafe`. The rules are those of the telemetry schemas 2, 3 and 4; their
+//! error texts are part of the contract, because scripts match them.
+#![forbid(unsafe_code)]
+
+mod capability;
+mod check;
+mod counters;
+mod derived;
+mod event;
+mod fields;
+mod finding;
+mod identity;
+mod intern;
+mod legacy;
+pub mod naming;
+mod normalize;
+pub mod own_code;
+pub mod passing;
+pub mod phases;
+mod problem;
+mod project;
+mod python_text;
+mod record;
+pub mod scrub;
+mod session;
+pub mod stacks;
+mod units;
+
+pub use capability::{Capabilities, Support};
+pub use check::{check_record, validate_record};
+pub use counters::{Counter, Counters};
+pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
+pub use event::{Event, Head, Metadata};
+pub use fields::{FIELDS, Field, SCHEMA_LATEST, Schema};
+pub use finding::{Evidence, Finding, Severity};
+pub use identity::{Env, Identity, IdentityInputs, resolve_identity};
+pub use intern::Interner;
+pub use normalize::{Defaults, event_from_record};
+pub use problem::Problem;
+pub use project::{FieldValue, to_record};
+pub use python_text::{float_repr, value_str};
+pub use session::{SessionStatus, SessionSummary, legacy_session_id, new_session_id, selection_order};
+pub use units::{format_bytes, format_duration, format_rate, parse_bytes};
+
+/// A JSON object as read: keys in file order.
+pub type Record = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,113 @@
+//! The one sentence: who, what ended it, after how long, against which limit.
+//!
+//! Sizes as people read them. Must never state as known what was inferred.
+
+use stormlog_model::format_bytes;
+
+use super::{DeathFacts, Ending, Verdict};
+use crate::{Cause, signal_name};
+use stormlog_model::{format_duration as duration, format_rate as rate};
+
+/// Messages are quoted up to here.
+const MAX_QUOTE: usize = 200;
+
+pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
+    let who = format!("{} (pid {})", facts.program, facts.pid);
+    let after = facts.ran_seconds.map_or(String::new(), |seconds| format!(" after {}", duration(seconds)));
+    let sure = if verdict.confidence < 0.75 { "probably " } else { "" };
+    let signal = verdict.signal.map_or_else(|| "a signal".to_owned(), signal_name);
+    match verdict.cause {
+        Cause::CgroupOomKill => {
+            let name = verdict.limit_source.as_deref().unwrap_or("its cgroup");
+            let limit =
+                known(verdict.limit_bytes, " reached its limit of ").unwrap_or(" ran out of memory".into());
+            let usage = at_last_look(facts, verdict);
+            format!("{who} was {sure}killed by the kernel's OOM killer{after}: {name}{limit}{usage}.")
+        }
+        Cause::GlobalOomKill => {
+            let total = known(verdict.limit_bytes, " of ").unwrap_or_default();
+            let rss = known(facts.last_rss_bytes, "; it held ").unwrap_or_default();
+            format!(
+                "{who} was {sure}killed by the kernel's OOM killer{after}: \
+                 the machine ran out of its memory{total}{rss}{}.",
+                growing(facts)
+            )
+        }
+        Cause::Unknown => {
+            let last = known(facts.last_rss_bytes, "; ")
+                .map_or(String::new(), |text| text + " resident at the last look");
+            format!("{who} ended unobserved{after}: how is not known; nothing shows an OOM kill{last}.")
+        }
+        Cause::SigKill => match facts.sender {
+            Some((pid, uid)) => {
+                format!("{who} was killed with SIGKILL{after} by process {pid} of user {uid}.")
+            }
+            None => format!(
+                "{who} was {sure}killed with SIGKILL{after} by somebody, not by the kernel's OOM killer{}.",
+                at_last_look(facts, verdict)
+            ),
+        },
+        Cause::Signal => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
+        Cause::MemoryError => match facts.rlimit_as_bytes {
+            Some(limit) => {
+                // Far below its limit a program meets it with one large request.
+                let is_far = facts.peak_vms_bytes.is_some_and(|most| most < limit / 2);
+                let how = if is_far { "one request was too large for the" } else { "it reached the" };
+                let vms = known(facts.peak_vms_bytes, ", at most ")
+                    .map_or(String::new(), |text| text + " of address space were seen in use");
+                format!(
+                    "{who} raised MemoryError{after}: {how} address space limit (RLIMIT_AS) of {}{vms}{}.",
+                    format_bytes(limit),
+                    quoted(facts)
+                )
+            }
+            None => {
+                format!("{who} raised MemoryError{after}{}{}.", quoted(facts), at_last_look(facts, verdict))
+            }
+        },
+        Cause::OomException => {
+            let name =
+                facts.exception.as_ref().map_or("an out-of-memory error", |exception| &exception.type_name);
+            format!("{who} ran out of memory{after}: {name}{}.", quoted(facts))
+        }
+        Cause::Exit => match (facts.ending, verdict.exit_code) {
+            (Ending::Running, _) => format!("{who} is still running{after}."),
+            (_, Some(0)) => format!("{who} ended normally{after}."),
+            (_, Some(code @ 129..160)) => format!(
+                "{who} exited with status {code}{after}, as a shell does whose command was ended by {}.",
+                signal_name(code - 128)
+            ),
+            (_, Some(code)) => format!("{who} exited with status {code}{after}."),
+            (_, None) => format!("{who} ended{after}."),
+        },
+    }
+}
+
+fn known(bytes: Option<u64>, before: &str) -> Option<String> {
+    Some(format!("{before}{}", format_bytes(bytes?)))
+}
+
+fn at_last_look(facts: &DeathFacts, verdict: &Verdict) -> String {
+    let usage = match verdict.usage_bytes {
+        Some(_) => known(verdict.usage_bytes, ", ").map(|text| text + " in use at the last look"),
+        None => known(facts.last_rss_bytes, ", ").map(|text| text + " resident at the last look"),
+    };
+    usage.unwrap_or_default() + &growing(facts)
+}
+
+fn growing(facts: &DeathFacts) -> String {
+    let growth = facts.growth.filter(|growth| growth.confidence >= 0.5 && growth.bytes_per_second > 0.0);
+    growth.map_or(String::new(), |growth| format!(", growing {}", rate(growth.bytes_per_second)))
+}
+
+/// The first line of the exception's message.
+fn quoted(facts: &DeathFacts) -> String {
+    let message = facts.exception.as_ref().map_or("", |exception| exception.message.as_str());
+    let line = message.lines().next().unwrap_or("").trim();
+    if line.is_empty() {
+        return String::new();
+    }
+    let cut: String = line.chars().take(MAX_QUOTE).collect();
+    let dots = if cut.len() < line.len() { "…" } else { "" };
+    format!(" ({}{dots})", cut.trim_end_matches('.'))
+}
