@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::cmd::run_start::{is_executable, on_path};
+use crate::cmd::record::run_start::{is_executable, on_path};
 
 /// Names another interpreter. The variable is the user's: programs that are recorded see it too.
 const VARIABLE: &str = "STORMLOG_PYTHON";

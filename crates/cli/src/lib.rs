@@ -4,24 +4,15 @@
 //! error; the exit code says which it was.
 #![forbid(unsafe_code)]
 
-mod analyze_args;
 mod args;
-mod attach_args;
 mod chart;
 mod cmd;
 mod exit;
 pub mod heap;
-mod heap_args;
 mod interpreter;
-mod live_args;
 mod place;
 mod progress;
-mod query_args;
-mod snapshot_args;
 mod table;
-mod tf_args;
-mod view_args;
-mod watch_args;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -38,10 +29,10 @@ use stormlog_supervise::RunError;
 pub use exit::Exit;
 pub use interpreter::{runs_inside, started_by};
 
-use analyze_args::Asked;
+use args::machine::tensorflow::{self as tf_args, TfCommand};
+use args::telemetry::analyze::Asked;
 use args::{Cli, Command};
-use cmd::run_start::CannotStart;
-use tf_args::TfCommand;
+use cmd::record::run_start::CannotStart;
 
 /// The name the command was called by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +90,8 @@ pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
 
 fn dispatch_tf(command: TfCommand) -> u8 {
     let result = match command {
-        TfCommand::Info(options) => cmd::info::run(&options).map(Exit::code),
-        TfCommand::Watch(options) => cmd::tensorflow::run(&options),
+        TfCommand::Info(options) => cmd::machine::info::run(&options).map(Exit::code),
+        TfCommand::Watch(options) => cmd::record::tensorflow::run(&options),
     };
     result.unwrap_or_else(|error| report(&error).code())
 }
@@ -108,41 +99,42 @@ fn dispatch_tf(command: TfCommand) -> u8 {
 fn dispatch(program: Program, command: Command) -> u8 {
     let result = match command {
         Command::Run(arguments) => {
-            return cmd::run::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+            return cmd::record::run::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
         }
-        Command::Info(arguments) => cmd::info::run(&arguments.into()),
+        Command::Info(arguments) => cmd::machine::info::run(&arguments.into()),
         Command::Monitor(arguments) => {
-            return cmd::monitor::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+            return cmd::machine::monitor::run(&arguments.into())
+                .unwrap_or_else(|error| report(&error).code());
         }
         Command::Track(arguments) => {
-            return cmd::track::run(&arguments.options(program))
+            return cmd::record::track::run(&arguments.options(program))
                 .unwrap_or_else(|error| report(&error).code());
         }
         Command::Attach(arguments) if !arguments.wants_heap() => return run(program, arguments.as_track()),
-        Command::Attach(arguments) => cmd::attach::run(&arguments.into()),
-        Command::Detach(arguments) => cmd::attach::detach(arguments.pid, arguments.door()),
-        Command::Oom(arguments) => cmd::oom::run(&arguments.into()),
-        Command::FinishCaptures(arguments) => Ok(cmd::run_finish::finish(arguments.into())),
+        Command::Attach(arguments) => cmd::record::attach::run(&arguments.into()),
+        Command::Detach(arguments) => cmd::record::attach::detach(arguments.pid, arguments.door()),
+        Command::Oom(arguments) => cmd::crash::oom::run(&arguments.into()),
+        Command::FinishCaptures(arguments) => Ok(cmd::record::run_finish::finish(arguments.into())),
         Command::Analyze(arguments) => match arguments.asked(program) {
-            Asked::General(options) => cmd::analyze::run(&options),
-            Asked::Tensorflow(options) => cmd::tf_analyze::run(&options),
+            Asked::General(options) => cmd::telemetry::analyze::run(&options),
+            Asked::Tensorflow(options) => cmd::telemetry::tf_analyze::run(&options),
         },
-        Command::Diagnose(arguments) => cmd::diagnose::run(&arguments.options(program)),
-        Command::Query(arguments) => cmd::query::run(&(*arguments).into()),
+        Command::Diagnose(arguments) => cmd::crash::diagnose::run(&arguments.options(program)),
+        Command::Query(arguments) => cmd::telemetry::query::run(&(*arguments).into()),
         Command::Sql(arguments) => {
-            return cmd::sql::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+            return cmd::telemetry::sql::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
         }
-        Command::Compare(arguments) => cmd::compare::run(&arguments.into()),
-        Command::Check(arguments) => cmd::check::run(&(*arguments).into()),
-        Command::Convert(arguments) => cmd::convert::run(&arguments.into()),
-        Command::Validate(arguments) => cmd::validate::run(&arguments.into()),
-        Command::Sessions(arguments) => cmd::sessions::run(&arguments.into()),
-        Command::Snapshot(arguments) => cmd::snapshot::run(&arguments.into()),
-        Command::Replay(arguments) => cmd::replay::run(&arguments.into()),
-        Command::Timeline(arguments) => cmd::timeline::run(&arguments.into()),
-        Command::Stats(arguments) => cmd::stats::run(&arguments.into()),
-        Command::Summary(arguments) => cmd::summary::run(&(*arguments).into()),
-        Command::Live(arguments) => cmd::live::run(&arguments.into()),
+        Command::Compare(arguments) => cmd::telemetry::compare::run(&arguments.into()),
+        Command::Check(arguments) => cmd::telemetry::check::run(&(*arguments).into()),
+        Command::Convert(arguments) => cmd::telemetry::convert::run(&arguments.into()),
+        Command::Validate(arguments) => cmd::telemetry::validate::run(&arguments.into()),
+        Command::Sessions(arguments) => cmd::telemetry::sessions::run(&arguments.into()),
+        Command::Snapshot(arguments) => cmd::snapshot::report::run(&arguments.into()),
+        Command::Replay(arguments) => cmd::snapshot::replay::run(&arguments.into()),
+        Command::Timeline(arguments) => cmd::snapshot::timeline::run(&arguments.into()),
+        Command::Stats(arguments) => cmd::heap::stats::run(&arguments.into()),
+        Command::Summary(arguments) => cmd::heap::summary::run(&(*arguments).into()),
+        Command::Live(arguments) => cmd::record::live::run(&arguments.into()),
         Command::Captures(arguments) => cmd::heap::captures::run(&arguments.into()),
         Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),
         Command::Tree(arguments) => cmd::heap::tree::run(&(*arguments).into()),

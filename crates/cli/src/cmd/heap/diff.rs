@@ -13,7 +13,7 @@ use stormlog_torch::Moment;
 
 use super::table::named;
 use super::{Output, Waiting, choose, export, warn_of_cut};
-use crate::cmd::snapshot_diff;
+use crate::cmd::snapshot::diff as snapshot_diff;
 use crate::exit::{Exit, Wrong};
 use crate::table::Table;
 

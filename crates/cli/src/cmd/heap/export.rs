@@ -20,7 +20,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The end of a file's name.
-    pub(super) fn ending(self) -> &'static str {
+    pub(crate) fn ending(self) -> &'static str {
         match self {
             Format::Svg => "svg",
             Format::Speedscope => "speedscope.json",
@@ -36,7 +36,7 @@ impl Format {
     }
 
     /// The file's bytes.
-    pub(super) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
         let title = format!("{}: memory {}", reading.program(), reading.words());
         let header = &reading.heap.header;
         let about =

@@ -1,5 +1,6 @@
 //! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-heap-report`.
 
+pub(crate) mod attached_captures;
 pub(crate) mod captures;
 pub(crate) mod diff;
 pub(crate) mod export;
@@ -7,6 +8,8 @@ pub(crate) mod flamegraph;
 pub(crate) mod leaks;
 mod output;
 pub(crate) mod parse;
+pub(crate) mod stats;
+pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod transform;
 pub(crate) mod tree;
@@ -19,7 +22,7 @@ use stormlog_heap_report::{Answer, Chosen, End, Question, Reading, find};
 use stormlog_model::stacks::Holdings;
 
 pub(crate) use output::Output;
-pub(super) use waiting::Waiting;
+pub(crate) use waiting::Waiting;
 
 /// Which memory of which capture.
 pub(crate) struct Asked {
@@ -30,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 /// The capture at a path; says which, where there are several.
-pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
+pub(crate) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
     let chosen = find(path, pid)?;
     if chosen.others > 0 {
         let (of, choose) = match pid {
@@ -49,7 +52,7 @@ pub(super) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
     Ok(chosen)
 }
 
-pub(super) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
+pub(crate) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
     read_answer(asked).map(|(reading, answer)| (reading, answer.held))
 }
 
@@ -63,7 +66,7 @@ fn read_answer(asked: &Asked) -> anyhow::Result<(Reading, Answer)> {
 }
 
 /// Says that the file was cut, for an answer that has no room for sentences.
-pub(super) fn warn_of_cut(end: &End) -> io::Result<()> {
+pub(crate) fn warn_of_cut(end: &End) -> io::Result<()> {
     end.cut().map_or(Ok(()), |cut| writeln!(io::stderr(), "Note: {cut}"))
 }
 
@@ -73,7 +76,7 @@ fn answer(reading: &Reading, python_only: bool) -> Answer {
 }
 
 /// What was asked, in words, with its size: the first line of a view in a terminal; the sentences that must be seen follow.
-pub(super) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> io::Result<()> {
+pub(crate) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> io::Result<()> {
     let whole = held.whole();
     writeln!(
         out,

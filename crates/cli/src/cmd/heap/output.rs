@@ -26,7 +26,7 @@ impl Output {
     }
 
     /// Says early that a file is in the way, before the work is done.
-    pub(super) fn check(&self, capture: &Path, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, capture: &Path, name: &str) -> anyhow::Result<()> {
         let path = self.path.clone().unwrap_or_else(|| beside(capture, name));
         // What is not a regular file is written to, so it is not in the way.
         match path.is_file() && !self.force && path != Path::new("-") {

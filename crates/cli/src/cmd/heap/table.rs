@@ -90,7 +90,7 @@ pub(crate) fn sort(rows: &mut [Row], by: Sort) {
 }
 
 /// Function and `file:line` for a terminal.
-pub(super) fn named(place: Option<&Place>) -> (String, String) {
+pub(crate) fn named(place: Option<&Place>) -> (String, String) {
     match place {
         None => ("(no stack)".to_owned(), String::new()),
         Some(place) if place.line == 0 => (plain(&place.function), plain(&place.file)),

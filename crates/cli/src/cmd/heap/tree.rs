@@ -6,7 +6,7 @@ use stormlog_heap_report::{Reading, rows, tree};
 use stormlog_model::stacks::Holdings;
 
 use super::{Asked, export, head, read, warn_of_cut};
-use crate::cmd::live;
+use crate::cmd::record::live;
 use crate::exit::Exit;
 
 pub(crate) struct Options {

@@ -1,0 +1,509 @@
+//! What can be typed for the views of a heap capture.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use stormlog_heap::GroupBy;
+use stormlog_heap_report::{Question, parse_time, rows::By};
+use stormlog_torch::Moment;
+
+use crate::cmd::heap::{
+    Asked, captures, diff, flamegraph, leaks, parse, stats, summary, table, transform, tree,
+};
+
+/// The capture, and which of its memory is meant.
+#[derive(Debug, Args)]
+pub(crate) struct View {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Of a run with several captures: that of this process (default: the main process's)
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// What lived when the heap was largest (the default)
+    #[arg(long, group = "question")]
+    peak: bool,
+    /// What was alive when the program's own code had ended
+    #[arg(long, group = "question")]
+    leaks: bool,
+    /// What was freed after at most N other allocations of its thread (--temporary=4; 1 when not said)
+    #[arg(long, group = "question", value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    temporary: Option<u32>,
+    /// What lived at this time after the start: 90, 1.5m, 1:30, 250ms
+    #[arg(long, group = "question", value_name = "TIME", value_parser = time)]
+    at: Option<u64>,
+    /// What lived when the program died
+    #[arg(long, group = "question")]
+    at_death: bool,
+    /// What was allocated between two times and lived at the second: 10..90
+    #[arg(long, group = "question", value_name = "FROM..TO", value_parser = times)]
+    span: Option<(u64, u64)>,
+    /// Show the frames of C, C++ and Rust where they were recorded (the default)
+    #[arg(long, conflicts_with = "python")]
+    native: bool,
+    /// Show Python frames only
+    #[arg(long)]
+    python: bool,
+    /// As in Memray
+    #[arg(long, hide = true, group = "question")]
+    temporary_allocations: bool,
+    /// As in Memray
+    #[arg(long, hide = true, group = "question", value_name = "N")]
+    temporary_allocation_threshold: Option<u32>,
+}
+
+impl From<View> for Asked {
+    fn from(typed: View) -> Self {
+        let temporary = typed
+            .temporary
+            .or(typed.temporary_allocation_threshold)
+            .or(typed.temporary_allocations.then_some(1));
+        let question = match (temporary, typed.at, typed.span) {
+            (Some(threshold), ..) => Question::Temporary(threshold),
+            (_, Some(time), _) => Question::At(time),
+            (.., Some((from, to))) => Question::Span(from, to),
+            _ if typed.leaks => Question::Leaks,
+            _ if typed.at_death => Question::AtDeath,
+            _ => Question::Peak,
+        };
+        Asked { capture: typed.capture, pid: typed.pid, question, python_only: typed.python }
+    }
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    parse_time(text).ok_or_else(|| "expected a time such as 90, 1.5m, 1:30 or 250ms".to_owned())
+}
+
+fn times(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "expected two times such as 10..90, the first before the second".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let (from, to) = (time(from)?, time(to)?);
+    if from < to { Ok((from, to)) } else { Err(wrong()) }
+}
+
+/// Where a view that is a file goes.
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// The file to write; `-` is standard output (default: next to the capture)
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long, short)]
+    force: bool,
+}
+
+impl From<Output> for crate::cmd::heap::Output {
+    fn from(typed: Output) -> Self {
+        crate::cmd::heap::Output { path: typed.output, force: typed.force }
+    }
+}
+
+/// One file that opens in any browser without a network: zoom, search, invert, threads, and memory over time to choose a span on.
+#[derive(Debug, Args)]
+pub(crate) struct Flamegraph {
+    #[command(flatten)]
+    view: View,
+    #[command(flatten)]
+    output: Output,
+    /// html, or a file for another tool
+    #[arg(long, value_enum, default_value_t = Shape::Html, value_name = "FORMAT")]
+    format: Shape,
+    /// The stacks as JSON on standard output, as `--format json --output -`
+    #[arg(long, conflicts_with_all = ["format", "output"])]
+    json: bool,
+    /// Start with the innermost frames on top
+    #[arg(long)]
+    inverted: bool,
+    /// Each thread a graph of its own below the root
+    #[arg(long)]
+    split_threads: bool,
+    /// Let spans be chosen on the plot of memory over time, also in a long recording
+    #[arg(long, conflicts_with = "no_temporal")]
+    temporal: bool,
+    /// No spans: quicker, and a smaller file
+    #[arg(long)]
+    no_temporal: bool,
+    /// Points of the plot of memory over time
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=10_000))]
+    max_memory_records: u16,
+    /// Leave source lines out of the page
+    #[arg(long)]
+    no_source: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    Html,
+    Svg,
+    Speedscope,
+    Collapsed,
+    Pprof,
+    Firefox,
+    Json,
+}
+
+impl From<Flamegraph> for flamegraph::Options {
+    fn from(typed: Flamegraph) -> Self {
+        use crate::cmd::heap::export::Format;
+        let mut output: crate::cmd::heap::Output = typed.output.into();
+        let shape = if typed.json { Shape::Json } else { typed.format };
+        if typed.json {
+            output.path = Some("-".into());
+        }
+        let format = match shape {
+            Shape::Html => None,
+            Shape::Svg => Some(Format::Svg),
+            Shape::Speedscope => Some(Format::Speedscope),
+            Shape::Collapsed => Some(Format::Collapsed),
+            Shape::Pprof => Some(Format::Pprof),
+            Shape::Firefox => Some(Format::Firefox),
+            Shape::Json => Some(Format::Json),
+        };
+        flamegraph::Options {
+            asked: typed.view.into(),
+            output,
+            format,
+            inverted: typed.inverted,
+            split_threads: typed.split_threads,
+            temporal: match (typed.temporal, typed.no_temporal) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
+            points: typed.max_memory_records.into(),
+            source: !typed.no_source,
+        }
+    }
+}
+
+/// Callers above what they call, the biggest first.
+#[derive(Debug, Args)]
+pub(crate) struct Tree {
+    #[command(flatten)]
+    view: View,
+    /// How many of the biggest stacks to show
+    #[arg(long, short, default_value_t = 200, value_name = "N")]
+    biggest_allocs: usize,
+    /// Machine-readable output: every stack
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Tree> for tree::Options {
+    fn from(typed: Tree) -> Self {
+        tree::Options { asked: typed.view.into(), biggest: typed.biggest_allocs, json: typed.json }
+    }
+}
+
+/// One row a line of code.
+#[derive(Debug, Args)]
+pub(crate) struct Table {
+    #[command(flatten)]
+    view: View,
+    #[command(flatten)]
+    output: Output,
+    /// A page that sorts and filters, as a file
+    #[arg(long)]
+    html: bool,
+    /// Machine-readable output: every row
+    #[arg(long, conflicts_with = "html")]
+    json: bool,
+    /// One row a line, a function, or a whole stack
+    #[arg(long, value_enum, default_value_t = Unit::Line)]
+    by: Unit,
+    /// Sort by
+    #[arg(long, value_enum, default_value_t = Sort::Own)]
+    sort: Sort,
+    /// Only rows with this in their function or file
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// How many rows to print; 0 prints all
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
+    top: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Unit {
+    Line,
+    Function,
+    Stack,
+}
+
+impl From<Unit> for By {
+    fn from(typed: Unit) -> Self {
+        match typed {
+            Unit::Line => By::Line,
+            Unit::Function => By::Function,
+            Unit::Stack => By::Stack,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    Own,
+    Total,
+    Count,
+    Function,
+    File,
+}
+
+impl From<Sort> for table::Sort {
+    fn from(typed: Sort) -> Self {
+        match typed {
+            Sort::Own => table::Sort::Own,
+            Sort::Total => table::Sort::Total,
+            Sort::Count => table::Sort::Count,
+            Sort::Function => table::Sort::Function,
+            Sort::File => table::Sort::File,
+        }
+    }
+}
+
+impl From<Table> for table::Options {
+    fn from(typed: Table) -> Self {
+        table::Options {
+            asked: typed.view.into(),
+            output: typed.output.into(),
+            html: typed.html,
+            json: typed.json,
+            by: typed.by.into(),
+            sort: typed.sort.into(),
+            filter: typed.filter,
+            top: if typed.top == 0 { usize::MAX } else { typed.top },
+        }
+    }
+}
+
+/// What was allocated in a span (default: the whole run) and still lived at its end, those that keep growing first.
+#[derive(Debug, Args)]
+pub(crate) struct Leaks {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Of a run with several captures: that of this process (default: the main process's)
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Where the span begins: 90, 1.5m, 1:30
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<u64>,
+    /// Where it ends
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<u64>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// How many places to list
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    top: usize,
+}
+
+impl From<Leaks> for leaks::Options {
+    fn from(typed: Leaks) -> Self {
+        leaks::Options {
+            capture: typed.capture,
+            pid: typed.pid,
+            from: typed.from.unwrap_or(0),
+            to: typed.to,
+            json: typed.json,
+            top: typed.top,
+        }
+    }
+}
+
+/// Bytes and allocations won and lost from A to B. Code that only moved to other lines is the same code.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// Before: a capture, the directory of a session or run, or an allocator snapshot
+    a: PathBuf,
+    /// After
+    b: PathBuf,
+    /// Compare lines, functions, or whole stacks
+    #[arg(long, value_enum, default_value_t = Unit::Line)]
+    by: Unit,
+    /// Compare the peaks, or what was left at the end; of allocator snapshots also after so many events, or where a span that the
+    /// program marked ends (NAME: the last one, NAME@3) or starts (start:NAME)
+    #[arg(long, default_value = "peak", value_name = "peak|end|N|NAME")]
+    at: Moment,
+    /// Machine-readable output: every difference
+    #[arg(long, conflicts_with = "html")]
+    json: bool,
+    /// A flame graph of the difference, red for more and blue for less, as a file
+    #[arg(long)]
+    html: bool,
+    #[command(flatten)]
+    output: Output,
+    /// How many differences to print
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    top: usize,
+}
+
+impl From<Diff> for diff::Options {
+    fn from(typed: Diff) -> Self {
+        diff::Options {
+            a: typed.a,
+            b: typed.b,
+            by: typed.by.into(),
+            at: typed.at,
+            json: typed.json,
+            html: typed.html,
+            output: typed.output.into(),
+            top: typed.top,
+        }
+    }
+}
+
+/// Writes what a capture holds as a file of another tool.
+#[derive(Debug, Args)]
+pub(crate) struct Transform {
+    /// The other tool's format
+    #[arg(value_enum)]
+    format: Target,
+    #[command(flatten)]
+    view: View,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    Gprof2dot,
+    Csv,
+    #[cfg(feature = "parquet")]
+    Parquet,
+    Speedscope,
+    Collapsed,
+    Pprof,
+    Firefox,
+    Svg,
+    Json,
+}
+
+impl From<Transform> for transform::Options {
+    fn from(typed: Transform) -> Self {
+        use crate::cmd::heap::export::Format;
+        let format = match typed.format {
+            Target::Gprof2dot => Format::Gprof2dot,
+            Target::Csv => Format::Csv,
+            #[cfg(feature = "parquet")]
+            Target::Parquet => Format::Parquet,
+            Target::Speedscope => Format::Speedscope,
+            Target::Collapsed => Format::Collapsed,
+            Target::Pprof => Format::Pprof,
+            Target::Firefox => Format::Firefox,
+            Target::Svg => Format::Svg,
+            Target::Json => Format::Json,
+        };
+        transform::Options { asked: typed.view.into(), output: typed.output.into(), format }
+    }
+}
+
+/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written.
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Of a run with several captures: that of this process (default: the main process's)
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// One row a responsible line, a line that allocates, a module that allocates, or a responsible function
+    #[arg(long, value_enum, default_value_t = Group::Line)]
+    by: Group,
+    /// How many places to list
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    top: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    Line,
+    OwnLine,
+    Module,
+    Function,
+}
+
+impl From<Group> for GroupBy {
+    fn from(typed: Group) -> Self {
+        match typed {
+            Group::Line => GroupBy::Line,
+            Group::OwnLine => GroupBy::OwnLine,
+            Group::Module => GroupBy::Module,
+            Group::Function => GroupBy::Function,
+        }
+    }
+}
+
+impl From<Stats> for stats::Options {
+    fn from(typed: Stats) -> Self {
+        stats::Options {
+            capture: typed.capture,
+            pid: typed.pid,
+            json: typed.json,
+            by: typed.by.into(),
+            top: typed.top,
+        }
+    }
+}
+
+/// One line for each process and program of a run that was recorded, the main one first.
+#[derive(Debug, Args)]
+pub(crate) struct Captures {
+    /// The directory of a run, a session, or several runs
+    run: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Captures> for captures::Options {
+    fn from(typed: Captures) -> Self {
+        captures::Options { run: typed.run, json: typed.json }
+    }
+}
+
+/// Own is what a function allocated itself, total what it and all it called allocated.
+#[derive(Debug, Args)]
+pub(crate) struct Summary {
+    #[command(flatten)]
+    view: View,
+    /// Machine-readable output: every function
+    #[arg(long)]
+    json: bool,
+    /// Sort by
+    #[arg(long, value_enum, default_value_t = Sort::Own)]
+    sort: Sort,
+    /// How many functions to list; 0 lists all
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    top: usize,
+}
+
+impl From<Summary> for summary::Options {
+    fn from(typed: Summary) -> Self {
+        summary::Options {
+            asked: typed.view.into(),
+            json: typed.json,
+            sort: typed.sort.into(),
+            top: if typed.top == 0 { usize::MAX } else { typed.top },
+        }
+    }
+}
+
+/// Every record of a capture as a line of text, for scripts.
+#[derive(Debug, Args)]
+pub(crate) struct Parse {
+    /// A capture, or the directory of a session or run
+    capture: PathBuf,
+    /// Of a run with several captures: that of this process (default: the main process's)
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Each line an object of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Parse> for parse::Options {
+    fn from(typed: Parse) -> Self {
+        parse::Options { capture: typed.capture, pid: typed.pid, json: typed.json }
+    }
+}

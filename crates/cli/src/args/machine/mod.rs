@@ -1,0 +1,3 @@
+//! Arguments of the commands about the machine, and of `tfmemprof`, which shares them.
+
+pub(crate) mod tensorflow;

@@ -1,0 +1,7 @@
+//! Arguments of the commands that record a program.
+
+pub(crate) mod attach;
+pub(crate) mod heap;
+pub(crate) mod live;
+pub(crate) mod run;
+pub(crate) mod watch;

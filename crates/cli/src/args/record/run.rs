@@ -1,0 +1,138 @@
+//! What can be typed after `run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use stormlog_supervise::BundlePolicy;
+
+use super::heap;
+use crate::args::size;
+use crate::cmd::record::{run, run_finish};
+use crate::place;
+
+/// Runs the program unchanged, its children included, and watches the memory of each from outside. Streams, signals and
+/// exit status are the program's own; what was recorded lies in one directory a run.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Seconds between two samples
+    #[arg(long, default_value = "0.1", value_parser = interval, value_name = "SECONDS")]
+    interval: Duration,
+    /// Where run directories are made
+    #[arg(long, env = place::VARIABLE, default_value = place::FOLDER, value_name = "DIR")]
+    dir: PathBuf,
+    /// Suppress the summary
+    #[arg(long, short)]
+    quiet: bool,
+    /// Limit the program's address space, so that it gets a MemoryError it can report (e.g. 16GiB)
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    limit: Option<u64>,
+    /// Kill the program when this command is killed (SIGKILL); by default it outlives it
+    #[arg(long)]
+    die_with_supervisor: bool,
+    /// Print the outcome as JSON on standard error
+    #[arg(long)]
+    json: bool,
+    /// Open the run's directory to its group (default: private)
+    #[arg(long)]
+    share: bool,
+    /// Do not record the environment
+    #[arg(long)]
+    no_env: bool,
+    /// Do not ask Python programs for the exception they die of
+    #[arg(long)]
+    no_exceptions: bool,
+    /// Do not record the GPU memory of programs that import torch
+    #[arg(long)]
+    no_torch: bool,
+    /// Also say which library takes GPU memory beside PyTorch (NCCL, cuBLAS, ...), by the driver's own events; needs CUPTI, and
+    /// its only place for listeners: where Nsight or a profiler has that, the program says so and goes on
+    #[arg(long, conflicts_with = "no_torch")]
+    cuda_driver: bool,
+    /// Which ends leave a bundle: want of memory (oom); that, uncaught exceptions and fatal signals (crash); every end but exit 0 (always)
+    #[arg(long, value_enum, default_value = "crash", value_name = "ENDS")]
+    bundle: Bundle,
+    /// Watch it on a screen while it runs, as `stormlog live` does; records the heap too. What the program prints to the terminal goes to
+    /// output.log in the run's directory, and its end is shown afterwards; it cannot read keys, but Ctrl-C and Ctrl-Z reach it. `q` leaves
+    /// the screen, and the program goes on
+    #[arg(long)]
+    live: bool,
+    /// With --live: do not record the heap
+    #[arg(long, requires = "live")]
+    no_heap: bool,
+    #[command(flatten)]
+    heap: heap::Record,
+    /// Wait until the captures are compressed; otherwise a background process of low priority does that after the command has returned
+    #[arg(long, help_heading = "Heap recording")]
+    wait: bool,
+    /// The program and its arguments; a .py file is run with Python
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl From<Run> for run::Options {
+    fn from(typed: Run) -> Self {
+        let wants_heap = typed.heap.is_wanted() || (typed.live && !typed.no_heap);
+        run::Options {
+            command: typed.command,
+            interval: typed.interval,
+            root: typed.dir,
+            quiet: typed.quiet,
+            limit: typed.limit,
+            die_with_supervisor: typed.die_with_supervisor,
+            json: typed.json,
+            is_shared: typed.share,
+            records_environment: !typed.no_env,
+            report_exceptions: !typed.no_exceptions,
+            heap_output: typed.heap.output.clone(),
+            force: typed.heap.force,
+            heap: wants_heap.then(|| typed.heap.options()),
+            wait: typed.wait,
+            live: typed.live,
+            bundle_policy: typed.bundle.into(),
+            record_torch: !typed.no_torch,
+            follow_cuda_driver: typed.cuda_driver,
+        }
+    }
+}
+
+/// Values of `--bundle`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Bundle {
+    Oom,
+    Crash,
+    Always,
+}
+
+impl From<Bundle> for BundlePolicy {
+    fn from(typed: Bundle) -> Self {
+        match typed {
+            Bundle::Oom => BundlePolicy::Oom,
+            Bundle::Crash => BundlePolicy::Crash,
+            Bundle::Always => BundlePolicy::Always,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FinishCaptures {
+    #[arg(long)]
+    aggregate: bool,
+    #[arg(long)]
+    max_size: Option<u64>,
+    run: PathBuf,
+}
+
+impl From<FinishCaptures> for run_finish::Options {
+    fn from(typed: FinishCaptures) -> Self {
+        run_finish::Options { run: typed.run, aggregate: typed.aggregate, max_size: typed.max_size }
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds between 0.001 and 3600".to_owned()),
+    }
+}

@@ -1,0 +1,5 @@
+//! Commands for after a crash: bundles and what to send along with a report.
+
+pub(crate) mod diagnose;
+pub(crate) mod oom;
+mod oom_cuda;

@@ -1,0 +1,178 @@
+//! `stormlog stats`: the figures of a heap capture.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
+use stormlog_heap_report::{End, Names, asked, not_recorded, plain};
+use stormlog_model::format_bytes;
+
+use crate::cmd::heap::{Waiting, choose, warn_of_cut};
+use crate::exit::Exit;
+use crate::table::{self, Table};
+
+/// Width of the longest bar of the histogram.
+const BAR: u64 = 40;
+
+pub(crate) struct Options {
+    pub(crate) capture: PathBuf,
+    pub(crate) pid: Option<u32>,
+    pub(crate) json: bool,
+    pub(crate) by: GroupBy,
+    pub(crate) top: usize,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let chosen = choose(&options.capture, options.pid)?;
+    let waiting = Waiting::for_file(&chosen.path);
+    let heap = Capture::open(&chosen.path)?.read(Watch::default())?;
+    let stats = heap.stats_by(options.by, options.top, Some(&mut Names::default()));
+    drop(waiting);
+    let mut out = io::stdout().lock();
+    let end = End::of(&heap);
+    if options.json {
+        warn_of_cut(&end)?;
+        writeln!(out, "{}", stats.json()?)?;
+    } else {
+        print(&mut out, &stats, &end, options.by, not_recorded(&heap))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec<String>) -> io::Result<()> {
+    if !stats.has_totals {
+        writeln!(
+            out,
+            "This Memray capture was aggregated: it has what was held at the peak and at the end, and no totals."
+        )?;
+    } else if stats.total_allocations == 0 {
+        writeln!(out, "{}", end.nothing())?;
+        return writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000));
+    }
+    let about = if stats.sample_bytes.is_some() { "about " } else { "" };
+    if stats.has_totals {
+        writeln!(
+            out,
+            "allocated   {about}{} in {} allocations",
+            format_bytes(stats.total_allocated_bytes),
+            stats.total_allocations
+        )?;
+    }
+    if let (Some(error), Some(mean)) = (stats.standard_error_bytes, stats.sample_bytes) {
+        writeln!(out, "sampled     every {} on average, ± {}", format_bytes(mean), format_bytes(error))?;
+    }
+    let at = match stats.has_totals {
+        true => format!(", after {}", table::span(stats.peak_time_ns)),
+        false => String::new(),
+    };
+    writeln!(out, "peak        {} in {} blocks{at}", format_bytes(stats.peak_bytes), stats.peak_blocks)?;
+    let moment = match stats.code_end_ns {
+        Some(time) => format!(", when the program's own code had ended after {}", table::span(time)),
+        None => String::new(),
+    };
+    let left = format_bytes(stats.leaked_bytes);
+    writeln!(out, "{:<11} {left} in {} blocks{moment}", end.moment(), stats.leaked_blocks)?;
+    if stats.has_totals {
+        writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
+    }
+    if let Some(rss) = stats.peak_rss_bytes {
+        writeln!(out, "resident    at most {}", format_bytes(rss))?;
+    }
+    writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
+    if let Some(cut) = end.cut() {
+        writeln!(out, "cut         {cut}")?;
+    }
+    for note in notes {
+        writeln!(out, "not seen    {note}")?;
+    }
+    if stats.lost_events > 0 {
+        writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
+    }
+    for failed in &stats.distinct_failures() {
+        print_failed(out, failed)?;
+    }
+    let kept = stats.failed_requests.len() as u64;
+    if stats.failed_request_count > kept {
+        writeln!(out, "failed      {} more requests", stats.failed_request_count - kept)?;
+    }
+    writeln!(out)?;
+    let titles = match stats.has_totals {
+        true => ["LARGEST BY SIZE", "LARGEST BY COUNT", "LARGEST MODULES"],
+        false => {
+            ["AT THE PEAK, LARGEST BY SIZE", "AT THE PEAK, LARGEST BY COUNT", "AT THE PEAK, LARGEST MODULES"]
+        }
+    };
+    print_places(out, titles[0], &stats.top_by_size)?;
+    print_places(out, titles[1], &stats.top_by_count)?;
+    if by != GroupBy::Module {
+        print_places(out, titles[2], &stats.top_by_module)?;
+    }
+    let most = stats.size_histogram.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
+    let mut sizes = Table::new(&["SIZE UP TO", "COUNT", "BYTES", ""], &[0, 1, 2]);
+    for bucket in &stats.size_histogram {
+        let bar = "█".repeat((bucket.count.saturating_mul(BAR) / most) as usize);
+        sizes.row([format_bytes(bucket.max), bucket.count.to_string(), format_bytes(bucket.bytes), bar]);
+    }
+    if stats.has_totals {
+        print_table(out, &sizes)?;
+    }
+    let counted = |figure: String| if stats.has_totals { figure } else { "-".to_owned() };
+    let mut threads = Table::new(&["THREAD", "NAME", "COUNT", "BYTES", "AT PEAK", "LEFT"], &[0, 2, 3, 4, 5]);
+    for thread in &stats.by_thread {
+        threads.row([
+            thread.thread.to_string(),
+            thread.name.as_deref().map_or_else(|| "-".to_owned(), plain),
+            counted(thread.count.to_string()),
+            counted(format_bytes(thread.bytes)),
+            format_bytes(thread.peak_bytes),
+            format_bytes(thread.leaked_bytes),
+        ]);
+    }
+    print_table(out, &threads)?;
+    let mut allocators = Table::new(&["ALLOCATOR", "COUNT", "BYTES", "AT PEAK", "LEFT"], &[1, 2, 3, 4]);
+    for allocator in &stats.by_allocator {
+        let (count, bytes) = (counted(allocator.count.to_string()), counted(format_bytes(allocator.bytes)));
+        let (peak, left) = (format_bytes(allocator.peak_bytes), format_bytes(allocator.leaked_bytes));
+        allocators.row([allocator.allocator.clone(), count, bytes, peak, left]);
+    }
+    print_table(out, &allocators)
+}
+
+fn print_failed(
+    out: &mut impl Write,
+    DistinctFailure { last: failed, count, frame }: &DistinctFailure<'_>,
+) -> io::Result<()> {
+    let place = frame.map_or_else(String::new, |frame| {
+        plain(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
+    });
+    let limit =
+        failed.limit_bytes.map_or_else(String::new, |limit| format!(", limit {}", format_bytes(limit)));
+    let bytes = asked(failed.bytes);
+    let times = if *count > 1 { format!("{count} times, last ") } else { String::new() };
+    writeln!(
+        out,
+        "failed      {} of {bytes}, {times}after {}{limit}{place}",
+        failed.allocator,
+        table::span(failed.time_ns)
+    )
+}
+
+fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> io::Result<()> {
+    let mut rows = Table::new(&["BYTES", "COUNT", title], &[0, 1]);
+    for place in places {
+        let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };
+        let name = match place.file.is_empty() && place.line == 0 {
+            true => plain(&place.function),
+            false => plain(&format!("{} ({}{line})", place.function, place.file)),
+        };
+        rows.row([format_bytes(place.bytes), place.count.to_string(), name]);
+    }
+    print_table(out, &rows)
+}
+
+fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    for line in table.lines() {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)
+}

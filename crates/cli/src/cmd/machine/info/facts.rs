@@ -1,0 +1,153 @@
+//! What there is to know about this machine: read once, unknown stays unknown.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use stormlog_collect::cgroup::{CgroupMemory, MemoryCgroup};
+use stormlog_collect::host::{HostFacts, HostMemory, HostReader};
+use stormlog_collect::pressure::{Pressure, host_memory_pressure};
+use stormlog_collect::process::{ProcessMemory, ProcessReader};
+use stormlog_collect::{Collector, DeviceIdentity, DeviceSample, Roots, drm, nvml};
+
+use super::hardware::{self, Adapter};
+use crate::interpreter;
+
+/// The machine.
+pub(crate) struct Facts {
+    pub(crate) host: HostFacts,
+    pub(crate) physical_cores: Option<usize>,
+    pub(crate) memory: HostMemory,
+    pub(crate) cgroup: Option<CgroupMemory>,
+    pub(crate) pressure: Option<Pressure>,
+    pub(crate) process: Option<ProcessMemory>,
+    pub(crate) python: Python,
+    pub(crate) driver: nvml::DriverVersions,
+    pub(crate) gpus: Vec<GpuFacts>,
+    pub(crate) adapters: Vec<Adapter>,
+}
+
+/// The interpreter this was started with, or the one found first.
+#[derive(Default)]
+pub(crate) struct Python {
+    /// `sys.version`
+    pub(crate) version: Option<String>,
+    pub(crate) tensorflow: Option<String>,
+}
+
+/// One GPU or MIG instance.
+pub(crate) struct GpuFacts {
+    pub(crate) identity: DeviceIdentity,
+    pub(crate) sample: DeviceSample,
+    pub(crate) busy_percent: Option<u64>,
+    pub(crate) temperature_c: Option<u32>,
+    pub(crate) power_w: Option<f64>,
+    pub(crate) multiprocessors: Option<u32>,
+    /// `None` when the driver does not tell.
+    pub(crate) processes: Option<Vec<nvml::DeviceProcess>>,
+}
+
+impl Facts {
+    pub(crate) fn read() -> Self {
+        let roots = Roots::default();
+        let gpus = gpus(&roots);
+        Facts {
+            host: HostFacts::read(),
+            physical_cores: physical_cores(),
+            memory: HostReader::open().and_then(|mut reader| reader.memory()).unwrap_or_default(),
+            cgroup: MemoryCgroup::of(std::process::id()).ok().map(|cgroup| cgroup.read()),
+            pressure: host_memory_pressure(&roots).ok().flatten(),
+            process: ProcessReader::this().and_then(|mut reader| reader.memory()).ok(),
+            python: python(),
+            driver: nvml::versions().unwrap_or_default(),
+            adapters: hardware::adapters(&roots.sys),
+            gpus,
+        }
+    }
+
+    /// `cuda`, `rocm` or `cpu`.
+    pub(crate) fn backend(&self) -> &str {
+        let known = self.gpus.iter().map(|gpu| gpu.identity.backend.as_str());
+        known.into_iter().find(|backend| ["cuda", "rocm"].contains(backend)).unwrap_or("cpu")
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "platform": "Linux", "host": self.host, "cpu_count_physical": self.physical_cores,
+            "python_version": self.python.version, "detected_backend": self.backend(),
+            "cuda_available": self.backend() == "cuda", "driver": self.driver,
+            "memory": self.memory, "cgroup": self.cgroup, "pressure": self.pressure, "process": self.process,
+            "gpu_hardware_detected": !self.adapters.is_empty() || !self.gpus.is_empty(),
+            "gpu_hardware": self.adapters.iter().map(Adapter::to_json).collect::<Vec<_>>(),
+            "gpus": self.gpus.iter().map(GpuFacts::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl GpuFacts {
+    fn to_json(&self) -> Value {
+        let DeviceSample { total, used, free, driver_reserved, .. } = self.sample;
+        let mut object = serde_json::to_value(&self.identity).unwrap_or_else(|_| json!({}));
+        let more = json!({
+            "total_bytes": total, "used_bytes": used, "free_bytes": free, "driver_reserved_bytes": driver_reserved,
+            "utilization_percent": self.busy_percent, "temperature_c": self.temperature_c,
+            "power_draw_w": self.power_w, "multiprocessors": self.multiprocessors, "processes": self.processes,
+        });
+        if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+            object.extend(more);
+        }
+        object
+    }
+}
+
+fn gpus(roots: &Roots) -> Vec<GpuFacts> {
+    let mut found = Vec::new();
+    for mut device in nvml::devices().unwrap_or_default() {
+        found.push(GpuFacts {
+            identity: device.identity().clone(),
+            sample: device.sample().map(|reading| reading.sample).unwrap_or_default(),
+            busy_percent: device.utilisation().map(|busy| busy.compute_percent.into()),
+            temperature_c: device.temperature_c(),
+            power_w: device.power_w(),
+            multiprocessors: device.multiprocessors(),
+            processes: device.processes().ok(),
+        });
+    }
+    for mut device in drm::devices(roots) {
+        found.push(GpuFacts {
+            identity: device.identity().clone(),
+            sample: device.sample().map(|reading| reading.sample).unwrap_or_default(),
+            busy_percent: device.busy_percent(),
+            temperature_c: None,
+            power_w: None,
+            multiprocessors: None,
+            processes: None,
+        });
+    }
+    found
+}
+
+/// Asked of the interpreter itself: nothing else knows. Isolated, so that nobody's start-up code runs for it.
+fn python() -> Python {
+    const ASK: &str = include_str!("versions.py");
+    let Ok(answer) = Command::new(interpreter::for_scripts()).args(["-E", "-c", ASK]).output() else {
+        return Python::default();
+    };
+    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+    let mut lines = text.lines().map(str::to_owned);
+    Python { version: lines.next(), tensorflow: lines.next() }
+}
+
+/// Cores that are no hyper-threads of each other.
+fn physical_cores() -> Option<usize> {
+    let mut cores = BTreeSet::new();
+    for entry in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
+        let topology = entry.path().join("topology");
+        let read = |name: &str| fs::read_to_string(topology.join(name)).ok();
+        if let (Some(package), Some(core)) = (read("physical_package_id"), read("core_id")) {
+            cores.insert((package, core));
+        }
+    }
+    (!cores.is_empty()).then_some(cores.len())
+}

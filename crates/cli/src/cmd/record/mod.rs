@@ -1,0 +1,13 @@
+//! Commands that record: start a program, attach to one, watch one.
+
+pub(crate) mod attach;
+pub(crate) mod live;
+pub(crate) mod run;
+pub(crate) mod run_finish;
+mod run_heap;
+mod run_live;
+pub(crate) mod run_start;
+pub(crate) mod tensorflow;
+pub(crate) mod track;
+pub(crate) mod track_export;
+pub(crate) mod watch;

@@ -1,0 +1,241 @@
+//! `stormlog run`: the program's own output and exit status, and afterwards a few lines about its memory.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use stormlog_model::format_bytes;
+use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
+
+use stormlog_heap_report::Chosen;
+
+use crate::cmd::record::run_finish;
+use crate::cmd::record::run_heap;
+use crate::cmd::record::run_live;
+use crate::cmd::record::run_start;
+
+use crate::exit::Wrong;
+use crate::interpreter;
+use crate::table::{harmless, span};
+
+/// Children named in the summary.
+const MOST_CHILDREN: usize = 8;
+
+pub(crate) struct Options {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) interval: Duration,
+    pub(crate) root: PathBuf,
+    pub(crate) quiet: bool,
+    pub(crate) limit: Option<u64>,
+    pub(crate) die_with_supervisor: bool,
+    pub(crate) json: bool,
+    pub(crate) is_shared: bool,
+    pub(crate) records_environment: bool,
+    pub(crate) report_exceptions: bool,
+    pub(crate) record_torch: bool,
+    pub(crate) follow_cuda_driver: bool,
+    pub(crate) heap: Option<HeapOptions>,
+    pub(crate) heap_output: Option<PathBuf>,
+    pub(crate) force: bool,
+    /// Wait until the captures are complete.
+    pub(crate) wait: bool,
+    pub(crate) live: bool,
+    pub(crate) bundle_policy: BundlePolicy,
+}
+
+/// The exit code is the program's. Where a signal ended the program, the same signal ends this process.
+pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
+    let mut command = options.command.clone();
+    if command.first().is_some_and(|program| is_for_python(program)) {
+        command.insert(0, interpreter::for_scripts());
+    } else if let Some(word) = command.first().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        let word = word.display();
+        return Err(Wrong(format!(
+            "unknown option {word}; `stormlog run --help` lists what can stand before the command"
+        ))
+        .into());
+    }
+    if let Some(program) = command.first() {
+        run_start::look_up(program)?;
+    }
+    let run = RunOptions {
+        root: options.root.clone(),
+        interval: options.interval,
+        is_shared: options.is_shared,
+        records_environment: options.records_environment,
+        report_exceptions: options.report_exceptions,
+        record_torch: options.record_torch,
+        follow_cuda_driver: options.follow_cuda_driver,
+        limit_as: options.limit,
+        bundle_policy: options.bundle_policy,
+        die_with_supervisor: options.die_with_supervisor,
+        heap: options.heap.clone(),
+        heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
+        warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
+        missing: say,
+        command,
+    };
+    if options.live {
+        run_live::check_terminal()?;
+    }
+    if let Some(output) = &options.heap_output {
+        run_heap::check_output(output, options.force)?;
+    }
+    let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
+    let mut outcome = ran.map_err(|error| match error {
+        RunError::Start { program, source } => run_start::refused(&program, &source).into(),
+        RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
+        other => other.into(),
+    })?;
+    let mut chosen = run_heap::chosen(&outcome);
+    if options.heap.is_some() && chosen.is_none() {
+        outcome.warnings.push(run_heap::NOT_RECORDED.to_owned());
+    }
+    let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
+    let kept = options.heap_output.as_deref().map(hand_over).transpose();
+    let mut out = io::stderr().lock();
+    // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
+    let _ = if options.json {
+        writeln!(out, "{:#}", outcome_json(&outcome))
+    } else if !options.quiet {
+        let mut page = Vec::new();
+        summarise(&mut page, &outcome, chosen.as_ref())
+            .and_then(|()| out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes()))
+    } else {
+        Ok(())
+    };
+    if let Err(error) = kept {
+        let _ = writeln!(out, "stormlog: {error:#}");
+    }
+    if let Ended::Signal(signal) = outcome.ended {
+        // Not held while nothing comes after it.
+        drop(out);
+        let _ = io::stdout().flush();
+        stormlog_supervise::die_of(signal);
+    }
+    Ok(outcome.ended.shell_code())
+}
+
+/// Somebody reads the terminal while the program runs; a log file is read at its end, and has the summary.
+fn is_watched_by_somebody(options: &Options) -> bool {
+    !options.quiet && !options.json && !options.live && io::stderr().is_terminal()
+}
+
+fn say(warning: &str) {
+    // A terminal that is gone can no longer be warned.
+    let _ = writeln!(io::stderr(), "stormlog: {warning}");
+}
+
+/// Something Python runs that the system could not start by itself: a file, a module, code.
+fn is_for_python(word: &OsStr) -> bool {
+    let path = Path::new(word);
+    if word == "-m" || word == "-c" || path.join("__main__.py").is_file() {
+        return true;
+    }
+    let is_python = ["py", "pyz"].iter().any(|ending| path.extension() == Some(OsStr::new(ending)));
+    let is_executable = path.metadata().is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
+    // `train.py` without a slash would be looked for in PATH, not here.
+    is_python && path.is_file() && !(is_executable && path.components().count() > 1)
+}
+
+/// The command that starts this program again.
+fn ourselves() -> io::Result<Vec<OsString>> {
+    match interpreter::this_process() {
+        Some(python) => Ok(vec![python.into(), "-m".into(), "stormlog".into()]),
+        None => Ok(vec![std::env::current_exe()?.into_os_string()]),
+    }
+}
+
+fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>) -> io::Result<()> {
+    let main = outcome.processes.first();
+    match main.and_then(|process| process.verdict.as_deref()) {
+        Some(verdict) => writeln!(out, "\nstormlog: {verdict}")?,
+        None => {
+            let how = match outcome.ended {
+                Ended::Code(0) => "finished".to_owned(),
+                Ended::Code(code) => format!("exited with status {code}"),
+                Ended::Signal(signal) => format!("was ended by {}", stormlog_postmortem::signal_name(signal)),
+                Ended::Unknown => "ended".to_owned(),
+            };
+            let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
+            let name = &outcome.program;
+            writeln!(out, "\nstormlog: {name}{pid} {how} after {}.", span(outcome.duration_ns))?;
+        }
+    }
+    if let Some(raised) = main.and_then(|process| process.exception.as_ref()) {
+        let place = raised.place.as_ref().map(|place| format!("   ← {place}")).unwrap_or_default();
+        let thread = raised.thread.as_ref().map(|name| format!("   in thread {name}")).unwrap_or_default();
+        writeln!(out, "  raised    {}{place}{thread}", raised.text)?;
+    }
+    let peak = main.and_then(|process| process.peak_rss);
+    let count = outcome.processes.len();
+    let mut memory = Vec::new();
+    memory.extend(peak.map(|peak| format!("peak {}", format_bytes(peak))));
+    if count > 1 {
+        memory.push(format!("{count} processes together {}", format_bytes(outcome.peak_total_rss)));
+    }
+    if outcome.ended != Ended::Code(0) {
+        memory.extend(main.and_then(|p| p.last_rss).map(|last| format!("at the end {}", format_bytes(last))));
+    }
+    memory.extend(outcome.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));
+    if !memory.is_empty() {
+        writeln!(out, "  memory    {}", memory.join(" · "))?;
+    }
+    run_heap::say(out, outcome, chosen)?;
+    let children = outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some());
+    for child in children.take(MOST_CHILDREN) {
+        let sentence = child.verdict.as_deref().unwrap_or("ended");
+        writeln!(out, "  child     {sentence}")?;
+    }
+    if let Some(warning) = outcome.warnings.first() {
+        let more = outcome.warnings.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        writeln!(out, "  warned    {warning}{more}")?;
+    }
+    for advice in main.map(|process| process.advice.as_slice()).unwrap_or_default() {
+        writeln!(out, "  try       {advice}")?;
+    }
+    if outcome.lost_records > 0 {
+        writeln!(out, "  lost      {} records could not be kept", outcome.lost_records)?;
+    }
+    match main.and_then(|process| process.bundle.as_ref()) {
+        Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display())?,
+        None => writeln!(out, "  more      stormlog sessions {}", outcome.directory.display())?,
+    }
+    run_heap::say_more(out, outcome, chosen)?;
+    run_live::say_more(out, &outcome.directory)
+}
+
+fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
+    let (exit_code, signal) = match outcome.ended {
+        Ended::Code(code) => (Some(code), None),
+        Ended::Signal(signal) => (None, Some(signal)),
+        Ended::Unknown => (None, None),
+    };
+    let processes: Vec<_> = outcome
+        .processes
+        .iter()
+        .map(|process| {
+            json!({
+                "pid": process.pid, "session_id": process.session_id,
+                "path": process.directory.display().to_string(), "peak_rss_bytes": process.peak_rss,
+                "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
+                "verdict": process.verdict, "advice": process.advice,
+                "heap": process.heap.as_ref().map(HeapDigest::to_json),
+                "exception": process.exception.as_ref().map(|raised| &raised.text),
+                "raised_at": process.exception.as_ref().and_then(|raised| raised.place.as_ref()),
+                "raised_in_thread": process.exception.as_ref().and_then(|raised| raised.thread.as_ref()),
+                "bundle": process.bundle.as_ref().map(|path| path.display().to_string()),
+            })
+        })
+        .collect();
+    json!({
+        "path": outcome.directory.display().to_string(), "exit_code": exit_code, "signal": signal,
+        "duration_ns": outcome.duration_ns, "peak_rss_bytes": outcome.peak_rss, "peak_total_rss_bytes": outcome.peak_total_rss,
+        "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "warnings": outcome.warnings,
+        "processes": processes,
+    })
+}

@@ -1,0 +1,66 @@
+//! The end of `stormlog run --heap`: who completes the captures, and what is printed while the caller has to wait for them.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stormlog_supervise::{HeapFinish, HeapOptions, Waiting, finish_captures};
+
+use crate::cmd::record::run;
+use crate::exit::Exit;
+
+/// Of the command that a run starts for its captures.
+pub(crate) struct Options {
+    pub(crate) run: PathBuf,
+    pub(crate) aggregate: bool,
+    pub(crate) max_size: Option<u64>,
+}
+
+/// Completes the captures of a run.
+pub(crate) fn finish(options: Options) -> Exit {
+    let Options { run, aggregate, max_size } = options;
+    finish_captures(&run, &HeapOptions { aggregate, max_size, ..HeapOptions::default() });
+    Exit::Ok
+}
+
+/// What `run` does with its captures. `ourselves` is the command that starts this program again.
+pub(crate) fn after(options: &run::Options, ourselves: &[OsString]) -> HeapFinish {
+    // The file that was asked for is complete when the command returns, and does not wait for a process of the lowest priority.
+    let is_done_here = options.heap_output.is_some() || ourselves.is_empty();
+    let mut finisher = ourselves.to_vec();
+    finisher.push("finish-captures".into());
+    if let Some(heap) = &options.heap {
+        finisher.extend(heap.aggregate.then(|| "--aggregate".into()));
+        finisher.extend(heap.max_size.map(|bytes| format!("--max-size={bytes}").into()));
+    }
+    HeapFinish {
+        read: !options.quiet || options.json || options.heap_output.is_some(),
+        finisher: if is_done_here { Vec::new() } else { finisher },
+        waits: options.wait,
+        report: (!options.quiet && !options.json).then_some(report as fn(Waiting)),
+    }
+}
+
+/// A line that counts on a terminal; elsewhere one line, once.
+fn report(waiting: Waiting) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    let mut out = io::stderr().lock();
+    let is_terminal = out.is_terminal();
+    let (what, time) = match waiting {
+        Waiting::Reading(time) => ("reading the heap captures", time),
+        Waiting::Compressing(time) => ("compressing the heap captures", time),
+        Waiting::Done => {
+            if is_terminal {
+                let _ = write!(out, "\r\x1b[K");
+            }
+            return;
+        }
+    };
+    // A terminal that is gone needs no line.
+    if is_terminal {
+        let _ = write!(out, "\r\x1b[Kstormlog: {what}, {:.1} s (Ctrl-C skips this)", time.as_secs_f64());
+    } else if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        let _ = writeln!(out, "stormlog: {what} (SIGINT skips this)");
+    }
+}

@@ -1,0 +1,7 @@
+//! Commands on PyTorch allocator snapshots.
+
+pub(crate) mod analyze;
+pub(crate) mod diff;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod timeline;

@@ -1,0 +1,14 @@
+//! Commands on recorded telemetry: judge, compare, ask, convert.
+
+pub(crate) mod analyze;
+mod analyze_plots;
+pub(crate) mod check;
+pub(crate) mod compare;
+pub(crate) mod convert;
+pub(crate) mod older_analyze;
+pub(crate) mod query;
+pub(crate) mod recordings;
+pub(crate) mod sessions;
+pub(crate) mod sql;
+pub(crate) mod tf_analyze;
+pub(crate) mod validate;
