@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing, untouched
+from stormlog._telemetry.event_list import passing, untouched
 from stormlog.collective_attribution import (
     CollectiveAttributionConfig,
     CollectiveAttributionResult,

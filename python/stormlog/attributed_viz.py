@@ -11,8 +11,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from stormlog._attributed_blocks import Attributed, Block, attribute
-from stormlog._figure import Figure, axis, lines, series
+from stormlog._plot.figure import Figure, axis, lines, series
+from stormlog._torch.attributed_blocks import Attributed, Block, attribute
 from stormlog.utils import format_bytes
 
 __all__ = ["ATTRIBUTED_HTML_FILENAME", "render_attributed_html", "render_attributed_wandb_preview_html"]

@@ -20,7 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from stormlog._post_import import when_imported
+from stormlog._torch.post_import import when_imported
 
 __all__ = ["directory", "is_recording", "start", "stop"]
 
@@ -48,7 +48,7 @@ def directory() -> Path | None:
 
 def _recorder() -> ModuleType:
     # Only now: a program that never imports torch need not pay for it.
-    from stormlog import _auto
+    from stormlog._torch import auto as _auto
 
     return _auto
 

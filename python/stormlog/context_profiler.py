@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from stormlog._monitor import StopsAtExit
+from stormlog._tracking.monitor import StopsAtExit
 from stormlog.profiler import GPUMemoryProfiler, ProfileResult
 
 if TYPE_CHECKING:
     import os
 
-    from stormlog._profiled_module import ProfiledModule
+    from stormlog._torch.profiled_module import ProfiledModule
 
 __all__ = [
     "MemoryProfiler",
@@ -293,7 +293,7 @@ def _forward_and_backward(model: Any, batch: Any) -> None:
 
 
 def _profiled_module_class() -> type[ProfiledModule]:
-    from stormlog._profiled_module import ProfiledModule
+    from stormlog._torch.profiled_module import ProfiledModule
 
     return ProfiledModule
 

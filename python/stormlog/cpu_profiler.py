@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
-from stormlog._monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
-from stormlog._peak import PeakOfCall
-from stormlog._tracking import SINK_KEYS, BaseTracker
-from stormlog._tracking_event import TrackingEvent
+from stormlog._tracking.base import SINK_KEYS, BaseTracker
+from stormlog._tracking.event import TrackingEvent
+from stormlog._tracking.monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
+from stormlog._tracking.peak import PeakOfCall
 from stormlog.device_collectors import CPUDeviceCollector
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
 from stormlog.telemetry_sink import TelemetrySinkConfig

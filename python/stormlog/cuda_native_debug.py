@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from stormlog import _native
-from stormlog._cuda_categories import memory_categories
-from stormlog._cuda_snapshot import allocator_snapshot
-from stormlog._cuda_tensors import build_cuda_tensor_attribution_index, device_index
+from stormlog._torch.cuda_categories import memory_categories
+from stormlog._torch.cuda_snapshot import allocator_snapshot
+from stormlog._torch.cuda_tensors import build_cuda_tensor_attribution_index, device_index
 from stormlog.utils import _torch_or_none
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._telemetry.event_list import passing
 
 __all__ = [
     "DerivedFields",

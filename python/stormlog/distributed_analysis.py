@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._event_list import passing, untouched
+from stormlog._telemetry.event_list import passing, untouched
 from stormlog.phases import phase_attribution_to_payload
 
 if TYPE_CHECKING:

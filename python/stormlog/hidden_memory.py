@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stormlog import _native, cuda_driver
-from stormlog._cuda_snapshot import allocator_segments
+from stormlog._torch.cuda_snapshot import allocator_segments
 
 __all__ = ["HiddenMemory", "Reading", "mark", "measure", "report"]
 

@@ -15,14 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from stormlog._export import Tracked, send_diagnosed, send_tracked
-from stormlog._export_rows import (
+from stormlog._export.rows import (
     Table,
     run_name,
     session_fields,
     slug,
     text_or_none,
 )
+from stormlog._export.send import Tracked, send_diagnosed, send_tracked
 from stormlog.session import SessionSummary
 
 __all__ = [

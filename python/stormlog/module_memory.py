@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from stormlog._cuda_categories import tensors_in
-from stormlog._meter import Meter, Stretch, meter_for
+from stormlog._torch.cuda_categories import tensors_in
+from stormlog._torch.meter import Meter, Stretch, meter_for
 from stormlog.utils import _torch
 
 __all__ = ["ModuleMemory"]

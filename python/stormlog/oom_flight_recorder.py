@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native
-from stormlog._failure import chain
+from stormlog._tracking.failure import chain
 from stormlog.session import SessionSummary, session_summary_to_dict
 
 __all__ = [

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from stormlog import _native, shapes
-from stormlog._meter import Counters, Meter, Peak, meter_for
-from stormlog._monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
-from stormlog._profile_store import ProfileStore
+from stormlog._torch.meter import Counters, Meter, Peak, meter_for
+from stormlog._tracking.monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
+from stormlog._tracking.profile_store import ProfileStore
 from stormlog.errors import ConfigurationError
 from stormlog.tensor_tracker import TensorTracker
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from stormlog import _native
-from stormlog._event_list import TelemetryEventList, passing
+from stormlog._telemetry.event_list import TelemetryEventList, passing
 from stormlog.session import SessionSummary, select_default_loaded_session
 from stormlog.telemetry_model import (
     ProjectedTelemetryRecord,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native
-from stormlog._event_list import passing
+from stormlog._telemetry.event_list import passing
 from stormlog.session import SessionSummary, now_ns
 from stormlog.telemetry import LoadedTelemetrySession
 from stormlog.telemetry_sink import MANIFEST_FILENAME, TelemetrySinkManifest

@@ -17,8 +17,8 @@ from itertools import pairwise
 from types import CellType, FrameType
 from typing import Any
 
-from stormlog._cuda_categories import placed, stack_of
-from stormlog._cuda_snapshot import allocator_segments
+from stormlog._torch.cuda_categories import placed, stack_of
+from stormlog._torch.cuda_snapshot import allocator_segments
 
 __all__ = ["HeldTensor", "TensorTracker"]
 

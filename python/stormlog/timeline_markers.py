@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stormlog._event_list import firsts, likely
+from stormlog._telemetry.event_list import firsts, likely
 from stormlog.phases import PhaseReplayIndex, format_phase_path
 from stormlog.phases.policy import field_of
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stormlog import _native
-from stormlog._torch_answers import (
+from stormlog._torch.answers import (
     Advice,
     CategoryDiff,
     CategoryShare,

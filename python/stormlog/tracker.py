@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
-from stormlog._cuda_tensors import build_cuda_tensor_attribution_index
-from stormlog._failure import Holder, largest_tensors
-from stormlog._tracking import HEALTH_KEYS, SINK_KEYS, BaseTracker
-from stormlog._tracking_event import TrackingEvent
-from stormlog._watchdog import MemoryWatchdog
+from stormlog._torch.cuda_tensors import build_cuda_tensor_attribution_index
+from stormlog._tracking.base import HEALTH_KEYS, SINK_KEYS, BaseTracker
+from stormlog._tracking.event import TrackingEvent
+from stormlog._tracking.failure import Holder, largest_tensors
+from stormlog._tracking.watchdog import MemoryWatchdog
 from stormlog.device_collectors import (
     CPUDeviceCollector,
     DeviceMemoryCapabilities,
@@ -33,7 +33,7 @@ from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
 from stormlog.telemetry_sink import TelemetrySinkConfig
 
 if TYPE_CHECKING:
-    from stormlog._native_history import NativeHistory
+    from stormlog._torch.history import NativeHistory
 
 __all__ = ["MemoryTracker", "MemoryWatchdog", "TrackingEvent"]
 
@@ -99,7 +99,7 @@ class MemoryTracker(BaseTracker):
         self._history: NativeHistory | None = None
         if enable_native_cuda_history:
             # Here, for a tracker without it need not pay for the import.
-            from stormlog._native_history import NativeHistory
+            from stormlog._torch.history import NativeHistory
 
             self._history = NativeHistory(self.device, native_history_max_entries)
         self.gpu_info = _gpu_info(self.device)

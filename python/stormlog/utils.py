@@ -244,7 +244,7 @@ class MemoryContext:
         self.peak_memory: int | None = None
 
     def __enter__(self) -> Self:
-        from stormlog._meter import HostMeter, Meter, meter_for
+        from stormlog._torch.meter import HostMeter, Meter, meter_for
 
         torch = _torch_or_none()
         is_cuda = torch is not None and torch.cuda.is_available()

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from stormlog import _figure as draw
-from stormlog._figure import Figure
+from stormlog._plot import figure as draw
+from stormlog._plot.figure import Figure
 from stormlog.distributed_analysis import analyze_cross_rank_events
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 STORMLOG = [sys.executable, "-m", "stormlog"]
 TELL = """
 import json, sys, torch
-auto = sys.modules.get("stormlog._auto")
+auto = sys.modules.get("stormlog._torch.auto")
 armed = auto is not None and auto.STATE.settings is not None
 queued = [call for call, _ in torch.cuda._queued_calls if "stormlog" in getattr(call, "__module__", "")]
 print(json.dumps({
@@ -92,7 +92,7 @@ def test_two_ranks_run_under_it(tmp_path: Path) -> None:
         "dist.init_process_group('gloo')\n"
         "sum = torch.ones(3) * (dist.get_rank() + 1)\n"
         "dist.all_reduce(sum)\n"
-        "assert sum.tolist() == [3.0] * 3 and 'stormlog._auto' in sys.modules\n"
+        "assert sum.tolist() == [3.0] * 3 and 'stormlog._torch.auto' in sys.modules\n"
         "dist.barrier()\n"
         "if dist.get_rank() == 1:\n"
         "    raise RuntimeError('CUDA error: out of memory (a stand-in for the real one)')\n"

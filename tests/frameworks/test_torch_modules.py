@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stormlog._meter import Counters, Peak
+from stormlog._torch.meter import Counters, Peak
 from stormlog.module_memory import ModuleMemory
 
 torch: Any = pytest.importorskip("torch")

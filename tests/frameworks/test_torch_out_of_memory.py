@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stormlog import _auto, _auto_device, _cuda_tensors, hidden_memory
-from stormlog._auto_settings import Settings
+from stormlog import hidden_memory
+from stormlog._torch import auto as _auto
+from stormlog._torch import auto_device as _auto_device
+from stormlog._torch import cuda_tensors as _cuda_tensors
+from stormlog._torch.auto_settings import Settings
 from stormlog.device_collectors import CPUDeviceCollector
 
 torch: Any = pytest.importorskip("torch")
@@ -91,7 +94,7 @@ def test_a_snapshot_imports_nothing() -> None:
     """The real one looks for `torch._inductor.codecache` to name the frames of compiled code."""
     program = """
 import sys, threading, torch
-from stormlog import _cuda_snapshot
+from stormlog._torch import cuda_snapshot as _cuda_snapshot
 seen = []
 def look():
     inductor = getattr(torch, "_inductor", None)

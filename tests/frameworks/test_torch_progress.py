@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stormlog._auto_bundle import Failure
-from stormlog._auto_progress import STEPS, Steps, phase_of, stack_and_phase
-from stormlog._auto_verdict import usable_blocks, verdict
+from stormlog._torch.auto_bundle import Failure
+from stormlog._torch.auto_progress import STEPS, Steps, phase_of, stack_and_phase
+from stormlog._torch.auto_verdict import usable_blocks, verdict
 
 torch: Any = pytest.importorskip("torch")
 

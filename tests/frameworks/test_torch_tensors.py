@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from stormlog import tensor_tracker
-from stormlog._cuda_categories import categories_of_storages
+from stormlog._torch.cuda_categories import categories_of_storages
 from stormlog.tensor_tracker import HeldTensor, TensorTracker
 
 torch: Any = pytest.importorskip("torch")

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import stormlog
-from stormlog import _meter, cuda_native_debug
+from stormlog import cuda_native_debug
+from stormlog._torch import meter as _meter
 from stormlog.device_collectors import CudaDeviceCollector
 from stormlog.profiler import GPUMemoryProfiler, TensorTracker
 from stormlog.tracker import MemoryTracker, MemoryWatchdog

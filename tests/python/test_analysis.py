@@ -21,7 +21,7 @@ from stormlog import (
     load_telemetry_events,
     load_telemetry_sessions,
 )
-from stormlog._event_list import untouched
+from stormlog._telemetry.event_list import untouched
 from stormlog.distributed_analysis import summarize_cross_rank_analysis
 from stormlog.timeline_markers import derive_timeline_markers
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stormlog._attributed_blocks import attribute
+from stormlog._torch.attributed_blocks import attribute
 from stormlog.attributed_viz import render_attributed_html, render_attributed_wandb_preview_html
 
 SNAPSHOTS = Path(__file__).parents[2] / "crates" / "torch" / "tests" / "data"

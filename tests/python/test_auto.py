@@ -18,11 +18,12 @@ from typing import Any
 import auto_stand_in
 import cuda_stand_in
 import pytest
-from stormlog import _auto, hidden_memory
-from stormlog._auto_bundle import Failure
-from stormlog._auto_settings import Settings
-from stormlog._auto_verdict import Usable, verdict
-from stormlog._cuda_categories import stack_of
+from stormlog import hidden_memory
+from stormlog._torch import auto as _auto
+from stormlog._torch.auto_bundle import Failure
+from stormlog._torch.auto_settings import Settings
+from stormlog._torch.auto_verdict import Usable, verdict
+from stormlog._torch.cuda_categories import stack_of
 from stormlog.telemetry import load_telemetry_sessions
 
 MB = 1 << 20
@@ -372,7 +373,7 @@ def test_a_forked_child_begins_anew(tmp_path: Path) -> None:
 import stormlog.auto, torch, os, sys
 pid = os.fork()
 held = torch.stand_in.take(1 << 20)
-from stormlog import _auto
+from stormlog._torch import auto as _auto
 _auto.device_of(0)
 if pid:
     os.waitpid(pid, 0)
@@ -392,7 +393,7 @@ def test_a_child_forked_while_it_records_is_not_blocked(tmp_path: Path) -> None:
     source = """
 import stormlog.auto, torch, os, sys, time
 held = torch.stand_in.take(1 << 20)
-from stormlog import _auto
+from stormlog._torch import auto as _auto
 assert _auto.device_of(0) is not None
 time.sleep(0.1)
 children = []

@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from stormlog import CPUMemoryProfiler, _native, _peak
+from stormlog import CPUMemoryProfiler, _native
+from stormlog._tracking import peak as _peak
 from stormlog.utils import MemoryContext
 
 MB = 1 << 20

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from stormlog import _entry
-from stormlog import _export_rows as rows
+from stormlog._export import rows as rows
 from stormlog.mlflow_integration import (
     MlflowExportConfig,
     add_mlflow_arguments,

@@ -15,7 +15,7 @@ from typing import Any
 import cuda_stand_in
 import pytest
 from stormlog import MemoryTracker, cuda_native_debug
-from stormlog._cuda_categories import workspace_bytes
+from stormlog._torch.cuda_categories import workspace_bytes
 from stormlog.cuda_native_debug import (
     cuda_memory_history,
     cuda_memory_history_supported,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import pickle
@@ -84,6 +85,14 @@ def test_every_public_name_exists() -> None:
         assert getattr(stormlog, name) is module
         for public in getattr(module, "__all__", ()):
             assert hasattr(module, public), f"{name}.{public}"
+
+
+def test_the_stub_of_the_root_gives_the_names_of_its_table() -> None:
+    stub = Path(stormlog.__file__).with_suffix(".pyi")
+    imports = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+    homes = {name.name: node.module for node in imports if node.level == 1 for name in node.names}
+    modules = {module: None for module in stormlog._LAZY if not module.startswith("_")}
+    assert homes == {**modules, **stormlog._HOME_OF}
 
 
 @pytest.mark.parametrize("root", ["stormlog", *ALIASES])

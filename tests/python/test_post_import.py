@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stormlog._post_import import when_imported
+from stormlog._torch.post_import import when_imported
 
 NAME = "a_module_for_post_import"
 

@@ -14,7 +14,8 @@ from typing import Any
 import cuda_stand_in
 import pytest
 import stormlog
-from stormlog import _meter, errors
+from stormlog import errors
+from stormlog._torch import meter as _meter
 from stormlog.profiler import GPUMemoryProfiler, TensorTracker
 from stormlog.utils import MemoryContext
 

@@ -1,7 +1,7 @@
 //! Loaded events, held the compact way until Python looks at one.
 //!
 //! Immutable, so threads may share it. It knows nothing of the Python event class: it gives field tuples, and
-//! `stormlog._event_list` makes objects of them. Events that follow each other mostly say the same about
+//! `stormlog._telemetry.event_list` makes objects of them. Events that follow each other mostly say the same about
 //! themselves: the Python objects made for one are used again for the next, but never those that can be changed.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The settings of a tracker, as they cross from Python: one JSON object, made by `stormlog._tracking`.
+//! The settings of a tracker, as they cross from Python: one JSON object, made by `stormlog._tracking.base`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stormlog import _native
-from stormlog._event_list import TelemetryEventList, passing, untouched
+from stormlog._telemetry.event_list import TelemetryEventList, passing, untouched
 from stormlog.phases import policy
 from stormlog.phases.runtime import (
     PHASE_ENTER_EVENT,

@@ -8,8 +8,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from stormlog._event_list import Said, TelemetryEventList, likely
 from stormlog._moment import parse_utc
+from stormlog._telemetry.event_list import Said, TelemetryEventList, likely
 from stormlog.query._rows import (
     EventFilter,
     OOMBundleFilter,

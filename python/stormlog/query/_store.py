@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from stormlog import _native
-from stormlog._event_list import in_order, passing, untouched
+from stormlog._telemetry.event_list import in_order, passing, untouched
 from stormlog.correlation import (
     AttachmentFilter,
     CorrelationEvidence,

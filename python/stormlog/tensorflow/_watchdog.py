@@ -6,7 +6,7 @@ import gc
 import logging
 from collections.abc import Callable
 
-from stormlog._monitor import Monitor
+from stormlog._tracking.monitor import Monitor
 from stormlog.tensorflow import _runtime
 
 _LOGGER = logging.getLogger("stormlog.tensorflow")

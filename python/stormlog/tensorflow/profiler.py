@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from stormlog import _native
-from stormlog._monitor import Monitor
+from stormlog._tracking.monitor import Monitor
 from stormlog.tensorflow import _runtime
 
 __all__ = ["MemorySnapshot", "ProfileResult", "TFMemoryProfiler", "TensorTracker"]

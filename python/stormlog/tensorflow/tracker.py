@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stormlog import _native
-from stormlog._monitor import Monitor
-from stormlog._phased import Phased
-from stormlog._tracking import SINK_KEYS
+from stormlog._tracking.base import SINK_KEYS
+from stormlog._tracking.monitor import Monitor
+from stormlog._tracking.phased import Phased
 from stormlog.collector_health import (
     COLLECTOR_HEALTH_HEALTHY,
     COLLECTOR_HEALTH_UNHEALTHY,

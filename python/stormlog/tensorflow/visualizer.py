@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stormlog import _figure as draw
-from stormlog._figure import Figure
+from stormlog._plot import figure as draw
+from stormlog._plot.figure import Figure
 
 __all__ = ["MemoryVisualizer"]
 

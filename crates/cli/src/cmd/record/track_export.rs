@@ -16,7 +16,7 @@ use crate::exit::Wrong;
 use crate::interpreter::{Interpreter, with_package};
 
 /// The module that does it.
-const MODULE: &str = "stormlog._exports";
+const MODULE: &str = "stormlog._export";
 
 /// Exports that were asked for: `wandb` and `mlflow`, each with the settings of 0.4.3.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from stormlog import _native
-from stormlog._peak import PeakOfCall
+from stormlog._tracking.peak import PeakOfCall
 from stormlog.device_collectors import detect_torch_runtime_backend
 from stormlog.errors import ConfigurationError, ProfilerError
 

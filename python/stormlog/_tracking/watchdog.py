@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from stormlog._cleanup import InUse, Rung, climb, freeing_steps
-from stormlog._tracking import BaseTracker
-from stormlog._tracking_event import TrackingEvent
+from stormlog._tracking.base import BaseTracker
+from stormlog._tracking.cleanup import InUse, Rung, climb, freeing_steps
+from stormlog._tracking.event import TrackingEvent
 
 # EX_TEMPFAIL of sysexits.h: what schedulers are told to retry.
 TRY_AGAIN = 75

@@ -1,4 +1,4 @@
-"""`python -m stormlog._exports check|deliver`: how the commands reach services that only Python speaks to.
+"""`python -m stormlog._export check|deliver`: how the commands reach services that only Python speaks to.
 
 What is to be done comes as JSON on standard input. A missing package is exit 2; a failed export is a warning
 and exit 0, because what was tracked is safe already and its exit code must not change.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from stormlog._meter import _torch
+from stormlog._torch.meter import _torch
 
 if TYPE_CHECKING:
     from stormlog.profiler import GPUMemoryProfiler

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from stormlog import _native, cuda_driver, hidden_memory
-from stormlog._auto_device import Device
-from stormlog._auto_progress import STEPS, stack_of_error
-from stormlog._auto_settings import Settings, session_directory
+from stormlog._torch.auto_device import Device
+from stormlog._torch.auto_progress import STEPS, stack_of_error
+from stormlog._torch.auto_settings import Settings, session_directory
 from stormlog.oom_flight_recorder import exception_facts, exception_text
 from stormlog.telemetry import resolve_distributed_identity
 

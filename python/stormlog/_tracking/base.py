@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
-from stormlog._failure import Holder, advice, holders, traceback_of
-from stormlog._phased import Phased
-from stormlog._tracking_event import THRESHOLDS, Thresholds, TrackingEvent
+from stormlog._tracking.event import THRESHOLDS, Thresholds, TrackingEvent
+from stormlog._tracking.failure import Holder, advice, holders, traceback_of
+from stormlog._tracking.phased import Phased
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, classified, exception_text
 from stormlog.phases import PhaseBoundary
 from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict

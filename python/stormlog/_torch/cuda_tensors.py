@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stormlog._cuda_categories import categories_of_storages
+from stormlog._torch.cuda_categories import categories_of_storages
 from stormlog.utils import _torch
 
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native, cuda_native_debug, hidden_memory
-from stormlog._auto_progress import STEPS, phase_of, stack_and_phase
-from stormlog._auto_verdict import binary_size, usable_blocks, verdict
-from stormlog._cuda_categories import is_users, tensor_categories, workspace_bytes
-from stormlog._cuda_snapshot import allocator_snapshot
-from stormlog._failure import largest_tensors
-from stormlog._meter import CudaMeter
+from stormlog._torch.auto_progress import STEPS, phase_of, stack_and_phase
+from stormlog._torch.auto_verdict import binary_size, usable_blocks, verdict
+from stormlog._torch.cuda_categories import is_users, tensor_categories, workspace_bytes
+from stormlog._torch.cuda_snapshot import allocator_snapshot
+from stormlog._torch.meter import CudaMeter
+from stormlog._tracking.failure import largest_tensors
 from stormlog.tracker import MemoryTracker
 
 _LOGGER = logging.getLogger("stormlog.auto")

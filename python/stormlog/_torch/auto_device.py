@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import hidden_memory
-from stormlog._auto_bundle import Failure, write
-from stormlog._auto_settings import Settings
+from stormlog._torch.auto_bundle import Failure, write
+from stormlog._torch.auto_settings import Settings
 from stormlog.device_collectors import (
     CPUDeviceCollector,
     CudaDeviceCollector,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from stormlog._export_rows import (
+from stormlog._export.rows import (
     Table,
     alerts,
     dashboard,

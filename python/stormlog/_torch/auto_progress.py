@@ -98,7 +98,7 @@ def _lines(frame: FrameType | None) -> Iterator[str]:
     count = 0
     while frame is not None and count < MAX_FRAMES:
         line = f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
-        if "/stormlog/_auto" not in line:
+        if "/stormlog/_torch/" not in line:
             count += 1
             yield line
         frame = frame.f_back

@@ -1,0 +1,1 @@
+"""Figures: described in Python, drawn natively. Private, behind `stormlog.visualizer`."""

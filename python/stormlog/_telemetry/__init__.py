@@ -1,0 +1,1 @@
+"""Event lists that stay native until they are read. Private, behind `stormlog.telemetry`."""
