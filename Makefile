@@ -13,7 +13,7 @@ PIP_INSTALL := -m pip install --quiet
 TEST_RUST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 
 RUST_FILES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
-PYTHON_FILES := pyproject.toml scripts/build_backend.py $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+PYTHON_FILES := pyproject.toml scripts/build_backend.py scripts/alias_stubs.py $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 PYTHON_DIRS := python tests bench examples fuzz scripts
 # Workspaces of their own.
 OTHER_CRATES := fuzz bench/programs
@@ -61,6 +61,7 @@ build: ## the stormlog binary, in target/release
 fmt: .venv/.tools ## format everything
 	cargo fmt --all
 	@for crate in $(OTHER_CRATES); do (cd $$crate && cargo fmt) || exit; done
+	$(BIN)/python scripts/alias_stubs.py
 	$(BIN)/ruff format --quiet $(PYTHON_DIRS)
 	$(BIN)/ruff check --quiet --fix $(PYTHON_DIRS)
 

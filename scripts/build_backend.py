@@ -1,8 +1,9 @@
 """The build backend of pyproject.toml: maturin, after the native commands have been built for it.
 
 maturin packs what is under `build/wheel.data/scripts` and does not build it, so this builds `stormlog` and
-its two older names with cargo and puts them there, stripped. As a program (`python scripts/build_backend.py`)
-it does only that, for those who call maturin themselves. STORMLOG_BUILD_PROFILE=dev leaves out optimisation.
+its two older names with cargo and puts them there, stripped. It also writes the stubs of the older names. As
+a program (`python scripts/build_backend.py`) it does only that, for those who call maturin themselves.
+STORMLOG_BUILD_PROFILE=dev leaves out optimisation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import alias_stubs
 import maturin
 from maturin import (
     get_requires_for_build_editable,
@@ -44,7 +46,7 @@ Settings = Mapping[str, Any] | None
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
     """The wheel, with the commands in it."""
-    build_commands()
+    prepare()
     return maturin.build_wheel(wheel_directory, config_settings, metadata)
 
 
@@ -52,7 +54,7 @@ def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata: str | None = None
 ) -> str:
     """As a wheel; the Python files stay where they are, the commands are copies."""
-    build_commands()
+    prepare()
     return maturin.build_editable(wheel_directory, config_settings, metadata)
 
 
@@ -69,6 +71,12 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def prepare() -> None:
+    """Makes what maturin packs and does not build."""
+    alias_stubs.write()
+    build_commands()
 
 
 def build_commands() -> None:
@@ -107,4 +115,4 @@ def _strip(program: Path, copy: Path) -> None:
 
 
 if __name__ == "__main__":
-    build_commands()
+    prepare()

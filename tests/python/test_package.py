@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import pickle
 import pkgutil
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import gpumemprof
 import pytest
 import stormlog
 import tfmemprof
-from stormlog import _native, telemetry
+from stormlog import _native, telemetry, tensorflow
 
 ALIASES = ["gpumemprof", "tfmemprof"]
 PACKAGES = Path(stormlog.__file__).parent.parent
@@ -109,7 +110,16 @@ def test_an_unknown_name_is_an_attribute_error_of_that_root(root: str) -> None:
 
 def home_of(alias: str, name: str) -> str:
     """The module an alias's submodule is: what TensorFlow has of its own comes first under its older name."""
-    names = ("analyzer", "context_profiler", "diagnose", "profiler", "tracker", "utils", "visualizer")
+    names = (
+        "analyzer",
+        "context_profiler",
+        "diagnose",
+        "profiler",
+        "tf_env",
+        "tracker",
+        "utils",
+        "visualizer",
+    )
     own = {("tfmemprof", name): f"stormlog.tensorflow.{name}" for name in names}
     return own.get((alias, name), f"stormlog.{name}")
 
@@ -158,8 +168,38 @@ def test_pickles_made_under_the_older_name_load(alias: str) -> None:
 @pytest.mark.parametrize("alias", ALIASES)
 def test_type_checkers_find_every_submodule(alias: str) -> None:
     folder = Path(importlib.import_module(alias).__file__ or "").parent
-    stubs = {stub.stem for stub in folder.glob("*.pyi")} - {"__init__"}
-    assert stubs == set(MODULES), "each stub is one line: from stormlog.NAME import *"
-    for name in MODULES:
-        assert (folder / f"{name}.pyi").read_text() == f"from {home_of(alias, name)} import *\n"
+    texts = {stub.name: stub.read_text() for stub in folder.glob("*.pyi")}
+    assert texts.pop("__init__.pyi").startswith("from stormlog import *\n")
+    own = [
+        found.name for found in pkgutil.iter_modules(tensorflow.__path__) if not found.name.startswith("_")
+    ]
+    names = {*MODULES, *own} if alias == "tfmemprof" else set(MODULES)
+    assert texts == {f"{name}.pyi": f"from {home_of(alias, name)} import *\n" for name in names}
+    for name in names:
+        assert importlib.import_module(f"{alias}.{name}").__name__ == home_of(alias, name)
     assert (folder / "py.typed").exists()
+
+
+def test_alias_stubs_follow_the_modules(tmp_path: Path) -> None:
+    generator = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "alias_stubs.py"))
+    for package in ("stormlog", "stormlog/tensorflow", "stormlog/phases", "gpumemprof", "tfmemprof"):
+        (tmp_path / package).mkdir(parents=True)
+    for file in (
+        "tracker",
+        "scrub",
+        "_private",
+        "phases/__init__",
+        "tensorflow/__init__",
+        "tensorflow/tracker",
+    ):
+        (tmp_path / f"stormlog/{file}.py").touch()
+    (tmp_path / "gpumemprof/gone.pyi").touch()
+    generator["write"](tmp_path)
+    kept = tmp_path / "tfmemprof/tracker.pyi"
+    assert kept.read_text() == "from stormlog.tensorflow.tracker import *\n"
+    assert (tmp_path / "gpumemprof/tracker.pyi").read_text() == "from stormlog.tracker import *\n"
+    written = {stub.stem for stub in (tmp_path / "gpumemprof").glob("*.pyi")}
+    assert written == {"__init__", "tracker", "scrub", "phases", "tensorflow"}
+    before = kept.stat().st_mtime_ns
+    generator["write"](tmp_path)
+    assert kept.stat().st_mtime_ns == before, "a file that is right is not written again"

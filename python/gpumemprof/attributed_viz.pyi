@@ -1,1 +1,0 @@
-from stormlog.attributed_viz import *

@@ -1,1 +1,0 @@
-from stormlog.context_profiler import *

@@ -1,1 +1,0 @@
-from stormlog.cpu_profiler import *

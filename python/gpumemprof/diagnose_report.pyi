@@ -1,1 +1,0 @@
-from stormlog.diagnose_report import *

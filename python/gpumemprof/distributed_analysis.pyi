@@ -1,1 +1,0 @@
-from stormlog.distributed_analysis import *

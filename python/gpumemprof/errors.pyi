@@ -1,1 +1,0 @@
-from stormlog.errors import *

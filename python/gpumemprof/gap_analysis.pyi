@@ -1,1 +1,0 @@
-from stormlog.gap_analysis import *

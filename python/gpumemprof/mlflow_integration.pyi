@@ -1,1 +1,0 @@
-from stormlog.mlflow_integration import *

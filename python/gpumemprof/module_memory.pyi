@@ -1,1 +1,0 @@
-from stormlog.module_memory import *

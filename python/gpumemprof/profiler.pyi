@@ -1,1 +1,0 @@
-from stormlog.profiler import *

@@ -1,1 +1,0 @@
-from stormlog.run_catalog import *

@@ -1,1 +1,0 @@
-from stormlog.tensor_tracker import *

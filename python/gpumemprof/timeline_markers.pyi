@@ -1,1 +1,0 @@
-from stormlog.timeline_markers import *

@@ -1,1 +1,0 @@
-from stormlog.collective_attribution import *

@@ -1,1 +1,0 @@
-from stormlog.collector_health import *

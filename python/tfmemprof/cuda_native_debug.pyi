@@ -1,1 +1,0 @@
-from stormlog.cuda_native_debug import *

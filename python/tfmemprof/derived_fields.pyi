@@ -1,1 +1,0 @@
-from stormlog.derived_fields import *

@@ -1,1 +1,0 @@
-from stormlog.device_collectors import *

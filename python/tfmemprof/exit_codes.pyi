@@ -1,1 +1,0 @@
-from stormlog.exit_codes import *

@@ -1,1 +1,0 @@
-from stormlog.hidden_memory import *

@@ -1,1 +1,0 @@
-from stormlog.oom_flight_recorder import *

@@ -1,1 +1,0 @@
-from stormlog.system_info import *

@@ -1,1 +1,0 @@
-from stormlog.telemetry_model import *

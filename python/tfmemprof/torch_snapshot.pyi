@@ -1,1 +1,0 @@
-from stormlog.torch_snapshot import *

@@ -1,1 +1,0 @@
-from stormlog.wandb_integration import *
