@@ -7,11 +7,13 @@
 
 mod capability;
 mod check;
+pub mod classify;
 mod counters;
 mod derived;
 mod event;
 mod fields;
 mod finding;
+pub mod fingerprint;
 mod identity;
 mod intern;
 mod legacy;
@@ -41,7 +43,7 @@ pub use intern::Interner;
 pub use normalize::{Defaults, event_from_record};
 pub use problem::Problem;
 pub use project::{FieldValue, to_record};
-pub use python_text::{float_repr, value_str};
+pub use python_text::{float_repr, strip, value_str};
 pub use session::{SessionStatus, SessionSummary, legacy_session_id, new_session_id, selection_order};
 pub use units::{format_bytes, format_duration, format_rate, parse_bytes};
 

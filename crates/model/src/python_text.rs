@@ -36,6 +36,35 @@ pub fn value_str(value: &Value) -> String {
     }
 }
 
+/// `str.strip()`: Unicode white space and the four ASCII separators.
+pub fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// `str.isspace()` of one character.
+pub(crate) fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\x1c'..='\x1f').contains(&character)
+}
+
+/// `repr(value)` of a decoded JSON value; of a text only its quotes are chosen as Python does, no character is escaped but they.
+pub(crate) fn value_repr(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.contains('\'') && !text.contains('"') => format!("\"{text}\""),
+        Value::String(text) => format!("'{}'", text.replace('\'', "\\'")),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(value_repr).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let items = map.iter().map(|(key, value)| {
+                format!("{}: {}", value_repr(&Value::String(key.clone())), value_repr(value))
+            });
+            format!("{{{}}}", items.collect::<Vec<String>>().join(", "))
+        }
+        scalar => value_str(scalar),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

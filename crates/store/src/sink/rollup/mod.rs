@@ -4,7 +4,6 @@
 //! the records. Field for field what 0.4.3 computes; fields stand in the order of the file, which is alphabetical.
 
 mod build;
-mod classify;
 mod file;
 mod observe;
 mod parse;

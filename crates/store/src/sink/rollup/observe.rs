@@ -3,6 +3,7 @@
 //! That is what lets a rollup be made in one pass: where 0.4.3 sorts a session and takes the first of equals, these
 //! compare timestamps and, for equal ones, keep the order of the file.
 
+use stormlog_model::classify::has_oom_mark;
 use stormlog_model::{Counter, Event};
 
 use super::{CounterSummary, PeakValue, RankRollup, WindowRollup};
@@ -46,7 +47,7 @@ impl<'a> From<&'a Event> for Observation<'a> {
             used: event.counter(Counter::Used),
             severity: text("severity"),
             health_status: text("collector_health_status"),
-            has_oom_mark: metadata.contains_key("oom_reason") || metadata.contains_key("oom_dump_path"),
+            has_oom_mark: has_oom_mark(metadata),
             oom_dump_path: text("oom_dump_path"),
         }
     }

@@ -4,9 +4,9 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
 
-use stormlog_model::SessionSummary;
+use stormlog_model::classify::{is_alert, is_collector_transition, is_oom, severity_of};
+use stormlog_model::{SessionSummary, strip};
 
-use super::classify::{is_alert, severity_of, strip};
 use super::observe::{Observation, Peaks, RankState, Span, WindowState};
 use super::{AlertSummary, CollectorHealth, OomSummary, SessionRollup};
 use crate::sink::SinkError;
@@ -57,8 +57,8 @@ impl RollupBuilder {
     /// Takes an event in. Every group it begins is taken from `budget`.
     pub fn observe(&mut self, event: &Observation<'_>, budget: &mut usize) -> Result<(), SinkError> {
         let alert = is_alert(event.event_type, event.severity);
-        let transition = matches!(event.event_type, "collector_degraded" | "collector_recovered");
-        let oom = event.event_type == "error" && event.has_oom_mark;
+        let transition = is_collector_transition(event.event_type);
+        let oom = is_oom(event.event_type, event.has_oom_mark);
         self.events += 1;
         self.samples += u64::from(event.event_type == "sample");
         self.span.observe(event.timestamp_ns);
