@@ -11,13 +11,11 @@ use crate::jobs::{JobRecord, jobs};
 use crate::phases::{PhaseAttribution, PhaseIndex};
 use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
-use crate::rules::gap::{GapClass, GapFinding, GapThresholds, hidden_gaps};
+use crate::rules::gap::{GapFinding, GapThresholds, hidden_gaps};
 use crate::rules::inputs::{self, Input};
 use crate::rules::outliers::{self, Odd, Peak};
 use crate::rules::ranks::{CrossRank, cross_rank};
-use crate::rules::{
-    collector, findings, fragmentation, growth, heap, limit, metrics, oom, pressure, retries,
-};
+use crate::rules::{RuleContext, findings, growth, heap, metrics, oom};
 use crate::series::Envelope;
 
 /// The same finding of more streams than this is said once.
@@ -195,8 +193,12 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     for (session, phases) in recording.sessions.iter().zip(&phases) {
         for (rank, phases) in session.ranks.iter().zip(phases) {
             for stream in &rank.streams {
-                analysis.findings.extend(of_stream(stream, phases));
-                analysis.take_gaps(stream, phases, &options.gap);
+                let gaps = hidden_gaps(&stream.samples, &stream.gap_fragmentation, &options.gap);
+                let context = RuleContext { stream, phases, gaps: &gaps };
+                for rule in &stream.rules {
+                    analysis.findings.extend(rule.findings(&context));
+                }
+                analysis.take_gaps(stream, phases, gaps);
             }
         }
     }
@@ -209,23 +211,10 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     analysis
 }
 
-fn of_stream(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
-    let mut findings = growth::findings(stream, phases);
-    let single = [oom::finding, fragmentation::finding, retries::finding, limit::finding]
-        .into_iter()
-        .chain([pressure::finding as fn(&Stream) -> Option<Finding>, collector::finding]);
-    findings.extend(single.filter_map(|rule| rule(stream)));
-    findings
-}
-
 impl Analysis {
-    fn take_gaps(&mut self, stream: &Stream, phases: &PhaseIndex, thresholds: &GapThresholds) {
-        for gap in hidden_gaps(&stream.samples, &stream.gap_fragmentation, thresholds) {
+    fn take_gaps(&mut self, stream: &Stream, phases: &PhaseIndex, gaps: Vec<GapFinding>) {
+        for gap in gaps {
             let phase = phases.resolve(gap.at_ns);
-            // Fragmentation has a rule of its own, which asks at the peak.
-            if gap.class != GapClass::FragmentationLike {
-                self.findings.push(findings::of_gap(stream, &gap, phase.as_ref()));
-            }
             let head = &stream.head;
             let (session_id, rank) = (head.session_id.clone(), head.identity.rank);
             self.gaps.push(PlacedGap { session_id, rank, gap, phase });

@@ -12,7 +12,7 @@ use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event,
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;
 use crate::rules::gap::{FragmentationSeen, is_usable};
-use crate::rules::{collector, fragmentation, limit, oom, pressure, retries, start};
+use crate::rules::{Observed, Rule, Rules, limit, oom, start};
 use crate::sample::Sample;
 use crate::series::Envelope;
 use crate::timeline;
@@ -28,6 +28,7 @@ pub struct Recording {
     pub overlapping: u64,
     /// Events older than the one before them in the same source.
     pub disordered: u64,
+    rules: Rules,
     source: u32,
     by_id: FxHashMap<String, usize>,
     ranks: FxHashMap<(usize, u64), usize>,
@@ -102,32 +103,31 @@ pub struct Stream {
     pub fragmentation_samples: u64,
     /// Fragmentation of the samples with a gap.
     pub gap_fragmentation: FragmentationSeen,
-    /// What the small rules saw.
-    pub watch: Watches,
+    /// What more than one rule or picture needs.
+    pub facts: StreamFacts,
+    /// The rules, with what each has seen.
+    pub rules: Vec<Box<dyn Rule>>,
 }
 
-/// The state of the rules that look at every event.
+/// Facts about a stream that more than one rule or picture needs.
 #[derive(Debug, Default)]
-pub struct Watches {
+pub struct StreamFacts {
     /// Out-of-memory marks.
-    pub oom: oom::Watch,
-    /// Allocator retries.
-    pub retries: retries::Watch,
-    /// Collector health.
-    pub collector: collector::Watch,
-    /// Swap and pressure.
-    pub pressure: pressure::Watch,
+    pub oom: oom::OomMarks,
     /// Nearness to the limit.
-    pub limit: limit::Watch,
-    /// Fragmentation at the peak.
-    pub fragmentation: fragmentation::Watch,
-    /// What was taken beside libraries.
-    pub start: start::Watch,
+    pub limit: limit::LimitShare,
+    /// When file-backed memory rose.
+    pub start: start::LibraryRises,
     /// Alerts, for pictures.
-    pub moments: timeline::Watch,
+    pub moments: timeline::AlertMarks,
 }
 
 impl Recording {
+    /// A recording that is judged by other rules than the standard ones.
+    pub fn judged_by(rules: Rules) -> Self {
+        Recording { rules, ..Recording::default() }
+    }
+
     /// Says that what follows comes from another artifact. Hand in the fuller ones first.
     pub fn next_source(&mut self) {
         self.source += 1;
@@ -144,7 +144,7 @@ impl Recording {
         let is_old = stream.event_count > 0 && event.timestamp_ns <= stream.last_ns;
         if is_old && stream.source != self.source {
             // The bundle of a death knows that it was one; the log beside it may not.
-            stream.watch.oom.observe(event);
+            stream.facts.oom.observe(event);
             self.overlapping += 1;
             self.last = Some(place);
             return;
@@ -193,6 +193,7 @@ impl Recording {
             ranks.len() - 1
         });
         let streams = &mut ranks[rank].streams;
+        let rules = &self.rules;
         // A bundle's events name no process: they are those of the stream that is known already.
         let known = streams.iter().position(|known| known.head.device_id == head.device_id);
         if let Some(stream) = known.filter(|_| head.pid < 0) {
@@ -200,7 +201,7 @@ impl Recording {
         }
         let key = (head.device_id, head.pid, head.host.clone());
         let stream = *self.streams.entry((session, rank, key)).or_insert_with(|| {
-            streams.push(Stream::new(Arc::clone(head)));
+            streams.push(Stream::new(Arc::clone(head), rules));
             streams.len() - 1
         });
         Place { head: Arc::clone(head), session, rank, stream }
@@ -222,7 +223,7 @@ impl Recording {
 }
 
 impl Stream {
-    fn new(head: Arc<Head>) -> Self {
+    fn new(head: Arc<Head>, rules: &Rules) -> Self {
         Stream {
             head,
             event_count: 0,
@@ -236,7 +237,8 @@ impl Stream {
             allocator_samples: 0,
             fragmentation_samples: 0,
             gap_fragmentation: FragmentationSeen::default(),
-            watch: Watches::default(),
+            facts: StreamFacts::default(),
+            rules: rules.make(),
         }
     }
 
@@ -269,15 +271,13 @@ impl Stream {
                 self.gap_fragmentation.observe(at_ns, ratio);
             }
         }
-        let watch = &mut self.watch;
-        watch.oom.observe(event);
-        watch.retries.observe(event);
-        watch.collector.observe(event);
-        watch.pressure.observe(event);
-        watch.start.observe(event);
-        watch.limit.observe(event);
-        watch.moments.observe(event);
-        watch.fragmentation.observe(event, &derived);
+        let facts = &mut self.facts;
+        facts.oom.observe(event);
+        facts.start.observe(event);
+        facts.limit.observe(event);
+        facts.moments.observe(event);
+        let observed = Observed { event, derived: &derived };
+        self.rules.iter_mut().for_each(|rule| rule.observe(&observed));
         sample.is_some()
     }
 
@@ -316,7 +316,7 @@ mod tests {
         recording.observe(&sample(120, 1120));
         let stream = &recording.sessions[0].ranks[0].streams[0];
         assert_eq!((recording.event_count, recording.overlapping, recording.disordered), (101, 21, 0));
-        assert_eq!((stream.samples.len(), stream.watch.oom.count), (101, 1));
+        assert_eq!((stream.samples.len(), stream.facts.oom.count), (101, 1));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
+use stormlog_model::{Counter, Counters, Event, Finding, Head, Identity, Metadata, Record};
 
 use crate::recording::Recording;
+use crate::rules::RuleContext;
 
 /// A host sample of this many bytes.
 pub(crate) fn sample(at_ns: u64, rss: u64) -> Event {
@@ -75,4 +76,12 @@ pub(crate) fn finish(events: impl IntoIterator<Item = Event>) -> Recording {
     let mut recording = Recording::default();
     events.into_iter().for_each(|event| recording.observe(&event));
     recording
+}
+
+/// What the rules say about the first stream, of one kind.
+pub(crate) fn finding_of(recording: &Recording, kind: &str) -> Option<Finding> {
+    let stream = &recording.sessions[0].ranks[0].streams[0];
+    let phases = recording.sessions[0].ranks[0].phases.clone().index();
+    let context = RuleContext { stream, phases: &phases, gaps: &[] };
+    stream.rules.iter().flat_map(|rule| rule.findings(&context)).find(|finding| finding.kind == kind)
 }

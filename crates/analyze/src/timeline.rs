@@ -62,11 +62,11 @@ pub struct Moment {
 
 /// Keeps the moments of a stream.
 #[derive(Debug, Default, Clone)]
-pub struct Watch {
+pub struct AlertMarks {
     kept: Vec<Moment>,
 }
 
-impl Watch {
+impl AlertMarks {
     pub(crate) fn observe(&mut self, event: &Event) {
         let (name, severity) = match event.head.event_type.as_str() {
             "warning" => ("warning", Severity::Warning),
@@ -131,8 +131,8 @@ fn of_stream(
     if lines.is_empty() {
         return None;
     }
-    let mut moments = stream.watch.moments.kept.clone();
-    if let Some(mark) = &stream.watch.oom.first {
+    let mut moments = stream.facts.moments.kept.clone();
+    if let Some(mark) = &stream.facts.oom.first {
         moments.retain(|moment| moment.at_ns != mark.at_ns);
         let name = "out of memory";
         moments.push(Moment { at_ns: mark.at_ns, name, severity: Severity::Critical });
@@ -146,7 +146,7 @@ fn of_stream(
         device_id: stream.head.device_id,
         span_ns,
         lines,
-        limit: stream.watch.limit.total(),
+        limit: stream.facts.limit.total(),
         phases: phases.outermost().map(|(path, from, to)| (path.to_owned(), from, to)).collect(),
         moments,
     })

@@ -5,9 +5,9 @@
 //! run the second is always high, so neither is asked there. Page: `docs/rules/fragmentation.md`.
 
 use serde_json::Value;
-use stormlog_model::{Counter, DerivedFields, Event, Finding, Severity, format_bytes};
+use stormlog_model::{Counter, Finding, Severity, format_bytes};
 
-use super::{about, advice, metrics};
+use super::{Observed, Rule, RuleContext, about, advice, metrics};
 use crate::recording::Stream;
 
 const HIGH: f64 = 0.3;
@@ -41,7 +41,7 @@ impl Moment {
 
 /// The moments that count.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Watch {
+pub struct Fragmentation {
     /// Where reserved was highest; of equals, where most was handed out.
     pub at_peak: Option<Moment>,
     /// The last sample before the first out-of-memory error.
@@ -49,8 +49,9 @@ pub struct Watch {
     last: Option<Moment>,
 }
 
-impl Watch {
-    pub(crate) fn observe(&mut self, event: &Event, derived: &DerivedFields) {
+impl Rule for Fragmentation {
+    fn observe(&mut self, observed: &Observed<'_>) {
+        let Observed { event, derived } = *observed;
         let counters = event.counter(Counter::Reserved).zip(event.counter(Counter::Allocated));
         if let Some((reserved, allocated)) = counters.filter(|(reserved, _)| *reserved > 0) {
             let ratio = derived.fragmentation_ratio;
@@ -67,20 +68,19 @@ impl Watch {
             self.at_oom = self.last;
         }
     }
-}
 
-/// The finding, if the allocator held much that it could not use.
-pub fn finding(stream: &Stream) -> Option<Finding> {
-    if stream.is_host() {
-        return None;
+    fn findings(&self, context: &RuleContext<'_>) -> Vec<Finding> {
+        let stream = context.stream;
+        if stream.is_host() {
+            return Vec::new();
+        }
+        at_oom(stream, self).or_else(|| at_peak(stream, self.at_peak?)).into_iter().collect()
     }
-    let watch = &stream.watch.fragmentation;
-    at_oom(stream, watch).or_else(|| at_peak(stream, watch.at_peak?))
 }
 
-fn at_oom(stream: &Stream, watch: &Watch) -> Option<Finding> {
-    let moment = watch.at_oom?;
-    let asked = stream.watch.oom.first.as_ref()?.requested_bytes?;
+fn at_oom(stream: &Stream, rule: &Fragmentation) -> Option<Finding> {
+    let moment = rule.at_oom?;
+    let asked = stream.facts.oom.first.as_ref()?.requested_bytes?;
     if moment.slack() < asked {
         return None;
     }
@@ -134,12 +134,12 @@ fn described(mut finding: Finding, moment: &Moment) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{finish, gpu, inactive, metadata, with};
+    use crate::testing::{finding_of, finish, gpu, inactive, metadata, with};
 
     const GIB: u64 = 1 << 30;
 
-    fn of(events: Vec<Event>) -> Option<Finding> {
-        finding(&finish(events).sessions[0].ranks[0].streams[0])
+    fn of(events: Vec<stormlog_model::Event>) -> Option<Finding> {
+        finding_of(&finish(events), "fragmentation")
     }
 
     #[test]

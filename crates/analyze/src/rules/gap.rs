@@ -4,11 +4,25 @@
 //! are 0.4.3's; ours is linear and never fails on a series without time. Page: `docs/rules/hidden_gap.md`.
 
 use serde_json::Value;
-use stormlog_model::{Record, Severity};
+use stormlog_model::{Finding, Record, Severity};
 
+use super::{Rule, RuleContext, findings};
 use crate::sample::Sample;
 use crate::series::{mean, round_to, sample_deviation, slope_of_line, student_t_two_sided};
 use crate::text::python_bytes;
+
+/// The rule: memory on the device that the allocator does not know of.
+#[derive(Debug, Default)]
+pub struct HiddenMemory;
+
+impl Rule for HiddenMemory {
+    fn findings(&self, context: &RuleContext<'_>) -> Vec<Finding> {
+        // Fragmentation has a rule of its own, which asks at the peak.
+        let gaps = context.gaps.iter().filter(|gap| gap.class != GapClass::FragmentationLike);
+        gaps.map(|gap| findings::of_gap(context.stream, gap, context.phases.resolve(gap.at_ns).as_ref()))
+            .collect()
+    }
+}
 
 /// When a gap is worth a word. The names are those of 0.4.3's `thresholds`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,7 +6,7 @@
 
 use stormlog_model::{Finding, Severity, format_bytes};
 
-use super::{about, advice, metrics};
+use super::{Rule, RuleContext, about, advice, metrics};
 use crate::Sample;
 use crate::phases::PhaseIndex;
 use crate::recording::Stream;
@@ -74,9 +74,19 @@ impl Counter {
     }
 }
 
+/// The rule: memory that keeps growing, and does so after the start.
+#[derive(Debug, Default)]
+pub struct MemoryGrowth;
+
+impl Rule for MemoryGrowth {
+    fn findings(&self, context: &RuleContext<'_>) -> Vec<Finding> {
+        findings(context.stream, context.phases)
+    }
+}
+
 /// What grows in a stream, by its whole time and by the phase that comes again and again.
-pub fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
-    let limit = stream.watch.limit.total();
+fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
+    let limit = stream.facts.limit.total();
     let say = |counter, envelope: &Envelope| {
         let by_time = by_time(stream, counter, envelope);
         let by_phase = by_phase(stream, counter, envelope, phases);
@@ -129,7 +139,7 @@ pub fn pace(stream: &Stream) -> Option<f64> {
 fn by_time(stream: &Stream, counter: Counter, envelope: &Envelope) -> Option<Growth> {
     let found = growth(envelope)?;
     let is_start =
-        counter == Counter::Host && found.shape.goes_on() && stream.watch.start.explains(&stream.samples);
+        counter == Counter::Host && found.shape.goes_on() && stream.facts.start.explains(&stream.samples);
     Some(if is_start { Growth { shape: Shape::Start, ..found } } else { found })
 }
 

@@ -2,7 +2,7 @@
 
 use stormlog_model::{Counter, Event, Finding, Severity, format_bytes};
 
-use super::{about, advice, metrics};
+use super::{Rule, RuleContext, about, advice, metrics};
 use crate::recording::Stream;
 
 /// A share of the limit that leaves no room for an accident.
@@ -12,7 +12,7 @@ const HIGH: f64 = 0.85;
 
 /// The highest share of the limit that was in use.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Watch {
+pub struct LimitShare {
     most: Option<Highest>,
 }
 
@@ -24,7 +24,7 @@ struct Highest {
     at_ns: u64,
 }
 
-impl Watch {
+impl LimitShare {
     /// The limit, where it is known.
     pub(crate) fn total(&self) -> Option<u64> {
         self.most.map(|most| most.total)
@@ -43,9 +43,19 @@ impl Watch {
     }
 }
 
+/// The rule: the highest share is close to the limit.
+#[derive(Debug, Default)]
+pub struct NearLimit;
+
+impl Rule for NearLimit {
+    fn findings(&self, context: &RuleContext<'_>) -> Vec<Finding> {
+        finding(context.stream).into_iter().collect()
+    }
+}
+
 /// The finding, if it came close.
-pub fn finding(stream: &Stream) -> Option<Finding> {
-    let most = stream.watch.limit.most.filter(|most| most.share >= HIGH)?;
+fn finding(stream: &Stream) -> Option<Finding> {
+    let most = stream.facts.limit.most.filter(|most| most.share >= HIGH)?;
     let severity = if most.share >= NEAR { Severity::Warning } else { Severity::Info };
     let title = format!(
         "{:.0} % of the limit in use: {} of {}",

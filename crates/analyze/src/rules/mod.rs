@@ -1,6 +1,6 @@
 //! One rule a file: what it watches for, when it speaks, and what it advises. Each has a page under `docs/rules/`.
 //!
-//! A rule that looks at every event has a `Watch` it observes with; all give findings from what was kept.
+//! A rule implements [`Rule`] and has one line in `registry.rs`. Rules about several ranks (`collective`, `outliers`, `ranks`) see jobs instead of streams.
 
 pub mod collective;
 pub mod collector;
@@ -15,9 +15,11 @@ pub mod oom;
 pub mod outliers;
 pub mod pressure;
 pub mod ranks;
+mod registry;
 pub mod retries;
 pub mod start;
 
+pub use registry::{MakeRule, Observed, Rule, RuleContext, Rules};
 use serde_json::Value;
 use stormlog_model::{Evidence, Finding, Record, Severity};
 
@@ -29,7 +31,7 @@ pub(crate) fn metrics<const N: usize>(pairs: [(&str, Value); N]) -> Record {
 }
 
 /// A finding about a stream, with the stream itself as evidence.
-pub(crate) fn about(
+pub fn about(
     stream: &Stream,
     id: &str,
     kind: &str,

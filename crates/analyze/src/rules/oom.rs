@@ -3,7 +3,7 @@
 use serde_json::Value;
 use stormlog_model::{Event, Evidence, Finding, Severity, parse_bytes};
 
-use super::{about, advice, metrics};
+use super::{Rule, RuleContext, about, advice, metrics};
 use crate::recording::Stream;
 
 const SEEN: &str = "oom.seen";
@@ -12,7 +12,7 @@ const SAME_DEATH_NS: u64 = 60_000_000_000;
 
 /// What was seen of out-of-memory errors.
 #[derive(Debug, Default, Clone)]
-pub struct Watch {
+pub struct OomMarks {
     /// How many.
     pub count: u64,
     /// The first of them.
@@ -34,7 +34,7 @@ pub struct OomMark {
     pub requested_bytes: Option<u64>,
 }
 
-impl Watch {
+impl OomMarks {
     pub(crate) fn observe(&mut self, event: &Event) {
         if event.head.event_type != "error" {
             return;
@@ -72,9 +72,19 @@ fn requested(message: &str) -> Option<u64> {
     parse_bytes(&size)
 }
 
+/// The rule: an error that the stream has marked.
+#[derive(Debug, Default)]
+pub struct OutOfMemory;
+
+impl Rule for OutOfMemory {
+    fn findings(&self, context: &RuleContext<'_>) -> Vec<Finding> {
+        finding(context.stream).into_iter().collect()
+    }
+}
+
 /// The finding, if there was an error.
-pub fn finding(stream: &Stream) -> Option<Finding> {
-    let watch = &stream.watch.oom;
+fn finding(stream: &Stream) -> Option<Finding> {
+    let watch = &stream.facts.oom;
     let mark = watch.first.as_ref()?;
     let title = match &mark.reason {
         Some(reason) => format!("out of memory: {reason}"),

@@ -20,13 +20,13 @@ const MOST_RISES: usize = 4096;
 
 /// When file-backed memory rose.
 #[derive(Debug, Default, Clone)]
-pub struct Watch {
+pub struct LibraryRises {
     seen: Option<Arc<Metadata>>,
     most: u64,
     rises_ns: Vec<u64>,
 }
 
-impl Watch {
+impl LibraryRises {
     pub(crate) fn observe(&mut self, event: &Event) {
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &event.metadata)) {
             return;
@@ -85,7 +85,7 @@ mod tests {
         };
         let recording = finish(seen.into_iter().enumerate().map(tell));
         let stream = &recording.sessions[0].ranks[0].streams[0];
-        stream.watch.start.explains(&stream.samples)
+        stream.facts.start.explains(&stream.samples)
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
             metadata(event, &[(FILE_BACKED, (5 * MI + (i << 12)).into())])
         }));
         let stream = &pages.sessions[0].ranks[0].streams[0];
-        assert!(!stream.watch.start.explains(&stream.samples), "pages of a capture are not a library");
+        assert!(!stream.facts.start.explains(&stream.samples), "pages of a capture are not a library");
         assert!(!is_start((0..40).map(|i| (10 + 3 * i, None))), "an older recording does not tell");
     }
 
@@ -115,6 +115,6 @@ mod tests {
     fn a_recording_of_nothing_but_rises_stays_small() {
         let recording =
             finish((0..10_000).map(|i| metadata(sample(i, 1), &[(FILE_BACKED, (i * LEAST_RISE).into())])));
-        assert_eq!(recording.sessions[0].ranks[0].streams[0].watch.start.rises_ns.len(), MOST_RISES);
+        assert_eq!(recording.sessions[0].ranks[0].streams[0].facts.start.rises_ns.len(), MOST_RISES);
     }
 }

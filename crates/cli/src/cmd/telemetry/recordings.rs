@@ -222,7 +222,7 @@ impl Loaded {
                 self.recording.sessions.iter().find(|session| Some(session.session_id.as_str()) == id);
             session.is_some_and(|session| {
                 let streams = session.ranks.iter().flat_map(|rank| &rank.streams);
-                streams.map(|stream| stream.watch.oom.count).sum::<u64>() > 0
+                streams.map(|stream| stream.facts.oom.count).sum::<u64>() > 0
             })
         };
         self.deaths.iter().filter(|death| !tells(death)).cloned().collect()
