@@ -30,6 +30,7 @@ pub use exit::Exit;
 pub use interpreter::{runs_inside, started_by};
 
 use args::machine::tensorflow::{self as tf_args, TfCommand};
+use args::record::attach::Attachment;
 use args::telemetry::analyze::Asked;
 use args::{Cli, Command};
 use cmd::record::run_start::CannotStart;
@@ -74,6 +75,7 @@ pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
     if program == Program::Tfmemprof {
         command = tf_args::adapt(command);
     }
+    command = args::groups::group(command);
     let all = std::iter::once(OsString::from(program.name())).chain(arguments);
     let matches = match command.try_get_matches_from(all) {
         Ok(matches) => matches,
@@ -110,8 +112,13 @@ fn dispatch(program: Program, command: Command) -> u8 {
             return cmd::record::track::run(&arguments.options(program))
                 .unwrap_or_else(|error| report(&error).code());
         }
-        Command::Attach(arguments) if !arguments.wants_heap() => return run(program, arguments.as_track()),
-        Command::Attach(arguments) => cmd::record::attach::run(&arguments.into()),
+        Command::Attach(arguments) => match arguments.options(program) {
+            Ok(Attachment::Heap(options)) => cmd::record::attach::run(&options),
+            Ok(Attachment::Watch(options)) => {
+                return cmd::record::track::run(&options).unwrap_or_else(|error| report(&error).code());
+            }
+            Err(error) => Err(error.into()),
+        },
         Command::Detach(arguments) => cmd::record::attach::detach(arguments.pid, arguments.door()),
         Command::Oom(arguments) => cmd::crash::oom::run(&arguments.into()),
         Command::FinishCaptures(arguments) => Ok(cmd::record::run_finish::finish(arguments.into())),

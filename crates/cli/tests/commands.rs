@@ -107,3 +107,19 @@ fn a_closed_pipe_is_no_crash() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(!error.contains("panicked"), "{error}");
 }
+
+#[test]
+fn attach_without_heap_keeps_every_flag_or_refuses_it() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = child.id().to_string();
+    let (code, out, err) = stormlog(&["attach", &pid, "--duration", "0.3", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(answer["process"]["pid"], child.id());
+    let (code, out, err) = stormlog(&["attach", &pid, "--duration", "0.3", "--quiet"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let (code, _, err) = stormlog(&["attach", &pid, "--method", "gdb"]);
+    assert!(code == 2 && err.contains("--method needs --heap"), "{code} {err}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,6 +1,7 @@
 //! What can be typed, a folder a domain. Each struct turns into the plain options of its command; nothing behind knows clap.
 
 pub(crate) mod crash;
+pub(crate) mod groups;
 pub(crate) mod heap;
 pub(crate) mod machine;
 pub(crate) mod record;
@@ -24,63 +25,63 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program and keep the evidence of how it ends
     Run(run::Run),
-    /// Record the heap of a process that runs already
+    /// Record the heap of a running process, or watch its memory
     Attach(attach::Attach),
     /// End a recording that `attach` began
     Detach(attach::Detach),
-    /// List, show and export the bundles programs left when they died
+    /// List, show and export the bundles that programs left when they died
     Oom(crash::Oom),
-    /// Say what is wrong with a recording, how sure, why, and what to do
+    /// Find leaks, growth and other trouble in a recording, with evidence and advice
     Analyze(Box<analyze::Analyze>),
-    /// Put what is needed to look into memory trouble into one directory to send along
+    /// Collect a diagnostic bundle for a bug report
     Diagnose(Box<analyze::Diagnose>),
-    /// Rows out of recordings: runs, sessions, events, bundles, issues, numbers
+    /// List runs, sessions, events, bundles, issues and figures of recordings
     Query(Box<query::Query>),
-    /// SQL over recordings (with the Python package: pip install 'stormlog[sql]')
+    /// Query recordings with SQL (needs: pip install 'stormlog[sql]')
     Sql(query::Sql),
-    /// Compare what two runs took
+    /// Compare the memory of two runs
     Compare(analyze::Compare),
-    /// Hold a run against its memory budget: a gate for CI
+    /// Fail if a run exceeds its memory budget (for CI)
     Check(Box<analyze::Check>),
-    /// Convert telemetry of any age and format
+    /// Convert telemetry between formats and schema versions
     Convert(files::Convert),
     /// Check telemetry and report every problem with file, line and field
     Validate(files::Validate),
     /// List the sessions at a path: state, identity, span, events
     Sessions(files::Sessions),
-    /// A PyTorch allocator snapshot on one page: peak, who held it, why it failed, what to change
+    /// Explain a PyTorch allocator snapshot: peak, holders, failure, advice
     Snapshot(snapshot::Snapshot),
-    /// What a snapshot's requests would have taken under other allocator settings
+    /// Predict the memory of a snapshot under other allocator settings
     Replay(snapshot::Replay),
-    /// The whole trace of a snapshot as one interactive page
+    /// Write the trace of a snapshot as one interactive page
     Timeline(snapshot::Timeline),
-    /// The figures of a heap capture: totals, peak, largest allocators, sizes, threads
+    /// Print statistics of a heap capture: totals, peak, largest allocators
     Stats(heap::Stats),
-    /// The heap captures of a run: process, program, peak, size
+    /// List the heap captures of a run: process, program, peak, size
     Captures(heap::Captures),
-    /// Who held the memory of a heap capture at its peak, by function
+    /// Print which functions held the memory at the peak
     Summary(Box<heap::Summary>),
-    /// Watch a program while it runs: heap and resident memory, and which lines hold it
+    /// Watch a running program: heap, resident memory and the lines that hold it
     Live(live::Live),
-    /// A heap capture as a flame graph: one interactive page, or a file for another tool
+    /// Write a heap capture as a flame graph, or as a file for another tool
     Flamegraph(Box<heap::Flamegraph>),
-    /// A heap capture as a tree of stacks, the biggest first
+    /// Print a heap capture as a tree of stacks, the largest first
     Tree(Box<heap::Tree>),
-    /// A heap capture line by line: own, total, allocations
+    /// Write a heap capture line by line: own, total, allocations
     Table(Box<heap::Table>),
-    /// What stayed in a heap capture, those that keep growing first
+    /// Print what stayed in a heap capture, growing lines first
     Leaks(heap::Leaks),
-    /// What two heap captures held, compared
+    /// Compare what two heap captures or snapshots held
     Diff(heap::Diff),
-    /// A heap capture as a file of another tool: gprof2dot, csv, parquet, speedscope...
+    /// Convert a heap capture to gprof2dot, csv, parquet, speedscope, ...
     Transform(Box<heap::Transform>),
-    /// Every record of a heap capture as a line of text
+    /// Print every record of a heap capture as a line of text
     Parse(heap::Parse),
     /// Show the host, its limits and pressure, and every GPU
     Info(watch::Info),
     /// Watch memory live, for a while
     Monitor(watch::Monitor),
-    /// Track memory with alerts, and keep what was seen
+    /// Track memory with alerts, and record it
     Track(Box<watch::Track>),
     /// Complete the heap captures of a run whose program has ended (used by `run`)
     #[command(hide = true)]

@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use stormlog_supervise::Door;
 
+use crate::Program;
 use crate::args::record::heap;
-use crate::cmd::record::attach;
+use crate::cmd::record::{attach, track};
+use crate::exit::Wrong;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Method {
@@ -40,10 +42,10 @@ pub(crate) struct Attach {
     /// Stop after so many seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     duration: Option<Duration>,
-    /// How to get into the process
-    #[arg(long, value_enum, default_value = "auto")]
-    method: Method,
-    /// Say nothing at the end
+    /// How to get into the process (with --heap; default: auto)
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+    /// Suppress the summary
     #[arg(long, short)]
     quiet: bool,
     /// Print the outcome as JSON
@@ -51,34 +53,40 @@ pub(crate) struct Attach {
     json: bool,
 }
 
-impl Attach {
-    /// The heap is to be recorded; if not, this is `track --pid`.
-    pub(crate) fn wants_heap(&self) -> bool {
-        self.heap.is_wanted()
-    }
-
-    /// The words of `track` that mean the same.
-    pub(crate) fn as_track(&self) -> Vec<std::ffi::OsString> {
-        let mut words = vec!["track".to_owned(), "--pid".to_owned(), self.pid.to_string()];
-        if let Some(duration) = self.duration {
-            words.extend(["--duration".to_owned(), duration.as_secs_f64().to_string()]);
-        }
-        words.into_iter().map(Into::into).collect()
-    }
+/// The two things `attach` does.
+pub(crate) enum Attachment {
+    /// Recording goes into the process.
+    Heap(attach::Options),
+    /// The process is watched from outside.
+    Watch(Box<track::Options>),
 }
 
-impl From<Attach> for attach::Options {
-    fn from(typed: Attach) -> Self {
-        attach::Options {
-            pid: typed.pid,
-            heap: typed.heap.options(),
-            force: typed.heap.force,
-            output: typed.heap.output,
-            duration: typed.duration,
-            door: typed.method.into(),
-            quiet: typed.quiet,
-            json: typed.json,
+impl Attach {
+    /// What was asked for. A flag that has no meaning in what was asked for is an error, not dropped.
+    pub(crate) fn options(self, program: Program) -> Result<Attachment, Wrong> {
+        if self.heap.is_wanted() {
+            return Ok(Attachment::Heap(attach::Options {
+                pid: self.pid,
+                heap: self.heap.options(),
+                force: self.heap.force,
+                output: self.heap.output,
+                duration: self.duration,
+                door: self.method.unwrap_or(Method::Auto).into(),
+                quiet: self.quiet,
+                json: self.json,
+            }));
         }
+        if self.method.is_some() {
+            return Err(Wrong(
+                "--method needs --heap: without it the process is watched from outside".to_owned(),
+            ));
+        }
+        Ok(Attachment::Watch(Box::new(track::Options {
+            duration: self.duration.map(|duration| duration.as_secs_f64()),
+            json: self.json,
+            quiet: self.quiet,
+            ..track::Options::of_process(self.pid, program)
+        })))
     }
 }
 

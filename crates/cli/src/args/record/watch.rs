@@ -110,7 +110,7 @@ pub(crate) struct Track {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
     /// Seconds between two samples
-    #[arg(long, default_value = "0.1", value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = track::INTERVAL, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: f64,
     /// Write the events to this file
     #[arg(long, value_name = "FILE")]
@@ -122,10 +122,10 @@ pub(crate) struct Track {
     #[arg(long)]
     watchdog: bool,
     /// Warn from this share of the memory on, in percent
-    #[arg(long, default_value = "80", value_name = "PERCENT")]
+    #[arg(long, default_value_t = track::WARNING_PERCENT, value_name = "PERCENT")]
     warning_threshold: f64,
     /// Critical from this share on, in percent
-    #[arg(long, default_value = "95", value_name = "PERCENT")]
+    #[arg(long, default_value_t = track::CRITICAL_PERCENT, value_name = "PERCENT")]
     critical_threshold: f64,
     #[command(flatten)]
     identity: Identity,
@@ -177,6 +177,7 @@ impl Track {
             program,
             export: typed.exports.asked(),
             json: typed.whom.json,
+            quiet: false,
         }
     }
 }

@@ -38,6 +38,38 @@ pub(crate) struct Options {
     /// Services the session is sent to.
     pub(crate) export: Option<Export>,
     pub(crate) json: bool,
+    /// Print nothing while it watches and no summary.
+    pub(crate) quiet: bool,
+}
+
+/// Seconds between two samples unless the user says otherwise.
+pub(crate) const INTERVAL: f64 = 0.1;
+/// Percent of the memory from which on there is a warning, and a critical one.
+pub(crate) const WARNING_PERCENT: f64 = 80.0;
+pub(crate) const CRITICAL_PERCENT: f64 = 95.0;
+
+impl Options {
+    /// Watching one process from outside, with the defaults of `track`.
+    pub(crate) fn of_process(pid: u32, program: Program) -> Self {
+        Options {
+            pid: Some(pid),
+            device: None,
+            duration: None,
+            interval: INTERVAL,
+            output: None,
+            format: Format::Csv,
+            watchdog: false,
+            warning_threshold: WARNING_PERCENT,
+            critical_threshold: CRITICAL_PERCENT,
+            identity: [const { Value::Null }; 4],
+            oom: None,
+            sink: None,
+            program,
+            export: None,
+            json: false,
+            quiet: false,
+        }
+    }
 }
 
 /// The flight recorder.
@@ -59,7 +91,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         export.check()?;
     }
     let stop = Stop::watch();
-    let mut screen = Screen::new(options.json);
+    let mut screen = Screen::new(options.json || options.quiet);
     header(&mut screen, options);
     let mut thresholds = Thresholds::default();
     thresholds.set("memory_warning_percent", options.warning_threshold)?;
