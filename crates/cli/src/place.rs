@@ -2,19 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use stormlog_catalog::run::layout::{DUMPS_DIRECTORY, RUNS_DIRECTORY, RUNS_VARIABLE};
+
 use crate::exit::Wrong;
-
-/// The folder `stormlog run` makes where it is started.
-pub(crate) const FOLDER: &str = "stormlog-runs";
-/// Names another one.
-pub(crate) const VARIABLE: &str = "STORMLOG_DIR";
-
-/// The directory in which trackers of a program put their OOM bundles, unless it says otherwise.
-const DUMPS: &str = "oom_dumps";
 
 /// Where bundles are when no path is given: the folder of all runs, and the trackers' own directory.
 pub(crate) fn of_bundles(given: Option<&Path>) -> Result<Vec<PathBuf>, Wrong> {
-    let dumps = PathBuf::from(DUMPS);
+    let dumps = PathBuf::from(DUMPS_DIRECTORY);
     let is_there = given.is_none() && dumps.is_dir();
     match or_runs(given) {
         Ok(runs) => Ok(std::iter::once(runs).chain(is_there.then_some(dumps)).collect()),
@@ -28,16 +22,16 @@ pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, Wrong> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
-    let named = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let named = std::env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let is_named = named.is_some();
-    let folder = named.unwrap_or_else(|| FOLDER.into());
+    let folder = named.unwrap_or_else(|| RUNS_DIRECTORY.into());
     if folder.is_dir() {
         return Ok(folder);
     }
     let missing = if is_named {
-        format!("{} ({VARIABLE}) is no folder", folder.display())
+        format!("{} ({RUNS_VARIABLE}) is not a directory", folder.display())
     } else {
-        format!("there is no {FOLDER} here")
+        format!("there is no {RUNS_DIRECTORY} here")
     };
     Err(Wrong(format!(
         "no PATH was given, and {missing}: name a recording, or make one with `stormlog run -- python3 train.py`"

@@ -9,7 +9,8 @@ use serde_json::Value;
 use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
 use stormlog_capture::source::Source;
-use stormlog_heap::{Capture, FILE_NAME, HeapError, Watch};
+use stormlog_heap::{Capture, HeapError, Watch};
+use stormlog_model::layout::{CAPTURES_DIRECTORY, RUN_FILE, is_capture, is_growing_capture};
 use stormlog_model::naming::{ProgramName, is_wrapper};
 
 use crate::error::ViewError;
@@ -19,8 +20,7 @@ use crate::text::plain;
 const DEPTH: usize = 4;
 /// More files than this in a directory are not ours.
 const MOST: usize = 10_000;
-/// The file of a run, and most bytes of it that are read.
-const RUN_FILE: &str = "run.json";
+/// Most bytes of a run's file that are read.
 const MOST_OF_RUN_FILE: u64 = 64 << 20;
 
 /// The capture that was found.
@@ -249,6 +249,7 @@ impl Run {
 
 fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else { return };
+    let is_captures_directory = directory.file_name().is_some_and(|name| name == CAPTURES_DIRECTORY);
     for entry in entries.flatten().take(MOST) {
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() && depth < DEPTH {
@@ -256,30 +257,11 @@ fn collect(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         } else if kind.is_file()
             && let Some(name) = entry.file_name().to_str()
             && let name = name.strip_suffix(LIVE_SUFFIX).unwrap_or(name)
-            && (is_capture(name) || is_growing(directory, name))
+            && (is_capture(name) || (is_growing_capture(name) && is_captures_directory))
         {
             found.push(directory.join(name));
         }
     }
-}
-
-/// `heap.bin`, as a run names it; `heap-PID.bin` and `stormlog-heap-PID.bin`, as the library does; each with a number behind it for the
-/// programs a process became.
-fn is_capture(name: &str) -> bool {
-    let name = match name.rsplit_once('.') {
-        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => name,
-    };
-    let name = name.strip_prefix("stormlog-").unwrap_or(name);
-    name == FILE_NAME || (name.starts_with("heap-") && name.ends_with(".bin"))
-}
-
-/// `heap/PID.bin`: where a run keeps the captures of processes that have not ended.
-fn is_growing(directory: &Path, name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let mut parts = name.splitn(3, '.');
-    let is_named = parts.next().is_some_and(is_number) && parts.next() == Some("bin");
-    is_named && parts.next().is_none_or(is_number) && directory.file_name().is_some_and(|name| name == "heap")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub enum HeapError {
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A directory without a capture in it.
-    #[error("{} holds no heap capture (heap.bin); record one with `stormlog run --heap`", path.display())]
+    #[error("{} holds no heap capture ({}); record one with `stormlog run --heap`", path.display(), stormlog_model::layout::CAPTURE_FILE)]
     NoCapture {
         /// The directory.
         path: PathBuf,

@@ -6,6 +6,7 @@ use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
+use stormlog_model::layout::CAPTURE_FILE;
 use stormlog_model::own_code::OwnCode;
 
 use crate::curve::Point;
@@ -15,9 +16,6 @@ use crate::profile::Weight;
 use crate::state::{State, Watch};
 use crate::tree::{Module, ROOT};
 use crate::{checkpoint, import, merge};
-
-/// The name of a capture in a session's or a run's directory.
-pub const FILE_NAME: &str = "heap.bin";
 
 /// A capture on disk: ours, finished or live, or one of Memray's.
 #[derive(Debug)]
@@ -225,7 +223,7 @@ impl Heap {
 /// The capture in a session's directory, or the newest in a run's.
 fn find(directory: &Path) -> Result<PathBuf, HeapError> {
     let here = |directory: &Path| {
-        let path = directory.join(FILE_NAME);
+        let path = directory.join(CAPTURE_FILE);
         (path.exists() || stormlog_capture::live::Live::path_of(&path).exists()).then_some(path)
     };
     if let Some(path) = here(directory) {

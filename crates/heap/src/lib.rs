@@ -44,7 +44,7 @@ pub use curve::Point;
 pub use error::HeapError;
 pub use follow::Follow;
 pub use frames::{Frame, FrameKind, Symbol, Symbolizer, responsible_frame};
-pub use heap::{Capture, FILE_NAME, Heap};
+pub use heap::{Capture, Heap};
 pub use holders::HeldAt;
 pub use names::Names;
 pub use places::GroupBy;
@@ -57,7 +57,7 @@ pub use tree::Module;
 
 /// Reads any bytes as a capture of each kind and asks everything of it: for fuzzing. `scratch` is a directory to write them into.
 pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
-    let path = scratch.join(FILE_NAME);
+    let path = scratch.join(stormlog_model::layout::CAPTURE_FILE);
     let live = stormlog_capture::live::Live::path_of(&path);
     for (written, other) in [(&path, &live), (&live, &path)] {
         let _ = std::fs::remove_file(other);

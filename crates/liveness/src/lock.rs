@@ -6,18 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use stormlog_files::{Directory, open_regular};
 
 use crate::{LockState, is_on_network};
-
-/// Directory of the locks in a run directory.
-pub const DIRECTORY: &str = ".locks";
-/// The supervisor's lock in it.
-pub const SUPERVISOR: &str = "supervisor";
 
 /// A lock that is held until this is dropped or the process ends.
 #[derive(Debug)]
@@ -48,29 +43,11 @@ pub fn state(path: &Path) -> LockState {
     }
 }
 
-/// The name of a process's lock: by number and start time, so that one of the same number has another.
-#[must_use]
-pub fn name_of(pid: u32, start_ticks: u64) -> String {
-    format!("{pid}-{start_ticks}")
-}
-
-/// The lock file of the supervisor of a run.
-#[must_use]
-pub fn of_supervisor(run: &Path) -> PathBuf {
-    run.join(DIRECTORY).join(SUPERVISOR)
-}
-
-/// The lock file of a recorded process of a run.
-#[must_use]
-pub fn of_process(run: &Path, pid: u32, start_ticks: u64) -> PathBuf {
-    run.join(DIRECTORY).join(name_of(pid, start_ticks))
-}
-
-/// Removes the lock files that no process holds; when the run is over, also those that were never locked, and their directory when none is
-/// left.
-pub fn sweep(run: &Directory, is_over: bool) {
-    let Ok(entries) = std::fs::read_dir(run.path().join(DIRECTORY)) else { return };
-    let Ok(locks) = run.directory(DIRECTORY) else { return };
+/// Removes the lock files in directory `name` of `run` that no process holds; when the run is over, also those that were never locked, and
+/// the directory when none is left.
+pub fn sweep(run: &Directory, name: &str, is_over: bool) {
+    let Ok(entries) = std::fs::read_dir(run.path().join(name)) else { return };
+    let Ok(locks) = run.directory(name) else { return };
     for entry in entries.flatten() {
         // Under a temporary name it is about to be locked.
         let is_young = entry.path().extension().is_some() && !is_over;
@@ -80,7 +57,7 @@ pub fn sweep(run: &Directory, is_over: bool) {
         }
     }
     if is_over {
-        let _ = std::fs::remove_dir(run.path().join(DIRECTORY));
+        let _ = std::fs::remove_dir(run.path().join(name));
     }
 }
 
@@ -93,16 +70,17 @@ mod tests {
     fn locks_are_seen_while_they_are_held_and_swept_afterwards() {
         let place = tempfile::tempdir().unwrap();
         let run = Directory::open(place.path()).unwrap();
-        let held = hold(&run.directory(DIRECTORY).unwrap(), SUPERVISOR).unwrap();
-        let path = of_supervisor(place.path());
+        let locks = place.path().join("locks");
+        let held = hold(&run.directory("locks").unwrap(), "supervisor").unwrap();
+        let path = locks.join("supervisor");
         assert_eq!((state(&path), state(&path)), (LockState::Held, LockState::Held), "a look takes nothing");
-        let young = place.path().join(DIRECTORY).join("7-1.tmp");
+        let young = locks.join("7-1.tmp");
         std::fs::write(&young, "").unwrap();
-        sweep(&run, false);
+        sweep(&run, "locks", false);
         assert!(path.exists() && young.exists());
         drop(held);
         assert_eq!(state(&path), LockState::Free);
-        sweep(&run, true);
+        sweep(&run, "locks", true);
         assert_eq!(state(&path), LockState::Missing);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }

@@ -16,6 +16,7 @@ mod finding;
 pub mod fingerprint;
 mod identity;
 mod intern;
+pub mod layout;
 mod legacy;
 pub mod naming;
 mod normalize;

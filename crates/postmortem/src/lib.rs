@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+mod bundle_policy;
 mod cause;
 pub mod classify;
 pub mod verdict;
 
+pub use bundle_policy::BundlePolicy;
 pub use cause::{Cause, signal_name};

@@ -16,7 +16,7 @@ type Row = (&'static str, PathBuf);
 #[pyfunction]
 fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String>)> {
     let found = py.detach(|| {
-        drop(stormlog_supervise::resume(&path));
+        drop(stormlog_catalog::run::finish_abandoned(&path));
         Source::find_known(&path)
     });
     match found {
@@ -32,7 +32,7 @@ fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String
 /// Whether the process of a session that claims to run, found at a path, has ended. What is not known is not an end.
 #[pyfunction]
 fn is_session_dead(py: Python<'_>, path: PathBuf, pid: i64, host: &str, started_at_ns: i64) -> bool {
-    py.detach(|| stormlog_supervise::session_life(&path, pid, host, started_at_ns)) == Life::Dead
+    py.detach(|| stormlog_catalog::run::session_life(&path, pid, host, started_at_ns)) == Life::Dead
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! `run.json`, the file that makes a directory a run: its name, and the version of the layout it stands for.
+//! `run.json`, the file that makes a directory a run: the version of the layout it stands for.
 //!
 //! A run of another version is never read by guesswork: listings name and skip it.
 
@@ -7,11 +7,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 use stormlog_model::Record;
+use stormlog_model::layout::RUN_FILE;
 
 use crate::{StoreError, file, json};
 
-/// The file of a run that says what was started, when, and how it ended.
-pub const RUN_FILE: &str = "run.json";
 /// What its `format` is.
 pub const RUN_FORMAT: &str = "stormlog.run";
 /// The version of a run's layout that this release writes and reads.

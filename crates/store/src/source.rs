@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_model::layout::{LOG_DIRECTORY, RING_FILE, RUN_FILE};
 use stormlog_model::{Event, SessionSummary, legacy_session_id};
 
 use crate::bundle::{self, ManifestKind};
@@ -11,7 +12,7 @@ use crate::csv::CsvReader;
 use crate::json::{self, EventReader};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
-use crate::run_record::{RUN_FILE, run_status};
+use crate::run_record::run_status;
 use crate::{Place, ReadOptions, StoreError, file, recording, sink};
 
 /// Directories are searched this deep; deeper trees are not recordings.
@@ -349,7 +350,7 @@ fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), Sto
         return Ok(());
     }
     // A session with its whole history does not need the ring, which holds the end of the same events.
-    let has_history = has(recording::LOG_DIRECTORY) || has("events");
+    let has_history = has(LOG_DIRECTORY) || has("events");
     for entry in entries {
         let kind = entry.file_type().map_err(|error| StoreError::io(entry.path(), error))?;
         let name = name_of(&entry);
@@ -362,7 +363,7 @@ fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), Sto
             let wanted = match name.rsplit('.').next().unwrap_or("") {
                 "jsonl" => true,
                 "json" | "csv" | "parquet" => eventful,
-                "ring" => !(has_history && name == recording::RING_FILE),
+                "ring" => !(has_history && name == RING_FILE),
                 _ => false,
             };
             if wanted {

@@ -18,8 +18,9 @@ use stormlog_model::{Env, Identity, IdentityInputs, Problem, resolve_identity};
 use stormlog_pidfd::Pidfd;
 use stormlog_postmortem::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
-use crate::facts::{host, kernel_kill};
+use crate::facts::host;
 use crate::groups::{GroupId, Groups};
+use stormlog_catalog::run::kernel_kill;
 
 /// How long to sleep between looks where the kernel cannot wake us.
 const LOOK: Duration = Duration::from_millis(20);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use stormlog_catalog::run::RunDirectoryError;
 use stormlog_store::StoreError;
 
 use crate::child::is_out_of_room;
@@ -39,6 +40,12 @@ pub enum RunError {
     /// A file of the run could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<RunDirectoryError> for RunError {
+    fn from(RunDirectoryError { path, source }: RunDirectoryError) -> Self {
+        RunError::Directory { path, source }
+    }
 }
 
 impl RunError {

@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
+use stormlog_catalog::run::exceptions::Reported;
 use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{LevelChange, Limit, OomReport};
 use stormlog_collect::host::{HostReader, host_oom_kills};
-use stormlog_collect::kernel_log::{Constraint, OomKill};
 use stormlog_postmortem::bundle::HeldBy;
-use stormlog_postmortem::verdict::kernel::{KernelKill, Scope};
 use stormlog_postmortem::verdict::{CgroupFacts, Change, HostFacts};
 
-use crate::exceptions::Reported;
 use crate::outcome::Raised;
 use crate::watched::Watched;
 
@@ -28,17 +26,10 @@ pub(crate) fn held_by(mut rows: Vec<HeldBy>) -> Vec<HeldBy> {
     rows
 }
 
-pub(crate) fn full_name(reported: &Reported) -> String {
-    match reported.module.as_str() {
-        "" | "builtins" | "__main__" => reported.type_name.clone(),
-        module => format!("{module}.{}", reported.type_name),
-    }
-}
-
 /// What of an exception is shown in a line.
 pub(crate) fn spelt(reported: &Reported) -> Raised {
     let message: String = reported.message.lines().next().unwrap_or_default().chars().take(200).collect();
-    let name = full_name(reported);
+    let name = reported.full_name();
     let text = if message.is_empty() { name } else { format!("{name}: {message}") };
     let place = reported.frames.last().map(|(file, line, function)| format!("{file}:{line} {function}"));
     let thread = reported.thread.clone().filter(|_| !reported.is_in_main_thread());
@@ -68,22 +59,6 @@ pub(crate) fn cgroups(report: &OomReport, mount: &Path, elsewhere: u64) -> Vec<C
     report.levels.iter().enumerate().map(facts).collect()
 }
 
-pub(crate) fn kernel_kill(kill: &OomKill) -> KernelKill {
-    KernelKill {
-        pid: kill.pid.into(),
-        name: Some(kill.comm.clone()),
-        scope: match kill.constraint {
-            Some(Constraint::Memcg) => Some(Scope::Cgroup),
-            Some(Constraint::None | Constraint::Cpuset | Constraint::MemoryPolicy) => Some(Scope::Global),
-            None => None,
-        },
-        cgroup: kill.cgroup.clone(),
-        limit_bytes: kill.limit,
-        usage_bytes: kill.usage,
-        rss_bytes: kill.rss(),
-    }
-}
-
 pub(crate) fn host(kills: Change) -> HostFacts {
     let memory = HostReader::open().and_then(|mut reader| reader.memory()).unwrap_or_default();
     HostFacts { total_bytes: memory.total, available_bytes: memory.available, oom_kill: kills }
@@ -105,47 +80,5 @@ impl HostKills {
 
     pub(crate) fn change(&self) -> Change {
         Change { before: self.looks[1], after: host_oom_kills(&Roots::default()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stormlog_collect::kernel_log::kills_in;
-    use stormlog_postmortem::Cause;
-    use stormlog_postmortem::verdict::{DeathFacts, Ending, Verdict, judge};
-
-    /// The victim in every stand-in.
-    const VICTIM: u64 = 4242;
-
-    fn verdict(log: &str, pid: u64) -> Verdict {
-        let mut facts = DeathFacts::of("train.py", pid, Ending::Signaled(9));
-        facts.kernel = Some(kills_in(log).iter().map(kernel_kill).collect());
-        judge(&facts)
-    }
-
-    #[test]
-    fn a_machine_that_ran_out_is_named_by_stand_ins_of_kernel_logs() {
-        for (name, log) in [
-            ("3.10", include_str!("../tests/stand_ins/linux-3.10-global.txt")),
-            ("4.15", include_str!("../tests/stand_ins/linux-4.15-global.txt")),
-            ("5.4", include_str!("../tests/stand_ins/linux-5.4-global-rate-limited.txt")),
-            ("5.15", include_str!("../tests/stand_ins/linux-5.15-global.txt")),
-            ("6.8", include_str!("../tests/stand_ins/linux-6.8-cpuset.txt")),
-            ("6.16", include_str!("../tests/stand_ins/linux-6.16-global.txt")),
-        ] {
-            let found = verdict(log, VICTIM);
-            assert_eq!((found.cause, found.confidence), (Cause::GlobalOomKill, 1.0), "{name}");
-            assert!(found.sentence.contains("the machine ran out"), "{name}: {}", found.sentence);
-            let other = verdict(log, 77);
-            assert_eq!(other.cause, Cause::SigKill, "{name}: the kill of another process is not ours");
-        }
-    }
-
-    #[test]
-    fn a_cgroup_that_ran_out_is_told_apart_by_a_stand_in_of_a_kernel_log() {
-        let log = include_str!("../tests/stand_ins/linux-6.16-cgroup.txt");
-        assert_eq!(verdict(log, VICTIM).cause, Cause::CgroupOomKill);
-        assert_eq!(kills_in(log)[0].limit, Some(1 << 30));
     }
 }

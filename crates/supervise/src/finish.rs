@@ -6,30 +6,29 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use stormlog_catalog::run::exceptions::{self, Reported};
+use stormlog_catalog::run::layout::{CAPTURE_FILE, RING_FILE};
+use stormlog_catalog::run::{RunDirectory, kernel_kill, memory_map};
 use stormlog_collect::Roots;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_model::{Counter, Counters, Record, SessionStatus};
-use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
     Retention,
 };
 use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
-use stormlog_store::recording::{RING_FILE, RecordedEvents};
+use stormlog_postmortem::{BundlePolicy, Cause};
+use stormlog_store::recording::RecordedEvents;
 
-use crate::bundle_policy::BundlePolicy;
-use crate::exceptions::{self, Reported};
-use crate::facts::{HostKills, host, kernel_kill, spelt};
+use crate::facts::{HostKills, host, spelt};
 use crate::gpus::GpuSample;
 use crate::groups::Groups;
 use crate::heap::{
     Captures, HeapDigest, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished,
 };
-use crate::maps;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
-use crate::run_dir::RunDirectory;
 use crate::supervise::HeapFinish;
 use crate::watch::Watching;
 use crate::watched::{COLLECTOR, Watched, now_ns};
@@ -246,7 +245,7 @@ impl Scene {
         let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
         let bundle =
             bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
-        maps::discard(&watched.directory);
+        memory_map::discard(&watched.directory);
         if has_log {
             // The history and the bundle have all that the ring has; from here on it only takes room.
             let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
@@ -282,7 +281,7 @@ impl Scene {
         is_bundled: bool,
     ) -> Option<HeapDigest> {
         let captures = self.captures.as_ref()?;
-        let target = watched.directory.join(stormlog_heap::FILE_NAME);
+        let target = watched.directory.join(CAPTURE_FILE);
         if captures.is_halted() {
             captures.settle(watched.pid, cause, &watched.directory);
             let is_wanted = is_bundled || (self.heap_finish.read && watched.pid == self.root);

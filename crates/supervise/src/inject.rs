@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use stormlog_catalog::run::layout::{EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_VARIABLE};
 use stormlog_files::{cache_directories, install};
 
 use crate::error::RunError;
@@ -18,17 +19,17 @@ const SCRUBBER: &str = include_str!("scrubber.py");
 const FILE: &str = "sitecustomize.py";
 /// The line of the scrubber that the list of secrets replaces.
 const TABLES: &str = "    # tables of secrets\n";
+/// The line of the script that the names of the run directory replace.
+const NAMES: &str = "    # names in a run directory\n";
 /// Between the directories of `PYTHONPATH`; a directory with one in its path cannot be named there.
 const SEPARATOR: u8 = b':';
-/// Tells the script where to report, and us which processes are of this run.
-pub(crate) const RUN_DIR: &str = "STORMLOG_RUN_DIR";
 const TORCH: &str = "STORMLOG_TORCH";
 const CUDA_DRIVER: &str = "STORMLOG_CUDA_DRIVER";
 const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
 
 /// The variable that every process of the run inherits.
 pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
-    (RUN_DIR.into(), run.as_os_str().to_owned())
+    (RUN_VARIABLE.into(), run.as_os_str().to_owned())
 }
 
 /// What the script does in each Python process.
@@ -61,7 +62,11 @@ pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunEr
 fn directory() -> Result<PathBuf, RunError> {
     let tables: String =
         stormlog_model::scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
-    let script = format!("{}\n\n{SCRIPT}", SCRUBBER.replacen(TABLES, &tables, 1));
+    let names = format!(
+        "    run_variable, exceptions, locks = {RUN_VARIABLE:?}, {EXCEPTIONS_DIRECTORY:?}, {LOCKS_DIRECTORY:?}\n"
+    );
+    let script =
+        format!("{}\n\n{}", SCRUBBER.replacen(TABLES, &tables, 1), SCRIPT.replacen(NAMES, &names, 1));
     let mut hasher = DefaultHasher::new();
     script.hash(&mut hasher);
     let name = format!("python-{:016x}", hasher.finish());
@@ -87,7 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_secrets_is_in_the_script() {
+    fn the_script_has_a_line_for_secrets_and_one_for_names() {
         assert_eq!(SCRUBBER.matches(TABLES).count(), 1);
+        assert_eq!(SCRIPT.matches(NAMES).count(), 1);
     }
 }

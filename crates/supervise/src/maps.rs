@@ -4,15 +4,12 @@
 //! tenth since its last one or the limit is near, and after each look a hundred times its duration must pass: at most a
 //! hundredth of one core, however large the program. Sampling must never wait for it.
 
-use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use stormlog_collect::process::{MapGroup, MapLimits, MapSummary, ProcessReader};
 use stormlog_postmortem::bundle::MapRow;
-use stormlog_store::json::read_value;
 
 /// Files named one by one.
 const FILES: usize = 12;
@@ -106,28 +103,6 @@ impl MapLooks {
     }
 }
 
-/// The last look at a process, beside its recording: for whoever finishes the run if the supervisor cannot.
-const KEPT: &str = "memory_map.json";
-
-impl Mapped {
-    /// Writes it down, whole or not at all. Without room for it, only a killed supervisor's bundle is poorer.
-    pub(crate) fn keep(&self, directory: &Path) {
-        let rows: Vec<Value> = self.rows.iter().map(MapRow::to_value).collect();
-        let _ = stormlog_files::replace(&directory.join(KEPT), Value::Array(rows).to_string().as_bytes());
-    }
-}
-
-/// What was kept of a process.
-pub(crate) fn kept(directory: &Path) -> Vec<MapRow> {
-    let Ok(Value::Array(rows)) = read_value(&directory.join(KEPT)) else { return Vec::new() };
-    rows.iter().filter_map(MapRow::of_value).collect()
-}
-
-/// It is in the bundle now, or nobody will ask.
-pub(crate) fn discard(directory: &Path) {
-    let _ = std::fs::remove_file(directory.join(KEPT));
-}
-
 fn look_at(subject: Subject) -> Option<Vec<MapRow>> {
     let reader = ProcessReader::open(subject.pid).ok()?;
     if reader.start_time() != subject.start_time {
@@ -171,6 +146,7 @@ fn row(name: String, group: &MapGroup) -> MapRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stormlog_catalog::run::memory_map;
 
     #[test]
     fn our_own_memory_is_found_by_kind_and_by_file() {
@@ -195,10 +171,10 @@ mod tests {
         assert!(of("[anon]").unwrap() > 0 && of("[files]").unwrap() > 0);
         assert!(mapped.rows.iter().any(|row| row.name.starts_with('/')), "{:?}", mapped.rows);
         let directory = tempfile::tempdir().unwrap();
-        mapped.keep(directory.path());
-        assert_eq!(kept(directory.path()), mapped.rows);
-        discard(directory.path());
-        assert_eq!(kept(directory.path()), []);
+        memory_map::write(directory.path(), &mapped.rows);
+        assert_eq!(memory_map::read(directory.path()), mapped.rows);
+        memory_map::discard(directory.path());
+        assert_eq!(memory_map::read(directory.path()), []);
     }
 
     #[test]

@@ -25,7 +25,8 @@ def _stormlog_install():
         return threading, time.time_ns, _scrubber()
 
     here = os.path.dirname(os.path.abspath(__file__))
-    run = os.environ.get("STORMLOG_RUN_DIR")
+    # names in a run directory
+    run = os.environ.get(run_variable)
 
     def run_the_users_own():
         import importlib.machinery
@@ -92,7 +93,7 @@ def _stormlog_install():
         )
         # A pool whose threads fail all day leaves its first failures and its last.
         count[0] = min(count[0] + 1, 64)
-        folder = os.path.join(run, "exceptions")
+        folder = os.path.join(run, exceptions)
         path = os.path.join(folder, f"{os.getpid()}-{count[0]}.json")
         handle = os.open(
             path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -189,7 +190,7 @@ def _stormlog_install():
 
         with open("/proc/self/stat", "rb") as file:
             start = int(file.read().rsplit(b")", 1)[1].split()[19])
-        path = os.path.join(run, ".locks", f"{os.getpid()}-{start}")
+        path = os.path.join(run, locks, f"{os.getpid()}-{start}")
         handle = os.open(
             path + ".tmp", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )

@@ -8,12 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stormlog_catalog::run::layout::RUN_VARIABLE;
+use stormlog_catalog::run::{RunDirectory, RunStart};
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
-use stormlog_files::Directory;
 use stormlog_liveness::lock;
+use stormlog_postmortem::BundlePolicy;
 
-use crate::bundle_policy::BundlePolicy;
 use crate::child::{Launch, Program};
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
@@ -22,8 +23,6 @@ use crate::inject;
 use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
-use crate::run_dir::{RunDirectory, environment, first_record};
-use crate::run_life::supervisor_record;
 use crate::signals::{Intake, Terminal, Witness};
 use crate::watch::{Watcher, Watching};
 use crate::watched::now_ns;
@@ -149,8 +148,8 @@ impl Running {
         };
         // The run is finished on disk by now.
         drop(self.lock);
-        if let Ok(run) = Directory::open(&outcome.directory) {
-            lock::sweep(&run, true);
+        if let Some(run) = RunDirectory::open(&outcome.directory) {
+            run.sweep_locks(true);
         }
         outcome
     }
@@ -175,6 +174,7 @@ fn start(
         die_with_supervisor: options.die_with_supervisor,
     };
     let scene = RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)
+        .map_err(RunError::from)
         .and_then(|run| {
             begin(options, streams, &run, started_ns, &launch, (&intake, terminal), witness)
                 .inspect_err(|_| run.remove())
@@ -215,14 +215,18 @@ fn begin(
     let facts = HostFacts::read();
     let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
-    let environment = if options.records_environment { environment() } else { serde_json::Value::Null };
-    let mut record = first_record(&options.command, &host, started_ns as i64, interval_ms, environment);
-    record.insert("supervisor".into(), supervisor_record(run.path()));
+    let start = RunStart {
+        command: &options.command,
+        host: &host,
+        started_at_ns: started_ns as i64,
+        interval_ms,
+        records_environment: options.records_environment,
+    };
+    let mut record = start.to_record();
+    record.insert("supervisor".into(), run.supervisor_record());
     record.insert("bundle_policy".into(), options.bundle_policy.as_str().into());
     // Readers of another namespace know by it that we live; without it they know nothing.
-    let lock = Directory::open(run.path())
-        .and_then(|run| lock::hold(&run.directory(lock::DIRECTORY)?, lock::SUPERVISOR))
-        .ok();
+    let lock = run.hold_lock();
     run.write(&record)?;
 
     let mut missing = Vec::new();
@@ -245,7 +249,7 @@ fn begin(
             }
         }
     });
-    let orphans = Orphans::marked(inject::RUN_DIR, run.path());
+    let orphans = Orphans::marked(RUN_VARIABLE, run.path());
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let name = ProgramName::of(&options.command).word;
     let mut scene = Scene::new(run.clone(), record, name, options.limit_as);

@@ -9,15 +9,13 @@ use std::io::PipeReader;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
-use stormlog_files::Directory;
-use stormlog_liveness::lock;
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 
-use crate::exceptions;
 use crate::facts::{held_by, holder};
 use crate::finish::Scene;
 use crate::forecast::Forecasts;
@@ -288,9 +286,7 @@ impl Watcher {
     /// Removes what processes left that have ended: a program may start them all day.
     fn sweep(&self) {
         exceptions::bound(&self.scene.run.exceptions(), |pid| self.processes.contains_key(&pid));
-        if let Ok(run) = Directory::open(self.scene.run.path()) {
-            lock::sweep(&run, false);
-        }
+        self.scene.run.sweep_locks(false);
     }
 
     /// Between two samples: processes that may be gone at the next, and where they were put.
@@ -331,7 +327,7 @@ impl Watcher {
             && !mapped.rows.is_empty()
         {
             if watched.recorder.is_some() {
-                mapped.keep(&watched.directory);
+                memory_map::write(&watched.directory, &mapped.rows);
             }
             watched.mapped = mapped;
         }
@@ -418,11 +414,7 @@ impl Watcher {
             world_size: identity.world_size as i64,
             source: "stormlog.run".to_owned(),
         };
-        let mut directory = self.scene.run.process(&identity, member.pid);
-        if directory.exists() {
-            // The number was used before in this run.
-            directory.set_extension(member.start_time.to_string());
-        }
+        let directory = self.scene.run.new_process(identity.rank, member.pid, member.start_time);
         let config = RecorderConfig {
             ring_slots: RING_SLOTS,
             keep_log: true,

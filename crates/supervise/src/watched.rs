@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use stormlog_alert::alerts::{AlertEvent, RECOVERED};
+use stormlog_catalog::run::{PROGRAM, START_TICKS};
 use stormlog_collect::TreeMember;
 use stormlog_collect::process::ProcessReader;
 use stormlog_model::{
@@ -21,13 +22,10 @@ use crate::gpus::GpuSample;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
 use crate::naming::program_of;
-use crate::run_life::START_TICKS;
 
 pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
 /// By this name `analyze` knows a start.
 const FILE_BACKED: &str = "file_backed_bytes";
-/// In an event's metadata: what the user would call its process.
-pub(crate) const PROGRAM: &str = "program";
 /// The host among the devices.
 const HOST: i64 = -1;
 

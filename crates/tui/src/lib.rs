@@ -25,7 +25,7 @@ use stormlog_model::stacks::Holdings;
 
 pub use error::TuiError;
 pub use once::{frame, to_json};
-pub use read::{LiveTarget, OUTPUT_FILE, Watcher};
+pub use read::{LiveTarget, Watcher};
 pub use show::Left;
 pub use state::key::{Flow, Key};
 pub use terminal::has_screen;

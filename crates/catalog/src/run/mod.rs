@@ -1,1 +1,15 @@
-//! The run directory: its layout, `run.json`, the processes that were recorded in it, and how they ended.
+//! The run directory: made, read, judged and finished here. Its names are in [`layout`] and in no other crate.
+
+mod directory;
+pub mod exceptions;
+mod finish;
+mod finish_write;
+mod kernel;
+pub mod layout;
+mod life;
+pub mod memory_map;
+
+pub use directory::{RunDirectory, RunDirectoryError, RunStart};
+pub use finish::{FinishedRun, FinishedSession, finish_abandoned};
+pub use kernel::kernel_kill;
+pub use life::{PROGRAM, START_TICKS, session_life};

@@ -10,12 +10,7 @@ mod thin;
 mod writer;
 
 pub use reader::RecordedEvents;
-pub use session::{SESSION_FILE, read_session, session_text, write_session};
+pub use session::{read_session, session_text, write_session};
 pub use writer::{EventLog, EventRing, Recorder, RecorderConfig};
 
 pub(crate) use session::{judge, stated_session};
-
-/// The ring of a session directory.
-pub const RING_FILE: &str = "events.ring";
-/// The directory of a session's whole history.
-pub const LOG_DIRECTORY: &str = "log";

@@ -3,15 +3,12 @@
 use std::path::Path;
 
 use serde_json::Value;
+use stormlog_model::layout::{LOG_DIRECTORY, SESSION_FILE};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_ring::{LogReader, RingReader, Status};
 
-use super::LOG_DIRECTORY;
 use crate::json::{self, write};
 use crate::{Place, StoreError};
-
-/// The file's name in a session directory.
-pub const SESSION_FILE: &str = "session.json";
 
 /// Reads the session of a directory.
 pub fn read_session(directory: &Path) -> Result<SessionSummary, StoreError> {

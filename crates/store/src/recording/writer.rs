@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use stormlog_model::layout::{LOG_DIRECTORY, RING_FILE};
 use stormlog_model::{Event, SessionStatus, SessionSummary};
 use stormlog_ring::{
     AppendError, Definition, Log, LogConfig, LogReader, LogWriter, Loss, Ring, RingConfig, RingWriter,
@@ -14,7 +15,7 @@ use stormlog_ring::{
 use super::codec::{Decoder, Encoder, KIND_EVENT};
 use super::reader::wrong;
 use super::session::write_session;
-use super::{LOG_DIRECTORY, RING_FILE, thin};
+use super::thin;
 use crate::StoreError;
 
 /// The last events, in one bounded file.

@@ -17,15 +17,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
-use stormlog_heap::FILE_NAME;
+use stormlog_catalog::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, growing_capture_name};
 
 use super::digest::HeapDigest;
 use super::finisher::complete;
 use super::keeper::{HeapKeeper, HeapOptions, discard, sort_names};
 use crate::error::RunError;
 
-/// Where processes write, in the run directory; a process does not know its session directory.
-const DIRECTORY: &str = "heap";
 const STEP: Duration = Duration::from_millis(25);
 /// Between two looks whether help is needed.
 const HELP: Duration = Duration::from_millis(500);
@@ -82,7 +80,7 @@ impl Captures {
         options: &HeapOptions,
         wants_digests: bool,
     ) -> Result<(Self, Vec<(OsString, OsString)>), RunError> {
-        let directory = run.join(DIRECTORY);
+        let directory = run.join(CAPTURES_DIRECTORY);
         stormlog_files::create_directory(&directory)
             .map_err(|error| RunError::directory(&directory, error))?;
         let absolute =
@@ -96,7 +94,7 @@ impl Captures {
             preload.push(":");
             preload.push(before);
         }
-        let order = options.order(&absolute.join("%p.bin"));
+        let order = options.order(&absolute.join(growing_capture_name("%p")));
         let stop = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
             keeper: Mutex::new(HeapKeeper::new(&directory, options.clone()).stopped_by(&stop)),
@@ -141,7 +139,7 @@ impl Captures {
 
     /// The capture of the program that a process was last, where it is now.
     pub(crate) fn newest_of(&self, pid: u32) -> Option<PathBuf> {
-        let prefix = format!("{pid}.bin");
+        let prefix = growing_capture_name(&pid.to_string());
         let entries = std::fs::read_dir(&self.directory).ok()?;
         let mut names: Vec<OsString> = entries
             .filter_map(|entry| {
@@ -191,7 +189,7 @@ impl Captures {
         move || {
             for directory in directories {
                 if !known.contains_key(&directory)
-                    && let Some(digest) = HeapDigest::read_still(&directory.join(FILE_NAME), false)
+                    && let Some(digest) = HeapDigest::read_still(&directory.join(CAPTURE_FILE), false)
                 {
                     known.insert(directory, digest);
                 }
@@ -284,7 +282,7 @@ fn pack(shared: &Shared) {
         };
         complete(&path, &shared.options);
         if shared.wants_digests
-            && path.file_name().is_some_and(|name| name == FILE_NAME)
+            && path.file_name().is_some_and(|name| name == CAPTURE_FILE)
             && let Some(directory) = path.parent()
             && let Some(digest) = HeapDigest::read_still(&path, false)
         {

@@ -223,7 +223,7 @@ impl HeapKeeper {
                 discard(open.compactor.path());
                 continue;
             }
-            let _ = open.compactor.rename(&to.join(settled_name(index)));
+            let _ = open.compactor.rename(&to.join(stormlog_catalog::run::layout::capture_name(index)));
             if !is_running {
                 ended.push(open.compactor.path().to_owned());
             }
@@ -324,11 +324,6 @@ impl HeapKeeper {
         }
         self.open.push(new);
     }
-}
-
-/// The name of a process's capture in its directory, counted from its last program back.
-pub(crate) fn settled_name(index: usize) -> String {
-    if index == 0 { stormlog_heap::FILE_NAME.to_owned() } else { format!("heap-{}.bin", index + 1) }
 }
 
 /// Names of captures in the order they were made: where one is taken, the library adds a number.

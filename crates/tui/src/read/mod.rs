@@ -13,6 +13,5 @@ mod telemetry;
 mod watcher;
 
 pub(crate) use background::Background;
-pub use output::OUTPUT_FILE;
 pub use place::LiveTarget;
 pub use watcher::Watcher;

@@ -3,8 +3,8 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The file of a run that holds what its program printed while its terminal was taken.
-pub const OUTPUT_FILE: &str = "output.log";
+use stormlog_model::layout::OUTPUT_FILE;
+
 /// So much of its end is looked at: more than a line on any screen.
 const END: u64 = 4096;
 

@@ -9,15 +9,15 @@ use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
 use stormlog_capture::source::Source;
 use stormlog_collect::ProcessTree;
+use stormlog_model::layout::{
+    CAPTURE_FILE, CAPTURES_DIRECTORY, RING_FILE, RUN_FILE, RUN_VARIABLE, SESSION_FILE,
+};
 use stormlog_store::json::read_value;
-use stormlog_store::recording::{RING_FILE, SESSION_FILE, read_session};
-use stormlog_store::run_record::RUN_FILE;
+use stormlog_store::recording::read_session;
 
 use crate::error::TuiError;
 use crate::read::output::last_line;
 
-/// Where the processes of a run write their captures.
-const CAPTURES: &str = "heap";
 /// Most processes of one run that are listed.
 const MOST: usize = 1024;
 /// Most of a process's environment that is looked through.
@@ -149,7 +149,7 @@ fn of_path(path: &Path) -> Result<Place, TuiError> {
 
 fn of_process(pid: u32) -> Result<Place, TuiError> {
     let tree = ProcessTree::of(pid).map_err(|_| TuiError::NoProcess(pid))?;
-    if let Some(run) = variable(pid, "STORMLOG_RUN_DIR").map(PathBuf::from)
+    if let Some(run) = variable(pid, RUN_VARIABLE).map(PathBuf::from)
         && of_run(&run).iter().any(|found| found.pid == pid)
     {
         return Ok(Place::Run(run));
@@ -213,7 +213,7 @@ fn of_run(run: &Path) -> Vec<Found> {
     sessions.retain(|path| path.join(SESSION_FILE).is_file() || path.join(RING_FILE).is_file());
     let mut found: Vec<Found> = sessions.iter().take(MOST).map(|session| of_session(session)).collect();
     let mut written: Vec<PathBuf> =
-        entries(&run.join(CAPTURES)).into_iter().filter_map(capture_name).collect();
+        entries(&run.join(CAPTURES_DIRECTORY)).into_iter().filter_map(capture_name).collect();
     written.sort();
     written.dedup();
     let mut captures: Vec<Found> = written.iter().take(MOST).map(|capture| of_capture(capture)).collect();
@@ -239,7 +239,7 @@ fn of_run(run: &Path) -> Vec<Found> {
 }
 
 fn capture_in(directory: &Path) -> Option<PathBuf> {
-    let path = directory.join(stormlog_heap::FILE_NAME);
+    let path = directory.join(CAPTURE_FILE);
     (path.is_file() || Live::path_of(&path).is_file()).then_some(path)
 }
 

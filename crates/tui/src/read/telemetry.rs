@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use serde_json::Value;
+use stormlog_model::layout::{LOG_DIRECTORY, RING_FILE};
 use stormlog_model::{Counter, Event};
-use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents};
+use stormlog_store::recording::RecordedEvents;
 
 use crate::state::reading::{Level, Note};
 use crate::state::series::Series;

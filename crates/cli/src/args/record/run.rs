@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use stormlog_supervise::BundlePolicy;
+use stormlog_catalog::run::layout::{RUNS_DIRECTORY, RUNS_VARIABLE};
+use stormlog_postmortem::BundlePolicy;
 
 use super::heap;
 use crate::args::size;
 use crate::cmd::record::{run, run_finish};
-use crate::place;
 
 /// Runs the program unchanged, its children included, and watches the memory of each from outside. Streams, signals and
 /// exit status are the program's own; what was recorded lies in one directory a run.
@@ -20,7 +20,7 @@ pub(crate) struct Run {
     #[arg(long, default_value = "0.1", value_parser = interval, value_name = "SECONDS")]
     interval: Duration,
     /// Where run directories are made
-    #[arg(long, env = place::VARIABLE, default_value = place::FOLDER, value_name = "DIR")]
+    #[arg(long, env = RUNS_VARIABLE, default_value = RUNS_DIRECTORY, value_name = "DIR")]
     dir: PathBuf,
     /// Suppress the summary
     #[arg(long, short)]

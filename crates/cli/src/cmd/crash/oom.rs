@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 fn find(paths: &[PathBuf]) -> Result<Listing, StoreError> {
     let mut all = Listing::default();
     for path in paths {
-        let finished = stormlog_supervise::resume(path);
+        let finished = stormlog_catalog::run::finish_abandoned(path);
         // Only the owner of a run may write its bundles; others are shown what they would say.
         for session in finished.iter().filter(|run| !run.is_written).flat_map(|run| &run.sessions) {
             let sentence = harmless(&session.verdict.sentence);

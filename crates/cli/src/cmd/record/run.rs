@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use stormlog_model::format_bytes;
-use stormlog_supervise::{BundlePolicy, Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
+use stormlog_postmortem::BundlePolicy;
+use stormlog_supervise::{Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
 
 use stormlog_heap_report::Chosen;
 

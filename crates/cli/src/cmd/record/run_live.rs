@@ -7,8 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use stormlog_catalog::run::layout::OUTPUT_FILE;
 use stormlog_supervise::{RunError, RunOptions, RunOutcome, Running, Streams};
-use stormlog_tui::{LiveTarget, OUTPUT_FILE};
+use stormlog_tui::LiveTarget;
 
 use crate::exit::Wrong;
 

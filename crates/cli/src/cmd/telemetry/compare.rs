@@ -75,12 +75,12 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
 
 /// The run at a path: itself, or the only one in a directory of runs.
 fn run_of(path: &Path) -> PathBuf {
-    if path.join(stormlog_supervise::RUN_FILE).is_file() {
+    if path.join(stormlog_catalog::run::layout::RUN_FILE).is_file() {
         return path.to_owned();
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let runs: Vec<PathBuf> =
-        entries.filter(|entry| entry.join(stormlog_supervise::RUN_FILE).is_file()).collect();
+        entries.filter(|entry| entry.join(stormlog_catalog::run::layout::RUN_FILE).is_file()).collect();
     match runs.as_slice() {
         [only] => only.clone(),
         _ => path.to_owned(),
@@ -89,7 +89,7 @@ fn run_of(path: &Path) -> PathBuf {
 
 /// What a run wrote down about itself: its command, environment and versions.
 fn settings_of(path: &Path) -> BTreeMap<String, String> {
-    const FILES: [&str; 2] = [stormlog_supervise::RUN_FILE, "environment.json"];
+    const FILES: [&str; 2] = [stormlog_catalog::run::layout::RUN_FILE, "environment.json"];
     const PARTS: [&str; 7] = ["command", "environment", "env", "versions", "system", "interval", "limit"];
     let mut settings = BTreeMap::new();
     for file in FILES {

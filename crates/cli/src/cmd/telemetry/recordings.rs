@@ -10,11 +10,11 @@ use stormlog_analyze::report::Artifact;
 use stormlog_analyze::rules::heap::Capture;
 use stormlog_analyze::rules::inputs::Input;
 use stormlog_analyze::rules::oom::Death;
+use stormlog_catalog::run::FinishedSession;
 use stormlog_model::{Event, SessionStatus, SessionSummary, selection_order};
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::Bundle;
 use stormlog_store::{LoadOptions, ReadOptions, Source, load_sessions};
-use stormlog_supervise::FinishedSession;
 
 use crate::cmd::heap::attached_captures as captures;
 use crate::exit::CtrlC;
@@ -47,7 +47,7 @@ pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> 
     let mut progress = Progress::new("events");
     let mut sources = Vec::new();
     for path in paths {
-        let finished = stormlog_supervise::resume(path);
+        let finished = stormlog_catalog::run::finish_abandoned(path);
         // What was written is read with the rest.
         for run in finished.iter().filter(|run| !run.is_written) {
             loaded.deaths.extend(run.sessions.iter().filter_map(unwritten_death));

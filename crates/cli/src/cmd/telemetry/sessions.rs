@@ -19,7 +19,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let path = place::or_runs(options.path.as_deref())?;
     let ctrl_c = CtrlC::watch();
-    let finished = stormlog_supervise::resume(&path);
+    let finished = stormlog_catalog::run::finish_abandoned(&path);
     let mut found = find_sessions(&path, &crate::cmd::is_dead, &|| ctrl_c.check().is_ok())?;
     let ended = finished.iter().flat_map(|run| &run.sessions);
     for session in ended {

@@ -40,7 +40,7 @@ impl Catalog {
         };
         for path in paths {
             // Where this user may not write, the sessions are judged again below.
-            drop(stormlog_supervise::resume(path));
+            drop(stormlog_catalog::run::finish_abandoned(path));
             match Source::find_known(path) {
                 Ok(sources) => {
                     catalog.skipped.extend(sources.skipped.iter().map(StoreError::to_string));

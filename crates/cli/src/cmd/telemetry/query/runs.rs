@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use stormlog_catalog::run::layout::RUN_FILE;
 use stormlog_model::Record;
-use stormlog_store::run_record::{RUN_FILE, read_run};
+use stormlog_store::run_record::read_run;
 use stormlog_store::{FoundSession, json};
 
 use super::catalog::Catalog;

@@ -7,26 +7,32 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use stormlog_liveness::{Evidence, Life, LockState, ProcessId, Site, lock};
 use stormlog_model::{Event, Record};
-use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents};
+use stormlog_store::recording::RecordedEvents;
 
-use crate::run_dir::{RUN_FILE, RunDirectory};
+use super::directory::RunDirectory;
+use super::layout::{LOG_DIRECTORY, RING_FILE, RUN_FILE, process_lock, supervisor_lock};
 
+/// In an event's metadata: what the user would call its process.
+pub const PROGRAM: &str = "program";
 /// In an event's metadata: when its process started, in clock ticks since boot.
-pub(crate) const START_TICKS: &str = "process_start_ticks";
+pub const START_TICKS: &str = "process_start_ticks";
 /// Levels between a source of events and its run: `RUN/rank0-pid7/log`.
 const LEVELS: usize = 4;
 
-/// This process as the supervisor of a run, for `run.json`.
-pub(crate) fn supervisor_record(run: &Path) -> Value {
-    let own = ProcessId::own();
-    let site = Site::of(run);
-    json!({
-        "pid": own.pid, "start_time": own.start_ticks, "boot_id": own.boot_id, "pid_namespace": own.pid_namespace,
-        "device": site.map(|site| site.device), "inode": site.map(|site| site.inode),
-    })
+impl RunDirectory {
+    /// This process as the supervisor of the run, for `run.json`.
+    #[must_use]
+    pub fn supervisor_record(&self) -> Value {
+        let own = ProcessId::own();
+        let site = Site::of(self.path());
+        json!({
+            "pid": own.pid, "start_time": own.start_ticks, "boot_id": own.boot_id, "pid_namespace": own.pid_namespace,
+            "device": site.map(|site| site.device), "inode": site.map(|site| site.inode),
+        })
+    }
 }
 
-/// What a run's directory shows of those who made it.
+/// What a run's directory shows of the processes that made it.
 pub(crate) struct RunLife {
     run: PathBuf,
     supervisor: Evidence,
@@ -38,7 +44,7 @@ impl RunLife {
     pub(crate) fn of(run: &RunDirectory, record: &Record) -> Self {
         let run = run.path().to_owned();
         let supervisor = evidence(&run, record);
-        let life = supervisor.life(&run, lock::state(&lock::of_supervisor(&run)), true);
+        let life = supervisor.life(&run, lock::state(&supervisor_lock(&run)), true);
         RunLife { run, supervisor, life }
     }
 
@@ -48,7 +54,7 @@ impl RunLife {
             return Life::Alive;
         }
         let lock = start_ticks.map_or(LockState::Missing, |start_ticks| {
-            lock::state(&lock::of_process(&self.run, pid, start_ticks))
+            lock::state(&process_lock(&self.run, pid, start_ticks))
         });
         let process = ProcessId { pid, start_ticks, ..self.supervisor.process.clone() };
         let found = Evidence { process, ..self.supervisor.clone() }.life(&self.run, lock, false);

@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::kernel_log::{KernelLog, OomKill};
 use stormlog_liveness::Life;
+use stormlog_model::naming::ProgramName;
 use stormlog_model::{Counter, Event, Record, SessionStatus, SessionSummary};
 use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
-use stormlog_store::recording::{LOG_DIRECTORY, RING_FILE, RecordedEvents, read_session};
+use stormlog_store::recording::{RecordedEvents, read_session};
 use stormlog_store::run_record::{read_run, run_status};
 
-use crate::exceptions::{self, Reported};
-use crate::facts::kernel_kill;
-use crate::naming::ProgramName;
-use crate::resume_write::write;
-use crate::run_dir::RunDirectory;
-use crate::run_life::{RunLife, start_ticks};
-use crate::watched::{PROGRAM, now_ns};
+use super::directory::RunDirectory;
+use super::exceptions::{self, Reported};
+use super::finish_write::write;
+use super::kernel::kernel_kill;
+use super::layout::{LOG_DIRECTORY, RING_FILE};
+use super::life::{PROGRAM, RunLife, start_ticks};
 
 /// How deep run directories may lie below a path that is looked at.
 const MAX_DEPTH: usize = 3;
@@ -64,7 +64,7 @@ impl FinishedSession {
 }
 
 /// Finishes every abandoned run at or below `path`. What cannot be judged is left as it is.
-pub fn resume(path: &Path) -> Vec<FinishedRun> {
+pub fn finish_abandoned(path: &Path) -> Vec<FinishedRun> {
     let mut finished = Vec::new();
     visit(path, 0, &mut finished);
     finished
@@ -72,7 +72,7 @@ pub fn resume(path: &Path) -> Vec<FinishedRun> {
 
 fn visit(path: &Path, depth: usize, finished: &mut Vec<FinishedRun>) {
     if let Some(run) = RunDirectory::open(path) {
-        finished.extend(finish_abandoned(&run));
+        finished.extend(finish_run(&run));
         return;
     }
     if depth >= MAX_DEPTH {
@@ -86,7 +86,7 @@ fn visit(path: &Path, depth: usize, finished: &mut Vec<FinishedRun>) {
     }
 }
 
-fn finish_abandoned(run: &RunDirectory) -> Option<FinishedRun> {
+fn finish_run(run: &RunDirectory) -> Option<FinishedRun> {
     // The layout of another release is not ours to finish.
     if run_status(run.path()).ok()?.as_deref() != Some("running") {
         return None;
@@ -162,7 +162,8 @@ fn kills_during(record: &Record) -> Option<Vec<OomKill>> {
         return None;
     }
     let started_ns = record.get("started_at_ns").and_then(Value::as_u64)?;
-    let age_us = now_ns().saturating_sub(started_ns) / 1000;
+    let now_ns = u64::try_from(jiff::Timestamp::now().as_nanosecond()).ok()?;
+    let age_us = now_ns.saturating_sub(started_ns) / 1000;
     let up = clock_gettime(ClockId::Monotonic);
     let up_us = u64::try_from(up.tv_sec).ok()?.saturating_mul(1_000_000) + up.tv_nsec as u64 / 1000;
     KernelLog::kills_since(up_us.saturating_sub(age_us + MARGIN_US)).ok().map(|report| report.kills)

@@ -10,21 +10,25 @@ use stormlog_postmortem::classify::{Classification, ExceptionFacts, classify};
 use stormlog_postmortem::verdict::{Ending, ReportedException};
 use stormlog_store::json::read_value;
 
-use crate::facts::full_name;
-
 /// An exception a process died of, or a thread of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Reported {
-    pub(crate) type_name: String,
-    pub(crate) module: String,
-    pub(crate) bases: Vec<String>,
-    pub(crate) message: String,
-    pub(crate) errno: Option<i32>,
+pub struct Reported {
+    /// The class.
+    pub type_name: String,
+    /// Its module.
+    pub module: String,
+    /// Its base classes, with their modules.
+    pub bases: Vec<String>,
+    /// The text, without secrets.
+    pub message: String,
+    /// The system's error number.
+    pub errno: Option<i32>,
     /// What it was raised from, or while handling, outermost first.
-    pub(crate) raised_from: Vec<Reported>,
-    pub(crate) thread: Option<String>,
+    pub raised_from: Vec<Reported>,
+    /// The thread that it ended.
+    pub thread: Option<String>,
     /// Innermost last: file, line, function.
-    pub(crate) frames: Vec<(String, u64, String)>,
+    pub frames: Vec<(String, u64, String)>,
 }
 
 impl Reported {
@@ -39,8 +43,18 @@ impl Reported {
         })
     }
 
+    /// With its module, unless that is one that every program has.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        match self.module.as_str() {
+            "" | "builtins" | "__main__" => self.type_name.clone(),
+            module => format!("{module}.{}", self.type_name),
+        }
+    }
+
     /// One in another thread does not end the program.
-    pub(crate) fn is_in_main_thread(&self) -> bool {
+    #[must_use]
+    pub fn is_in_main_thread(&self) -> bool {
         self.thread.as_deref() == Some("MainThread")
     }
 }
@@ -49,7 +63,8 @@ impl Reported {
 const MOST_REPORTS: usize = 64;
 
 /// The exception that `pid` ended with, as far as it reported one, and what it means.
-pub(crate) fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classification)> {
+#[must_use]
+pub fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classification)> {
     let reported = last_of(directory, pid)?;
     let meaning = reported.meaning();
     // An error raised because memory ran out means that memory ran out.
@@ -61,9 +76,10 @@ pub(crate) fn understood(directory: &Path, pid: u32) -> Option<(Reported, Classi
 }
 
 /// As a fact for a verdict.
-pub(crate) fn fact((reported, meaning): &(Reported, Classification), ending: Ending) -> ReportedException {
+#[must_use]
+pub fn fact((reported, meaning): &(Reported, Classification), ending: Ending) -> ReportedException {
     ReportedException {
-        type_name: full_name(reported),
+        type_name: reported.full_name(),
         message: reported.message.clone(),
         cause: meaning.cause(),
         // One that ended only a thread explains nothing that comes later.
@@ -73,7 +89,8 @@ pub(crate) fn fact((reported, meaning): &(Reported, Classification), ending: End
 
 /// The last one of the main thread: that ends the program, and threads may fail after it while Python waits for them. Else the last
 /// one of any thread.
-pub(crate) fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
+#[must_use]
+pub fn last_of(directory: &Path, pid: u32) -> Option<Reported> {
     let prefix = format!("{pid}-");
     let number = |path: &Path| -> Option<u64> {
         path.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".json")?.parse().ok()
@@ -91,7 +108,7 @@ const MOST_FILES: usize = 512;
 const MOST_BYTES: u64 = 8 << 20;
 
 /// Removes the oldest reports of processes that have ended, where there are too many. What they say of a death is in its bundle by then.
-pub(crate) fn bound(directory: &Path, is_watched: impl Fn(u32) -> bool) {
+pub fn bound(directory: &Path, is_watched: impl Fn(u32) -> bool) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut reports: Vec<_> = entries
         .flatten()

@@ -10,17 +10,16 @@ use serde_json::Value;
 use stormlog_files::Directory;
 use stormlog_liveness::lock;
 use stormlog_model::Record;
-use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, Environment, Evidence, ExceptionText, Retention,
 };
+use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::json::write::write_indented;
-use stormlog_store::recording::{SESSION_FILE, session_text};
+use stormlog_store::recording::session_text;
 
-use crate::bundle_policy::BundlePolicy;
-use crate::maps;
-use crate::resume::{FinishedRun, FinishedSession};
-use crate::run_dir::RUN_FILE;
+use super::finish::{FinishedRun, FinishedSession};
+use super::layout::{LOCKS_DIRECTORY, RUN_FILE, SESSION_FILE};
+use super::memory_map;
 
 /// Writes what was found. An error where this user may not, or where something is not what it should be.
 pub(crate) fn write(finished: &FinishedRun) -> io::Result<()> {
@@ -46,7 +45,7 @@ pub(crate) fn write(finished: &FinishedRun) -> io::Result<()> {
     run.replace(RUN_FILE, &text)?;
     if is_owner {
         remove_half_written(&finished.path);
-        lock::sweep(&run, true);
+        lock::sweep(&run, LOCKS_DIRECTORY, true);
     }
     Ok(())
 }
@@ -80,7 +79,7 @@ fn draft_bundle(
 ) -> Option<std::path::PathBuf> {
     let FinishedSession { directory, summary, verdict, last_ns, exception, events } = session;
     let mut evidence = Evidence::from(verdict);
-    evidence.memory_map = maps::kept(directory);
+    evidence.memory_map = memory_map::read(directory);
     evidence.last_event_timestamp_ns = Some(*last_ns);
     let text = exception.as_ref().map(|(reported, _)| ExceptionText {
         type_name: &reported.type_name,

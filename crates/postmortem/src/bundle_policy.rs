@@ -1,7 +1,7 @@
 //! Which ends of processes leave a bundle. Every end leaves a line in `run.json`.
 
-use stormlog_postmortem::Cause;
-use stormlog_postmortem::verdict::Verdict;
+use crate::Cause;
+use crate::verdict::Verdict;
 
 /// Which ends leave a bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,7 +35,8 @@ impl BundlePolicy {
     }
 
     /// Whether this end leaves one. `has_raised`: an exception that was not caught ended it.
-    pub(crate) fn wants(self, verdict: &Verdict, has_raised: bool) -> bool {
+    #[must_use]
+    pub fn wants(self, verdict: &Verdict, has_raised: bool) -> bool {
         match (self, verdict.cause) {
             (_, cause) if cause.is_memory() => true,
             (BundlePolicy::Oom, _) => false,
@@ -49,7 +50,7 @@ impl BundlePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_postmortem::verdict::{DeathFacts, Ending, judge};
+    use crate::verdict::{DeathFacts, Ending, judge};
 
     #[test]
     fn ends_leave_bundles_by_what_ended_them() {
