@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use stormlog_model::text::escape_markup;
 use stormlog_model::{Finding, Record, Severity, format_bytes};
 
 use crate::measure::Measures;
@@ -208,7 +209,8 @@ pub fn junit(checks: &[Check]) -> String {
     );
     for check in checks {
         let _ = write!(out, "  <testcase classname=\"stormlog.check\" name=\"{}\" time=\"0\"", check.name);
-        let text = escaped(&format!("{} measured, allowed {}", check.actual, check.allowed));
+        let text = format!("{} measured, allowed {}", check.actual, check.allowed);
+        let text = escape_markup(&text);
         let _ = match check.passed {
             Some(false) => {
                 writeln!(out, "><failure type=\"over_budget\" message=\"{text}\">{text}</failure></testcase>")
@@ -219,10 +221,6 @@ pub fn junit(checks: &[Check]) -> String {
     }
     out.push_str("</testsuite>\n</testsuites>\n");
     out
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -47,16 +47,6 @@ impl Table {
     }
 }
 
-/// Lines of text that others wrote some of, without anything a terminal could take as a command: control characters, and those that
-/// turn or hide text.
-pub(crate) fn harmless(text: &str) -> String {
-    let is_hostile = |c: char| {
-        (c.is_control() && c != '\n')
-            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().map(|c| if is_hostile(c) { '\u{fffd}' } else { c }).collect()
-}
-
 /// A moment as people read it, with its zone.
 pub(crate) fn moment(ns: i64) -> String {
     match jiff::Timestamp::from_nanosecond(ns.into()) {
@@ -65,25 +55,9 @@ pub(crate) fn moment(ns: i64) -> String {
     }
 }
 
-/// A span as people read it.
-pub(crate) fn span(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
-        0 => format!("{} ms", ns / 1_000_000),
-        1..60 => format!("{:.1} s", ns as f64 / 1e9),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_not_shown() {
-        assert_eq!(harmless("a\x1b[31m\tb\r\nç\u{202e}d"), "a\u{fffd}[31m\u{fffd}b\u{fffd}\nç\u{fffd}d");
-    }
 
     #[test]
     fn columns_line_up() {
@@ -94,11 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_moments_read_well() {
-        assert_eq!(span(950_000_000), "950 ms");
-        assert_eq!(span(2_500_000_000), "2.5 s");
-        assert_eq!(span(2_472_000_000_000), "41 min 12 s");
-        assert_eq!(span(7_260_000_000_000), "2 h 1 min");
+    fn times_are_in_utc() {
         assert_eq!(moment(1_700_000_000_000_000_000), "2023-11-14 22:13:20Z");
     }
 }

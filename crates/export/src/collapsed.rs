@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use stormlog_model::stacks::Holdings;
+use stormlog_model::text::is_steering;
 
-use crate::{label, outermost_first, steers};
+use crate::{label, outermost_first};
 
 /// Folded stacks, weighed in bytes.
 #[must_use]
@@ -22,7 +23,7 @@ pub fn collapsed(held: &Holdings) -> String {
 }
 
 fn tidy(name: &str) -> String {
-    name.chars().map(|c| if c == ';' || steers(c) { '_' } else { c }).collect()
+    name.chars().map(|c| if c == ';' || is_steering(c) { '_' } else { c }).collect()
 }
 
 #[cfg(test)]

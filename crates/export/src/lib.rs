@@ -44,12 +44,6 @@ fn label(frame: &Frame) -> String {
     if place.is_empty() { frame.function.clone() } else { format!("{} ({place})", frame.function) }
 }
 
-/// A letter that does something to the text around it instead of being one: ends a line, moves a cursor, turns the direction.
-fn steers(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// The same with a frame for what has no stack: other tools leave out memory without one, or fail on it.
 fn all_in_frames(held: &Holdings) -> Cow<'_, Holdings> {
     if held.rows.iter().all(|row| row.node != 0) {

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use stormlog_model::format_bytes;
 use stormlog_model::stacks::{FrameKind, Holdings, Origin, Weight};
+use stormlog_model::text::{escape_markup, inert_text};
 
-use crate::{About, label, steers};
+use crate::{About, label};
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
@@ -38,7 +39,7 @@ pub fn svg(held: &Holdings, about: &About<'_>) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"11\" role=\"img\">\n\
          <title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fbfaf7\"/>\n\
          <text x=\"4\" y=\"20\" font-size=\"15\">{title} · {size}</text>\n{body}</svg>\n",
-        title = escape(about.title),
+        title = on_one_line(about.title),
         size = format_bytes(whole),
         body = picture.text,
     )
@@ -80,7 +81,7 @@ impl Picture<'_> {
         let _ = write!(
             self.text,
             "<g><title>{name}\n{bytes} in {count} allocations</title><rect x=\"{left:.2}\" y=\"{top}\" width=\"{w:.2}\" height=\"{h}\" fill=\"{fill}\"/>",
-            name = escape(&name),
+            name = on_one_line(&name),
             bytes = format_bytes(weight.bytes),
             count = weight.count,
             w = (wide - 0.4).max(0.1),
@@ -98,27 +99,16 @@ impl Picture<'_> {
                 "<text x=\"{:.2}\" y=\"{}\">{}</text>",
                 left + 3.0,
                 top + 12.5,
-                escape(&short)
+                on_one_line(&short)
             );
         }
         self.text.push_str("</g>\n");
     }
 }
 
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            // Of control characters XML has no way to write most, not even escaped.
-            c if steers(c) => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
+/// A label without line ends: the picture gives it one line.
+fn on_one_line(text: &str) -> String {
+    escape_markup(&inert_text(text)).into_owned()
 }
 
 #[cfg(test)]
@@ -128,8 +118,8 @@ mod tests {
     #[test]
     fn hostile_names_are_text() {
         let text = svg(&crate::testing::held(), &About { title: "<t>\u{1}", start_ms: 0, pid: 1 });
-        assert!(text.contains("&lt;t&gt;\u{fffd}"));
-        assert!(text.contains("par\u{fffd}se&lt;\u{fffd} (train.py:21)"), "{text}");
+        assert!(text.contains("&lt;t&gt;␁"));
+        assert!(text.contains("par␊se&lt;\u{fffd} (train.py:21)"), "{text}");
         assert!(!text.contains('\u{202e}'));
         assert!(!text.contains("se<"));
         assert_eq!(text.matches("<rect").count(), 5, "paper, all and three frames");

@@ -1,6 +1,7 @@
 //! CSV: one row a stack, with its weight and its frames.
 
 use stormlog_model::stacks::Holdings;
+use stormlog_model::text::inert_cell;
 
 use crate::{label, outermost_first};
 
@@ -17,13 +18,13 @@ pub fn csv(held: &Holdings) -> Vec<u8> {
             outermost_first(held, row.node).iter().map(|&frame| names[frame as usize].as_str()).collect();
         let thread = held.threads.get(row.thread as usize).map_or("", String::as_str);
         let _ = writer.write_record([
-            thread,
+            inert_cell(thread).as_ref(),
             &row.bytes.to_string(),
             &row.count.to_string(),
-            inner.map_or("", |frame| &frame.function),
-            inner.map_or("", |frame| &frame.file),
+            &inert_cell(inner.map_or("", |frame| &frame.function)),
+            &inert_cell(inner.map_or("", |frame| &frame.file)),
             &inner.map_or(0, |frame| frame.line).to_string(),
-            &path.join("|"),
+            &inert_cell(&path.join("|")),
         ]);
     }
     writer.into_inner().unwrap_or_default()

@@ -160,7 +160,7 @@ impl Reading {
         match command(&self.heap) {
             command if command.is_empty() => {
                 let name = self.chosen.path.file_name().unwrap_or(self.chosen.path.as_os_str());
-                crate::text::plain(&name.to_string_lossy())
+                stormlog_model::text::short_name(&name.to_string_lossy())
             }
             command => crate::find::program(&command),
         }

@@ -5,9 +5,10 @@ use stormlog_capture::layout::state;
 use stormlog_heap::Heap;
 use stormlog_liveness::Life;
 use stormlog_model::format_bytes;
+use stormlog_model::text::short_name;
 use stormlog_postmortem::{Cause, signal_name};
 
-use crate::text::{plain, when};
+use crate::text::when;
 
 /// What is known of the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +46,11 @@ impl End {
             _ if cause == Some(Cause::GlobalOomKill.as_str()) => {
                 End::Killed("the kernel's OOM killer".to_owned())
             }
-            (Some(Value::String(name)), _) => End::Killed(plain(name)),
+            (Some(Value::String(name)), _) => End::Killed(short_name(name)),
             (Some(number), _) => {
                 End::Killed(match number.as_i64().and_then(|number| number.try_into().ok()) {
                     Some(number) => signal_name(number),
-                    None => format!("signal {}", plain(&number.to_string())),
+                    None => format!("signal {}", short_name(&number.to_string())),
                 })
             }
             (None, Some(code)) => End::Exited(code),

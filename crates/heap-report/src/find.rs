@@ -12,9 +12,9 @@ use stormlog_capture::source::Source;
 use stormlog_heap::{Capture, HeapError, Watch};
 use stormlog_model::layout::{CAPTURES_DIRECTORY, RUN_FILE, is_capture, is_growing_capture};
 use stormlog_model::naming::{ProgramName, is_wrapper};
+use stormlog_model::text::short_name;
 
 use crate::error::ViewError;
-use crate::text::plain;
 
 /// Directories are looked at so deep: a run holds sessions, a folder of runs holds runs.
 const DEPTH: usize = 4;
@@ -195,7 +195,9 @@ impl Found {
         CaptureFile {
             path: self.path.clone(),
             pid: self.pid,
-            program: plain(&ProgramName::of_worker(&stormlog_model::scrub::command(&self.command), run).word),
+            program: short_name(
+                &ProgramName::of_worker(&stormlog_model::scrub::command(&self.command), run).word,
+            ),
             peak_bytes,
             bytes: length(&self.path) + length(&Live::path_of(&self.path)),
             main,
@@ -206,7 +208,7 @@ impl Found {
 /// What the user would call a program, without secrets, safe for a terminal.
 #[must_use]
 pub fn program(command: &[String]) -> String {
-    plain(&ProgramName::of(&stormlog_model::scrub::command(command)).word)
+    short_name(&ProgramName::of(&stormlog_model::scrub::command(command)).word)
 }
 
 fn found(path: &Path) -> Result<Vec<Found>, ViewError> {

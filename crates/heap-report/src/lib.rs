@@ -37,4 +37,4 @@ pub use parse::{Shape, parse};
 pub use question::{Question, parse_time};
 pub use stormlog_heap::Names;
 pub use table::table_page;
-pub use text::{asked, plain, span, when};
+pub use text::{asked, when};

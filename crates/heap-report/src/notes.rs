@@ -5,11 +5,12 @@ use stormlog_capture::file::Sample;
 use stormlog_capture::layout::flags;
 use stormlog_heap::{DistinctFailure, Heap};
 use stormlog_model::format_bytes;
+use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::ask::{Reading, command, is_python};
 use crate::end::End;
 use crate::question::Question;
-use crate::text::{asked, plain, span, when};
+use crate::text::{asked, when};
 
 /// A sample farther from its moment than this says nothing about it.
 const NEAR_US: u64 = 2_000_000;
@@ -24,7 +25,7 @@ impl Reading {
         let about = if stats.sample_bytes.is_some() { "about " } else { "" };
         let mut peak = format!("{about}{}", format_bytes(stats.peak_bytes));
         if stats.has_totals {
-            peak += &format!(" after {}", span(stats.peak_time_ns));
+            peak += &format!(" after {}", nanoseconds_in_words(stats.peak_time_ns));
         }
         let allocated = match stats.has_totals {
             true => format!(
@@ -49,11 +50,11 @@ impl Reading {
         let python = self.heap.python().and_then(|text| text.split(' ').next());
         let parts = [
             Some(format!("process {}", self.stats.pid)),
-            Some(plain(&command)).filter(|command| !command.is_empty()),
+            Some(short_name(&command)).filter(|command| !command.is_empty()),
             started.map(|started| format!("started {}", started.strftime("%Y-%m-%d %H:%M:%SZ"))),
-            python.map(|version| format!("Python {}", plain(version))),
+            python.map(|version| format!("Python {}", short_name(version))),
             Some(format!("Stormlog {}", env!("CARGO_PKG_VERSION"))),
-            Some(plain(&self.chosen.path.display().to_string())),
+            Some(short_name(&self.chosen.path.display().to_string())),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
     }
@@ -190,7 +191,7 @@ fn missing_stacks(heap: &Heap) -> Option<String> {
     let stacks = "stacks are recorded of CPython 3.11 to 3.14 with its global lock; --native names C functions instead.";
     match heap.python() {
         Some(version) if !is_supported(version) => {
-            Some(format!("No stack of Python {} is known: {stacks}", plain(words_before(version, '('))))
+            Some(format!("No stack of Python {} is known: {stacks}", short_name(words_before(version, '('))))
         }
         Some(_) => None,
         None if is_python(&command(heap)) => Some(format!("No Python stack is known: {stacks}")),
@@ -217,7 +218,7 @@ fn missing_operators(heap: &Heap) -> Option<String> {
     let name = library.rsplit('/').next().unwrap_or(library);
     Some(format!(
         "`new` and `delete` of C++ are not recorded: {} has its own, which do not call malloc; run the program without it to see them.",
-        plain(name)
+        short_name(name)
     ))
 }
 
@@ -234,7 +235,7 @@ fn samples(heap: &Heap) -> impl Iterator<Item = &Sample> {
 
 fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) -> String {
     let place = frame.map_or_else(String::new, |frame| {
-        format!(" by {} ({}:{})", plain(&frame.function), plain(&frame.file), frame.line)
+        format!(" by {} ({}:{})", short_name(&frame.function), short_name(&frame.file), frame.line)
     });
     let resident = request
         .resident_bytes
@@ -251,7 +252,7 @@ fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) ->
     format!(
         "A request for {} got no memory after {}: {}{place}.{limit}{resident}",
         asked(request.bytes),
-        span(request.time_ns),
+        nanoseconds_in_words(request.time_ns),
         request.allocator
     )
 }

@@ -3,9 +3,10 @@
 use rustc_hash::FxHashMap;
 use stormlog_heap::allocator_name;
 
+use stormlog_model::text::short_name;
+
 use crate::ask::Answer;
 use crate::rows::{By, Place, Row};
-use crate::text::plain;
 
 /// Names that are listed; more are counted.
 const NAMED: usize = 2;
@@ -44,7 +45,7 @@ pub fn owners(answer: &Answer, rows: &[Row], by: By) -> Vec<(String, String)> {
     }
     let thread = |thread: &u32| {
         let name = answer.held.threads.get(*thread as usize);
-        name.map_or_else(String::new, |name| plain(name))
+        name.map_or_else(String::new, |name| short_name(name))
     };
     let allocator = |allocator: &u8| allocator_name(*allocator).to_owned();
     threads

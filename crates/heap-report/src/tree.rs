@@ -2,9 +2,9 @@
 
 use stormlog_model::format_bytes;
 use stormlog_model::stacks::{Holdings, NodeId, Weight};
+use stormlog_model::text::short_name;
 
 use crate::notes::grouped;
-use crate::text::plain;
 
 /// Deeper frames are not indented further.
 const DEEPEST: usize = 60;
@@ -76,7 +76,7 @@ fn name(held: &Holdings, node: NodeId) -> String {
     let frame = &held.tree.frames[held.tree.frame[node as usize] as usize];
     let place = frame.place();
     let gap = if place.is_empty() { "" } else { "  " };
-    plain(&format!("{}{gap}{place}", frame.function))
+    short_name(&format!("{}{gap}{place}", frame.function))
 }
 
 fn line(weight: Weight, whole: u64, depth: usize, name: &str) -> String {
@@ -108,10 +108,10 @@ mod tests {
             [
                 "      100 B 100.0 %            2  all",
                 "      100 B 100.0 %            2   main  a.py:4",
-                "       90 B  90.0 %            1    \u{fffd}[2Jbig  a.py:4",
+                "       90 B  90.0 %            1    ␛[2Jbig  a.py:4",
                 "       10 B  10.0 %            1    … 1 smaller",
             ]
         );
-        assert_eq!(lines(&held, 9)[2], "       90 B  90.0 %            1    \u{fffd}[2Jbig  a.py:4");
+        assert_eq!(lines(&held, 9)[2], "       90 B  90.0 %            1    ␛[2Jbig  a.py:4");
     }
 }

@@ -30,7 +30,7 @@ mod record;
 pub mod scrub;
 mod session;
 pub mod stacks;
-mod units;
+pub mod text;
 
 pub use capability::{Capabilities, Support};
 pub use check::{check_record, validate_record};
@@ -46,7 +46,7 @@ pub use problem::Problem;
 pub use project::{FieldValue, to_record};
 pub use python_text::{float_repr, strip, value_str};
 pub use session::{SessionStatus, SessionSummary, legacy_session_id, new_session_id, selection_order};
-pub use units::{format_bytes, format_duration, format_rate, parse_bytes};
+pub use text::{format_bytes, format_duration, format_rate, parse_bytes};
 
 /// A JSON object as read: keys in file order.
 pub type Record = serde_json::Map<String, serde_json::Value>;

@@ -1,7 +1,6 @@
 //! OOM exceptions and their bundles.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -65,7 +64,6 @@ pub(crate) fn write<'e>(
     let cause = given.cause.as_deref().and_then(Cause::of_word).unwrap_or(Cause::OomException);
     let cwd = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
     let (type_name, module, message) = &given.exception;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let held_by = given.held_by.iter().map(|(place, bytes, note)| HeldBy {
         place: place.clone(),
         bytes: *bytes,
@@ -73,7 +71,7 @@ pub(crate) fn write<'e>(
     });
     let evidence = Evidence { held_by: held_by.collect(), tries: given.tries.clone(), ..evidence_now(cause) };
     let content = BundleContent {
-        created_at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        created_at_ns: stormlog_store::wall_ns(),
         pid: u64::from(std::process::id()),
         backend: &given.backend,
         reason: &given.reason,

@@ -7,7 +7,8 @@ const STEERING = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2
 
 /** A name made by a program: control characters and changes of direction are shown, not obeyed. */
 function plain(text) {
-  return text.replace(STEERING, (letter) => (letter < " " ? String.fromCharCode(0x2400 + letter.charCodeAt(0)) : "\ufffd"));
+  const visible = (letter) => (letter < " " ? String.fromCharCode(0x2400 + letter.charCodeAt(0)) : letter === "\u007f" ? "\u2421" : "\ufffd");
+  return text.replace(STEERING, visible);
 }
 
 /** Text no longer than `most`. */

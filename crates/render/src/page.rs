@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
+use stormlog_model::text::escape_markup;
 
 /// The parts of a page that do not change.
 pub(crate) struct Template {
@@ -20,7 +21,7 @@ impl Template {
     pub(crate) fn fill(&self, title: &str, data: &impl Serialize) -> String {
         let script: String = self.scripts.concat();
         let parts = [
-            ("{{title}}", escape(title)),
+            ("{{title}}", escape_markup(title).into_owned()),
             ("{{style}}", self.style.to_owned()),
             ("{{script}}", script),
             ("{{data}}", pack(data)),
@@ -53,22 +54,6 @@ fn pack(data: &impl Serialize) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Text that stays text in HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +63,21 @@ mod tests {
         style: "",
         scripts: &[],
     };
+
+    #[test]
+    fn the_script_hides_the_same_characters_as_the_commands() {
+        let one = |letter: char| format!("\\u{:04x}", u32::from(letter));
+        let range = |range: &std::ops::RangeInclusive<char>| match range.start() == range.end() {
+            true => one(*range.start()),
+            false => format!("{}-{}", one(*range.start()), one(*range.end())),
+        };
+        let class: String = stormlog_model::text::STEERING.iter().map(range).collect();
+        let script = include_str!("../assets/page.js");
+        assert!(
+            script.contains(&format!("const STEERING = /[{class}]/g;")),
+            "expected /[{class}]/g in page.js"
+        );
+    }
 
     #[test]
     fn nothing_in_the_data_can_leave_its_place() {

@@ -78,6 +78,7 @@ pub use crate::{
     layout::MAGIC_BYTES,
     log::{Log, LogConfig, LogWriter},
     log_reader::LogReader,
+    process::wall_ns,
     record::{DefId, Definition, Definitions, Loss, LossReason, ReadStats, Record, Status},
     ring::{Ring, RingConfig, RingWriter},
     ring_reader::{RingReader, RingRecords},

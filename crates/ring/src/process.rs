@@ -84,7 +84,8 @@ pub(crate) fn pid_namespace() -> u64 {
 }
 
 /// Nanoseconds since 1970 by the wall clock.
-pub(crate) fn wall_ns() -> u64 {
+#[must_use]
+pub fn wall_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

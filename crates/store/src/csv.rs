@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::Value;
+use stormlog_model::text::inert_cell;
 use stormlog_model::{
     Event, FIELDS, Field, FieldValue, Interner, Problem, Record, Schema, legacy_session_id,
 };
@@ -260,9 +261,6 @@ pub struct CsvWriter<W: Write> {
     is_safe: bool,
 }
 
-/// What a spreadsheet takes for the start of a formula.
-const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
-
 impl<W: Write> CsvWriter<W> {
     /// Starts a file with its header.
     pub fn new(out: W, schema: Schema) -> io::Result<Self> {
@@ -293,9 +291,9 @@ impl<W: Write> CsvWriter<W> {
                     // Empty and absent would look alike; such a context is spelt as JSON.
                     write::dumps(&text)
                 }
-                FieldValue::Text(text) if self.is_safe && text.starts_with(FORMULA) => format!("'{text}"),
                 FieldValue::Text(text) => {
-                    self.writer.write_field(text)?;
+                    let text = if self.is_safe { inert_cell(text) } else { text.into() };
+                    self.writer.write_field(text.as_ref())?;
                     continue;
                 }
                 FieldValue::Metadata(_) => {

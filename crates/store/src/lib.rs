@@ -29,3 +29,4 @@ pub use options::ReadOptions;
 pub use output::{Format, Output};
 pub use sessions::{FoundSession, FoundSessions, Peaks, find_sessions, sessions_in};
 pub use source::{Events, Source, Sources};
+pub use stormlog_ring::wall_ns;

@@ -21,6 +21,7 @@ use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
+use stormlog_store::wall_ns;
 
 use crate::facts::{HostKills, host, spelt};
 use crate::gpus::GpuSample;
@@ -31,7 +32,7 @@ use crate::heap::{
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::supervise::HeapFinish;
 use crate::watch::Watching;
-use crate::watched::{COLLECTOR, Watched, now_ns};
+use crate::watched::{COLLECTOR, Watched};
 
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
 /// killed. A program that forks all day must not fill the disk.
@@ -118,7 +119,7 @@ impl Scene {
 
     /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
     pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended) {
-        let ended_ns = now_ns();
+        let ended_ns = wall_ns();
         let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;

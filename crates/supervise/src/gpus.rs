@@ -11,8 +11,9 @@ use stormlog_collect::nvml::{self, NvmlDevice};
 use stormlog_collect::{Collector, DeviceIdentity};
 use stormlog_model::{Counters, Metadata, Record};
 use stormlog_postmortem::bundle::{DeviceSample, HeldBy};
+use stormlog_store::wall_ns;
 
-use crate::watched::{now_ns, seen_from_outside};
+use crate::watched::seen_from_outside;
 
 /// Driver calls take up to milliseconds each.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -34,7 +35,7 @@ impl GpuSample {
         let counters = device.sample().ok()?.sample.counters();
         let processes = device.processes().unwrap_or_default();
         Some(GpuSample {
-            at_ns: now_ns(),
+            at_ns: wall_ns(),
             identity: device.identity().clone(),
             collector: device.name().to_owned(),
             source: device.capabilities().sampling_source.clone(),

@@ -14,6 +14,7 @@ use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
 use stormlog_liveness::lock;
 use stormlog_postmortem::BundlePolicy;
+use stormlog_store::wall_ns;
 
 use crate::child::{Launch, Program};
 use crate::error::RunError;
@@ -25,7 +26,6 @@ use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::signals::{Intake, Terminal, Witness};
 use crate::watch::{Watcher, Watching};
-use crate::watched::now_ns;
 
 /// How a program is to be run.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ impl Running {
     pub fn wait(self) -> RunOutcome {
         let pid = self.program.pid();
         let (ended, peak_rss) = self.program.wait();
-        let ended_ns = now_ns();
+        let ended_ns = wall_ns();
         self.intake.end();
         drop(self.stop);
         let outcome = match self.watching.map(JoinHandle::join) {
@@ -163,7 +163,7 @@ fn start(
     if options.command.is_empty() {
         return Err(RunError::NoCommand);
     }
-    let started_ns = now_ns();
+    let started_ns = wall_ns();
     // Before any thread exists: each has the mask of the one that starts it.
     let intake = Intake::begin(terminal);
     // It gets ready while the run's files are made.

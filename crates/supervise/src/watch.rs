@@ -15,6 +15,7 @@ use stormlog_collect::{ProcessTree, TreeMember};
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
+use stormlog_store::wall_ns;
 
 use crate::facts::{held_by, holder};
 use crate::finish::Scene;
@@ -22,7 +23,7 @@ use crate::forecast::Forecasts;
 use crate::gpus::Gpus;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
-use crate::watched::{Seen, Watched, identity_of, now_ns};
+use crate::watched::{Seen, Watched, identity_of};
 
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
 const RING_SLOTS: u64 = 4096;
@@ -238,7 +239,7 @@ impl Watcher {
         }
         let vms = self.processes.get(&self.root).and_then(|root| root.last_vms);
         let held = self.processes.values().filter_map(|watched| watched.last_rss).sum();
-        let alerts = self.forecasts.look(now, now_ns(), held, vms);
+        let alerts = self.forecasts.look(now, wall_ns(), held, vms);
         let (limit, used) = self.forecasts.memory;
         let free = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
         let mut total = 0;
@@ -404,7 +405,7 @@ impl Watcher {
         let summary = SessionSummary {
             session_id: new_session_id(),
             status: SessionStatus::Running,
-            started_at_ns: i64::try_from(now_ns()).unwrap_or(i64::MAX),
+            started_at_ns: i64::try_from(wall_ns()).unwrap_or(i64::MAX),
             ended_at_ns: None,
             host: self.host.clone(),
             pid: member.pid.into(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use stormlog_alert::alerts::{AlertEvent, RECOVERED};
 use stormlog_catalog::run::{PROGRAM, START_TICKS};
@@ -16,6 +16,7 @@ use stormlog_model::{
     resolve_identity,
 };
 use stormlog_store::recording::Recorder;
+use stormlog_store::wall_ns;
 
 use crate::exits::Exit;
 use crate::gpus::GpuSample;
@@ -122,7 +123,7 @@ impl Watched {
             last_vms: None,
             peak_vms: None,
             samples: 0,
-            last_event_ns: now_ns(),
+            last_event_ns: wall_ns(),
             recorder,
             exit: Exit::of(member.pid, reader.as_mut()),
             reader,
@@ -227,7 +228,7 @@ impl Watched {
         head: Arc<Head>,
         metadata: Arc<Metadata>,
     ) -> u64 {
-        self.append_at(now_ns(), counters, context, head, metadata)
+        self.append_at(wall_ns(), counters, context, head, metadata)
     }
 
     fn append_at(
@@ -379,11 +380,6 @@ pub(crate) fn identity_of(pid: u32) -> Identity {
         found.next().map(|value| String::from_utf8_lossy(value).into_owned())
     };
     resolve_identity(&IdentityInputs { env: Some(lookup), ..Default::default() }).unwrap_or_default()
-}
-
-pub(crate) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use stormlog_alert::alerts::ThresholdError;
 use stormlog_model::{Counters, Event, Problem, Record, SessionStatus, SessionSummary};
 use stormlog_store::sink::{Diagnostics, SinkError};
+use stormlog_store::wall_ns;
 
 use crate::state::{NewEvent, State};
 use crate::{Config, DeviceSample, Health, Outlets, Sampled, Source, Statistics};
@@ -127,7 +128,7 @@ impl Tracker {
         if shared.running.swap(false, Ordering::AcqRel)
             && let Some(mut state) = shared.state()
         {
-            state.end(status, now_ns());
+            state.end(status, wall_ns());
         }
         true
     }
@@ -139,7 +140,7 @@ impl Tracker {
 
     /// Adds an event, and tells the listener if it is an alert.
     pub fn add(&self, new: NewEvent<'_>) {
-        let told = self.shared.state().and_then(|mut state| state.add(new, now_ns()));
+        let told = self.shared.state().and_then(|mut state| state.add(new, wall_ns()));
         if let Some(event) = told {
             self.shared.tell(&event);
         }
@@ -269,7 +270,7 @@ impl Shared {
         if let Some(mut state) = self.state() {
             let session = state.session.clone();
             state.outlets.start(&session)?;
-            let now = now_ns();
+            let now = wall_ns();
             state.begin(&sampled, now);
             alerts = state.observe(sampled, now);
         }
@@ -293,11 +294,11 @@ impl Shared {
     }
 
     fn tick(&self) {
-        if !self.state().is_some_and(|state| state.health.is_due(now_ns())) {
+        if !self.state().is_some_and(|state| state.health.is_due(wall_ns())) {
             return;
         }
         let Some(sampled) = self.sample() else { return };
-        let alerts = self.state().map(|mut state| state.observe(sampled, now_ns())).unwrap_or_default();
+        let alerts = self.state().map(|mut state| state.observe(sampled, wall_ns())).unwrap_or_default();
         alerts.iter().for_each(|event| self.tell(event));
     }
 
@@ -360,11 +361,6 @@ fn after(last: Instant, interval: Duration, now: Instant) -> Instant {
     let missed = (now - next).as_nanos() / interval.as_nanos().max(1) + 1;
     let skip = u32::try_from(missed).ok().and_then(|missed| interval.checked_mul(missed));
     skip.map_or(now + interval, |skip| next + skip)
-}
-
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,35 +3,17 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use stormlog_model::text::inert_text;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest name kept; longer ones are cut.
 const LONGEST: usize = 512;
 
-/// The text with everything that could steer a terminal made visible instead.
+/// The text with everything that could steer a terminal made visible instead, and not longer than any screen.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if text.len() <= LONGEST && !text.chars().any(steers) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(
-        text.chars()
-            .take(LONGEST)
-            .map(|letter| if steers(letter) { picture(letter) } else { letter })
-            .collect(),
-    )
-}
-
-fn steers(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
-/// Unicode has a picture for each of the old control characters.
-fn picture(letter: char) -> char {
-    match u32::from(letter) {
-        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}'),
-        0x7f => '\u{2421}',
-        _ => '\u{fffd}',
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => Cow::Owned(inert_text(&text[..end]).into_owned()),
+        None => inert_text(text),
     }
 }
 
@@ -132,28 +114,14 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A span of seconds as people read it.
-pub(crate) fn span(seconds: f64) -> String {
-    let whole = seconds.max(0.0) as u64;
-    match whole {
-        0..60 => format!("{whole} s"),
-        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
-        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn nothing_steers_the_terminal() {
-        let hostile = "a\x1b]0;owned\x07b\u{9b}2Jc\u{202e}d\ne\x7f";
-        let safe = clean(hostile);
-        assert!(!safe.chars().any(steers), "{safe:?}");
-        assert_eq!(safe, "a␛]0;owned␇b\u{fffd}2Jc\u{fffd}d␊e␡");
-        assert_eq!(clean("naïve 函数"), "naïve 函数");
-        assert_eq!(clean(&"x".repeat(10_000)).len(), LONGEST);
+    fn text_is_cut_and_cannot_steer() {
+        assert_eq!(clean("a\x1b]0;owned\x07"), "a␛]0;owned␇");
+        assert_eq!(clean(&"ö".repeat(10_000)).chars().count(), LONGEST);
     }
 
     #[test]
@@ -186,6 +154,5 @@ mod tests {
         assert_eq!(short_path("train.py"), "train.py");
         assert_eq!(grouped(1_234_567), "1 234 567");
         assert_eq!(grouped(12), "12");
-        assert_eq!(span(3700.0), "1 h 01 min");
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use stormlog_model::Severity;
+use stormlog_model::text::escape_markup;
 
 use super::{LISTED, SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
@@ -21,19 +22,19 @@ pub fn html(analysis: &Analysis) -> String {
         page,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Memory analysis</title>\
          <style>{STYLE}</style></head><body>\n<h1>Memory analysis</h1>\n<p><strong>{}</strong></p>\n",
-        escaped(&verdict_sentence(analysis))
+        escape_markup(&verdict_sentence(analysis))
     );
     for finding in &analysis.findings {
         let _ = write!(
             page,
             "<section><h2 class=\"{severity}\">{severity} · {} · confidence {:.2}</h2>\n<p>{}</p>\n",
-            escaped(&finding.kind),
+            escape_markup(&finding.kind),
             finding.confidence,
-            escaped(&finding.title),
+            escape_markup(&finding.title),
             severity = finding.severity.as_str(),
         );
         if let Some(message) = &finding.message {
-            let _ = writeln!(page, "<p>{}</p>", escaped(message));
+            let _ = writeln!(page, "<p>{}</p>", escape_markup(message));
         }
         list(&mut page, "ul", finding.evidence.iter().take(20).map(evidence_line));
         list(&mut page, "ol", finding.advice.iter().cloned());
@@ -45,7 +46,7 @@ pub fn html(analysis: &Analysis) -> String {
     }
     let (sessions, rest) = fullest(analysis, LISTED);
     for SessionLine { id, events, span, peak } in sessions {
-        let id = escaped(id);
+        let id = escape_markup(id);
         let _ = writeln!(
             page,
             "<tr><td><code>{id}</code></td><td>{events}</td><td>{span}</td><td>{peak}</td></tr>"
@@ -66,14 +67,10 @@ pub fn html(analysis: &Analysis) -> String {
 }
 
 fn list(page: &mut String, tag: &str, items: impl Iterator<Item = String>) {
-    let items: Vec<String> = items.map(|item| format!("<li>{}</li>", escaped(&item))).collect();
+    let items: Vec<String> = items.map(|item| format!("<li>{}</li>", escape_markup(&item))).collect();
     if !items.is_empty() {
         let _ = writeln!(page, "<{tag}>{}</{tag}>", items.concat());
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
 use stormlog_store::recording::{RecordedEvents, read_session};
 use stormlog_store::run_record::{read_run, run_status};
+use stormlog_store::wall_ns;
 
 use super::directory::RunDirectory;
 use super::exceptions::{self, Reported};
@@ -162,8 +163,7 @@ fn kills_during(record: &Record) -> Option<Vec<OomKill>> {
         return None;
     }
     let started_ns = record.get("started_at_ns").and_then(Value::as_u64)?;
-    let now_ns = u64::try_from(jiff::Timestamp::now().as_nanosecond()).ok()?;
-    let age_us = now_ns.saturating_sub(started_ns) / 1000;
+    let age_us = wall_ns().saturating_sub(started_ns) / 1000;
     let up = clock_gettime(ClockId::Monotonic);
     let up_us = u64::try_from(up.tv_sec).ok()?.saturating_mul(1_000_000) + up.tv_nsec as u64 / 1000;
     KernelLog::kills_since(up_us.saturating_sub(age_us + MARGIN_US)).ok().map(|report| report.kills)

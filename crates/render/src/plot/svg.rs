@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::figure::Figure;
 use super::layout;
 use super::scene::{Anchor, Scene, Shape};
-use crate::page::escape;
+use stormlog_model::text::{escape_markup, inert_text};
 
 impl Figure {
     /// The figure as an SVG file.
@@ -21,7 +21,7 @@ pub(super) fn text(scene: &Scene, title: &str) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"DejaVu Sans, Verdana, sans-serif\" role=\"img\"><title>{}</title>\n",
-        escape(&printable(title))
+        escape_markup(&inert_text(title))
     );
     for shape in &scene.shapes {
         write_shape(&mut out, shape);
@@ -87,15 +87,10 @@ fn write_shape(out: &mut String, shape: &Shape) {
                 out,
                 "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" fill=\"{colour}\" text-anchor=\"{anchor}\"{turn}>{}</text>",
                 number(*size),
-                escape(&printable(text))
+                escape_markup(&inert_text(text))
             );
         }
     }
-}
-
-/// XML has no place for most control characters.
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 fn path(points: &[(f64, f64)]) -> String {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 
@@ -288,6 +288,5 @@ impl State {
 
 /// The wall clock.
 pub(super) fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    i64::try_from(stormlog_ring::wall_ns()).unwrap_or(i64::MAX)
 }

@@ -288,7 +288,7 @@ fn start_of(reader: &ProcessReader) -> Option<u64> {
 }
 
 fn place_in_time(age_ns: u64) -> Option<u64> {
-    super::watcher::now_ns().checked_sub(age_ns)
+    stormlog_store::wall_ns().checked_sub(age_ns)
 }
 
 fn monotonic_ns() -> u64 {

@@ -1,6 +1,6 @@
 //! All processes of a place: each look samples everyone's memory and reads one of them closely.
 
-use std::time::SystemTime;
+use stormlog_store::wall_ns;
 
 use crate::error::TuiError;
 use crate::read::place::{LiveTarget, Place};
@@ -34,7 +34,7 @@ impl Watcher {
 
     /// Looks once. What was recorded since the last look is all that is read.
     pub fn look(&mut self, wish: Wish) -> Reading {
-        let at_ns = now_ns();
+        let at_ns = wall_ns();
         for found in self.place.processes() {
             match self.watched.iter_mut().find(|known| known.pid() == found.pid) {
                 Some(known) => known.refound(found),
@@ -73,9 +73,4 @@ impl Watcher {
         }
         self.usual
     }
-}
-
-pub(super) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,11 +6,12 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use stormlog_model::format_bytes;
+use stormlog_model::text::format_whole_seconds;
 
 use crate::read::source::Excerpt;
 use crate::state::live::{LiveState, Order};
 use crate::state::reading::{Process, ProcessRow};
-use crate::text::{clean, fit, fit_end, grouped, span, width};
+use crate::text::{clean, fit, fit_end, grouped, width};
 use crate::view::frame::{keys, place, popup, too_small};
 use crate::view::theme::Theme;
 use crate::view::{help, plot, source};
@@ -114,7 +115,7 @@ fn head_lines(state: &LiveState, columns: u16, theme: &Theme) -> Vec<Line<'stati
     lines.extend(state_line.map(|(text, style)| Line::styled(fit(&text, columns).into_owned(), style)));
     let behind = process.heap.as_ref().and_then(|heap| heap.behind_seconds).filter(|seconds| *seconds >= 1.0);
     lines.extend(behind.map(|seconds| {
-        let text = format!("catching up: {} of the recording to be read", span(seconds));
+        let text = format!("catching up: {} of the recording to be read", format_whole_seconds(seconds));
         Line::styled(fit(&text, columns).into_owned(), theme.found())
     }));
     let trouble = process.trouble.as_ref();
@@ -146,7 +147,7 @@ fn figures(process: &Process, row: Option<&ProcessRow>, columns: usize, theme: &
         parts.push((format!("{} rss {}{peak}", plot::RSS, format_bytes(rss)), theme.rss()));
     }
     if let Some(seconds) = process.seconds {
-        parts.push((format!("for {}", span(seconds)), theme.faint()));
+        parts.push((format!("for {}", format_whole_seconds(seconds)), theme.faint()));
     }
     let mut left = columns;
     let mut spans = Vec::new();
@@ -170,7 +171,7 @@ fn note_lines(state: &LiveState, area: Rect, theme: &Theme) -> Vec<Line<'static>
     let notes = state.reading.chosen.as_ref().map(|process| &process.notes[..]).unwrap_or_default();
     let line = |note: &crate::state::reading::Note| {
         let ago = state.reading.at_ns.saturating_sub(note.at_ns) as f64 / 1e9;
-        let text = format!("{} ago  {}", span(ago), clean(&note.text));
+        let text = format!("{} ago  {}", format_whole_seconds(ago), clean(&note.text));
         Line::styled(fit(&text, usize::from(area.width)).into_owned(), theme.level(note.level))
     };
     notes.iter().rev().take(most).map(line).collect()

@@ -6,9 +6,9 @@ use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 use stormlog_model::format_bytes;
+use stormlog_model::text::format_whole_seconds;
 
 use crate::state::reading::Process;
-use crate::text::span;
 use crate::view::theme::Theme;
 
 /// How the curves look, for the words that name them.
@@ -40,7 +40,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, process: &Process, theme: 
     let labels: Vec<Line<'_>> =
         std::iter::once(Line::from("0")).chain(middle).chain([Line::from(format_bytes(most))]).collect();
     let ago = vec![
-        Line::from(format!("{} ago", span(seconds))),
+        Line::from(format!("{} ago", format_whole_seconds(seconds))),
         Line::from(if process.ended.is_some() { "end" } else { "now" }),
     ];
     let chart = Chart::new(curves)

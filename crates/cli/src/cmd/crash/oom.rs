@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_model::{Counter, Event, Schema, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, Listing, list};
 use stormlog_store::json::write;
@@ -14,7 +15,7 @@ use crate::cmd::crash::oom_cuda::CudaOom;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
 use crate::place;
-use crate::table::{Table, harmless, moment, span};
+use crate::table::{Table, moment};
 
 /// Events shown on the page.
 const LAST_EVENTS: usize = 6;
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             } else {
                 let mut page = Vec::new();
                 show(&mut page, &bundle)?;
-                out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes())?;
+                out.write_all(inert_lines(&String::from_utf8_lossy(&page)).as_bytes())?;
             }
             Ok(Exit::Ok)
         }
@@ -56,7 +57,7 @@ fn find(paths: &[PathBuf]) -> Result<Listing, StoreError> {
         let finished = stormlog_catalog::run::finish_abandoned(path);
         // Only the owner of a run may write its bundles; others are shown what they would say.
         for session in finished.iter().filter(|run| !run.is_written).flat_map(|run| &run.sessions) {
-            let sentence = harmless(&session.verdict.sentence);
+            let sentence = inert_lines(&session.verdict.sentence);
             // A standard error that is closed has no reader.
             let _ = writeln!(
                 io::stderr(),
@@ -107,7 +108,7 @@ fn run_list(paths: &[PathBuf], json: bool) -> anyhow::Result<Exit> {
                 row.path.display().to_string(),
             ]);
         }
-        table.lines().iter().try_for_each(|line| writeln!(out, "{}", harmless(line)))?;
+        table.lines().iter().try_for_each(|line| writeln!(out, "{}", inert_lines(line)))?;
     }
     for skipped in &listing.skipped {
         writeln!(io::stderr(), "Skipped: {skipped}")?;
@@ -235,7 +236,7 @@ fn chart(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
         events.iter().filter_map(|event| Some((event.timestamp_ns, memory_of(event)?))).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Ok(()) };
     let most = points.iter().map(|(_, value)| *value).max().unwrap_or(0);
-    let took = span(last.0.saturating_sub(first.0));
+    let took = nanoseconds_in_words(last.0.saturating_sub(first.0));
     writeln!(out, "  last {took:<9}{}  {}", sparkline(&points, CHART, most), format_bytes(last.1))
 }
 

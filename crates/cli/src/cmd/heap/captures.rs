@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             capture.peak_bytes.map_or_else(unknown, format_bytes),
             format_bytes(capture.bytes),
             if capture.main { "main".to_owned() } else { String::new() },
-            stormlog_heap_report::plain(&capture.path.display().to_string()),
+            stormlog_model::text::short_name(&capture.path.display().to_string()),
         ]);
     }
     for line in table.lines() {

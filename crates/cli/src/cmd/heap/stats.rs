@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
-use stormlog_heap_report::{End, Names, asked, not_recorded, plain};
+use stormlog_heap_report::{End, Names, asked, not_recorded};
 use stormlog_model::format_bytes;
+use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::cmd::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
-use crate::table::{self, Table};
+use crate::table::Table;
 
 /// Width of the longest bar of the histogram.
 const BAR: u64 = 40;
@@ -62,12 +63,12 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         writeln!(out, "sampled     every {} on average, ± {}", format_bytes(mean), format_bytes(error))?;
     }
     let at = match stats.has_totals {
-        true => format!(", after {}", table::span(stats.peak_time_ns)),
+        true => format!(", after {}", nanoseconds_in_words(stats.peak_time_ns)),
         false => String::new(),
     };
     writeln!(out, "peak        {} in {} blocks{at}", format_bytes(stats.peak_bytes), stats.peak_blocks)?;
     let moment = match stats.code_end_ns {
-        Some(time) => format!(", when the program's own code had ended after {}", table::span(time)),
+        Some(time) => format!(", when the program's own code had ended after {}", nanoseconds_in_words(time)),
         None => String::new(),
     };
     let left = format_bytes(stats.leaked_bytes);
@@ -121,7 +122,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
     for thread in &stats.by_thread {
         threads.row([
             thread.thread.to_string(),
-            thread.name.as_deref().map_or_else(|| "-".to_owned(), plain),
+            thread.name.as_deref().map_or_else(|| "-".to_owned(), short_name),
             counted(thread.count.to_string()),
             counted(format_bytes(thread.bytes)),
             format_bytes(thread.peak_bytes),
@@ -143,7 +144,7 @@ fn print_failed(
     DistinctFailure { last: failed, count, frame }: &DistinctFailure<'_>,
 ) -> io::Result<()> {
     let place = frame.map_or_else(String::new, |frame| {
-        plain(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
+        short_name(&format!("  ← {}:{} {}", frame.file, frame.line, frame.function))
     });
     let limit =
         failed.limit_bytes.map_or_else(String::new, |limit| format!(", limit {}", format_bytes(limit)));
@@ -153,7 +154,7 @@ fn print_failed(
         out,
         "failed      {} of {bytes}, {times}after {}{limit}{place}",
         failed.allocator,
-        table::span(failed.time_ns)
+        nanoseconds_in_words(failed.time_ns)
     )
 }
 
@@ -162,8 +163,8 @@ fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> 
     for place in places {
         let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };
         let name = match place.file.is_empty() && place.line == 0 {
-            true => plain(&place.function),
-            false => plain(&format!("{} ({}{line})", place.function, place.file)),
+            true => short_name(&place.function),
+            false => short_name(&format!("{} ({}{line})", place.function, place.file)),
         };
         rows.row([format_bytes(place.bytes), place.count.to_string(), name]);
     }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use stormlog_heap_report::plain;
 use stormlog_heap_report::rows::{By, grouped};
 use stormlog_model::format_bytes;
+use stormlog_model::text::short_name;
 
 use crate::cmd::heap::table::{Sort, sort};
 use crate::cmd::heap::{Asked, export, head, read, warn_of_cut};
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     for row in rows.iter().take(options.top) {
         let name = row.stack.first().map_or_else(
             || "(no stack)".to_owned(),
-            |place| plain(&format!("{} ({})", place.function, place.file)),
+            |place| short_name(&format!("{} ({})", place.function, place.file)),
         );
         table.row([
             format_bytes(row.own_bytes),

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use stormlog_heap_report::rows::{By, Place, Row, grouped};
-use stormlog_heap_report::{owners, plain, table_page};
+use stormlog_heap_report::{owners, table_page};
 use stormlog_model::format_bytes;
+use stormlog_model::text::short_name;
 
 use super::{Asked, Output, export, head, read_answer, warn_of_cut};
 use crate::exit::Exit;
@@ -93,7 +94,7 @@ pub(crate) fn sort(rows: &mut [Row], by: Sort) {
 pub(crate) fn named(place: Option<&Place>) -> (String, String) {
     match place {
         None => ("(no stack)".to_owned(), String::new()),
-        Some(place) if place.line == 0 => (plain(&place.function), plain(&place.file)),
-        Some(place) => (plain(&place.function), format!("{}:{}", plain(&place.file), place.line)),
+        Some(place) if place.line == 0 => (short_name(&place.function), short_name(&place.file)),
+        Some(place) => (short_name(&place.function), format!("{}:{}", short_name(&place.file), place.line)),
     }
 }

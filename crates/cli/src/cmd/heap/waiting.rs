@@ -18,7 +18,7 @@ impl Waiting {
             return Waiting(None);
         }
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
-        let name = stormlog_heap_report::plain(&path.display().to_string());
+        let name = stormlog_model::text::short_name(&path.display().to_string());
         let what = format!("reading {name} ({})", stormlog_model::format_bytes(size));
         let (over, is_over) = mpsc::channel();
         let shown = std::thread::spawn(move || {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stormlog_model::format_bytes;
+use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
 use stormlog_supervise::{Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
 
@@ -20,7 +21,6 @@ use crate::cmd::record::run_start;
 
 use crate::exit::Wrong;
 use crate::interpreter;
-use crate::table::{harmless, span};
 
 /// Children named in the summary.
 const MOST_CHILDREN: usize = 8;
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     } else if !options.quiet {
         let mut page = Vec::new();
         summarise(&mut page, &outcome, chosen.as_ref())
-            .and_then(|()| out.write_all(harmless(&String::from_utf8_lossy(&page)).as_bytes()))
+            .and_then(|()| out.write_all(inert_lines(&String::from_utf8_lossy(&page)).as_bytes()))
     } else {
         Ok(())
     };
@@ -163,7 +163,11 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>
             };
             let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
             let name = &outcome.program;
-            writeln!(out, "\nstormlog: {name}{pid} {how} after {}.", span(outcome.duration_ns))?;
+            writeln!(
+                out,
+                "\nstormlog: {name}{pid} {how} after {}.",
+                nanoseconds_in_words(outcome.duration_ns)
+            )?;
         }
     }
     if let Some(raised) = main.and_then(|process| process.exception.as_ref()) {

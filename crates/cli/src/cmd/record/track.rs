@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use stormlog_alert::alerts::Thresholds;
@@ -253,8 +252,7 @@ impl Status {
 
 /// One line for each thing watched; the only one is spelt as 0.4.3 does.
 fn lines(watch: &Watch, held: Option<u64>) -> Vec<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let now_ns = stormlog_store::wall_ns();
     let mut lines = Vec::new();
     for (part, tracker) in watch.parts.iter().zip(watch.group.trackers()) {
         let line = part.track_line(watch.elapsed(), tracker, now_ns);
@@ -333,10 +331,9 @@ fn total_events(watch: &Watch) -> u64 {
 fn bundle(mut writer: BundleWriter, oom: &Oom, watch: &Watch, verdict: &Verdict) -> anyhow::Result<PathBuf> {
     let session = watch.group.session();
     let evidence = Evidence::from(verdict);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let custom = Record::from_iter([("command".to_owned(), Value::from("track"))]);
     let content = BundleContent {
-        created_at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        created_at_ns: stormlog_store::wall_ns(),
         pid: watch.target.as_ref().map_or_else(std::process::id, |target| target.pid()).into(),
         backend: watch.parts.iter().find(|part| part.is_gpu()).map_or("cpu", |part| &part.backend),
         reason: verdict.cause.as_str(),

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use stormlog_model::format_bytes;
+use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};
 use crate::place;
-use crate::table::{self, Table, harmless};
+use crate::table::{self, Table};
 
 pub(crate) struct Options {
     pub(crate) path: Option<PathBuf>,
@@ -73,7 +74,7 @@ fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
         let summary = &session.summary;
         let span = session
             .span_ns
-            .map_or_else(|| "-".into(), |(first, last)| table::span(last.saturating_sub(first)));
+            .map_or_else(|| "-".into(), |(first, last)| nanoseconds_in_words(last.saturating_sub(first)));
         let peak = session.peaks.device_used.or(session.peaks.allocated);
         table.row([
             summary.session_id.clone(),
@@ -89,11 +90,11 @@ fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
         ]);
     }
     for line in table.lines() {
-        writeln!(out, "{}", harmless(&line))?;
+        writeln!(out, "{}", inert_lines(&line))?;
     }
     for session in &found.sessions {
         for note in &session.notes {
-            writeln!(out, "note: {}", harmless(&format!("{}: {note}", session.summary.session_id)))?;
+            writeln!(out, "note: {}", inert_lines(&format!("{}: {note}", session.summary.session_id)))?;
         }
     }
     Ok(())

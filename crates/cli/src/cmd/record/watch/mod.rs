@@ -10,7 +10,7 @@ mod stop;
 
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stormlog_alert::alerts::Thresholds;
@@ -202,11 +202,10 @@ fn not_there(pid: u32, error: &CollectError) -> anyhow::Error {
 
 fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     SessionSummary {
         session_id: new_session_id(),
         status: SessionStatus::Running,
-        started_at_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        started_at_ns: signed(stormlog_store::wall_ns()),
         ended_at_ns: None,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: wanted.pid.unwrap_or_else(std::process::id).into(),

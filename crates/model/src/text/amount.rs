@@ -1,5 +1,5 @@
-//! Byte sizes as people read and write them: one place, so that what is printed can be typed back. And times and rates as
-//! sentences say them, which must never be parsed back.
+//! Byte sizes as people read and write them: one place, so that what is printed can be typed back. And times and rates in
+//! sentences, which must never be parsed back.
 
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
@@ -21,27 +21,41 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Seconds as `41 min 12 s`, `2 h 05 min`, `3.2 s`, `11 ms`, `9 days`.
+/// Seconds as `11 ms`, `3.2 s`, `41 min 12 s`, `2 h 5 min`, `9 days`.
 pub fn format_duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "an unknown time".to_owned();
     }
-    // Rounded before it is split, so that 59.97 s is not "0 min 60 s".
-    let whole = seconds.round();
-    if seconds < 0.095 {
-        // A tenth of a second is too coarse here: `0.0 s` says nothing.
+    // Limits are those after rounding, so that 59.97 s is neither "60.0 s" nor "0 min 60 s".
+    if seconds < 0.9995 {
         format!("{:.0} ms", seconds * 1000.0)
-    } else if seconds < 10.0 {
+    } else if seconds < 59.95 {
         format!("{seconds:.1} s")
-    } else if whole < MINUTE {
+    } else {
+        format_whole_seconds(seconds.round())
+    }
+}
+
+/// The same without a fraction, for what is printed anew each second: `0 s`, `12 s`, `1 min 0 s`.
+pub fn format_whole_seconds(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "an unknown time".to_owned();
+    }
+    let whole = seconds.floor();
+    if whole < MINUTE {
         format!("{whole:.0} s")
     } else if whole < HOUR {
-        format!("{:.0} min {:02.0} s", (whole / MINUTE).floor(), whole % MINUTE)
+        format!("{:.0} min {:.0} s", (whole / MINUTE).floor(), whole % MINUTE)
     } else if whole < 72.0 * HOUR {
-        format!("{:.0} h {:02.0} min", (whole / HOUR).floor(), ((whole % HOUR) / MINUTE).floor())
+        format!("{:.0} h {:.0} min", (whole / HOUR).floor(), ((whole % HOUR) / MINUTE).floor())
     } else {
         format!("{:.0} days", whole / (24.0 * HOUR))
     }
+}
+
+/// A span of a clock that counts nanoseconds, in the words of [`format_duration`].
+pub fn nanoseconds_in_words(ns: u64) -> String {
+    format_duration(ns as f64 / 1e9)
 }
 
 /// Bytes per second as `37.00 MiB/min`, in the unit of time that leaves a number people can picture.
@@ -91,23 +105,27 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_read_well() {
+    fn times_and_rates_are_printed_with_units() {
         for (seconds, text) in [
             (0.0, "0 ms"),
             (0.0114, "11 ms"),
-            (0.095, "0.1 s"),
+            (0.95, "950 ms"),
+            (0.9996, "1.0 s"),
             (3.21, "3.2 s"),
-            (59.4, "59 s"),
-            (59.97, "1 min 00 s"),
+            (59.4, "59.4 s"),
+            (59.97, "1 min 0 s"),
             (2472.0, "41 min 12 s"),
-            (3599.9, "1 h 00 min"),
-            (7500.0, "2 h 05 min"),
+            (3599.9, "1 h 0 min"),
+            (7500.0, "2 h 5 min"),
             (9.0 * 86_400.0, "9 days"),
             (f64::NAN, "an unknown time"),
             (-1.0, "an unknown time"),
         ] {
             assert_eq!(format_duration(seconds), text);
         }
+        assert_eq!(format_whole_seconds(12.9), "12 s");
+        assert_eq!(format_whole_seconds(60.0), "1 min 0 s");
+        assert_eq!(nanoseconds_in_words(7_260_000_000_000), "2 h 1 min");
         assert_eq!(format_rate(64.0 * MIB), "64.00 MiB/s");
         assert_eq!(format_rate(37.0 * MIB / 60.0), "37.00 MiB/min");
         assert_eq!(format_rate(1024.0), "3.52 MiB/h");

@@ -1,0 +1,17 @@
+//! Text for people: what a terminal, a page, a spreadsheet and a sentence show of values that other programs made.
+//!
+//! Each rule exists here only; the scripts of the pages have a copy of [`STEERING`], compared by a test. Must never fail: a value
+//! that cannot be shown as it is, is shown as something harmless.
+
+mod amount;
+pub mod compat;
+mod markup;
+mod spreadsheet;
+mod terminal;
+
+pub use amount::{
+    format_bytes, format_duration, format_rate, format_whole_seconds, nanoseconds_in_words, parse_bytes,
+};
+pub use markup::escape_markup;
+pub use spreadsheet::inert_cell;
+pub use terminal::{STEERING, inert_lines, inert_text, is_steering, short_name, visible};
