@@ -19,6 +19,7 @@ __all__ = [
     "__version__",
     "allocator_availability",
     "are_in_order",
+    "binary_size",
     "check_rollups",
     "check_sink_settings",
     "classify_exception",
@@ -29,6 +30,8 @@ __all__ = [
     "derive_event",
     "derive_session",
     "draw_figure",
+    "duration_in_words",
+    "escape_markup",
     "event_from_record",
     "event_groups",
     "find_sources",
@@ -41,6 +44,7 @@ __all__ = [
     "heap_stop",
     "hidden_gaps",
     "host_memory",
+    "inert_text",
     "is_session_dead",
     "judge_calls",
     "legacy_session_id",
@@ -372,3 +376,8 @@ def heap_stats(path: str | os.PathLike[str]) -> str: ...
 def heap_stacks(path: str | os.PathLike[str], mode: str) -> str: ...
 def heap_flamegraph(path: str | os.PathLike[str], mode: str, inverted: bool) -> str: ...
 def parse_size(text: str) -> int | None: ...
+# Text for people: markup that stays text, one line that cannot command a terminal, `1.25 GiB`, `41 min 12 s`.
+def escape_markup(text: str) -> str: ...
+def inert_text(text: str) -> str: ...
+def binary_size(bytes: int) -> str: ...
+def duration_in_words(seconds: float) -> str: ...

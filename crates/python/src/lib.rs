@@ -28,6 +28,7 @@ mod recording;
 mod session;
 mod sink;
 mod telemetry;
+mod text;
 mod torch_snapshot;
 mod tracker;
 mod tracker_settings;
@@ -56,5 +57,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     oom::register(module)?;
     torch_snapshot::register(module)?;
     tracker::register(module)?;
+    text::register(module)?;
     cli::register(module)
 }

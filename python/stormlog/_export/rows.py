@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stormlog import _native
 from stormlog.session import SessionSummary, session_summary_from_dict
 
 MOST_POINTS = 250
@@ -258,8 +258,8 @@ def dashboard(points: Sequence[Mapping[str, Any]]) -> str:
             line = f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(places)}"/>'
             drawn.append(f"{line}<title>{name}</title>")
     told = "".join(
-        f"<li>{point['elapsed_seconds']:.1f} s {html.escape(point['event_type'])}: "
-        f"{html.escape(str(point['context'] or ''))}</li>"
+        f"<li>{point['elapsed_seconds']:.1f} s {_native.escape_markup(point['event_type'])}: "
+        f"{_native.escape_markup(str(point['context'] or ''))}</li>"
         for point in points
         if point["event_type"] in ALERTS
     )
