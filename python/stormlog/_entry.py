@@ -71,8 +71,8 @@ def _run(program: str) -> NoReturn:
         sys.exit(main(sys.argv[2:]))
     from stormlog import _native
 
-    _native.release_interrupts()
-    sys.exit(_native.run_cli(program, sys.argv[1:]))
+    _native.command.release_interrupts()
+    sys.exit(_native.command.run_cli(program, sys.argv[1:]))
 
 
 def _undo_startup() -> None:

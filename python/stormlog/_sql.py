@@ -110,7 +110,7 @@ def _with_streams(out: int, complaints: int, arguments: tuple[str, ...]) -> int:
     try:
         os.dup2(out, 1)
         os.dup2(complaints, 2)
-        return _native.run_cli("stormlog", arguments)
+        return _native.command.run_cli("stormlog", arguments)
     finally:
         for number, old in enumerate(kept, start=1):
             os.dup2(old, number)

@@ -208,7 +208,7 @@ class MemoryAnalyzer:
         self, results: Sequence[ProfileResult] | None
     ) -> tuple[list[MemoryPattern], list[PerformanceInsight]]:
         limits = self.thresholds
-        patterns, insights = _native.judge_calls(
+        patterns, insights = _native.analysis.judge_calls(
             [_fields(call) for call in self._calls(results)],
             (
                 limits["memory_leak_ratio"],
@@ -254,7 +254,7 @@ def _unavailable(events: Sequence[TelemetryEventLike]) -> dict[str, dict[str, An
     """What cannot be asked of these events, and why."""
     buffer = untouched(events)
     if buffer is not None:
-        has_counters, tells_fragmentation = _native.allocator_availability(buffer)
+        has_counters, tells_fragmentation = _native.analysis.allocator_availability(buffer)
         return _missing(has_counters, None if tells_fragmentation else FRAGMENTATION_DISABLED)
     counted = [
         event
@@ -278,7 +278,7 @@ def _ranks(events: Sequence[TelemetryEventLike]) -> set[int]:
     buffer = untouched(events)
     if buffer is None:
         return {event.rank for event in passing(events)}
-    return {rank for _, rank, _ in _native.event_groups(buffer)[0]}
+    return {rank for _, rank, _ in _native.analysis.event_groups(buffer)[0]}
 
 
 def _recommendations(

@@ -126,7 +126,7 @@ def attribute_collective_memory(
     results = []
     buffer = untouched(events)
     source = passing(events) if buffer is None else buffer
-    for text, spikes in _native.collective_intervals(source, tuple(settings)):
+    for text, spikes in _native.analysis.collective_intervals(source, tuple(settings)):
         record = json.loads(text)
         evidence = CollectiveAttributionEvidence(**record.pop("evidence"))
         record["phase_attribution"] = _phase(phase_resolver, spikes, record["rank"])

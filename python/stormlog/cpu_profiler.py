@@ -81,7 +81,7 @@ class CPUMemoryProfiler(StopsAtExit):
     """Profiles calls and blocks: memory before, after, and the highest in between."""
 
     def __init__(self) -> None:
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
         self.snapshots: deque[CPUMemorySnapshot] = deque(maxlen=_MAX_SNAPSHOTS)
         self.results: list[CPUProfileResult] = []
         self._monitor = Monitor(lambda: self.snapshots.append(self._take_snapshot()))

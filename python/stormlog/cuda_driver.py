@@ -49,7 +49,7 @@ _OWNERS = {
 
 class _State:
     def __init__(self) -> None:
-        self.events: _native.CudaDriverEvents | None = None
+        self.events: _native.cuda.CudaDriverEvents | None = None
         self.why_not: str | None = "it was not asked for"
         self.seen: dict[int, dict[str, int]] = {}
         self.is_kinetos = False
@@ -67,7 +67,7 @@ def start(library: str | None = None) -> bool:
         why_not = _KINETOS if _STATE.is_kinetos else "CUPTI was not found"
         for path in [] if _STATE.is_kinetos else [library] if library else _libraries():
             try:
-                _STATE.events = _native.CudaDriverEvents(path)
+                _STATE.events = _native.cuda.CudaDriverEvents(path)
             except OSError as error:
                 why_not = f"CUPTI was not found ({error})"
             except RuntimeError as error:
@@ -94,22 +94,24 @@ def stop(why: str = "it was stopped") -> None:
 def report(device: int = 0) -> dict[str, Any]:
     """What each library holds of a device, largest first, and how much of it is not PyTorch's allocator's."""
     events = _STATE.events
-    rows, counts = ([], (0, 0, 0, 0, 0)) if events is None else events.report()
+    found = None if events is None else events.report()
     held: list[dict[str, Any]] = [
-        {"owner": _owner(library), "library": library, "bytes": size, "pieces": pieces}
-        for number, library, size, pieces in rows
-        if number == device
+        {"owner": _owner(row.library), "library": row.library, "bytes": row.bytes, "pieces": row.pieces}
+        for row in (found.held if found else [])
+        if row.device == device
     ]
-    allocations, frees, lost, modules, module_bytes = counts
     return {
         "is_on": events is not None and events.is_on,
         "why_not": _STATE.why_not,
         "held": sorted(held, key=lambda row: row["bytes"], reverse=True),
         "outside_pytorch_bytes": sum(row["bytes"] for row in held if row["owner"] != PYTORCH),
-        "allocations": allocations,
-        "frees": frees,
-        "lost": lost,
-        "modules": {"count": modules, "bytes": module_bytes},
+        "allocations": found.allocations if found else 0,
+        "frees": found.frees if found else 0,
+        "lost": found.lost if found else 0,
+        "modules": {
+            "count": found.modules if found else 0,
+            "bytes": found.module_bytes if found else 0,
+        },
     }
 
 

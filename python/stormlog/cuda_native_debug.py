@@ -187,7 +187,7 @@ def write_cuda_snapshot_artifacts(
 ) -> list[str]:
     """Write a snapshot, its attributions and PyTorch's own pages of it; what failed is in the last file."""
     folder = Path(output_dir)
-    _native.create_directory(folder)
+    _native.files.create_directory(folder)
     whole = _whole(snapshot)
     attribution = build_snapshot_allocation_attribution(whole, tensor_index)
     with private_file(folder / SNAPSHOT_PICKLE_FILENAME) as file:
@@ -271,8 +271,8 @@ def _allocations(block: dict[str, Any]) -> list[tuple[int, int]]:
 def private_file(path: Path) -> BinaryIO:
     """A new file that only this user can read, in place of what is there."""
     path.unlink(missing_ok=True)
-    return os.fdopen(_native.create_file(path), "wb")
+    return os.fdopen(_native.files.create_file(path), "wb")
 
 
 def _write(path: Path, text: str) -> None:
-    _native.replace_file(path, text.encode())
+    _native.files.replace_file(path, text.encode())

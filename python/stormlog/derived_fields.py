@@ -44,7 +44,7 @@ FRAGMENTATION_DISABLED = "Collector capabilities disable fragmentation analysis.
 
 def memory_feature_enabled(event: Any, feature: str) -> bool:
     """False only where the event's own capabilities say so: silence is not a no."""
-    return _native.memory_feature_enabled(event, feature)
+    return _native.telemetry.memory_feature_enabled(event, feature)
 
 
 def fragmentation_unavailable_reason(events: Sequence[Any]) -> str | None:
@@ -57,7 +57,7 @@ def fragmentation_unavailable_reason(events: Sequence[Any]) -> str | None:
 
 def compute_event_fields(event: Any) -> DerivedFields:
     """The derived fields of one event; every key is present."""
-    gap, utilization, fragmentation, cache, degraded = _native.derive_event(event)
+    gap, utilization, fragmentation, cache, degraded = _native.telemetry.derive_event(event)
     return {
         "allocator_gap_bytes": gap,
         "utilization_ratio": utilization,
@@ -69,7 +69,7 @@ def compute_event_fields(event: Any) -> DerivedFields:
 
 def compute_session_fields(events: Sequence[Any]) -> SessionDerivedFields:
     """The derived fields of a session's events in order: interrupted means the last one is not a `stop`."""
-    peak, average = _native.derive_session(passing(events))
+    peak, average = _native.telemetry.derive_session(passing(events))
     last = _get(events[-1], "event_type") if len(events) > 0 else ""
     return {
         "peak_utilization_ratio": peak,

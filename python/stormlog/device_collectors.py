@@ -369,7 +369,7 @@ class CPUDeviceCollector(DeviceMemoryCollector):
     telemetry_collector = "stormlog.cpu_tracker"
 
     def __init__(self) -> None:
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
 
     def name(self) -> str:
         """The backend."""
@@ -382,7 +382,7 @@ class CPUDeviceCollector(DeviceMemoryCollector):
     def sample(self) -> DeviceMemorySample:
         """The RSS now, and the machine's memory."""
         rss, _ = self._probe.memory()
-        total, available = _native.host_memory()
+        total, available = _native.tracking.host_memory()
         return DeviceMemorySample(rss, rss, rss, available, total, None, None, -1)
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:

@@ -134,7 +134,7 @@ def _analyzed(
         return merged, FirstCauseAnalysisResult(None, [], notes)
     claimed = Counter(event.world_size for event in samples if event.world_size > 1)
     stated = [event.sampling_interval_ms for event in samples if event.sampling_interval_ms > 0]
-    text, of_merge, places = _native.rank_timeline(
+    text, of_merge, places = _native.analysis.rank_timeline(
         samples,
         job_id,
         claimed.most_common(1)[0][0] if claimed else 1,
@@ -155,10 +155,10 @@ def _analyzed(
 
 
 def _summed_up(
-    buffer: _native.EventBuffer, phases: PhaseReplayIndex | None
+    buffer: _native.telemetry.EventBuffer, phases: PhaseReplayIndex | None
 ) -> tuple[CrossRankMergeResult, FirstCauseAnalysisResult]:
     """The same for events as they were loaded, without an object an event and without the points."""
-    (text, of_merge, _), job_id, notes, sessions = _native.rank_summary(buffer)
+    (text, of_merge, _), job_id, notes, sessions = _native.analysis.rank_summary(buffer)
     if not text:
         said = notes if len(buffer) > 0 else ["No telemetry events were provided."]
         return CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], said), FirstCauseAnalysisResult(

@@ -52,7 +52,7 @@ def analyze_hidden_memory_gaps(
     )
     found = []
     buffer = untouched(events)
-    for kind, severity, confidence, evidence, description, _, place in _native.memory_gaps(
+    for kind, severity, confidence, evidence, description, _, place in _native.analysis.memory_gaps(
         passing(events) if buffer is None else buffer, limits
     ):
         numbers = json.loads(evidence)

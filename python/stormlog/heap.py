@@ -20,7 +20,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import json
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -30,7 +29,21 @@ from typing import Any, ParamSpec, TypeVar
 
 from stormlog import _native
 
-__all__ = ["HeapError", "Recording", "is_recording", "record", "start", "stats", "stop"]
+__all__ = [
+    "CaptureFormatError",
+    "CaptureIOError",
+    "CaptureNotFoundError",
+    "CapturePermissionError",
+    "CaptureVersionError",
+    "HeapError",
+    "HeapValueError",
+    "Recording",
+    "is_recording",
+    "record",
+    "start",
+    "stats",
+    "stop",
+]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -39,7 +52,14 @@ _NUMBERS = itertools.count(1)
 #: Mean bytes between samples when ``sample=True``.
 DEFAULT_SAMPLE_BYTES = 512 * 1024
 
-HeapError = _native.HeapError
+#: The class of every error here; the others say what is wrong and are also the built-in one expects.
+HeapError = _native.heap.HeapError
+CaptureNotFoundError = _native.heap.CaptureNotFoundError
+CapturePermissionError = _native.heap.CapturePermissionError
+CaptureIOError = _native.heap.CaptureIOError
+CaptureFormatError = _native.heap.CaptureFormatError
+CaptureVersionError = _native.heap.CaptureVersionError
+HeapValueError = _native.heap.HeapValueError
 
 
 def start(
@@ -65,24 +85,25 @@ def start(
     mean = DEFAULT_SAMPLE_BYTES if sample is True else int(sample)
     if mean < 0:
         raise ValueError(f"sample must be a number of bytes, got {sample!r}")
-    _native.heap_start(str(target), overwrite, native, trace_python_allocators, mean, aggregate, max_size)
+    _native.heap.heap_start(
+        str(target), overwrite, native, trace_python_allocators, mean, aggregate, max_size
+    )
     return target
 
 
 def stop() -> Path:
     """Ends the recording and returns the path of the finished capture."""
-    return Path(_native.heap_stop())
+    return Path(_native.heap.heap_stop())
 
 
 def is_recording() -> bool:
     """Whether this process is being recorded, by :func:`start` or by ``stormlog run --heap``."""
-    return _native.heap_recording()
+    return _native.heap.heap_recording()
 
 
 def stats(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Totals, peak, top allocators: what ``stormlog stats --json`` prints."""
-    result: dict[str, Any] = json.loads(_native.heap_stats(os.fspath(path)))
-    return result
+    return _native.heap.heap_stats(path)
 
 
 class Recording:

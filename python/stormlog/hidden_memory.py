@@ -148,7 +148,7 @@ class Driver:
         self._torch = torch
         self._index = index
         uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-        self._gpu = None if uuid is None else _native.Gpu.find(_spelt(uuid))
+        self._gpu = None if uuid is None else _native.cuda.Gpu.find(_spelt(uuid))
 
     def memory(self) -> tuple[int | None, int | None, int | None]:
         """Used, free and total of the whole device."""

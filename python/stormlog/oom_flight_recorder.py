@@ -62,7 +62,7 @@ def classify_oom_exception(exc: BaseException) -> OOMExceptionClassification:
 def classified(exc: BaseException) -> tuple[bool, str | None, str | None]:
     """Whether memory ran out, by which sign, and the cause a bundle names."""
     for error in chain(exc):
-        found = _native.classify_exception(exception_facts(error))
+        found = _native.oom.classify_exception(exception_facts(error))
         if found[0]:
             return found
     return (False, None, None)
@@ -88,7 +88,7 @@ def exception_text(exc: BaseException) -> str:
         text = str(exc)
     except Exception as error:
         text = f"<its text could not be had: {type(error).__name__}>"
-    return _native.scrub_text(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    return _native.files.scrub_text(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 class OOMFlightRecorder:
@@ -135,7 +135,7 @@ class OOMFlightRecorder:
         if not self.config.enabled:
             return None
         root = Path(self.config.dump_dir)
-        _native.create_directory(root)
+        _native.files.create_directory(root)
         final = self._next_path(root, backend)
         events = self.snapshot_events()
         session = {
@@ -172,14 +172,14 @@ class OOMFlightRecorder:
         unfinished.mkdir(mode=0o700)
         try:
             for name, payload in payloads.items():
-                descriptor = _native.create_file(unfinished / name)
+                descriptor = _native.files.create_file(unfinished / name)
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                     json.dump(payload, file, indent=2, default=str)
             unfinished.rename(final)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
-        _native.prune_bundles(root, final, self.config.max_dumps, self.config.max_total_mb)
+        _native.oom.prune_bundles(root, final, self.config.max_dumps, self.config.max_total_mb)
         return str(final)
 
     def _next_path(self, root: Path, backend: str) -> Path:

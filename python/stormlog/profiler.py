@@ -126,7 +126,7 @@ class GPUMemoryProfiler(StopsAtExit):
         self.max_results = max_results
         self.snapshots: deque[MemorySnapshot] = deque(maxlen=max_snapshots)
         self._store = ProfileStore(max_results)
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
         self._monitor = Monitor(lambda: self.snapshots.append(self._take_snapshot("monitor")))
         self._tensor_tracker = self._tracker_of_tensors() if track_tensors else None
         self._baseline_snapshot = self._take_snapshot("baseline")

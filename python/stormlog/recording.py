@@ -71,7 +71,7 @@ class Recorder:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         summary = json.dumps(session_summary_to_dict(self.session))
-        self._native = _native.Recorder(os.fspath(directory), summary, ring_slots, keep_log)
+        self._native = _native.telemetry.Recorder(os.fspath(directory), summary, ring_slots, keep_log)
         self.sample("start")
 
     def append(self, record: Mapping[str, Any]) -> bool:

@@ -83,12 +83,12 @@ def now_ns() -> int:
 
 def new_session_id() -> str:
     """A new opaque session id."""
-    return _native.new_session_id()
+    return _native.telemetry.new_session_id()
 
 
 def stable_legacy_session_id(*parts: object) -> str:
     """The synthetic id of an artifact that carries none: the same parts give the same id everywhere."""
-    return _native.legacy_session_id([str(part) for part in parts if part is not None])
+    return _native.telemetry.legacy_session_id([str(part) for part in parts if part is not None])
 
 
 def create_session_summary(
@@ -158,7 +158,7 @@ def finalize_session_summary(summary: SessionSummary, *, ended_at_ns: int | None
 
 def normalize_session_status(value: object) -> str:
     """The state a word stands for, whatever its case and surrounding space; ValueError for any other word."""
-    return _native.normalize_session_status(value)
+    return _native.telemetry.normalize_session_status(value)
 
 
 def session_summary_to_dict(summary: SessionSummary) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def session_summary_to_dict(summary: SessionSummary) -> dict[str, Any]:
 
 def session_summary_from_dict(payload: Mapping[str, Any]) -> SessionSummary:
     """Reads the object form; ValueError names what is wrong with it."""
-    summary = SessionSummary(*_native.session_summary_from_record(payload))
+    summary = SessionSummary(*_native.telemetry.session_summary_from_record(payload))
     # Job ids were not always text, and the native form holds nothing else.
     job_id = payload.get("job_id")
     return summary if job_id == summary.job_id else dataclasses.replace(summary, job_id=job_id)

@@ -14,8 +14,8 @@ __all__ = ["get_system_info"]
 def get_system_info() -> dict[str, Any]:
     """The platform, its processors and memory, and what this process holds; what cannot be read is None."""
     system = os.uname()
-    total, available = _native.host_memory()
-    resident, _ = _native.ProcessProbe().memory()
+    total, available = _native.tracking.host_memory()
+    resident, _ = _native.tracking.ProcessProbe().memory()
     return {
         "platform": system.sysname,
         "architecture": system.machine,

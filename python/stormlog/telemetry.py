@@ -196,7 +196,7 @@ class LoadedTelemetrySession:
 
 def validate_telemetry_record(record: Mapping[str, Any]) -> None:
     """Checks a record of schema 2, 3 or 4: ValueError for the first rule it breaks."""
-    _native.validate_record(record)
+    _native.telemetry.validate_record(record)
 
 
 def telemetry_event_to_dict(event: TelemetryEventLike) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def telemetry_event_from_record(
     default_session_id: str | None = None,
 ) -> TelemetryEventV4:
     """Reads a record of schema 2, 3 or 4, or one from before the schemas, as an event of schema 4."""
-    values = _native.event_from_record(
+    values = _native.telemetry.event_from_record(
         record, permissive_legacy, default_collector, default_sampling_interval_ms, default_session_id
     )
     return _checked(values)
@@ -231,7 +231,9 @@ def resolve_distributed_identity(
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Job id, rank, local rank and world size: explicit values, then metadata, then environment."""
-    identity = _native.resolve_distributed_identity(job_id, rank, local_rank, world_size, metadata, env)
+    identity = _native.telemetry.resolve_distributed_identity(
+        job_id, rank, local_rank, world_size, metadata, env
+    )
     return dict(zip(OPTIONAL_V4_FIELDS, identity, strict=True))
 
 
@@ -246,7 +248,9 @@ def load_telemetry_sessions(
             sources_loaded=sources,
             warnings=warnings,
         )
-        for summary, buffer, sources, warnings in _native.load_sessions(path, permissive_legacy, events_key)
+        for summary, buffer, sources, warnings in _native.telemetry.load_sessions(
+            path, permissive_legacy, events_key
+        )
     ]
 
 
@@ -284,7 +288,7 @@ def project_telemetry_events(
     return [project_telemetry_event(event) for event in passing(events)]
 
 
-def _checked(values: _native._EventFields) -> TelemetryEventV4:
+def _checked(values: _native.telemetry._EventFields) -> TelemetryEventV4:
     """An event of fields that the native reader has checked: they are not checked again."""
     event = TelemetryEventV4.__new__(TelemetryEventV4)
     (

@@ -222,18 +222,18 @@ def rollup_coverage_from_manifest(
 
 def resolve_telemetry_rollup_path(path: str | Path) -> Path:
     """Where the rollups are of the sink that a directory, manifest, segment or rollup file belongs to."""
-    return _native.sink_rollup_path(Path(path))
+    return _native.sink.sink_rollup_path(Path(path))
 
 
 def write_telemetry_rollups(root_dir: str | Path, rollups: TelemetryRollupFile) -> Path:
     """Puts the rollups beside the manifest, whole and synced; returns where."""
     text = json.dumps(telemetry_rollup_file_to_dict(rollups), indent=2, sort_keys=True)
-    return _native.write_rollups(Path(root_dir), text + "\n")
+    return _native.sink.write_rollups(Path(root_dir), text + "\n")
 
 
 def read_telemetry_rollups(path: str | Path) -> TelemetryRollupFile | None:
     """The rollups of a sink; None when there are none, they are broken, or they are stale."""
-    text = _native.read_rollups(Path(path))
+    text = _native.sink.read_rollups(Path(path))
     return None if text is None else _file(json.loads(text))
 
 
@@ -244,7 +244,7 @@ def telemetry_rollup_file_to_dict(rollups: TelemetryRollupFile) -> dict[str, Any
 
 def telemetry_rollup_file_from_dict(payload: Mapping[str, Any]) -> TelemetryRollupFile:
     """Reads the object form; ValueError names what is wrong with it."""
-    return _file(json.loads(_native.check_rollups(json.dumps(payload, default=_plain))))
+    return _file(json.loads(_native.sink.check_rollups(json.dumps(payload, default=_plain))))
 
 
 def _plain(value: object) -> object:
@@ -253,7 +253,7 @@ def _plain(value: object) -> object:
 
 
 def _roll_up(loaded: LoadedTelemetrySession, window_duration_ns: int) -> SessionRollup:
-    text = _native.rollup_session(
+    text = _native.sink.rollup_session(
         loaded.summary.started_at_ns,
         loaded.summary.ended_at_ns,
         passing(loaded.events),

@@ -61,7 +61,7 @@ class TelemetrySinkConfig:
 
     def __post_init__(self) -> None:
         self.root_dir = Path(self.root_dir)
-        _native.check_sink_settings(_settings(self))
+        _native.sink.check_sink_settings(_settings(self))
 
 
 @dataclass
@@ -94,7 +94,7 @@ class AppendOnlyTelemetrySink:
 
         self.config = config
         self.root_dir = config.root_dir
-        self._sink = _native.Sink(_settings(config), socket.gethostname())
+        self._sink = _native.sink.Sink(_settings(config), socket.gethostname())
 
     def start_session(self, summary: SessionSummary | None = None) -> SessionSummary:
         """Makes a session the active one; if one is active, that one stays and is returned."""
@@ -155,7 +155,7 @@ class AppendOnlyTelemetrySink:
 
 def read_telemetry_sink_manifest(path: str | Path) -> TelemetrySinkManifest | None:
     """The manifest of the sink a directory, manifest or segment belongs to; None if it cannot be read."""
-    found = _native.read_sink_manifest(Path(path))
+    found = _native.sink.read_sink_manifest(Path(path))
     if found is None:
         return None
     schema_version, name, sessions, segments = found
@@ -169,12 +169,12 @@ def read_telemetry_sink_manifest(path: str | Path) -> TelemetrySinkManifest | No
 
 def resolve_telemetry_sink_manifest_path(path: str | Path) -> Path | None:
     """The path of the manifest a directory, manifest or segment belongs to, if there is one."""
-    return _native.sink_manifest_path(Path(path))
+    return _native.sink.sink_manifest_path(Path(path))
 
 
 def resolve_telemetry_sink_segment_paths(path: str | Path) -> list[Path]:
     """The segments of a sink in order: those listed and those found. A lone JSONL file is its own."""
-    return _native.sink_segment_paths(Path(path))
+    return _native.sink.sink_segment_paths(Path(path))
 
 
 def _settings(config: TelemetrySinkConfig) -> tuple[Any, ...]:

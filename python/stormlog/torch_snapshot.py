@@ -10,7 +10,6 @@ file is executed, whatever it says; ``torch`` is not needed.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -72,13 +71,13 @@ Settings: TypeAlias = str | Mapping[str, Any]
 
 def load(path: str | os.PathLike[str]) -> Snapshot:
     """Reads a snapshot. What is no snapshot is a ``ValueError`` that says why."""
-    return Snapshot(Path(path), _native.load_torch_snapshot(path))
+    return Snapshot(Path(path), _native.torch.load_torch_snapshot(path))
 
 
 class Snapshot:
     """A snapshot that was read. It never changes; every answer is computed when it is asked for."""
 
-    def __init__(self, path: Path, native: _native.TorchSnapshot) -> None:
+    def __init__(self, path: Path, native: _native.torch.TorchSnapshot) -> None:
         """Use :func:`load`."""
         self.path = path
         self._native = native
@@ -98,7 +97,7 @@ class Snapshot:
         ``device_total`` is the device's memory, which the file does not say; ``advise=False`` tries no
         other settings.
         """
-        return build(Report, json.loads(self._native.report(top, device_total, advise)))
+        return build(Report, self._native.report(top, device_total, advise))
 
     def oom(self, *, device_total: int | str | None = None) -> Oom | None:
         """The request that failed, explained; ``None`` if none did."""
@@ -119,13 +118,13 @@ class Snapshot:
         ``record_function``: ``"forward"`` is the end of the last one, ``"start:forward@3"`` the start of
         the third.
         """
-        return build(Diff, json.loads(self._native.diff(after._native, str(at), device)))
+        return build(Diff, self._native.diff(after._native, str(at), device))
 
     def _replay(
         self, settings: Iterable[Settings], limit: int | str | None, search: bool, device: int
     ) -> Replay:
         texts = [text if isinstance(text, str) else _text(text) for text in settings]
-        return build(Replay, json.loads(self._native.replay(texts, limit, search, device)))
+        return build(Replay, self._native.replay(texts, limit, search, device))
 
 
 def _text(settings: Mapping[str, Any]) -> str:

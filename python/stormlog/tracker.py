@@ -241,7 +241,7 @@ class MemoryTracker(BaseTracker):
         if self._history is not None and self._history.is_on:
             self._history.add_to(bundle)
             config = self._recorder_config
-            _native.prune_bundles(config.dump_dir, bundle, config.max_dumps, config.max_total_mb)
+            _native.oom.prune_bundles(config.dump_dir, bundle, config.max_dumps, config.max_total_mb)
 
     def _capabilities(self) -> dict[str, Any]:
         return self.collector_capabilities.to_metadata()

@@ -97,7 +97,7 @@ def get_system_info() -> dict[str, Any]:
         info["cuda_version"] = torch.version.cuda
         info["cudnn_version"] = cudnn.version() if hasattr(cudnn, "version") else None
         info["current_device"] = torch.cuda.current_device()
-    total, available = _native.host_memory()
+    total, available = _native.tracking.host_memory()
     info["cpu_count"] = os.cpu_count()
     info["cpu_count_logical"] = os.cpu_count()
     info["memory_total"] = total

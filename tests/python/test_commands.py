@@ -50,7 +50,7 @@ def test_an_answer_goes_to_standard_output(write: Callable[..., Path]) -> None:
 
 def test_an_unknown_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no command is named other"):
-        _native.run_cli("other", [])
+        _native.command.run_cli("other", [])
 
 
 def interrupt(before: str, after: str, wait: float = 0.2) -> int:
@@ -67,7 +67,7 @@ def interrupt(before: str, after: str, wait: float = 0.2) -> int:
         child.stdout.close()
 
 
-TAKE_OVER = "from stormlog import _native; _native.release_interrupts()"
+TAKE_OVER = "from stormlog import _native; _native.command.release_interrupts()"
 
 
 def test_ctrl_c_ends_a_command_with_130(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_a_command_with_130(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     for megabytes in (100, 400, 1600):
         path.write_text(line * (megabytes * 1_000_000 // len(line)))
-        run_it = f"sys.exit(_native.run_cli('stormlog', ['validate', {str(path)!r}]))"
+        run_it = f"sys.exit(_native.command.run_cli('stormlog', ['validate', {str(path)!r}]))"
         code = interrupt(TAKE_OVER, run_it, wait=0.1)
         if code != 0:  # else the machine was faster than the signal
             break

@@ -50,7 +50,7 @@ class NoResetStandIn:
     """A probe of a kernel that does not let the mark be reset."""
 
     def __init__(self) -> None:
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
 
     def peak_rss(self) -> int | None:
         return self._probe.peak_rss()
@@ -61,7 +61,7 @@ class NoResetStandIn:
 
 
 def test_without_a_reset_the_peak_is_sampled() -> None:
-    before, _ = _native.ProcessProbe().memory()
+    before, _ = _native.tracking.ProcessProbe().memory()
     peak = _peak.PeakOfCall(NoResetStandIn())  # type: ignore[arg-type]
     block = bytearray(64 * MB)
     block[::4096] = b"x" * len(block[::4096])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stormlog import heap
+from stormlog import _native, heap
 from test_run import PROGRAMS, STORMLOG, cgroup, in_cgroup, program
 
 #: Room for Python and numpy, and small enough to be reached in a moment.
@@ -301,6 +301,36 @@ def test_python_allocators_show_small_objects(tmp_path: Path) -> None:
     del kept
 
 
+def test_errors_of_captures_are_heap_errors_and_what_callers_expect(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.bin"
+    with pytest.raises(heap.CaptureNotFoundError, match="No such file") as missing:
+        heap.stats(absent)
+    assert isinstance(missing.value, FileNotFoundError) and missing.value.filename == str(absent)
+    with pytest.raises(FileNotFoundError, match="holds no heap capture"):
+        heap.stats(tmp_path)
+    foreign = tmp_path / "foreign.bin"
+    foreign.write_bytes(b"not a capture")
+    with pytest.raises(heap.CaptureFormatError, match="is not a heap capture") as damaged:
+        heap.stats(foreign)
+    assert isinstance(damaged.value, ValueError)
+    good = tmp_path / "good.bin"
+    with heap.record(good):
+        kept = bytearray(1 << 20)
+    del kept
+    content = bytearray(good.read_bytes())
+    version = int.from_bytes(content[8:12], "little")
+    content[8:12] = (version + 1).to_bytes(4, "little")
+    good.write_bytes(content)
+    with pytest.raises(heap.CaptureVersionError, match="upgrade stormlog"):
+        heap.stats(good)
+    with pytest.raises(heap.HeapValueError, match="peak, leaks"):
+        _native.heap.heap_stacks(good, "everything")
+    for error in (heap.CapturePermissionError, heap.CaptureIOError):
+        assert issubclass(error, heap.HeapError) and issubclass(error, OSError)
+        assert error.__module__ == "stormlog.heap"
+    assert issubclass(heap.HeapError, RuntimeError)
+
+
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     path = tmp_path / "here.bin"
     path.write_bytes(b"somebody's")
@@ -439,7 +469,7 @@ def test_a_child_forked_from_a_recording_ends_its_own(tmp_path: Path) -> None:
     script = """
         import json, os, sys
         from pathlib import Path
-        from stormlog import heap
+        from stormlog import _native, heap
         with heap.record("out.bin") as recording:
             child = os.fork()
             kept = [bytearray(5_000 if child else 7_000) for _ in range(100)]

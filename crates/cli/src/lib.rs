@@ -8,7 +8,6 @@ mod args;
 mod chart;
 mod cmd;
 mod exit;
-pub mod heap;
 mod interpreter;
 mod place;
 mod progress;

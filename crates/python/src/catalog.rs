@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use stormlog_liveness::Life;
 use stormlog_store::{Source, StoreError};
 
-use crate::error::from_store;
+use crate::error::raise;
 
 /// Kind and path of a source.
 type Row = (&'static str, PathBuf);
@@ -25,7 +25,7 @@ fn find_sources(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Row>, Vec<String
             Ok((rows.collect(), sources.skipped.iter().map(StoreError::to_string).collect()))
         }
         Err(StoreError::Unrecognised { .. }) => Ok((Vec::new(), Vec::new())),
-        Err(error) => Err(from_store(error)),
+        Err(error) => Err(raise(error)),
     }
 }
 

@@ -1,36 +1,131 @@
-//! The only place that turns our errors into Python exceptions.
+//! The only place that turns our errors into Python exceptions: one enum, one conversion from every library error.
 //!
-//! What the operating system refused is the `OSError` its number stands for; everything else wrong with an input
-//! is a `ValueError` whose text is the whole sentence.
+//! What the operating system refused is the `OSError` its number stands for (`FileNotFoundError`, `PermissionError`, …);
+//! a value or a file with the wrong content is a `ValueError` whose text is the whole sentence; what cannot be done now
+//! is a `RuntimeError`. Errors about heap captures are also a `HeapError`, the class that callers of `stormlog.heap`
+//! catch.
 
 use std::io;
 use std::path::Path;
 
-use pyo3::PyErr;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use stormlog_alert::alerts::ThresholdError;
+use stormlog_capture::CaptureError;
+use stormlog_collect::CollectError;
+use stormlog_cupti::CuptiError;
+use stormlog_heap::HeapError as ReadError;
+use stormlog_heap_report::ViewError;
 use stormlog_model::Problem;
+use stormlog_model::phases::PhaseError;
+use stormlog_postmortem::bundle::BundleError;
+use stormlog_render::plot::PngError;
 use stormlog_store::StoreError;
 use stormlog_store::sink::SinkError;
+use stormlog_torch::{SettingsError, SnapshotError};
+use stormlog_track::StartError;
 
-/// A rule that a record or a value breaks.
-pub(crate) fn from_problem(problem: Problem) -> PyErr {
-    PyValueError::new_err(problem.message)
+use crate::heap_error::HeapErrorKind;
+
+/// Every error that can cross into Python.
+pub(crate) enum Error {
+    /// A rule that a record or a value breaks.
+    Problem(Problem),
+    Store(StoreError),
+    Sink(SinkError),
+    Collect(CollectError),
+    Start(StartError),
+    Bundle(BundleError),
+    Phase(PhaseError),
+    Threshold(ThresholdError),
+    Snapshot(SnapshotError),
+    Settings(SettingsError),
+    Figure(PngError),
+    Cupti(CuptiError),
+    /// A heap capture that cannot be read.
+    Capture(ViewError),
+    /// A recording library that cannot be installed.
+    HookImage(stormlog_hook_image::Error),
+    /// A heap recording that cannot be started or stopped; the text is the whole sentence.
+    Heap(String),
+    /// A text that is not the JSON it has to be.
+    Json(serde_json::Error),
 }
 
-/// A path that could not be read.
-pub(crate) fn from_store(error: StoreError) -> PyErr {
+macro_rules! from {
+    ($($variant:ident: $error:ty),* $(,)?) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Error::$variant(error)
+            }
+        })*
+    };
+}
+
+from! {
+    Problem: Problem,
+    Store: StoreError,
+    Sink: SinkError,
+    Collect: CollectError,
+    Start: StartError,
+    Bundle: BundleError,
+    Phase: PhaseError,
+    Threshold: ThresholdError,
+    Snapshot: SnapshotError,
+    Settings: SettingsError,
+    Figure: PngError,
+    Cupti: CuptiError,
+    Capture: ViewError,
+    HookImage: stormlog_hook_image::Error,
+    Json: serde_json::Error,
+}
+
+/// For `map_err`: any library error as the exception it stands for.
+pub(crate) fn raise(error: impl Into<Error>) -> PyErr {
+    error.into().into()
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Problem(problem) => PyValueError::new_err(problem.message),
+            Error::Store(error) => from_store(error),
+            Error::Sink(error) => from_sink(error),
+            Error::Start(StartError::Sink(error)) => from_sink(error),
+            Error::Start(error) => PyRuntimeError::new_err(error.to_string()),
+            Error::Collect(CollectError::Io { path, source }) => from_io(&path, &source),
+            Error::Collect(error) => PyOSError::new_err(error.to_string()),
+            Error::Bundle(error) => PyOSError::new_err(error.to_string()),
+            // Python makes its own class `PhaseProtocolError` of the `RuntimeError`.
+            Error::Phase(PhaseError::EmptyName) => PyValueError::new_err(PhaseError::EmptyName.to_string()),
+            Error::Phase(error) => PyRuntimeError::new_err(error.to_string()),
+            Error::Threshold(error) => PyValueError::new_err(error.to_string()),
+            Error::Snapshot(SnapshotError::Open { path, source }) => from_io(&path, &source),
+            Error::Snapshot(error) => PyValueError::new_err(error.to_string()),
+            Error::Settings(error) => PyValueError::new_err(error.to_string()),
+            Error::Figure(error) => PyValueError::new_err(error.to_string()),
+            Error::Cupti(error @ CuptiError::Load { .. }) => PyOSError::new_err(error.to_string()),
+            Error::Cupti(error) => PyRuntimeError::new_err(error.to_string()),
+            Error::Capture(error) => from_capture(&error),
+            Error::HookImage(error) => HeapErrorKind::Recording.new_err(error.to_string()),
+            Error::Heap(sentence) => HeapErrorKind::Recording.new_err(sentence),
+            Error::Json(error) => PyValueError::new_err(format!("not JSON: {error}")),
+        }
+    }
+}
+
+fn from_store(error: StoreError) -> PyErr {
     match error {
         StoreError::Io { path, source } => from_io(&path, &source),
-        StoreError::Missing { path } => from_io(&path, &io::Error::from_raw_os_error(libc::ENOENT)),
+        StoreError::Missing { path } => from_io(&path, &missing()),
         other => PyValueError::new_err(other.to_string()),
     }
 }
 
-/// What a sink could not do.
-pub(crate) fn from_sink(error: SinkError) -> PyErr {
+fn from_sink(error: SinkError) -> PyErr {
     match error {
         SinkError::Io { path: Some(path), source } => from_io(&path, &source),
-        SinkError::Io { path: None, source } => match spelt(&source) {
+        SinkError::Io { path: None, source } => match number_and_text(&source) {
             (Some(number), text) => PyOSError::new_err((number, text)),
             (None, text) => PyOSError::new_err(text),
         },
@@ -39,16 +134,54 @@ pub(crate) fn from_sink(error: SinkError) -> PyErr {
     }
 }
 
+/// A capture that is missing, unreadable, damaged or too new: each has a class of its own, and all are `HeapError`.
+fn from_capture(error: &ViewError) -> PyErr {
+    match error {
+        ViewError::Heap(ReadError::Capture(CaptureError::Io { path, source })) => {
+            let kind = match source.kind() {
+                io::ErrorKind::NotFound => HeapErrorKind::Missing,
+                io::ErrorKind::PermissionDenied => HeapErrorKind::Permission,
+                _ => HeapErrorKind::Io,
+            };
+            match number_and_text(source) {
+                (Some(number), text) => kind.new_err((number, text, path.as_os_str().to_owned())),
+                (None, text) => HeapErrorKind::Io.new_err(format!("{}: {text}", path.display())),
+            }
+        }
+        ViewError::NotThere { path } => {
+            let (number, text) = number_and_text(&missing());
+            HeapErrorKind::Missing.new_err((number, text, path.as_os_str().to_owned()))
+        }
+        ViewError::Heap(ReadError::NoCapture { path }) => {
+            HeapErrorKind::Missing.new_err((libc::ENOENT, error.to_string(), path.as_os_str().to_owned()))
+        }
+        ViewError::Heap(ReadError::Capture(CaptureError::Newer { .. }) | ReadError::MemrayVersion { .. }) => {
+            HeapErrorKind::Version.new_err(error.to_string())
+        }
+        ViewError::Heap(
+            ReadError::Capture(CaptureError::Foreign { .. } | CaptureError::Damaged { .. })
+            | ReadError::NothingLeft { .. }
+            | ReadError::Memray { .. },
+        ) => HeapErrorKind::Format.new_err(error.to_string()),
+        ViewError::Question { .. } => HeapErrorKind::Value.new_err(error.to_string()),
+        _ => HeapErrorKind::Recording.new_err(error.to_string()),
+    }
+}
+
 /// Called with a number, `OSError` picks the subclass (`FileNotFoundError`, …) by itself.
 fn from_io(path: &Path, error: &io::Error) -> PyErr {
-    match spelt(error) {
+    match number_and_text(error) {
         (Some(number), text) => PyOSError::new_err((number, text, path.as_os_str().to_owned())),
         (None, text) => PyOSError::new_err(format!("{}: {text}", path.display())),
     }
 }
 
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
 /// The system's number and its sentence without that number.
-fn spelt(error: &io::Error) -> (Option<i32>, String) {
+fn number_and_text(error: &io::Error) -> (Option<i32>, String) {
     let text = error.to_string();
     let Some(number) = error.raw_os_error() else { return (None, text) };
     let plain = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text);

@@ -14,7 +14,7 @@ use stormlog_model::{Event, Head, Metadata};
 use crate::record::{counter_fields, head_fields, object_to_python};
 
 /// Events in order, read-only.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.telemetry")]
 pub(crate) struct EventBuffer {
     events: Vec<Event>,
     // Locked only to copy references out and in, never while Python code may run: it cannot be held by a thread

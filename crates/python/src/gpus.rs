@@ -10,7 +10,7 @@ use stormlog_collect::nvml::{self, NvmlDevice};
 type Memory = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
 /// One device, found by its id. Asking it neither touches CUDA nor waits for the device.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.cuda")]
 struct Gpu {
     device: Mutex<NvmlDevice>,
 }

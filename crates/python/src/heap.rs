@@ -12,21 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pyo3::create_exception;
-use pyo3::exceptions::{PyFileExistsError, PyRuntimeError};
+use pyo3::exceptions::PyFileExistsError;
 use pyo3::prelude::*;
 use serde_json::json;
 use stormlog_capture::layout::{LIVE_SUFFIX, state};
 use stormlog_capture::live::Live;
-use stormlog_cli::heap;
 use stormlog_supervise::{HeapKeeper, HeapOptions};
 
-create_exception!(
-    stormlog.heap,
-    HeapError,
-    PyRuntimeError,
-    "A heap recording that could not be begun, ended or read."
-);
+use crate::error::{Error, raise};
 
 /// The functions of the hook library this knows how to call.
 const VERSION: u32 = 1;
@@ -70,7 +63,7 @@ fn active() -> MutexGuard<'static, Option<Active>> {
 }
 
 fn problem(text: impl Into<String>) -> PyErr {
-    HeapError::new_err(text.into())
+    raise(Error::Heap(text.into()))
 }
 
 fn hook() -> PyResult<&'static Hook> {
@@ -86,7 +79,7 @@ fn load() -> PyResult<Hook> {
     if let Some(hook) = resolve(libc::RTLD_DEFAULT) {
         return Ok(hook);
     }
-    let path = stormlog_hook_image::install().map_err(|error| problem(error.to_string()))?;
+    let path = stormlog_hook_image::install().map_err(raise)?;
     let name = CString::new(path.into_os_string().into_vec()).map_err(|error| problem(error.to_string()))?;
     // SAFETY: our own library: its constructor does nothing unless it is preloaded.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -270,24 +263,6 @@ fn heap_recording() -> bool {
     hook.is_some_and(|status| unsafe { status() } != 0)
 }
 
-/// The statistics of a capture, as JSON.
-#[pyfunction]
-fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    py.detach(|| heap::stats_json(&path)).map_err(problem)
-}
-
-/// What each stack holds (`peak`, `leaks` or `temporary`), as JSON.
-#[pyfunction]
-fn heap_stacks(py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<String> {
-    py.detach(|| heap::stacks_json(&path, mode)).map_err(problem)
-}
-
-/// The flame graph of a capture, as one page.
-#[pyfunction]
-fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) -> PyResult<String> {
-    py.detach(|| heap::flamegraph_page(&path, mode, inverted)).map_err(problem)
-}
-
 /// `"24 MB"` as bytes; `None` when it is no size.
 #[pyfunction]
 fn parse_size(text: &str) -> Option<u64> {
@@ -295,12 +270,8 @@ fn parse_size(text: &str) -> Option<u64> {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("HeapError", module.py().get_type::<HeapError>())?;
     module.add_function(wrap_pyfunction!(heap_start, module)?)?;
     module.add_function(wrap_pyfunction!(heap_stop, module)?)?;
     module.add_function(wrap_pyfunction!(heap_recording, module)?)?;
-    module.add_function(wrap_pyfunction!(heap_stats, module)?)?;
-    module.add_function(wrap_pyfunction!(heap_stacks, module)?)?;
-    module.add_function(wrap_pyfunction!(heap_flamegraph, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)
 }

@@ -3,12 +3,14 @@
 //! Glue only. Rules live in `stormlog-model`, formats in `stormlog-store`; this crate turns Python objects into
 //! their values and back. It must never keep state between calls outside the objects it hands out (`Sink`, `Recorder`,
 //! `Tracker`, …, each safe across threads and `fork`), hold the interpreter while it waits for a file, or print. What
-//! each function takes is written in `python/stormlog/_native.pyi`.
+//! each function takes is written in the stubs, one for each submodule: `python/stormlog/_native/*.pyi`.
 
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 
 mod analysis;
 mod analysis_buffer;
+mod capture;
 mod catalog;
 mod cli;
 mod cuda_driver;
@@ -19,6 +21,7 @@ mod events;
 mod files;
 mod gpus;
 mod heap;
+mod heap_error;
 mod oom;
 mod phases;
 mod plot;
@@ -34,29 +37,75 @@ mod tracker;
 mod tracker_settings;
 mod tracking_event;
 
+/// Adds a file's classes and functions to a module.
+type Register = fn(&Bound<'_, PyModule>) -> PyResult<()>;
+
+/// The submodules: name, docstring, and the files whose items each has. Each has a stub in `python/stormlog/_native/`.
+const SUBMODULES: &[(&str, &str, &[Register])] = &[
+    (
+        "telemetry",
+        "Telemetry records, events, sessions and their files.",
+        &[
+            telemetry::register,
+            events::register,
+            event_search::register,
+            session::register,
+            derived::register,
+            recording::register,
+        ],
+    ),
+    ("sink", "The append-only sink of telemetry and its rollups.", &[sink::register]),
+    (
+        "tracking",
+        "Trackers, phases, and the memory of this process.",
+        &[tracker::register, phases::register, process::register],
+    ),
+    (
+        "heap",
+        "Heap recordings of this process, and captures.",
+        &[heap::register, capture::register, heap_error::register],
+    ),
+    ("torch", "Snapshots of PyTorch's CUDA allocator.", &[torch_snapshot::register]),
+    ("cuda", "GPUs and the driver's allocations.", &[gpus::register, cuda_driver::register]),
+    (
+        "analysis",
+        "Analysis rules for events, ranks and profiled calls.",
+        &[analysis::register, analysis_buffer::register],
+    ),
+    ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register]),
+    ("catalog", "What is found at a path: sources, runs, sessions.", &[catalog::register]),
+    ("files", "Private files, and texts without secrets.", &[files::register]),
+    ("plot", "Figures.", &[plot::register]),
+    ("text", "Text for people, as the commands write it.", &[text::register]),
+    ("command", "The command line inside the interpreter.", &[cli::register]),
+];
+
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    telemetry::register(module)?;
-    events::register(module)?;
-    files::register(module)?;
-    event_search::register(module)?;
-    heap::register(module)?;
-    session::register(module)?;
-    derived::register(module)?;
-    analysis::register(module)?;
-    analysis_buffer::register(module)?;
-    sink::register(module)?;
-    catalog::register(module)?;
-    recording::register(module)?;
-    phases::register(module)?;
-    plot::register(module)?;
-    process::register(module)?;
-    gpus::register(module)?;
-    cuda_driver::register(module)?;
-    oom::register(module)?;
-    torch_snapshot::register(module)?;
-    tracker::register(module)?;
-    text::register(module)?;
-    cli::register(module)
+    let loaded = module.py().import("sys")?.getattr("modules")?;
+    for (name, doc, files) in SUBMODULES {
+        let full_name = format!("stormlog._native.{name}");
+        let submodule = PyModule::new(module.py(), &full_name)?;
+        submodule.setattr("__doc__", *doc)?;
+        for register in *files {
+            register(&submodule)?;
+        }
+        module.add(*name, &submodule)?;
+        // `from stormlog._native.heap import …` looks here: the import system cannot find a module inside a module.
+        loaded.set_item(full_name, &submodule)?;
+    }
+    module.setattr("__getattr__", wrap_pyfunction!(find_in_submodules, module)?)
+}
+
+/// The module's `__getattr__`: finds a name in the submodule that has it, for callers that know the module without them.
+#[pyfunction]
+#[pyo3(name = "__getattr__", pass_module)]
+fn find_in_submodules<'py>(module: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    for (submodule, ..) in SUBMODULES.iter().filter(|_| !name.starts_with("__")) {
+        if let Some(found) = module.getattr(*submodule)?.getattr_opt(name)? {
+            return Ok(found);
+        }
+    }
+    Err(PyAttributeError::new_err(format!("module 'stormlog._native' has no attribute {name:?}")))
 }

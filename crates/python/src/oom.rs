@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use stormlog_model::{Event, Record, SessionSummary};
 use stormlog_postmortem::Cause;
@@ -12,6 +11,7 @@ use stormlog_postmortem::bundle::{
 use stormlog_postmortem::classify::{ExceptionFacts, classify};
 use stormlog_track::evidence_now;
 
+use crate::error::raise;
 use crate::phases::object;
 
 /// The facts of an exception: its class's name and module, every base as `module.Name`, its text, its errno.
@@ -82,10 +82,7 @@ pub(crate) fn write<'e>(
         environment: Environment { cwd: cwd.as_deref(), system: &system },
         evidence: &evidence,
     };
-    match writer.write(&given.root, &content, events) {
-        Ok(written) => Ok(written.path),
-        Err(error) => Err(PyOSError::new_err(error.to_string())),
-    }
+    writer.write(&given.root, &content, events).map(|written| written.path).map_err(raise)
 }
 
 /// Removes what the retention no longer allows below `root`, but never `keep`.

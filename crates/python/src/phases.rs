@@ -4,17 +4,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
 use stormlog_model::Record;
-use stormlog_model::phases::{PhaseBoundary, PhaseError, PhaseToken, Phases as Inner, Thread};
+use stormlog_model::phases::{PhaseBoundary, PhaseToken, Phases as Inner, Thread};
+
+use crate::error::raise;
 
 /// Event type, sentence, metadata as JSON, scope id, path.
 type Boundary = (&'static str, String, String, String, Vec<String>);
 
 /// The open phases of one recorder.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.tracking")]
 struct Phases {
     open: Mutex<Inner>,
 }
@@ -41,14 +43,14 @@ impl Phases {
         let attributes = object(attributes)?;
         let thread = Thread { id: thread.0, name: &thread.1 };
         let (_, boundary) =
-            self.with(|open| open.enter(session_id, rank, thread, name, attributes)).map_err(raised)?;
+            self.with(|open| open.enter(session_id, rank, thread, name, attributes)).map_err(raise)?;
         Ok(crossing(boundary))
     }
 
     fn exit(&self, session_id: String, rank: u64, scope_id: String, thread_id: u64) -> PyResult<Boundary> {
         // The name and the entering thread play no part in leaving.
         let token = PhaseToken { scope_id, session_id, rank, thread_id, name: String::new() };
-        self.with(|open| open.exit(&token, thread_id)).map(crossing).map_err(raised)
+        self.with(|open| open.exit(&token, thread_id)).map(crossing).map_err(raise)
     }
 }
 
@@ -64,20 +66,12 @@ fn crossing(boundary: PhaseBoundary) -> Boundary {
     (boundary.event_type, boundary.context, metadata, boundary.scope_id, path)
 }
 
-/// `PhaseProtocolError` is Python's own class: it is made there of the `RuntimeError`.
-fn raised(error: PhaseError) -> PyErr {
-    match error {
-        PhaseError::EmptyName => PyValueError::new_err(error.to_string()),
-        _ => PyRuntimeError::new_err(error.to_string()),
-    }
-}
-
 /// The object in a JSON text.
 pub(crate) fn object(text: &str) -> PyResult<Record> {
     match serde_json::from_str(text) {
         Ok(Value::Object(record)) => Ok(record),
         Ok(_) => Err(PyValueError::new_err("an object is needed")),
-        Err(error) => Err(PyValueError::new_err(format!("not JSON: {error}"))),
+        Err(error) => Err(raise(error)),
     }
 }
 

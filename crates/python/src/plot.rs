@@ -5,14 +5,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use stormlog_render::plot::Figure;
 
+use crate::error::raise;
+
 /// A figure as `png`, `svg` or `html`. `scale` is for PNG: pixels for each unit of the picture.
 #[pyfunction]
 fn draw_figure<'py>(py: Python<'py>, figure: &str, form: &str, scale: f64) -> PyResult<Bound<'py, PyBytes>> {
-    let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
     let drawn = py.detach(|| -> PyResult<Vec<u8>> {
-        let figure: Figure = serde_json::from_str(figure).map_err(|error| wrong(&error))?;
+        let figure: Figure = serde_json::from_str(figure).map_err(raise)?;
         match form {
-            "png" => figure.png(scale).map_err(|error| wrong(&error)),
+            "png" => figure.png(scale).map_err(raise),
             "svg" => Ok(figure.svg().into_bytes()),
             "html" => Ok(figure.page().into_bytes()),
             other => {

@@ -2,14 +2,15 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use stormlog_collect::CollectError;
 use stormlog_collect::host::HostReader;
 use stormlog_collect::process::{PeakWindow, ProcessReader};
 
+use crate::error::raise;
+
 /// Readings of this process. A forked child reads itself.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.tracking")]
 struct ProcessProbe {
     state: Mutex<(u32, ProcessReader)>,
 }
@@ -21,7 +22,7 @@ type Window = (u64, Option<u64>, bool);
 impl ProcessProbe {
     #[new]
     fn new() -> PyResult<Self> {
-        let reader = ProcessReader::this().map_err(raised)?;
+        let reader = ProcessReader::this().map_err(raise)?;
         Ok(ProcessProbe { state: Mutex::new((std::process::id(), reader)) })
     }
 
@@ -55,9 +56,9 @@ impl ProcessProbe {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = std::process::id();
         if state.0 != pid {
-            *state = (pid, ProcessReader::this().map_err(raised)?);
+            *state = (pid, ProcessReader::this().map_err(raise)?);
         }
-        read(&mut state.1).map_err(raised)
+        read(&mut state.1).map_err(raise)
     }
 }
 
@@ -66,10 +67,6 @@ impl ProcessProbe {
 fn host_memory(py: Python<'_>) -> (Option<u64>, Option<u64>) {
     let memory = py.detach(|| HostReader::open().and_then(|mut reader| reader.memory()).ok());
     memory.map_or((None, None), |memory| (memory.total, memory.available))
-}
-
-fn raised(error: CollectError) -> PyErr {
-    PyOSError::new_err(error.to_string())
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

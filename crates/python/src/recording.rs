@@ -10,10 +10,10 @@ use serde_json::Value;
 use stormlog_model::{Defaults, Interner, Record, SessionStatus, SessionSummary, event_from_record};
 use stormlog_store::recording::{Recorder as Inner, RecorderConfig};
 
-use crate::error::{from_problem, from_store};
+use crate::error::raise;
 
 /// An open recording; `None` once closed.
-#[pyclass(name = "Recorder", module = "stormlog._native", frozen)]
+#[pyclass(name = "Recorder", module = "stormlog._native.telemetry", frozen)]
 struct Recorder {
     state: Mutex<Option<State>>,
 }
@@ -34,10 +34,10 @@ impl Recorder {
         ring_slots: u64,
         keep_log: bool,
     ) -> PyResult<Self> {
-        let summary = SessionSummary::from_record(&object(summary)?).map_err(from_problem)?;
+        let summary = SessionSummary::from_record(&object(summary)?).map_err(raise)?;
         let config = RecorderConfig { ring_slots, keep_log, ..RecorderConfig::default() };
         let recorder =
-            py.detach(|| Inner::create(&PathBuf::from(directory), summary, &config)).map_err(from_store)?;
+            py.detach(|| Inner::create(&PathBuf::from(directory), summary, &config)).map_err(raise)?;
         Ok(Recorder { state: Mutex::new(Some(State { recorder, interner: Interner::default() })) })
     }
 
@@ -47,7 +47,7 @@ impl Recorder {
         self.with(|state| {
             let session = state.recorder.summary().session_id.clone();
             let defaults = Defaults { session_id: Some(&session), ..Defaults::default() };
-            let event = event_from_record(&record, &defaults, &mut state.interner).map_err(from_problem)?;
+            let event = event_from_record(&record, &defaults, &mut state.interner).map_err(raise)?;
             if event.head.session_id != session {
                 return Err(PyValueError::new_err(format!(
                     "the event belongs to session {}",
@@ -68,10 +68,10 @@ impl Recorder {
 
     /// Ends the session. A second time does nothing.
     fn close(&self, py: Python<'_>, status: &str, ended_at_ns: i64) -> PyResult<()> {
-        let status = SessionStatus::parse(&Value::from(status)).map_err(from_problem)?;
+        let status = SessionStatus::parse(&Value::from(status)).map_err(raise)?;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
         match state {
-            Some(state) => py.detach(|| state.recorder.close(status, ended_at_ns)).map_err(from_store),
+            Some(state) => py.detach(|| state.recorder.close(status, ended_at_ns)).map_err(raise),
             None => Ok(()),
         }
     }
@@ -90,7 +90,7 @@ fn object(text: &str) -> PyResult<Record> {
     match serde_json::from_str(text) {
         Ok(Value::Object(record)) => Ok(record),
         Ok(_) => Err(PyValueError::new_err("record must be a mapping")),
-        Err(error) => Err(PyValueError::new_err(format!("not JSON: {error}"))),
+        Err(error) => Err(raise(error)),
     }
 }
 

@@ -6,7 +6,7 @@ use pyo3::types::PyTuple;
 use serde_json::Value;
 use stormlog_model::{SessionStatus, SessionSummary};
 
-use crate::error::from_problem;
+use crate::error::raise;
 use crate::record::{as_dict, object_to_python, top_level};
 
 /// The fields of a summary in the order of the Python class.
@@ -27,7 +27,7 @@ fn legacy_session_id(parts: Vec<String>) -> String {
 /// The state a word stands for.
 #[pyfunction]
 fn normalize_session_status(value: &Bound<'_, PyAny>) -> PyResult<&'static str> {
-    let status = SessionStatus::parse(&top_level("status", value)?).map_err(from_problem)?;
+    let status = SessionStatus::parse(&top_level("status", value)?).map_err(raise)?;
     Ok(status.as_str())
 }
 
@@ -43,7 +43,7 @@ fn session_summary_from_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Sum
         let shown = top_level(&name, &value)?;
         record.insert(name, shown);
     }
-    let summary = SessionSummary::from_record(&record).map_err(from_problem)?;
+    let summary = SessionSummary::from_record(&record).map_err(raise)?;
     summary_fields(payload.py(), &summary)
 }
 

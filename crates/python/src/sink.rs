@@ -15,7 +15,7 @@ use stormlog_store::sink::{
     self, Observation, RollupBuilder, RollupFile, SinkConfig, SinkError, manifest_path, segment_paths,
 };
 
-use crate::error::{from_problem, from_sink};
+use crate::error::raise;
 use crate::session::{SummaryFields, summary_fields};
 
 /// The settings in the order of `TelemetrySinkConfig`.
@@ -39,7 +39,7 @@ type GivenSummary = (String, String, i64, Option<i64>, String, i64, Option<Strin
 type SegmentFields = (String, u64, u64, bool, Option<String>);
 
 /// Appends records to a directory of segments.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.sink")]
 struct Sink {
     sink: sink::Sink,
 }
@@ -49,7 +49,7 @@ impl Sink {
     #[new]
     fn new(py: Python<'_>, settings: Settings<'_>, host: String) -> PyResult<Self> {
         let config = config(settings)?;
-        let sink = py.detach(|| sink::Sink::open(config, host)).map_err(from_sink)?;
+        let sink = py.detach(|| sink::Sink::open(config, host)).map_err(raise)?;
         Ok(Sink { sink })
     }
 
@@ -60,7 +60,7 @@ impl Sink {
         summary: Option<GivenSummary>,
     ) -> PyResult<SummaryFields<'py>> {
         let summary = summary.map(given_summary);
-        let started = py.detach(|| self.sink.start_session(summary)).map_err(from_sink)?;
+        let started = py.detach(|| self.sink.start_session(summary)).map_err(raise)?;
         summary_fields(py, &started)
     }
 
@@ -75,20 +75,20 @@ impl Sink {
         let id = match session_id.cast::<PyString>() {
             Ok(text) => Some(text.to_str()?),
             Err(_) if session_id.is_none() => None,
-            Err(_) => return Err(from_sink(SinkError::SessionNotText { found: session_id.to_string() })),
+            Err(_) => return Err(raise(SinkError::SessionNotText { found: session_id.to_string() })),
         };
-        py.detach(|| self.sink.append(line, id)).map_err(from_sink)
+        py.detach(|| self.sink.append(line, id)).map_err(raise)
     }
 
     /// Writes what waits; without `force` only when it is time.
     fn flush(&self, py: Python<'_>, force: bool) -> PyResult<()> {
-        py.detach(|| self.sink.flush(force)).map_err(from_sink)
+        py.detach(|| self.sink.flush(force)).map_err(raise)
     }
 
     /// Flushes, ends the session, writes the rollups.
     fn close(&self, py: Python<'_>, session_status: &str) -> PyResult<()> {
-        let status = SessionStatus::parse(&Value::from(session_status)).map_err(from_problem)?;
-        py.detach(|| self.sink.close(status)).map_err(from_sink)
+        let status = SessionStatus::parse(&Value::from(session_status)).map_err(raise)?;
+        py.detach(|| self.sink.close(status)).map_err(raise)
     }
 
     /// Counters of rollover and retention.
@@ -126,7 +126,7 @@ impl Sink {
 /// Raises `ValueError` for the first setting that breaks its rule.
 #[pyfunction]
 fn check_sink_settings(settings: Settings<'_>) -> PyResult<()> {
-    config(settings)?.check().map_err(from_sink)
+    config(settings)?.check().map_err(raise)
 }
 
 /// Schema, format, sessions and segments of a sink's manifest.
@@ -182,13 +182,13 @@ fn check_rollups(py: Python<'_>, text: &str) -> PyResult<String> {
         let record = serde_json::from_str(text).map_err(wrong)?;
         RollupFile::from_record(&record).map(|rollups| text_of(&rollups.to_text()))
     })
-    .map_err(from_sink)
+    .map_err(raise)
 }
 
 /// Puts the text of rollups in place; returns where.
 #[pyfunction]
 fn write_rollups(py: Python<'_>, path: PathBuf, text: &str) -> PyResult<PathBuf> {
-    py.detach(|| sink::write_rollup_text(&path, text.as_bytes())).map_err(from_sink)
+    py.detach(|| sink::write_rollup_text(&path, text.as_bytes())).map_err(raise)
 }
 
 /// The rollup of a session's events, as text; the summary in it is not the session's own.
@@ -250,7 +250,7 @@ fn observe(builder: &mut RollupBuilder, event: &Bound<'_, PyAny>, budget: &mut u
         has_oom_mark,
         oom_dump_path: oom_dump_path.as_deref(),
     };
-    builder.observe(&observation, budget).map_err(from_sink)
+    builder.observe(&observation, budget).map_err(raise)
 }
 
 fn config(settings: Settings<'_>) -> PyResult<SinkConfig> {

@@ -13,7 +13,7 @@ use stormlog_model::{
 };
 use stormlog_store::{LoadOptions, load_sessions as load};
 
-use crate::error::{from_problem, from_store};
+use crate::error::raise;
 use crate::events::EventBuffer;
 use crate::record::{Given, as_dict, fields, metadata, top_level};
 use crate::session::{SummaryFields, summary_fields};
@@ -21,7 +21,7 @@ use crate::session::{SummaryFields, summary_fields};
 /// Raises `ValueError` for the first rule that a record of schema 2, 3 or 4 breaks.
 #[pyfunction]
 fn validate_record(record: &Bound<'_, PyAny>) -> PyResult<()> {
-    check(&Given::of(record)?.record).map_err(from_problem)
+    check(&Given::of(record)?.record).map_err(raise)
 }
 
 /// The fields of the event that a record of any schema stands for.
@@ -43,7 +43,7 @@ fn event_from_record<'py>(
         session_id: default_session_id,
         ..Defaults::default()
     };
-    let event = read_event(&given.record, &defaults, &mut Interner::default()).map_err(from_problem)?;
+    let event = read_event(&given.record, &defaults, &mut Interner::default()).map_err(raise)?;
     // Only a blank default can bring this about: a record's own blank session is not taken.
     if event.head.session_id.trim().is_empty() {
         return Err(PyValueError::new_err("session_id must be a non-empty string"));
@@ -76,7 +76,7 @@ fn resolve_distributed_identity(
         metadata: metadata.as_ref(),
         env: env.is_some().then_some(&lookup),
     })
-    .map_err(from_problem)?;
+    .map_err(raise)?;
     Ok((identity.job_id, identity.rank, identity.local_rank, identity.world_size))
 }
 
@@ -114,7 +114,7 @@ fn load_sessions(
     events_key: Option<String>,
 ) -> PyResult<Vec<Session<'_>>> {
     let options = LoadOptions { permissive_legacy, events_key };
-    let sessions = py.detach(|| load(&path, &options)).map_err(from_store)?;
+    let sessions = py.detach(|| load(&path, &options)).map_err(raise)?;
     let mut loaded = Vec::with_capacity(sessions.len());
     for session in sessions {
         loaded.push((

@@ -1,14 +1,18 @@
-//! Allocator snapshots for Python: the reports of `stormlog-torch`, as JSON texts.
+//! Allocator snapshots for Python: the reports of `stormlog-torch`, as dictionaries that `stormlog.torch_snapshot` makes
+//! classes of.
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Serialize;
 use stormlog_torch::{AllocatorSettings, Moment, Recording, ReportOptions, Snapshot, SnapshotError};
 
+use crate::error::raise;
+use crate::record::to_python;
+
 /// A snapshot, read once and asked often. It never changes, so threads may share it.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "stormlog._native.torch")]
 struct TorchSnapshot {
     snapshot: Snapshot,
 }
@@ -18,11 +22,7 @@ struct TorchSnapshot {
 fn load_torch_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<TorchSnapshot> {
     match py.detach(|| stormlog_torch::load(&path)) {
         Ok(snapshot) => Ok(TorchSnapshot { snapshot }),
-        Err(SnapshotError::Open { path, source }) => match source.raw_os_error() {
-            // Called with a number, `OSError` picks the subclass by itself.
-            Some(number) => Err(PyOSError::new_err((number, source.to_string(), path.into_os_string()))),
-            None => Err(PyOSError::new_err(format!("{}: {source}", path.display()))),
-        },
+        Err(error @ SnapshotError::Open { .. }) => Err(raise(error)),
         Err(error) => Err(PyValueError::new_err(format!("{}: {error}", path.display()))),
     }
 }
@@ -47,8 +47,13 @@ fn bytes(size: Option<Size>) -> PyResult<Option<u64>> {
     }
 }
 
-fn text(value: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+/// A report as dictionaries and lists; made while other threads may run.
+fn objects<'py, T: Serialize>(
+    py: Python<'py>,
+    report: impl FnOnce() -> T + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let value = py.detach(|| serde_json::to_value(report())).map_err(raise)?;
+    to_python(py, &value)
 }
 
 #[pymethods]
@@ -62,47 +67,47 @@ impl TorchSnapshot {
     }
 
     /// `stormlog snapshot --json`.
-    fn report(
+    fn report<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         top: usize,
         device_total: Option<Size>,
         advise: bool,
-    ) -> PyResult<String> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let options = ReportOptions { top, device_total: bytes(device_total)?, advise };
-        text(&py.detach(|| stormlog_torch::report(&self.snapshot, &options)))
+        objects(py, || stormlog_torch::report(&self.snapshot, &options))
     }
 
     /// `stormlog replay --json`; each text is one set of settings.
-    fn replay(
+    fn replay<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         settings: Vec<String>,
         limit: Option<Size>,
         search: bool,
         device: usize,
-    ) -> PyResult<String> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let limit = bytes(limit)?;
         let settings: Result<Vec<_>, _> =
             settings.iter().map(|text| AllocatorSettings::default().with(text)).collect();
-        let settings = settings.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let settings = settings.map_err(raise)?;
         if self.snapshot.event_count(device) == 0 {
             let problem = format!(
                 "no events of device {device} to replay; record with torch.cuda.memory._record_memory_history()"
             );
             return Err(PyValueError::new_err(problem));
         }
-        text(&py.detach(|| stormlog_torch::replay_report(&self.snapshot, device, &settings, limit, search)))
+        objects(py, || stormlog_torch::replay_report(&self.snapshot, device, &settings, limit, search))
     }
 
     /// `stormlog diff --json`: from this one to `after`, at a moment as `--at` takes it; of all devices, or of one.
-    fn diff(
+    fn diff<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         after: &TorchSnapshot,
         at: &str,
         device: Option<usize>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Ok(at) = at.parse::<Moment>();
         let found = py.detach(|| {
             let recordings = |snapshot| match device {
@@ -111,7 +116,8 @@ impl TorchSnapshot {
             };
             stormlog_torch::diff(&recordings(&self.snapshot), &recordings(&after.snapshot), &at)
         });
-        text(&found.map_err(|error| PyValueError::new_err(error.to_string()))?)
+        let found = found.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        objects(py, || found)
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use stormlog_model::{Counter, Event, SCHEMA_LATEST};
@@ -17,10 +17,10 @@ use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::sink::{Diagnostics, Sink};
 use stormlog_store::{Format, Output};
 use stormlog_track::{
-    DeviceSample, HostSource, Listener, NewEvent, Outlets, Sampled, Source, StartError, Tracker as Inner,
+    DeviceSample, HostSource, Listener, NewEvent, Outlets, Sampled, Source, Tracker as Inner,
 };
 
-use crate::error::{from_problem, from_sink, from_store};
+use crate::error::raise;
 use crate::oom;
 use crate::phases::object;
 use crate::record::object_to_python;
@@ -33,7 +33,7 @@ type SampleFields =
     (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, i64);
 
 /// Samples in the background.
-#[pyclass(frozen, module = "stormlog._native")]
+#[pyclass(frozen, module = "stormlog._native.tracking")]
 struct Tracker {
     tracker: Inner,
     spelling: Spelling,
@@ -60,7 +60,7 @@ impl Tracker {
         let writer = retention.map(|retention| Mutex::new(BundleWriter::new(retention)));
         let source: Box<dyn Source> = match collector {
             Some(call) => Box::new(PythonSource { call }),
-            None => Box::new(HostSource::open().map_err(|error| PyOSError::new_err(error.to_string()))?),
+            None => Box::new(HostSource::open().map_err(raise)?),
         };
         let listener = on_alert.map(|call| -> Box<dyn Listener> {
             Box::new(PythonListener { call, spelling: spelling.clone() })
@@ -69,19 +69,16 @@ impl Tracker {
             let recorder = recording_dir.map(|directory| {
                 Recorder::create(&directory, config.session.clone(), &RecorderConfig::default())
             });
-            let recorder = recorder.transpose().map_err(from_store)?;
-            let sink = sink.map(|sink| Sink::open(sink, host)).transpose().map_err(from_sink)?;
-            Inner::new(config, source, Outlets::new(sink, recorder), listener).map_err(from_problem)
+            let recorder = recorder.transpose().map_err(raise)?;
+            let sink = sink.map(|sink| Sink::open(sink, host)).transpose().map_err(raise)?;
+            Inner::new(config, source, Outlets::new(sink, recorder), listener).map_err(raise)
         })?;
         Ok(Tracker { tracker, spelling, writer })
     }
 
     /// Takes the first sample and starts the thread.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.tracker.start()).map_err(|error| match error {
-            StartError::Sink(error) => from_sink(error),
-            other => PyRuntimeError::new_err(other.to_string()),
-        })
+        py.detach(|| self.tracker.start()).map_err(raise)
     }
 
     /// Ends the session; false when the thread did not stop in so many seconds.
@@ -185,7 +182,7 @@ impl Tracker {
 
     fn set_threshold(&self, py: Python<'_>, name: &str, value: f64) -> PyResult<()> {
         let set = py.detach(|| self.tracker.set_threshold(name, value));
-        set.map_err(|error| PyValueError::new_err(error.to_string()))
+        set.map_err(raise)
     }
 
     fn clear(&self, py: Python<'_>) {
@@ -211,11 +208,11 @@ impl Tracker {
             if events.is_empty() {
                 return Ok(false);
             }
-            let mut output = Output::create(&path, format, SCHEMA_LATEST).map_err(from_store)?;
+            let mut output = Output::create(&path, format, SCHEMA_LATEST).map_err(raise)?;
             for event in &events {
-                output.write(event).map_err(from_store)?.map_err(from_problem)?;
+                output.write(event).map_err(raise)?.map_err(raise)?;
             }
-            output.finish().map_err(from_store)?;
+            output.finish().map_err(raise)?;
             Ok(true)
         })
     }

@@ -12,7 +12,7 @@ use stormlog_postmortem::bundle::Retention;
 use stormlog_store::sink::SinkConfig;
 use stormlog_track::{Config, Wording};
 
-use crate::error::from_problem;
+use crate::error::raise;
 use crate::oom::retention;
 use crate::phases::object;
 
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> PyResult<Settings> {
         let number = get(key)?.as_u64().ok_or_else(|| wrong(key))?;
         usize::try_from(number).map_err(|_| wrong(key))
     };
-    let session = SessionSummary::from_record(&nested("session")?).map_err(from_problem)?;
+    let session = SessionSummary::from_record(&nested("session")?).map_err(raise)?;
     let interval = get("sampling_interval")?.as_f64().and_then(|it| Duration::try_from_secs_f64(it).ok());
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
     let identity = Identity {
@@ -68,7 +68,7 @@ fn thresholds(given: &Record) -> PyResult<Thresholds> {
     let mut thresholds = Thresholds::default();
     for (name, value) in given {
         let value = value.as_f64().unwrap_or(f64::NAN);
-        thresholds.set(name, value).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        thresholds.set(name, value).map_err(raise)?;
     }
     Ok(thresholds)
 }

@@ -258,8 +258,8 @@ def dashboard(points: Sequence[Mapping[str, Any]]) -> str:
             line = f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(places)}"/>'
             drawn.append(f"{line}<title>{name}</title>")
     told = "".join(
-        f"<li>{point['elapsed_seconds']:.1f} s {_native.escape_markup(point['event_type'])}: "
-        f"{_native.escape_markup(str(point['context'] or ''))}</li>"
+        f"<li>{point['elapsed_seconds']:.1f} s {_native.text.escape_markup(point['event_type'])}: "
+        f"{_native.text.escape_markup(str(point['context'] or ''))}</li>"
         for point in points
         if point["event_type"] in ALERTS
     )

@@ -53,7 +53,7 @@ def record_cell(line: str, cell: str, run: Any) -> str:
         ):
             run(cell)
         mode = "leaks" if options.leaks else "temporary" if options.temporary else "peak"
-        page = _native.heap_flamegraph(str(capture), mode, options.inverted)
+        page = _native.heap.heap_flamegraph(str(capture), mode, options.inverted)
         if options.output:
             Path(options.output).write_text(page, encoding="utf-8")
     return page

@@ -75,7 +75,7 @@ class Figure:
         return f"<Figure {self.title!r}: save('name.png'), .svg or .html>"
 
     def _drawn(self, form: str, scale: float) -> bytes:
-        return _native.draw_figure(json.dumps(self._described, allow_nan=False), form, scale)
+        return _native.plot.draw_figure(json.dumps(self._described, allow_nan=False), form, scale)
 
 
 def axis(label: str, measure: str = "number") -> dict[str, Any]:

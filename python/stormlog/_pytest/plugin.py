@@ -12,7 +12,6 @@ option this plugin does nothing at all.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterable
@@ -154,10 +153,10 @@ def _over_leaks(
     from stormlog import _native
 
     lines = []
-    for row in json.loads(_native.heap_stacks(str(capture), "leaks")):
-        stack = tuple((frame["function"], frame["file"], frame["line"]) for frame in row["stack"])
-        if row["own_bytes"] > limit and (keep is None or keep(stack)):
-            lines.append(f"  {_say(row['own_bytes']):>12} in {row['count']} allocations")
+    for row in _native.heap.heap_stacks(capture, "leaks"):
+        stack = tuple((frame.function, frame.file, frame.line) for frame in row.stack)
+        if row.own_bytes > limit and (keep is None or keep(stack)):
+            lines.append(f"  {_say(row.own_bytes):>12} in {row.count} allocations")
             lines += [f"      {function}  {file}:{line}" for function, file, line in stack[:8]]
     if not lines:
         return None
@@ -168,7 +167,7 @@ def _limit(mark: pytest.Mark) -> int:
     from stormlog import _native
 
     text = mark.args[0] if mark.args else None
-    size = text if isinstance(text, int) else _native.parse_size(str(text))
+    size = text if isinstance(text, int) else _native.heap.parse_size(str(text))
     if size is None:
         given = ", ".join(map(repr, mark.args))
         pytest.fail(f"@pytest.mark.{mark.name}({given}) needs a size, such as '24 MB'", pytrace=False)

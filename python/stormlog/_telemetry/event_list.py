@@ -33,13 +33,15 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         self,
         events: Iterable[TelemetryEventV4] = (),
         *,
-        buffer: _native.EventBuffer | None = None,
-        build: Callable[[_native._EventFields], TelemetryEventV4] | None = None,
+        buffer: _native.telemetry.EventBuffer | None = None,
+        build: Callable[[_native.telemetry._EventFields], TelemetryEventV4] | None = None,
     ) -> None:
         self._build = build
         # The buffer, the objects made of it by index, and what was added behind it. One tuple, replaced as a
         # whole, so that a thread that reads while another changes the list sees one state or the other.
-        self._state: tuple[_native.EventBuffer | None, dict[int, TelemetryEventV4], list[TelemetryEventV4]]
+        self._state: tuple[
+            _native.telemetry.EventBuffer | None, dict[int, TelemetryEventV4], list[TelemetryEventV4]
+        ]
         self._state = (buffer, {}, list(events))
 
     def __len__(self) -> int:
@@ -177,7 +179,7 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         """
         buffer, made, tail = self._state
         if buffer is not None:
-            places = _native.likely_events(buffer, types, said, rank, time_ns)
+            places = _native.telemetry.likely_events(buffer, types, said, rank, time_ns)
             # An object that was handed out may say something else by now.
             for place in sorted({*places, *made}) if made else places:
                 yield self._at(place, keep=False)
@@ -187,7 +189,7 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         """The first event of each session and rank, perhaps others too; passing."""
         buffer, made, tail = self._state
         if buffer is not None:
-            for place in sorted({*_native.first_events(buffer), *made}):
+            for place in sorted({*_native.telemetry.first_events(buffer), *made}):
                 yield self._at(place, keep=False)
         yield from tail
 
@@ -225,7 +227,7 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         return tail
 
 
-def untouched(events: object) -> _native.EventBuffer | None:
+def untouched(events: object) -> _native.telemetry.EventBuffer | None:
     """The buffer of a list that is still exactly what was loaded; None for any other events."""
     if not isinstance(events, TelemetryEventList):
         return None
@@ -237,7 +239,7 @@ def untouched(events: object) -> _native.EventBuffer | None:
 def in_order(events: object) -> bool:
     """Whether events are known to be in the order of time, those of one moment in that of their sessions."""
     buffer = untouched(events)
-    return buffer is not None and _native.are_in_order(buffer)
+    return buffer is not None and _native.telemetry.are_in_order(buffer)
 
 
 def likely(events: Iterable[_T], types: Sequence[str], said: Sequence[Said] = ()) -> Iterable[_T]:

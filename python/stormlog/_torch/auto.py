@@ -204,7 +204,7 @@ def _ran_out(index: int, wanted: int, allowed: int, free: int) -> None:
 @_never_raises
 def _died_of(error: BaseException) -> None:
     """An exception nobody caught: memory may have run out where PyTorch's allocator does not see it."""
-    is_oom, reason, cause = _native.classify_exception(exception_facts(error))
+    is_oom, reason, cause = _native.oom.classify_exception(exception_facts(error))
     if not is_oom or reason is None or STATE.ending.is_set():
         return
     settings = STATE.settings

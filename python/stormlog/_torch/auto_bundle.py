@@ -218,7 +218,7 @@ def _system() -> dict[str, Any]:
         "python_version": sys.version,
         "torch_version": str(getattr(torch, "__version__", "unknown")),
         "cuda_version": getattr(getattr(torch, "version", None), "cuda", None),
-        "memory_total": _native.host_memory()[0],
+        "memory_total": _native.tracking.host_memory()[0],
     }
 
 
@@ -236,4 +236,4 @@ def _quietly(ask: Any) -> Any:
 
 def _replace(path: Path, payload: dict[str, Any]) -> None:
     """Whole or not at all: the process may be killed while it writes this."""
-    _native.replace_file(path, json.dumps(payload, indent=2, default=str).encode())
+    _native.files.replace_file(path, json.dumps(payload, indent=2, default=str).encode())

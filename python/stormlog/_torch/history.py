@@ -86,4 +86,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replace(path: Path, payload: dict[str, Any]) -> None:
     """Whole or not at all: the process may be killed while it writes this."""
-    _native.replace_file(path, json.dumps(payload, indent=2).encode())
+    _native.files.replace_file(path, json.dumps(payload, indent=2).encode())

@@ -197,7 +197,7 @@ class HostMeter:
     def __init__(self) -> None:
         torch: Any = sys.modules.get("torch")
         self.device: Any = "cpu" if torch is None else torch.device("cpu")
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
 
     def read(self) -> Counters:
         """The resident memory now."""

@@ -91,7 +91,7 @@ class BaseTracker(Phased):
         self._recorder_config = recorder
         self._sink_config = telemetry_sink_config
         self._recording_dir = recording_dir
-        self._tracker: _native.Tracker | None = None
+        self._tracker: _native.tracking.Tracker | None = None
 
     # Life
 
@@ -302,7 +302,7 @@ class BaseTracker(Phased):
     def _total_memory(self) -> int | None:
         return None if self._tracker is None else self._tracker.statistics()["total_bytes"]
 
-    def _ensure(self) -> _native.Tracker:
+    def _ensure(self) -> _native.tracking.Tracker:
         """The tracker of the last session, or one that only keeps what it is told."""
         if self._tracker is None:
             self._tracker = self._make(None, None)
@@ -310,7 +310,7 @@ class BaseTracker(Phased):
 
     def _make(
         self, sink: TelemetrySinkConfig | None, recording: str | os.PathLike[str] | None
-    ) -> _native.Tracker:
+    ) -> _native.tracking.Tracker:
         identity: Any = self.distributed_identity
         session = create_session_summary(source=self.session_source, **identity)
         recorder = self._recorder_config
@@ -330,7 +330,7 @@ class BaseTracker(Phased):
             "thresholds": {name: self.thresholds[name] for name in THRESHOLDS},
             "total_bytes": self._known_total(),
         }
-        return _native.Tracker(
+        return _native.tracking.Tracker(
             json.dumps(settings), sink, recording, self._read(), _teller(weakref.ref(self))
         )
 
@@ -343,7 +343,7 @@ class BaseTracker(Phased):
         memory_change: int | None,
         context: str,
         metadata: dict[str, Any] | None = None,
-        sample: _native._SampleFields | None = None,
+        sample: _native.tracking._SampleFields | None = None,
     ) -> None:
         text = json.dumps(metadata, default=str) if metadata else None
         self._ensure().add_event(event_type, memory_change, context, text, sample)

@@ -21,10 +21,10 @@ _OPEN: list[PeakOfCall] = []
 class PeakOfCall:
     """A stretch of time whose peak is wanted, from its making to `end`."""
 
-    def __init__(self, probe: _native.ProcessProbe) -> None:
+    def __init__(self, probe: _native.tracking.ProcessProbe) -> None:
         self._probe = probe
         self._peak = 0
-        self._sampler: _native.Tracker | None = None
+        self._sampler: _native.tracking.Tracker | None = None
         with _LOCK:
             _share(probe)
             window = probe.begin_peak()
@@ -49,14 +49,14 @@ class PeakOfCall:
             self._peak = max(self._peak, mark)
 
 
-def _share(probe: _native.ProcessProbe) -> None:
+def _share(probe: _native.tracking.ProcessProbe) -> None:
     mark = probe.peak_rss()
     if mark is not None:
         for window in _OPEN:
             window._saw(mark)
 
 
-def _sampler() -> _native.Tracker:
+def _sampler() -> _native.tracking.Tracker:
     settings = {
         "session": session_summary_to_dict(create_session_summary(source="stormlog.cpu_profiler")),
         "collector": "stormlog.cpu_tracker",
@@ -71,4 +71,4 @@ def _sampler() -> _native.Tracker:
         "thresholds": {},
         "total_bytes": None,
     }
-    return _native.Tracker(json.dumps(settings), None, None, None, None)
+    return _native.tracking.Tracker(json.dumps(settings), None, None, None, None)

@@ -224,7 +224,7 @@ def _boundaries(
     last_seen: dict[_Group, int] = {}
     buffer = untouched(events)
     if buffer is not None and isinstance(events, TelemetryEventList):
-        groups, places = _native.event_groups(buffer)
+        groups, places = _native.analysis.event_groups(buffer)
         last_seen = {(session_id, rank): at_ns for session_id, rank, at_ns in groups}
         events = [events._at(place, keep=False) for place in places]
     for event in passing(events):

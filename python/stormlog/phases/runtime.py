@@ -103,7 +103,7 @@ class PhaseRecorder:
     """The open phases of one tracker."""
 
     def __init__(self) -> None:
-        self._native = _native.Phases()
+        self._native = _native.tracking.Phases()
 
     def reset(self) -> None:
         """Forget everything, for a new session."""

@@ -140,7 +140,7 @@ class ArtifactCatalog:
             self._find(path)
 
     def _find(self, path: Path) -> None:
-        found, skipped = _native.find_sources(path)
+        found, skipped = _native.catalog.find_sources(path)
         for sentence in skipped:
             self.warn(path, sentence)
         for kind, place in found:

@@ -214,7 +214,7 @@ class QueryStore:
             rows.sort(key=lambda row: (row.event.timestamp_ns, row.event.session_id))
         return rows[:limit]
 
-    def _untouched(self) -> list[tuple[str, _native.EventBuffer]] | None:
+    def _untouched(self) -> list[tuple[str, _native.telemetry.EventBuffer]] | None:
         """The state of each session and its events as they were loaded; None where one has been touched."""
         found = []
         for _, loaded in self._each_loaded():
@@ -378,7 +378,7 @@ def _is_abandoned(summary: SessionSummary, source: CatalogSource) -> bool:
     """Whether a session claims to run though its process is known to have ended."""
     if summary.status != SESSION_STATUS_RUNNING:
         return False
-    return _native.is_session_dead(source.path, summary.pid, summary.host, summary.started_at_ns)
+    return _native.catalog.is_session_dead(source.path, summary.pid, summary.host, summary.started_at_ns)
 
 
 def _settled(loaded: LoadedTelemetrySession, source: CatalogSource) -> LoadedTelemetrySession:

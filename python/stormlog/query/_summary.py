@@ -59,7 +59,7 @@ def from_events(events: Iterable[EventRow], metric: str, group_by: str) -> list[
 
 
 def from_buffers(
-    sessions: Sequence[tuple[str, _native.EventBuffer]] | None, metric: str, group_by: str
+    sessions: Sequence[tuple[str, _native.telemetry.EventBuffer]] | None, metric: str, group_by: str
 ) -> list[SummaryRow] | None:
     """The summary without a row an event, of sessions by their state; None where it takes rows."""
     if sessions is None:
@@ -68,7 +68,7 @@ def from_buffers(
         peaks = [
             (at_ns, _group_of(session_id, rank, status, group_by), value)
             for status, buffer in sessions
-            for session_id, rank, value, at_ns in _native.counter_peaks(buffer, _PEAKS[metric])
+            for session_id, rank, value, at_ns in _native.telemetry.counter_peaks(buffer, _PEAKS[metric])
         ]
         in_time = sorted(peaks, key=lambda peak: peak[0])
         return _rows(metric, group_by, _highest((group, value, at_ns) for at_ns, group, value in in_time))
@@ -154,12 +154,12 @@ def _growth(events: Iterable[EventRow], group_by: str) -> dict[_Group, _Found]:
 
 
 def _buffer_growth(
-    sessions: Sequence[tuple[str, _native.EventBuffer]], group_by: str
+    sessions: Sequence[tuple[str, _native.telemetry.EventBuffer]], group_by: str
 ) -> dict[_Group, _Found] | None:
     """The growth in each group; None where two gaps of a moment leave open which is the first or the last."""
     parts: dict[_Group, list[tuple[str, int, int, int, int, int, int, int]]] = defaultdict(list)
     for status, buffer in sessions:
-        for part in _native.hidden_gaps(buffer):
+        for part in _native.telemetry.hidden_gaps(buffer):
             parts[_group_of(part[0], part[1], status, group_by)].append(part)
     found = {}
     for group, gaps in parts.items():

@@ -137,7 +137,7 @@ class TFMemoryProfiler:
         self.tensor_tracker = TensorTracker() if enable_tensor_tracking else None
         self.snapshots: deque[MemorySnapshot] = deque(maxlen=_MAX_SNAPSHOTS)
         self.function_profiles: dict[str, dict[str, Any]] = {}
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
         self._lock = threading.Lock()
         # The peaks so far, in bytes, of the blocks that are open.
         self._open: list[list[int]] = []

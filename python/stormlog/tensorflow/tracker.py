@@ -126,7 +126,7 @@ class MemoryTracker(Phased):
         self._last_mb: float | None = None
         self._began: float | None = None
         self._ended: float | None = None
-        self._probe = _native.ProcessProbe()
+        self._probe = _native.tracking.ProcessProbe()
         self._monitor = Monitor(self._take)
 
     @property

@@ -119,7 +119,7 @@ def get_gpu_info() -> dict[str, Any]:
 def get_system_info() -> dict[str, Any]:
     """The machine, TensorFlow's version and build, its GPUs and backend."""
     tf = tensorflow_or_none()
-    total, available = _native.host_memory()
+    total, available = _native.tracking.host_memory()
     info: dict[str, Any] = {
         "platform": platform.platform(),
         "python_version": platform.python_version(),
@@ -211,7 +211,7 @@ def get_tensorflow_memory_usage() -> dict[str, float]:
     """Memory of the first GPU and of this process, in megabytes."""
     tf = tensorflow_or_none()
     current, peak = (0, 0) if tf is None or not gpus(tf) else device_memory(tf, "/GPU:0")
-    resident = 0 if tf is None else _native.ProcessProbe().memory()[0]
+    resident = 0 if tf is None else _native.tracking.ProcessProbe().memory()[0]
     return {"gpu_current_mb": current / MIB, "gpu_peak_mb": peak / MIB, "cpu_mb": resident / MIB}
 
 

@@ -1,0 +1,82 @@
+//! Heap captures read for Python: the answers of `stormlog stats`, `table` and `flamegraph`, as objects.
+
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use stormlog_heap_report::{
+    MOMENTS, PageOptions, Question, Reading, ViewError, find, flamegraph, is_quick, rows,
+};
+
+use crate::error::{Error, raise};
+use crate::record::to_python;
+
+/// One frame of a stack.
+#[pyclass(frozen, get_all, module = "stormlog._native.heap")]
+#[derive(Clone)]
+struct HeapFrame {
+    function: String,
+    file: String,
+    line: u32,
+}
+
+/// What one stack holds.
+#[pyclass(frozen, get_all, module = "stormlog._native.heap")]
+struct HeapStack {
+    stack: Vec<HeapFrame>,
+    own_bytes: u64,
+    total_bytes: u64,
+    count: u64,
+}
+
+impl From<rows::Row> for HeapStack {
+    fn from(row: rows::Row) -> Self {
+        let frame =
+            |place: rows::Place| HeapFrame { function: place.function, file: place.file, line: place.line };
+        HeapStack {
+            stack: row.stack.into_iter().map(frame).collect(),
+            own_bytes: row.own_bytes,
+            total_bytes: row.total_bytes,
+            count: row.count,
+        }
+    }
+}
+
+/// The statistics of a capture: what `stormlog stats --json` prints.
+#[pyfunction]
+fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let stats = py.detach(|| -> Result<serde_json::Value, Error> {
+        let reading = Reading::of(&path, None, Question::Peak)?;
+        Ok(serde_json::from_str(&reading.stats.json()?)?)
+    });
+    to_python(py, &stats?)
+}
+
+/// What each stack holds for `mode` (`peak`, `leaks`, `temporary`, `at:SECONDS`, `at-death`), the largest first.
+#[pyfunction]
+fn heap_stacks(py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<Vec<HeapStack>> {
+    let read = || -> Result<Vec<HeapStack>, ViewError> {
+        let held = Reading::of(&path, None, mode.parse()?)?.holdings();
+        Ok(rows::stacks(&held).into_iter().map(HeapStack::from).collect())
+    };
+    py.detach(read).map_err(raise)
+}
+
+/// The flame graph of a capture for `mode`, as one page.
+#[pyfunction]
+fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) -> PyResult<String> {
+    py.detach(|| page(&path, mode, inverted)).map_err(raise)
+}
+
+fn page(path: &Path, mode: &str, inverted: bool) -> Result<String, ViewError> {
+    let reading = Reading::with(find(path, None)?, mode.parse()?, MOMENTS, is_quick)?;
+    Ok(flamegraph(&reading, reading.answer(), PageOptions { inverted, source: true }))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<HeapFrame>()?;
+    module.add_class::<HeapStack>()?;
+    module.add_function(wrap_pyfunction!(heap_stats, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_stacks, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_flamegraph, module)?)
+}
