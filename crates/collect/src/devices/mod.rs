@@ -1,6 +1,9 @@
 //! All devices of this machine, whatever their drivers.
 
-use crate::{Collector, DeviceIdentity, Roots, drm, nvml};
+pub mod drm;
+pub mod nvml;
+
+use crate::{Collector, DeviceIdentity, Roots};
 
 /// A device and what names it.
 pub struct FoundDevice {

@@ -1,6 +1,6 @@
 //! GPUs of any kernel driver that shows its memory in sysfs: amdgpu above all, Intel's i915 and xe as far as they tell.
 //!
-//! No vendor library is needed. NVIDIA's own driver shows nothing here (see [`crate::nvml`]); a card without any memory
+//! No vendor library is needed. NVIDIA's own driver shows nothing here (see [`super::nvml`]); a card without any memory
 //! file is not listed, rather than listed with zeros.
 
 mod clients;
