@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,3 +30,16 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
+
+
+@pytest.fixture
+def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library under NVML's name that answers for GPUs there are none of."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so"
+    source = Path(__file__).parent / "nvml_stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    (library.parent / "libnvidia-ml.so.1").symlink_to(library)
+    return library

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,19 +131,6 @@ def test_hostile_surroundings_neither_leak_nor_swell_the_bundle(tmp_path: Path) 
     environment = (made / "environment.json").read_text()
     assert "hush" not in environment
     assert len(contents(made)["environment.json"]["variables"]) <= 256
-
-
-@pytest.fixture
-def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library under NVML's name that answers for a GPU there is none of."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so"
-    source = Path(__file__).parent / "nvml_stand_in.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    (library.parent / "libnvidia-ml.so.1").symlink_to(library)
-    return library
 
 
 @pytest.mark.parametrize(("used", "code", "flags"), [(15, 3, ["high_utilization"]), (2, 0, [])])

@@ -11,7 +11,7 @@ use stormlog_collect::host::HostReader;
 use stormlog_collect::pressure::PressureReader;
 use stormlog_collect::process::{MapLimits, ProcessReader};
 use stormlog_collect::{
-    CpuCollector, ExternalCounters, ProcessTree, Pushed, Roots, Watched, discover_devices, nvml,
+    Collector, CpuCollector, ExternalCounters, ProcessTree, Pushed, Roots, Watched, discover_gpus,
 };
 
 const ROUNDS: usize = 15;
@@ -53,12 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         true
     });
     cost("external: latest", 100_000, || counters.latest().is_some());
-    for mut found in discover_devices(&roots) {
-        let name = format!("{} {}: sample", found.collector.name(), found.identity.device_id);
-        cost(&name, 1000, || found.collector.sample().is_ok());
-    }
-    for device in nvml::devices().unwrap_or_default() {
-        cost("nvml: processes of a device", 50, || device.processes().is_ok());
+    for mut gpu in discover_gpus(&roots) {
+        let name = format!("{} {}", gpu.name(), gpu.identity().device_id);
+        cost(&format!("{name}: sample"), 1000, || gpu.sample().is_ok());
+        cost(&format!("{name}: processes"), 50, || gpu.held_by(&[own]).is_some());
     }
     drop(block);
     Ok(())

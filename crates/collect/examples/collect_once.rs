@@ -11,7 +11,7 @@ use stormlog_collect::kernel_log::KernelLog;
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_collect::process::{MapLimits, ProcessReader};
 use stormlog_collect::{
-    CollectError, Collector, CpuCollector, DeviceCapabilities, ProcessTree, Roots, drm, nvml,
+    CollectError, Collector, CpuCollector, DeviceCapabilities, ProcessTree, Roots, discover_gpus, drm, nvml,
 };
 use stormlog_model::Support;
 
@@ -31,8 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "oom": OomWatch::start(cgroup).look(),
         })),
         "cpu_device": CpuCollector::open(pid).map_or_else(refused, |mut cpu| device(&mut cpu)),
-        "nvml": nvml_devices().unwrap_or_else(refused),
-        "drm": drm_devices(&roots),
+        "nvml": nvml::versions().map_or_else(refused, shown),
+        "gpus": gpus(&roots, pid),
         "drm_clients": drm::process_clients(&roots, pid).map_or_else(refused, shown),
         "kernel_log": KernelLog::kills_since(0).map_or_else(refused, shown),
     });
@@ -54,35 +54,17 @@ fn process(pid: u32) -> Result<Value, CollectError> {
     }))
 }
 
-fn nvml_devices() -> Result<Value, CollectError> {
-    let devices: Vec<Value> = nvml::devices()?
-        .into_iter()
-        .map(|mut gpu| {
-            json!({
-                "identity": gpu.identity(),
-                "is_mig_instance": gpu.is_mig_instance(),
-                "is_mig_enabled": gpu.is_mig_enabled(),
-                "utilisation": gpu.utilisation(),
-                "processes": gpu.processes().map_or_else(refused, shown),
-                "device": device(&mut gpu),
-            })
+fn gpus(roots: &Roots, pid: u32) -> Vec<Value> {
+    let shown_gpu = |mut gpu: stormlog_collect::Gpu| {
+        json!({
+            "identity": gpu.identity(),
+            "vitals": gpu.vitals(),
+            "processes": gpu.processes().map_or_else(refused, shown),
+            "held_by": gpu.held_by(&[pid]),
+            "device": device(&mut gpu),
         })
-        .collect();
-    Ok(json!({"versions": nvml::versions()?, "devices": devices}))
-}
-
-fn drm_devices(roots: &Roots) -> Vec<Value> {
-    drm::devices(roots)
-        .into_iter()
-        .map(|mut card| {
-            json!({
-                "identity": card.identity(),
-                "memory": card.memory(),
-                "busy_percent": card.busy_percent(),
-                "device": device(&mut card),
-            })
-        })
-        .collect()
+    };
+    discover_gpus(roots).into_iter().map(shown_gpu).collect()
 }
 
 fn device(collector: &mut dyn Collector) -> Value {

@@ -194,6 +194,8 @@ pub struct DeviceIdentity {
     pub pci: Option<String>,
     /// The kernel driver.
     pub driver: Option<String>,
+    /// Whether its memory is the host's: `total` is the host's and `used` the sum over the processes on the device.
+    pub unified: bool,
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 pub use collector::{Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Missing, Reading};
 pub use combine::Combined;
 pub use cpu::CpuCollector;
-pub use devices::{FoundDevice, discover_devices, drm, nvml};
+pub use devices::{Gpu, Vitals, bytes_held, discover_gpus, drm, find_gpu, nvml};
 pub use error::CollectError;
 pub use external::{ExternalCollector, ExternalCounters, Pushed};
 pub use health::{Health, HealthState, Polled, Transition, Watched, retry_delay_ns};

@@ -7,10 +7,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use stormlog_collect::drm::{devices, process_clients};
+use stormlog_collect::drm::process_clients;
 use stormlog_collect::{
-    Collector, Combined, ExternalCollector, ExternalCounters, HealthState, Pushed, Roots, Watched,
-    discover_devices,
+    Collector, Combined, ExternalCollector, ExternalCounters, Gpu, HealthState, Pushed, Roots, Watched,
+    bytes_held, discover_gpus,
 };
 use stormlog_model::{Counter, Support};
 
@@ -29,8 +29,6 @@ fn amd_machine() -> (tempfile::TempDir, Roots) {
         write(root, &format!("{device}/uevent"), &uevent);
         write(root, &format!("{device}/mem_info_vram_total"), "4000\n");
         write(root, &format!("{device}/mem_info_vram_used"), &format!("{used}\n"));
-        write(root, &format!("{device}/mem_info_gtt_total"), "9000\n");
-        write(root, &format!("{device}/mem_info_gtt_used"), "5\n");
     }
     write(root, "sys/class/drm/card0-DP-1/device/mem_info_vram_total", "1\n");
     write(root, "sys/class/drm/renderD128/device/mem_info_vram_total", "1\n");
@@ -44,6 +42,12 @@ fn amd_machine() -> (tempfile::TempDir, Roots) {
     (temporary, roots)
 }
 
+/// The cards of the hand-made tree, under their numbers; real GPUs of this machine come before them.
+fn devices(roots: &Roots) -> Vec<Gpu> {
+    let gpus = discover_gpus(roots).into_iter();
+    gpus.filter(|gpu| gpu.identity().driver.as_deref() != Some("nvidia")).collect()
+}
+
 #[test]
 fn cards_are_read_from_a_stand_in_sysfs() {
     let (_temporary, roots) = amd_machine();
@@ -53,12 +57,14 @@ fn cards_are_read_from_a_stand_in_sysfs() {
     let sample = cards[0].sample().unwrap().sample;
     assert_eq!(
         (sample.device_id, sample.used, sample.free, sample.total),
-        (0, Some(1000), Some(3000), Some(4000))
+        (cards[0].identity().device_id, Some(1000), Some(3000), Some(4000))
     );
     assert_eq!(sample.allocated, None);
     assert_eq!(cards[1].sample().unwrap().sample.used, Some(0));
-    let memory = cards[0].memory();
-    assert_eq!((memory.gtt_total, memory.gtt_used, memory.visible_vram_total), (Some(9000), Some(5), None));
+    let identity = cards[0].identity();
+    assert!(!identity.unified && identity.parent_uuid.is_none());
+    let numbers: Vec<i64> = discover_gpus(&roots).iter().map(|gpu| gpu.identity().device_id).collect();
+    assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<i64>>());
     assert_eq!(cards[0].capabilities().backend, "rocm");
     // Intel's driver tells the size only: the rest is unknown, not 0.
     let sample = cards[2].sample().unwrap().sample;
@@ -107,6 +113,15 @@ fn clients_are_counted_once_from_a_stand_in_proc() {
     let sum: u64 = clients.iter().filter_map(|client| client.device_bytes()).sum();
     assert_eq!((clients.len(), sum), (2, 150 << 10));
     assert!(process_clients(&roots, 8).unwrap_err().is_gone());
+    // The card that these descriptors lead to knows its holders; another one is not held.
+    let (_machine, machine_roots) = amd_machine();
+    let roots = Roots { proc: root.into(), sys: machine_roots.sys };
+    let cards = devices(&roots);
+    assert_eq!(cards[0].held_by(&[7, 8]), Some(vec![(7, Some(150 << 10))]));
+    assert_eq!(cards[1].held_by(&[7, 8]), Some(vec![]));
+    assert_eq!(bytes_held(&cards, &[7]), Some(150 << 10));
+    assert_eq!(bytes_held(&cards, &[8]), None);
+    assert!(cards[0].processes().is_err());
     assert_eq!(process_clients(&Roots::default(), std::process::id()).unwrap(), []);
 }
 
@@ -146,9 +161,9 @@ fn the_driver_says_what_is_used_and_the_framework_what_it_allocated_from_a_stand
 
 #[test]
 fn this_machine_is_searched_without_failure() {
-    for mut found in discover_devices(&Roots::default()) {
-        assert!(found.identity.device_id >= 0);
-        let sample = found.collector.sample().unwrap().sample;
-        assert_eq!(sample.device_id, found.identity.device_id);
+    for mut gpu in discover_gpus(&Roots::default()) {
+        assert!(gpu.identity().device_id >= 0);
+        let sample = gpu.sample().unwrap().sample;
+        assert_eq!(sample.device_id, gpu.identity().device_id);
     }
 }

@@ -1,10 +1,9 @@
-//! An NVIDIA GPU as its driver sees it: all processes, not only this one.
+//! A GPU as its driver sees it: all processes, not only this one.
 
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use stormlog_collect::Collector;
-use stormlog_collect::nvml::{self, NvmlDevice};
+use stormlog_collect::{Collector, Gpu as Device, Roots, find_gpu};
 
 /// Used, free, total, and what the driver keeps for itself.
 type Memory = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
@@ -12,7 +11,7 @@ type Memory = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 /// One device, found by its id. Asking it neither touches CUDA nor waits for the device.
 #[pyclass(frozen, module = "stormlog._native.cuda")]
 struct Gpu {
-    device: Mutex<NvmlDevice>,
+    device: Mutex<Device>,
 }
 
 #[pymethods]
@@ -20,11 +19,8 @@ impl Gpu {
     /// The device of that id (`GPU-…` or `MIG-…`); `None` without a driver or such a device.
     #[staticmethod]
     fn find(py: Python<'_>, uuid: &str) -> Option<Self> {
-        py.detach(|| {
-            let is_wanted = |device: &NvmlDevice| device.identity().uuid.as_deref() == Some(uuid);
-            let device = nvml::devices().ok()?.into_iter().find(is_wanted)?;
-            Some(Gpu { device: Mutex::new(device) })
-        })
+        let device = py.detach(|| find_gpu(&Roots::default(), uuid))?;
+        Some(Gpu { device: Mutex::new(device) })
     }
 
     /// Its memory in bytes; `None` when the driver does not answer.

@@ -22,9 +22,10 @@ use stormlog_postmortem::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
 use stormlog_store::wall_ns;
+use stormlog_track::GpuSample;
 
 use crate::facts::{HostKills, host, spelt};
-use crate::gpus::GpuSample;
+use crate::gpus;
 use crate::groups::Groups;
 use crate::heap::{
     Captures, HeapDigest, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished,
@@ -401,8 +402,7 @@ impl Scene {
         };
         let mut holders =
             if self.held_by.is_empty() { kinds.filter_map(of_kind).collect() } else { self.held_by.clone() };
-        let pids = [watched.pid];
-        holders.extend(self.gpus.iter().flat_map(|gpu| gpu.holders(&pids)));
+        holders.extend(gpus::held_by(&self.gpus, watched.pid));
         holders
     }
 
@@ -415,7 +415,7 @@ impl Scene {
         counters.set(Counter::Used, watched.last_rss);
         let collector = COLLECTOR.to_owned();
         let host = DeviceSample { device_id: -1, collector, timestamp_ns: watched.last_event_ns, counters };
-        std::iter::once(host).chain(self.gpus.iter().map(GpuSample::evidence)).collect()
+        std::iter::once(host).chain(self.gpus.iter().map(gpus::evidence)).collect()
     }
 
     fn write_record(&mut self, ended: Ended, ended_ns: u64, processes: &[ProcessOutcome]) {

@@ -16,11 +16,11 @@ use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::wall_ns;
+use stormlog_track::{GpuSamples, TreePids};
 
 use crate::facts::{held_by, holder};
 use crate::finish::Scene;
 use crate::forecast::Forecasts;
-use crate::gpus::Gpus;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
 use crate::watched::{Seen, Watched, identity_of};
@@ -72,7 +72,9 @@ pub(crate) struct Watcher {
     newborn: Vec<(TreeMember, Instant)>,
     forecasts: Forecasts,
     map_looks: Option<MapLooks>,
-    gpus: Option<Gpus>,
+    /// The processes, for the thread that samples GPUs.
+    pids: TreePids,
+    gpus: Option<GpuSamples>,
     warn: Option<fn(&str)>,
     /// What processes held that were killed a moment ago.
     just_dead: Vec<(Instant, HeldBy)>,
@@ -98,6 +100,8 @@ impl Watcher {
     ) -> Self {
         let tree = ProcessTree::of(root).ok();
         let forecasts = Forecasts::of(root, scene.limit_as, interval);
+        let pids = TreePids::default();
+        pids.set(vec![root]);
         let first = root_member(root, &scene.program);
         let others: Vec<TreeMember> = tree.iter().flat_map(ProcessTree::members).cloned().collect();
         let mut watcher = Watcher {
@@ -111,7 +115,8 @@ impl Watcher {
             newborn: Vec::new(),
             forecasts,
             map_looks: MapLooks::start(),
-            gpus: Gpus::start(interval),
+            gpus: GpuSamples::start(interval, pids.clone()),
+            pids,
             warn,
             just_dead: Vec::new(),
             last_holders: None,
@@ -337,9 +342,10 @@ impl Watcher {
     /// Every device goes into the program's own recording, and into those of the processes that hold something there.
     fn record_gpus(&mut self) {
         let Some(gpus) = &mut self.gpus else { return };
-        if !gpus.hear() {
+        if !gpus.receive() {
             return;
         }
+        self.pids.set(self.processes.keys().copied().collect());
         for sample in &gpus.latest {
             for watched in self.processes.values_mut() {
                 if watched.pid == self.root || sample.held_by(watched.pid).is_some() {

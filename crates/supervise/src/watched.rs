@@ -17,9 +17,9 @@ use stormlog_model::{
 };
 use stormlog_store::recording::Recorder;
 use stormlog_store::wall_ns;
+use stormlog_track::GpuSample;
 
 use crate::exits::Exit;
-use crate::gpus::GpuSample;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
 use crate::naming::program_of;
@@ -214,8 +214,8 @@ impl Watched {
         let Some(metadata) = sample.metadata(self.pid) else { return 1 };
         let Some(plain) = self.heads.get("sample") else { return 1 };
         let head = Head {
-            device_id: sample.identity.device_id,
-            collector: sample.collector.clone(),
+            device_id: sample.gpu.identity.device_id,
+            collector: sample.gpu.collector.clone(),
             ..(**plain).clone()
         };
         self.append(sample.counters, None, Arc::new(head), Arc::new(metadata))

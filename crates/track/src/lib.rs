@@ -6,8 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod config;
-mod devices;
 mod evidence;
+mod gpu_samples;
+mod gpu_source;
 mod group;
 mod health;
 mod history;
@@ -22,8 +23,9 @@ mod tree_source;
 mod words;
 
 pub use config::{Config, Wording};
-pub use devices::{Gpu, gpu_bytes_of, gpus, host_metadata};
 pub use evidence::evidence_now;
+pub use gpu_samples::{GpuSample, GpuSamples};
+pub use gpu_source::{GpuFacts, GpuHoldings, GpuSource, gpus, host_metadata};
 pub use group::Group;
 pub use health::{Health, HealthStatus};
 pub use outlets::Outlets;

@@ -26,7 +26,8 @@ impl TreePids {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, pids: Vec<u32>) {
+    /// Replaces them: for callers that follow the tree themselves.
+    pub fn set(&self, pids: Vec<u32>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pids;
     }
 }

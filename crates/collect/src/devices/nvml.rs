@@ -14,9 +14,10 @@ use nvml_wrapper::{Device, Nvml};
 use serde::Serialize;
 use stormlog_model::Counter;
 
+use super::Vitals;
 use crate::{CollectError, Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Reading};
 
-const NAME: &str = "stormlog.nvml";
+pub(super) const NAME: &str = "stormlog.nvml";
 
 /// A MIG-capable device has at most seven instances; a driver that says thousands is not believed.
 const MIG_LIMIT: u32 = 64;
@@ -66,7 +67,7 @@ pub fn versions() -> Result<DriverVersions, CollectError> {
 
 /// All devices, and after each physical one its MIG instances. An error when there is no driver; devices that cannot be
 /// opened are left out, as a container sees only its own.
-pub fn devices() -> Result<Vec<NvmlDevice>, CollectError> {
+pub(super) fn devices() -> Result<Vec<NvmlDevice>, CollectError> {
     let library = library()?;
     let count = library.device_count().map_err(|error| driver_error("NVML", "device_count", &error))?;
     let mut devices = Vec::new();
@@ -74,11 +75,10 @@ pub fn devices() -> Result<Vec<NvmlDevice>, CollectError> {
         let Ok(device) = library.device_by_index(index) else { continue };
         let instances = mig_instances(&device);
         let physical = NvmlDevice::new(device, i64::from(index), None);
-        let parent = physical.identity.uuid.clone();
+        let parent = physical.identity.clone();
         devices.push(physical);
         for instance in instances {
-            let parent = parent.clone().unwrap_or_default();
-            devices.push(NvmlDevice::new(instance, i64::from(index), Some(parent)));
+            devices.push(NvmlDevice::new(instance, i64::from(index), Some(&parent)));
         }
     }
     Ok(devices)
@@ -90,73 +90,65 @@ fn mig_instances(device: &Device<'static>) -> Vec<Device<'static>> {
 }
 
 /// One GPU or one MIG instance.
-pub struct NvmlDevice {
+pub(super) struct NvmlDevice {
     device: Device<'static>,
     identity: DeviceIdentity,
     capabilities: DeviceCapabilities,
+    has_own_memory: bool,
 }
 
 impl NvmlDevice {
-    fn new(device: Device<'static>, device_id: i64, parent_uuid: Option<String>) -> Self {
+    fn new(device: Device<'static>, device_id: i64, parent: Option<&DeviceIdentity>) -> Self {
+        let pci = device.pci_info().ok().map(|pci| short_pci(&pci.bus_id));
         let identity = DeviceIdentity {
             device_id,
             backend: "cuda".to_owned(),
             name: device.name().ok(),
             uuid: device.uuid().ok(),
-            parent_uuid,
-            pci: device.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
+            parent_uuid: parent.map(|parent| parent.uuid.clone().unwrap_or_default()),
+            pci: pci.or_else(|| parent?.pci.clone()),
             driver: Some("nvidia".to_owned()),
+            unified: false,
         };
         // What a device cannot do is known by asking it once; other failures may pass.
+        let asked = device.memory_info();
         let supported = !matches!(
-            device.memory_info(),
+            asked,
             Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound)
         );
+        // A driver that is too old for the call has memory to report all the same.
+        let has_own_memory = parent.is_some() || !matches!(asked, Err(NvmlError::NotSupported));
         let counters: &[Counter] =
             if supported { &[Counter::Used, Counter::Free, Counter::Total] } else { &[] };
         let capabilities = DeviceCapabilities::new("cuda", NAME, "nvmlDeviceGetMemoryInfo_v2", counters);
-        NvmlDevice { device, identity, capabilities }
+        NvmlDevice { device, identity, capabilities, has_own_memory }
     }
 
     /// What names the device.
-    pub fn identity(&self) -> &DeviceIdentity {
+    pub(super) fn identity(&self) -> &DeviceIdentity {
         &self.identity
     }
 
-    /// Whether this is a MIG instance.
-    pub fn is_mig_instance(&self) -> bool {
-        self.identity.parent_uuid.is_some()
+    /// Whether there is memory of the device; a GPU that uses the host's reports none.
+    pub(super) fn has_own_memory(&self) -> bool {
+        self.has_own_memory
     }
 
-    /// Whether the physical device is split into MIG instances; its own memory and processes are then theirs.
-    pub fn is_mig_enabled(&self) -> Option<bool> {
-        self.device.mig_mode().ok().map(|mode| mode.current != 0)
-    }
-
-    /// How busy it is; `None` where the device does not say (MIG never does).
-    pub fn utilisation(&self) -> Option<Utilisation> {
-        let rates = self.device.utilization_rates().ok()?;
-        Some(Utilisation { compute_percent: rates.gpu, memory_bandwidth_percent: rates.memory })
-    }
-
-    /// Degrees Celsius; `None` where the device does not say.
-    pub fn temperature_c(&self) -> Option<u32> {
-        self.device.temperature(TemperatureSensor::Gpu).ok()
-    }
-
-    /// Watts drawn now; `None` where the device does not say.
-    pub fn power_w(&self) -> Option<f64> {
-        self.device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0)
-    }
-
-    /// Streaming multiprocessors of a MIG instance; `None` where the device does not say.
-    pub fn multiprocessors(&self) -> Option<u32> {
-        self.device.attributes().ok().map(|attributes| attributes.multiprocessor_count)
+    /// Load, temperature and power. An instance has the temperature and power of its physical device.
+    pub(super) fn vitals(&self) -> Vitals {
+        let parent = self.identity.parent_uuid.as_ref().and_then(|_| self.device.mig_parent_device().ok());
+        let physical = parent.as_ref().unwrap_or(&self.device);
+        Vitals {
+            busy_percent: self.device.utilization_rates().ok().map(|rates| rates.gpu.into()),
+            temperature_c: physical.temperature(TemperatureSensor::Gpu).ok(),
+            power_w: physical.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            multiprocessors: self.device.attributes().ok().map(|attributes| attributes.multiprocessor_count),
+        }
     }
 
     /// The processes on the device and what each holds there. In a container the driver may hide others' or show
     /// numbers of the host's pid namespace.
-    pub fn processes(&self) -> Result<Vec<DeviceProcess>, CollectError> {
+    pub(super) fn processes(&self) -> Result<Vec<DeviceProcess>, CollectError> {
         let compute = self.device.running_compute_processes();
         let graphics = self.device.running_graphics_processes();
         if let (Err(error), Err(_)) = (&compute, &graphics) {
@@ -203,15 +195,6 @@ impl Collector for NvmlDevice {
     fn capabilities(&self) -> &DeviceCapabilities {
         &self.capabilities
     }
-}
-
-/// How busy a device is. Percent of the last sampling period; the second is traffic, not fullness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Utilisation {
-    /// Time in which a kernel ran.
-    pub compute_percent: u32,
-    /// Time in which device memory was read or written.
-    pub memory_bandwidth_percent: u32,
 }
 
 /// A process on a device.
@@ -313,7 +296,7 @@ mod tests {
     fn no_driver_is_a_fact_and_not_a_failure() {
         match devices() {
             Ok(devices) => {
-                for mut device in devices {
+                for mut device in devices.into_iter().filter(NvmlDevice::has_own_memory) {
                     let sample = device.sample().unwrap().sample;
                     assert!(sample.used.unwrap() <= sample.total.unwrap());
                     assert!(device.identity().uuid.is_some());

@@ -10,7 +10,7 @@ use stormlog_postmortem::bundle::{BundleContent, BundleWriter, Environment, Evid
 use stormlog_postmortem::{Cause, verdict::Verdict};
 use stormlog_store::Format;
 use stormlog_store::sink::{Sink, SinkConfig};
-use stormlog_track::{Outlets, gpu_bytes_of};
+use stormlog_track::{GpuHoldings, Outlets};
 
 use crate::Program;
 use crate::cmd::record::track_export::{self, Export};
@@ -117,7 +117,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let (kept, recorder) = kept.map_or((None, None), |(kept, recorder)| (Some(kept), Some(recorder)));
     let writer = options.oom.as_ref().map(|oom| BundleWriter::new(oom.retention));
     let mut watch = found.start(Outlets::new(sink, recorder))?;
-    let mut status = Status { next: 0.0, next_gpu: 0.0, held: None, peak_gpu: None };
+    let mut status = Status::default();
     // 0 is for ever, as in 0.4.3.
     let duration = options.duration.filter(|duration| *duration != 0.0);
     let reason = watch.run(duration, &stop, |watch, alerts| status.show(&mut screen, watch, alerts));
@@ -216,7 +216,9 @@ fn plural(count: usize) -> String {
 }
 
 /// What the status lines need to remember.
+#[derive(Default)]
 struct Status {
+    gpus: GpuHoldings,
     next: f64,
     next_gpu: f64,
     /// What the process holds on GPUs, as last read, and the most of it.
@@ -232,7 +234,7 @@ impl Status {
         }
         let elapsed = watch.elapsed();
         if elapsed >= self.next_gpu {
-            self.held = watch.tree.as_ref().and_then(|tree| gpu_bytes_of(&tree.list()));
+            self.held = watch.tree.as_ref().and_then(|tree| self.gpus.bytes_of(&tree.list()));
             let holds = self.held.is_some_and(|bytes| bytes > 0);
             self.next_gpu = elapsed + if holds { GPU_SECONDS } else { NO_GPU_SECONDS };
             self.peak_gpu = self.peak_gpu.max(self.held);

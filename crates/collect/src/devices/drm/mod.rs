@@ -8,7 +8,6 @@ mod clients;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use stormlog_model::Counter;
 
 use crate::text::{KeptFile, lines, number, read_bounded, read_line, read_number};
@@ -23,26 +22,9 @@ const NAME: &str = "stormlog.drm";
 /// More cards than any machine has.
 const CARDS_LIMIT: usize = 256;
 
-/// What a card's files say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct DrmMemory {
-    /// Size of the card's own memory.
-    pub vram_total: Option<u64>,
-    /// Used of it, by all processes.
-    pub vram_used: Option<u64>,
-    /// The part of it the processor can reach.
-    pub visible_vram_total: Option<u64>,
-    /// Used of that.
-    pub visible_vram_used: Option<u64>,
-    /// System memory the card may use.
-    pub gtt_total: Option<u64>,
-    /// Used of that.
-    pub gtt_used: Option<u64>,
-}
-
 /// One card.
 #[derive(Debug)]
-pub struct DrmDevice {
+pub(super) struct DrmDevice {
     identity: DeviceIdentity,
     /// `…/class/drm/card0/device`
     directory: PathBuf,
@@ -52,7 +34,7 @@ pub struct DrmDevice {
 }
 
 /// All cards that show their memory, in the order of their bus addresses.
-pub fn devices(roots: &Roots) -> Vec<DrmDevice> {
+pub(super) fn devices(roots: &Roots) -> Vec<DrmDevice> {
     let Ok(entries) = fs::read_dir(roots.sys.join("class/drm")) else { return Vec::new() };
     let mut cards: Vec<PathBuf> = entries
         .flatten()
@@ -93,6 +75,7 @@ impl DrmDevice {
             parent_uuid: None,
             pci: facts.slot,
             driver: facts.driver,
+            unified: false,
         };
         let counters: &[Counter] = match (used.is_some(), total.is_some()) {
             (true, true) => &[Counter::Used, Counter::Free, Counter::Total],
@@ -104,25 +87,24 @@ impl DrmDevice {
     }
 
     /// What names the device.
-    pub fn identity(&self) -> &DeviceIdentity {
+    pub(super) fn identity(&self) -> &DeviceIdentity {
         &self.identity
     }
 
-    /// Everything the card's files say.
-    pub fn memory(&self) -> DrmMemory {
-        let file = |name: &str| read_number(&self.directory.join(name));
-        DrmMemory {
-            vram_total: self.total,
-            vram_used: file("mem_info_vram_used"),
-            visible_vram_total: file("mem_info_vis_vram_total"),
-            visible_vram_used: file("mem_info_vis_vram_used"),
-            gtt_total: file("mem_info_gtt_total"),
-            gtt_used: file("mem_info_gtt_used"),
-        }
+    /// Which of these processes have the card open, and the bytes of its own memory each holds. Processes of other users
+    /// cannot be looked at, and are left out.
+    pub(super) fn held_by(&self, roots: &Roots, pids: &[u32]) -> Vec<(u32, Option<u64>)> {
+        let on_card = |pid: &u32| {
+            let clients = process_clients(roots, *pid).ok()?;
+            let mut here = clients.iter().filter(|client| client.pci == self.identity.pci).peekable();
+            here.peek()?;
+            Some((*pid, here.filter_map(DrmClient::device_bytes).reduce(u64::saturating_add)))
+        };
+        pids.iter().filter_map(on_card).collect()
     }
 
     /// How busy the card is, in percent (amdgpu).
-    pub fn busy_percent(&self) -> Option<u64> {
+    pub(super) fn busy_percent(&self) -> Option<u64> {
         read_number(&self.directory.join("gpu_busy_percent"))
     }
 }

@@ -9,7 +9,7 @@ use stormlog_collect::cgroup::{CgroupMemory, MemoryCgroup};
 use stormlog_collect::host::{HostFacts, HostMemory, HostReader};
 use stormlog_collect::pressure::{Pressure, host_memory_pressure};
 use stormlog_collect::process::{ProcessMemory, ProcessReader};
-use stormlog_collect::{Collector, DeviceIdentity, DeviceSample, Roots, drm, nvml};
+use stormlog_collect::{Collector, DeviceIdentity, DeviceSample, Roots, Vitals, discover_gpus, nvml};
 
 use super::hardware::{self, Adapter};
 use crate::interpreter;
@@ -40,10 +40,7 @@ pub(crate) struct Python {
 pub(crate) struct GpuFacts {
     pub(crate) identity: DeviceIdentity,
     pub(crate) sample: DeviceSample,
-    pub(crate) busy_percent: Option<u64>,
-    pub(crate) temperature_c: Option<u32>,
-    pub(crate) power_w: Option<f64>,
-    pub(crate) multiprocessors: Option<u32>,
+    pub(crate) vitals: Vitals,
     /// `None` when the driver does not tell.
     pub(crate) processes: Option<Vec<nvml::DeviceProcess>>,
 }
@@ -88,11 +85,12 @@ impl Facts {
 impl GpuFacts {
     fn to_json(&self) -> Value {
         let DeviceSample { total, used, free, driver_reserved, .. } = self.sample;
+        let Vitals { busy_percent, temperature_c, power_w, multiprocessors } = self.vitals;
         let mut object = serde_json::to_value(&self.identity).unwrap_or_else(|_| json!({}));
         let more = json!({
             "total_bytes": total, "used_bytes": used, "free_bytes": free, "driver_reserved_bytes": driver_reserved,
-            "utilization_percent": self.busy_percent, "temperature_c": self.temperature_c,
-            "power_draw_w": self.power_w, "multiprocessors": self.multiprocessors, "processes": self.processes,
+            "utilization_percent": busy_percent, "temperature_c": temperature_c, "power_draw_w": power_w,
+            "multiprocessors": multiprocessors, "processes": self.processes,
         });
         if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
             object.extend(more);
@@ -102,30 +100,13 @@ impl GpuFacts {
 }
 
 fn gpus(roots: &Roots) -> Vec<GpuFacts> {
-    let mut found = Vec::new();
-    for mut device in nvml::devices().unwrap_or_default() {
-        found.push(GpuFacts {
-            identity: device.identity().clone(),
-            sample: device.sample().map(|reading| reading.sample).unwrap_or_default(),
-            busy_percent: device.utilisation().map(|busy| busy.compute_percent.into()),
-            temperature_c: device.temperature_c(),
-            power_w: device.power_w(),
-            multiprocessors: device.multiprocessors(),
-            processes: device.processes().ok(),
-        });
-    }
-    for mut device in drm::devices(roots) {
-        found.push(GpuFacts {
-            identity: device.identity().clone(),
-            sample: device.sample().map(|reading| reading.sample).unwrap_or_default(),
-            busy_percent: device.busy_percent(),
-            temperature_c: None,
-            power_w: None,
-            multiprocessors: None,
-            processes: None,
-        });
-    }
-    found
+    let facts = |mut gpu: stormlog_collect::Gpu| GpuFacts {
+        sample: gpu.sample().map(|reading| reading.sample).unwrap_or_default(),
+        vitals: gpu.vitals(),
+        processes: gpu.processes().ok(),
+        identity: gpu.identity().clone(),
+    };
+    discover_gpus(roots).into_iter().map(facts).collect()
 }
 
 /// Asked of the interpreter itself: nothing else knows. Isolated, so that nobody's start-up code runs for it.

@@ -111,7 +111,11 @@ fn print_gpus(out: &mut impl Write, facts: &Facts, options: &Options) -> anyhow:
 }
 
 fn print_gpu(out: &mut impl Write, gpu: &GpuFacts, detailed: bool) -> io::Result<()> {
-    let kind = if gpu.identity.parent_uuid.is_some() { " (MIG instance)" } else { "" };
+    let kind = match &gpu.identity {
+        identity if identity.unified => " (unified memory)",
+        identity if identity.parent_uuid.is_some() => " (MIG instance)",
+        _ => "",
+    };
     writeln!(out, "\nGPU {}{kind} Information:", gpu.identity.device_id)?;
     writeln!(out, "  Name: {}", gpu.identity.name.as_deref().unwrap_or(UNKNOWN))?;
     writeln!(out, "  Total Memory: {}", gigabytes(gpu.sample.total))?;
@@ -120,17 +124,21 @@ fn print_gpu(out: &mut impl Write, gpu: &GpuFacts, detailed: bool) -> io::Result
     // What a framework's allocator holds is known only inside its process.
     writeln!(out, "  Allocated: {}", gigabytes(gpu.sample.allocated))?;
     writeln!(out, "  Reserved: {}", gigabytes(gpu.sample.reserved))?;
-    writeln!(out, "  Multiprocessors: {}", known(gpu.multiprocessors))?;
+    writeln!(out, "  Multiprocessors: {}", known(gpu.vitals.multiprocessors))?;
     if !detailed {
         return Ok(());
     }
     writeln!(out, "  UUID: {}", gpu.identity.uuid.as_deref().unwrap_or(UNKNOWN))?;
     writeln!(out, "  PCI: {}", gpu.identity.pci.as_deref().unwrap_or(UNKNOWN))?;
     writeln!(out, "  Kept by the Driver: {}", gigabytes(gpu.sample.driver_reserved))?;
-    let percent = gpu.busy_percent.map(|percent| format!("{percent}%"));
+    let percent = gpu.vitals.busy_percent.map(|percent| format!("{percent}%"));
     writeln!(out, "  GPU Utilization: {}", known(percent))?;
-    writeln!(out, "  Temperature: {}", known(gpu.temperature_c.map(|degrees| format!("{degrees}°C"))))?;
-    writeln!(out, "  Power Draw: {}", known(gpu.power_w.map(|watts| format!("{watts:.1} W"))))?;
+    writeln!(
+        out,
+        "  Temperature: {}",
+        known(gpu.vitals.temperature_c.map(|degrees| format!("{degrees}°C")))
+    )?;
+    writeln!(out, "  Power Draw: {}", known(gpu.vitals.power_w.map(|watts| format!("{watts:.1} W"))))?;
     match &gpu.processes {
         None => writeln!(out, "  Processes: {UNKNOWN}"),
         Some(processes) if processes.is_empty() => writeln!(out, "  Processes: none"),

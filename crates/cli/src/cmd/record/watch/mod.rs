@@ -21,8 +21,8 @@ use stormlog_model::{
 use stormlog_postmortem::Cause;
 use stormlog_supervise::{Attached, Departure};
 use stormlog_track::{
-    Config, Group, HOST_DEVICE, HostSource, Listener, Outlets, Source, TreePids, TreeSource, Wording, gpus,
-    host_metadata,
+    Config, GpuFacts, Group, HOST_DEVICE, HostSource, Listener, Outlets, Source, TreePids, TreeSource,
+    Wording, gpus, host_metadata,
 };
 
 use crate::exit::NotThere;
@@ -165,12 +165,14 @@ pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
     let identity = identity.map_err(|problem| anyhow::anyhow!(problem.message))?;
     if wanted.device != Some(HOST_DEVICE) {
         let found = gpus();
-        let numbers: Vec<String> = found.iter().map(|gpu| gpu.identity.device_id.to_string()).collect();
+        let numbers: Vec<String> =
+            found.iter().map(|gpu| gpu.facts().identity.device_id.to_string()).collect();
         let before = sources.len();
         for gpu in found {
-            if wanted.device.is_none_or(|device| device == gpu.identity.device_id) {
-                let rest = Sampling { collector: gpu.collector, metadata: gpu.metadata, source: gpu.source };
-                sources.push((Part::gpu(&gpu.identity), rest));
+            let facts = GpuFacts::clone(gpu.facts());
+            if wanted.device.is_none_or(|device| device == facts.identity.device_id) {
+                let GpuFacts { identity, collector, metadata } = facts;
+                sources.push((Part::gpu(&identity), Sampling { collector, metadata, source: Box::new(gpu) }));
             }
         }
         // Without any GPU the number is ignored, as 0.4.3 does.

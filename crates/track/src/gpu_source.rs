@@ -3,72 +3,69 @@
 //! What a driver tells is the device's, of all processes; what a framework's allocator holds is unknown from outside
 //! and stays so.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stormlog_collect::{
-    Collector, DeviceCapabilities, DeviceIdentity, FoundDevice, Roots, discover_devices, drm, nvml,
-};
+use stormlog_collect::{Collector, DeviceCapabilities, DeviceIdentity, Roots, bytes_held, discover_gpus};
 use stormlog_model::{Capabilities, Counter, Record, Support};
 
 use crate::source::failed;
 use crate::{Sampled, Source};
 
-/// A GPU or a MIG instance, ready to be sampled.
-pub struct Gpu {
+/// What does not change between two samples of a GPU.
+#[derive(Debug, Clone)]
+pub struct GpuFacts {
     /// What names it; the number is unique among those found together.
     pub identity: DeviceIdentity,
     /// The name events carry as their collector.
     pub collector: String,
     /// What every event of it says of the device.
     pub metadata: Record,
-    /// Its readings.
-    pub source: Box<dyn Source>,
 }
 
-/// Every GPU of the machine. A device that is split into MIG instances is listed as its instances.
-pub fn gpus() -> Vec<Gpu> {
-    let found = discover_devices(&Roots::default());
-    let parents: BTreeSet<String> =
-        found.iter().filter_map(|device| device.identity.parent_uuid.clone()).collect();
-    let is_parent =
-        |device: &FoundDevice| device.identity.uuid.as_ref().is_some_and(|uuid| parents.contains(uuid));
-    let mut taken = BTreeSet::new();
-    let mut gpus = Vec::new();
-    for device in found.into_iter().filter(|device| !is_parent(device)) {
-        let FoundDevice { mut identity, collector } = device;
-        // Each driver counts from 0, and instances carry the number of their device.
-        if !taken.insert(identity.device_id) {
-            identity.device_id = taken.last().map_or(0, |last| last + 1);
-            taken.insert(identity.device_id);
-        }
-        gpus.push(Gpu {
-            collector: collector.name().to_owned(),
-            metadata: metadata(&identity, collector.capabilities()),
-            source: Box::new(DeviceSource { device_id: identity.device_id, collector }),
-            identity,
-        });
+impl GpuFacts {
+    /// Of a device whose driver says this of itself.
+    pub(crate) fn new(identity: DeviceIdentity, capabilities: &DeviceCapabilities) -> Self {
+        let collector = capabilities.telemetry_collector.clone();
+        GpuFacts { collector, metadata: metadata(&identity, capabilities), identity }
     }
-    gpus
 }
 
-/// A driver's readings of one device.
-struct DeviceSource {
-    device_id: i64,
-    collector: Box<dyn Collector>,
+/// A GPU or a MIG instance, ready to be sampled.
+pub struct GpuSource {
+    device: stormlog_collect::Gpu,
+    facts: Arc<GpuFacts>,
 }
 
-impl Source for DeviceSource {
+/// Every GPU of the machine.
+pub fn gpus() -> Vec<GpuSource> {
+    let source = |device: stormlog_collect::Gpu| GpuSource {
+        facts: Arc::new(GpuFacts::new(device.identity().clone(), device.capabilities())),
+        device,
+    };
+    discover_gpus(&Roots::default()).into_iter().map(source).collect()
+}
+
+impl GpuSource {
+    /// What does not change.
+    pub fn facts(&self) -> &Arc<GpuFacts> {
+        &self.facts
+    }
+
+    pub(crate) fn device(&self) -> &stormlog_collect::Gpu {
+        &self.device
+    }
+}
+
+impl Source for GpuSource {
     fn sample(&mut self) -> Sampled {
-        let reading = match self.collector.sample() {
+        let reading = match self.device.sample() {
             Ok(reading) => reading,
             Err(error) => return failed(&error),
         };
-        let partial = self.collector.capabilities().partial_fields(&reading);
-        let mut sample = reading.sample;
-        sample.device_id = self.device_id;
+        let partial = self.device.capabilities().partial_fields(&reading);
         Sampled {
-            sample: Some(sample),
+            sample: Some(reading.sample),
             partial_fields: partial.into_iter().map(str::to_owned).collect(),
             error: reading.missing.into_iter().next().map(|missing| missing.reason),
             facts: Record::new(),
@@ -86,6 +83,12 @@ fn metadata(identity: &DeviceIdentity, told: &DeviceCapabilities) -> Record {
         ("device_name".to_owned(), identity.name.as_deref().into()),
         ("device_uuid".to_owned(), identity.uuid.as_deref().into()),
     ]);
+    if let Some(parent) = &identity.parent_uuid {
+        record.insert("device_parent_uuid".to_owned(), parent.as_str().into());
+    }
+    if identity.unified {
+        record.insert("unified".to_owned(), true.into());
+    }
     let names = (told.backend.as_str(), told.telemetry_collector.as_str(), told.sampling_source.as_str());
     record.insert("memory_capabilities".to_owned(), capabilities(names, told.supports));
     record
@@ -124,29 +127,21 @@ fn capabilities((backend, collector, source): (&str, &str, &str), supports: Capa
     object
 }
 
-/// What these processes hold on all GPUs together; `None` when no driver tells.
-pub fn gpu_bytes_of(pids: &[u32]) -> Option<u64> {
-    let mut sum: Option<u64> = None;
-    let mut add = |bytes: Option<u64>| {
-        if let Some(bytes) = bytes {
-            sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+/// What processes hold on all GPUs, looked up now and then. The devices are kept between two looks; while there are none
+/// they are searched for again, since a driver may be loaded later.
+#[derive(Default)]
+pub struct GpuHoldings {
+    gpus: Vec<stormlog_collect::Gpu>,
+}
+
+impl GpuHoldings {
+    /// What these processes hold on all GPUs together; `None` when no driver reports it.
+    pub fn bytes_of(&mut self, pids: &[u32]) -> Option<u64> {
+        if self.gpus.is_empty() {
+            self.gpus = discover_gpus(&Roots::default());
         }
-    };
-    for device in nvml::devices().unwrap_or_default() {
-        let Ok(processes) = device.processes() else { continue };
-        // A driver that lists processes and none of these says 0; one that hides them all says nothing.
-        add((!processes.is_empty()).then_some(0));
-        processes.iter().filter(|process| pids.contains(&process.pid)).for_each(|process| add(process.used));
+        bytes_held(&self.gpus, pids)
     }
-    let roots = Roots::default();
-    if !drm::devices(&roots).is_empty() {
-        for pid in pids {
-            for client in drm::process_clients(&roots, *pid).unwrap_or_default() {
-                add(client.device_bytes());
-            }
-        }
-    }
-    sum
 }
 
 #[cfg(test)]
@@ -175,8 +170,9 @@ mod tests {
     #[test]
     fn every_gpu_has_a_number_of_its_own_and_a_process_without_any_holds_nothing_there() {
         let found = gpus();
-        let numbers: BTreeSet<i64> = found.iter().map(|gpu| gpu.identity.device_id).collect();
+        let numbers: std::collections::BTreeSet<i64> =
+            found.iter().map(|gpu| gpu.facts().identity.device_id).collect();
         assert_eq!(numbers.len(), found.len());
-        assert_eq!(gpu_bytes_of(&[std::process::id()]).unwrap_or(0), 0);
+        assert_eq!(GpuHoldings::default().bytes_of(&[std::process::id()]).unwrap_or(0), 0);
     }
 }
