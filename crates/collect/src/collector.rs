@@ -4,7 +4,7 @@
 //! users look for. A counter that cannot be read is `None`.
 
 use serde::Serialize;
-use stormlog_model::{Capabilities, Counter, Counters, Support};
+use stormlog_model::{Capabilities, Counter, Counters, Record, Support};
 
 use crate::CollectError;
 
@@ -102,6 +102,12 @@ pub struct Missing {
     pub reason: String,
 }
 
+/// The name of what reads a process from outside.
+pub const PROCESS_COLLECTOR: &str = "stormlog.process_tracker";
+
+/// Where the numbers of a process come from.
+const PROCESS_FILES: &str = "/proc/PID/statm";
+
 /// What a source can know: the facts of `metadata.memory_capabilities` in schema 4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceCapabilities {
@@ -132,6 +138,30 @@ impl DeviceCapabilities {
             sampling_source: source.to_owned(),
             supports,
         }
+    }
+
+    /// What can be known of a process from outside, by the kernel's files: how much is resident, and the limit that ends
+    /// it. The kernel does not know the allocator of a process, so nothing is claimed of one.
+    pub fn of_process() -> Self {
+        let counters = [Counter::Used, Counter::Free, Counter::Total];
+        Self::new("cpu", PROCESS_COLLECTOR, PROCESS_FILES, &counters)
+    }
+
+    /// What 0.4.3's tracker inside a program states of the host: the resident memory stands for what an allocator holds.
+    pub fn of_cpu_tracker() -> Self {
+        let counters = [Counter::Allocated, Counter::Reserved, Counter::Used, Counter::Free, Counter::Total];
+        let supports = counters.into_iter().map(Support::of);
+        DeviceCapabilities {
+            // Without blocks there is no fragmentation to speak of.
+            supports: supports
+                .fold(Capabilities::default().with(Support::AllocatorAttribution), Capabilities::with),
+            ..Self::new("cpu", "stormlog.cpu_tracker", PROCESS_FILES, &[])
+        }
+    }
+
+    /// The object under `memory_capabilities` in the metadata of an event.
+    pub fn to_object(&self) -> Record {
+        self.supports.to_object(&self.backend, &self.telemetry_collector, &self.sampling_source)
     }
 
     /// The counters this source can know, in serialised order.
@@ -201,6 +231,19 @@ pub struct DeviceIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statements_are_valid_in_schema_4() {
+        for (stated, has_allocator) in
+            [(DeviceCapabilities::of_process(), false), (DeviceCapabilities::of_cpu_tracker(), true)]
+        {
+            let map = Record::from_iter([("memory_capabilities".to_owned(), stated.to_object().into())]);
+            let read = stormlog_model::Metadata::read(map, "x", &Counters::UNKNOWN).unwrap();
+            assert_eq!(read.capabilities, stated.supports);
+            assert_eq!(read.capabilities.supports(Support::AllocatorAllocated), has_allocator);
+            assert!(!read.capabilities.supports(Support::FragmentationAnalysis));
+        }
+    }
 
     #[test]
     fn what_can_be_known_and_is_not_is_partial() {

@@ -23,7 +23,9 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-pub use collector::{Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Missing, Reading};
+pub use collector::{
+    Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Missing, PROCESS_COLLECTOR, Reading,
+};
 pub use combine::Combined;
 pub use cpu::CpuCollector;
 pub use devices::{Gpu, Vitals, bytes_held, discover_gpus, drm, find_gpu, nvml};

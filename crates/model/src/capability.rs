@@ -6,7 +6,7 @@ use crate::record::non_empty;
 use crate::{Counter, Counters, Problem, Record};
 
 /// The key of the capabilities object in an event's metadata.
-pub(crate) const KEY: &str = "memory_capabilities";
+pub const KEY: &str = "memory_capabilities";
 
 const STRINGS: [&str; 3] = ["backend", "telemetry_collector", "sampling_source"];
 
@@ -141,7 +141,7 @@ impl Capabilities {
     }
 
     /// The object as written into metadata.
-    pub(crate) fn to_object(self, backend: &str, collector: &str, source: &str) -> Record {
+    pub fn to_object(self, backend: &str, collector: &str, source: &str) -> Record {
         let mut object = Record::new();
         for (name, text) in STRINGS.into_iter().zip([backend, collector, source]) {
             object.insert(name.into(), text.into());

@@ -32,7 +32,7 @@ mod session;
 pub mod stacks;
 pub mod text;
 
-pub use capability::{Capabilities, Support};
+pub use capability::{Capabilities, KEY as CAPABILITIES_KEY, Support};
 pub use check::{check_record, validate_record};
 pub use counters::{Counter, Counters};
 pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use stormlog_alert::alerts::{AlertEvent, RECOVERED};
 use stormlog_catalog::run::{PROGRAM, START_TICKS};
-use stormlog_collect::TreeMember;
+pub(crate) use stormlog_collect::PROCESS_COLLECTOR as COLLECTOR;
 use stormlog_collect::process::ProcessReader;
+use stormlog_collect::{DeviceCapabilities, TreeMember};
 use stormlog_model::{
     Counter, Counters, Env, Event, Head, Identity, IdentityInputs, Metadata, Record, SessionSummary,
     resolve_identity,
 };
 use stormlog_store::recording::Recorder;
 use stormlog_store::wall_ns;
-use stormlog_track::GpuSample;
+use stormlog_track::{GpuSample, host_metadata};
 
 use crate::exits::Exit;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
 use crate::naming::program_of;
 
-pub(crate) const COLLECTOR: &str = "stormlog.process_tracker";
 /// By this name `analyze` knows a start.
 const FILE_BACKED: &str = "file_backed_bytes";
 /// The host among the devices.
@@ -335,29 +335,16 @@ fn heads(
     ["start", "sample", "stop", "error", "warning", "critical", RECOVERED].into_iter().map(head).collect()
 }
 
-/// What whoever looks from outside can tell of memory: how much is used, and nothing of an allocator.
-pub(crate) fn seen_from_outside(backend: &str, collector: &str, source: &str) -> serde_json::Value {
-    serde_json::json!({
-        "backend": backend, "telemetry_collector": collector, "sampling_source": source,
-        "supports_allocator_allocated": false, "supports_allocator_reserved": false,
-        "supports_allocator_active": false, "supports_allocator_inactive": false, "supports_device_used": true,
-        "supports_device_free": true, "supports_device_total": true, "supports_native_allocator_history": false,
-        "supports_fragmentation_analysis": false, "supports_allocator_attribution": false,
-        "supports_bounded_profiling": false,
-    })
-}
-
 fn metadata(member: &TreeMember) -> Metadata {
-    let capabilities = seen_from_outside("cpu", COLLECTOR, "/proc/PID/statm");
-    let map: Record = [
+    let mut map: Record = [
         ("comm".to_owned(), member.comm.as_str().into()),
         ("ppid".to_owned(), member.ppid.into()),
         (START_TICKS.to_owned(), member.start_time.into()),
-        ("memory_capabilities".to_owned(), capabilities),
     ]
     .into_iter()
     .collect();
-    // The literal above is complete; were it not, the capabilities would only be empty.
+    map.extend(host_metadata(&DeviceCapabilities::of_process()));
+    // The statement is complete; were it not, the capabilities would only be empty.
     Metadata::read(map, COLLECTOR, &Counters::UNKNOWN).unwrap_or(Metadata {
         map: Record::new(),
         capabilities: Default::default(),

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use stormlog_collect::{Collector, DeviceCapabilities, DeviceIdentity, Roots, bytes_held, discover_gpus};
-use stormlog_model::{Capabilities, Counter, Record, Support};
+use stormlog_model::{CAPABILITIES_KEY as CAPABILITIES, Record, Support};
 
 use crate::source::failed;
 use crate::{Sampled, Source};
@@ -89,42 +89,13 @@ fn metadata(identity: &DeviceIdentity, told: &DeviceCapabilities) -> Record {
     if identity.unified {
         record.insert("unified".to_owned(), true.into());
     }
-    let names = (told.backend.as_str(), told.telemetry_collector.as_str(), told.sampling_source.as_str());
-    record.insert("memory_capabilities".to_owned(), capabilities(names, told.supports));
+    record.insert(CAPABILITIES.to_owned(), told.to_object().into());
     record
 }
 
-/// What every event of a process's host side says: the RSS stands for what an allocator and a driver would tell.
-pub fn host_metadata(collector: &str) -> Record {
-    let counters = [Counter::Allocated, Counter::Reserved, Counter::Used, Counter::Free, Counter::Total]
-        .map(Support::of);
-    let supports = counters
-        .into_iter()
-        .fold(Capabilities::default().with(Support::AllocatorAttribution), Capabilities::with);
-    let object = capabilities(("cpu", collector, "/proc/PID/statm"), supports);
-    Record::from_iter([("memory_capabilities".to_owned(), object)])
-}
-
-/// The object of schema 4.
-fn capabilities((backend, collector, source): (&str, &str, &str), supports: Capabilities) -> Value {
-    const ALL: [Support; 11] = [
-        Support::AllocatorAllocated,
-        Support::AllocatorReserved,
-        Support::AllocatorActive,
-        Support::AllocatorInactive,
-        Support::DeviceUsed,
-        Support::DeviceFree,
-        Support::DeviceTotal,
-        Support::NativeAllocatorHistory,
-        Support::FragmentationAnalysis,
-        Support::AllocatorAttribution,
-        Support::BoundedProfiling,
-    ];
-    let mut object = json!({"backend": backend, "telemetry_collector": collector, "sampling_source": source});
-    for support in ALL {
-        object[support.name()] = supports.supports(support).into();
-    }
-    object
+/// What every event of a process's host side says of what can be known of it.
+pub fn host_metadata(stated: &DeviceCapabilities) -> Record {
+    Record::from_iter([(CAPABILITIES.to_owned(), stated.to_object().into())])
 }
 
 /// What processes hold on all GPUs, looked up now and then. The devices are kept between two looks; while there are none
@@ -147,23 +118,20 @@ impl GpuHoldings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_model::{Counters, Metadata};
+    use stormlog_model::{Capabilities, Counters, Metadata};
 
     #[test]
-    fn what_is_said_of_a_collector_is_valid_in_schema_4() {
-        let told = DeviceCapabilities {
+    fn what_is_stated_of_a_device_is_valid_in_schema_4() {
+        let stated = DeviceCapabilities {
             backend: "cuda".into(),
             telemetry_collector: "stormlog.nvml".into(),
             sampling_source: "x".into(),
             supports: Capabilities::default().with(Support::DeviceUsed),
         };
-        let record = metadata(&DeviceIdentity::default(), &told);
+        let record = metadata(&DeviceIdentity::default(), &stated);
         let read = Metadata::read(record, "stormlog.nvml", &Counters::UNKNOWN).unwrap();
         assert!(read.capabilities.supports(Support::DeviceUsed));
         assert!(!read.capabilities.supports(Support::AllocatorAllocated));
-        let host = Metadata::read(host_metadata("stormlog.cpu_tracker"), "x", &Counters::UNKNOWN).unwrap();
-        assert!(host.capabilities.supports(Support::AllocatorAllocated));
-        assert!(!host.capabilities.supports(Support::FragmentationAnalysis));
     }
 
     /// Holds on machines with GPUs and without.

@@ -52,18 +52,21 @@ impl Room {
     }
 
     /// The host's sample of a process, or several, with that much resident.
-    pub(crate) fn sample(&mut self, rss: u64) -> DeviceSample {
+    pub(crate) fn seen_from_outside(&mut self, rss: u64) -> DeviceSample {
         self.refresh();
         DeviceSample {
             device_id: HOST_DEVICE,
             used: Some(rss),
-            allocated: Some(rss),
-            reserved: Some(rss),
             // A limit below what is resident was lowered meanwhile or does not count shared pages.
             total: self.total.map(|total| total.max(rss)),
             free: self.free,
             ..DeviceSample::default()
         }
+    }
+
+    /// The same as 0.4.3's tracker has it: the resident memory stands for what an allocator holds.
+    fn of_tracker(&mut self, rss: u64) -> DeviceSample {
+        DeviceSample { allocated: Some(rss), reserved: Some(rss), ..self.seen_from_outside(rss) }
     }
 
     fn refresh(&mut self) {
@@ -134,7 +137,7 @@ impl Source for HostSource {
         }
         match self.reader.memory() {
             Ok(memory) => Sampled {
-                sample: Some(self.room.sample(memory.rss)),
+                sample: Some(self.room.of_tracker(memory.rss)),
                 facts: self.swapped.facts(&mut self.reader),
                 ..Sampled::default()
             },

@@ -47,7 +47,8 @@ pub(crate) struct State {
     plain: Arc<Metadata>,
     sample_text: Arc<str>,
     last: Option<DeviceSample>,
-    last_allocated: Option<u64>,
+    /// The bytes whose changes are followed, at the last sample.
+    last_followed: Option<u64>,
     /// What the source knows beside the counters.
     facts: Record,
 }
@@ -71,7 +72,7 @@ impl State {
             plain: Arc::new(checked),
             sample_text: words::sample(config.wording, &[]),
             last: None,
-            last_allocated: None,
+            last_followed: None,
             facts: Record::new(),
             config,
         };
@@ -105,14 +106,18 @@ impl State {
 
         let has_allocator = self.capabilities.supports(Support::AllocatorAllocated);
         let allocated = sample.allocated.filter(|_| has_allocator);
-        // The first sample is where counting starts: what was there before is no allocation of this session.
-        let change = allocated.zip(self.last_allocated).map(|(now, before)| now.wrapping_sub(before) as i64);
-        self.last_allocated = allocated.or(self.last_allocated);
         let is_cpu = self.config.wording == Wording::Cpu;
-        let told = if is_cpu { change.or(Some(0)) } else { change };
+        // Of a process that is seen from outside it is the resident memory that grows and shrinks.
+        let followed = allocated.or(sample.used.filter(|_| is_cpu && !has_allocator));
+        // The first sample is where counting starts: what was there before is no allocation of this session.
+        let change = followed.zip(self.last_followed).map(|(now, before)| now.wrapping_sub(before) as i64);
+        self.last_followed = followed.or(self.last_followed);
+        // Only a change of what an allocator holds is one in an event.
+        let of_allocator = |change: Option<i64>| change.filter(|_| has_allocator);
+        let told = of_allocator(if is_cpu { change.or(Some(0)) } else { change });
 
         let counters = self.counters(&sample);
-        if let Some(bytes) = allocated.filter(|bytes| self.stats.peak_memory.is_none_or(|peak| *bytes > peak))
+        if let Some(bytes) = followed.filter(|bytes| self.stats.peak_memory.is_none_or(|peak| *bytes > peak))
         {
             self.stats.peak_memory = Some(bytes);
             self.keep(
@@ -127,10 +132,10 @@ impl State {
             self.stats.changed(change);
             let kind = if change > 0 { "allocation" } else { "deallocation" };
             let text = words::change(change, self.config.wording);
-            self.keep(kind, sample.device_id, with(counters, Some(change)), text, now_ns);
+            self.keep(kind, sample.device_id, with(counters, of_allocator(Some(change))), text, now_ns);
         }
         let alerts = if self.config.alerts { self.check(&sample, change, now_ns) } else { Vec::new() };
-        let change = if is_cpu { Some(0) } else { change };
+        let change = of_allocator(if is_cpu { Some(0) } else { change });
         let text = if is_partial {
             words::sample(self.config.wording, &self.health.partial_fields)
         } else {

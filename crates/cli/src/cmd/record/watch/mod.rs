@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stormlog_alert::alerts::Thresholds;
-use stormlog_collect::CollectError;
+use stormlog_collect::{CollectError, DeviceCapabilities};
 use stormlog_model::{
     Event, Identity, IdentityInputs, SessionStatus, SessionSummary, new_session_id, resolve_identity,
 };
@@ -37,7 +37,6 @@ pub(crate) const MAX_EVENTS: usize = 10_000;
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// The longest the loop sleeps; a signal or the end of the process wakes it at once.
 const BEAT: Duration = Duration::from_millis(250);
-const HOST_COLLECTOR: &str = "stormlog.cpu_tracker";
 
 /// Whose memory, and how.
 pub(crate) struct Wanted {
@@ -150,7 +149,10 @@ pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
             let target = Attached::open(pid).map_err(|error| not_there(pid, &error))?;
             let source = TreeSource::open(pid).map_err(|error| not_there(pid, &error))?;
             let tree = source.pids();
-            sources.push((Part::process(target.name(), pid), host(Box::new(source))));
+            sources.push((
+                Part::process(target.name(), pid),
+                host(&DeviceCapabilities::of_process(), Box::new(source)),
+            ));
             (Some(target), Some(tree))
         }
     };
@@ -182,14 +184,16 @@ pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
         }
     }
     if sources.is_empty() {
-        sources.push((Part::this(), host(Box::new(HostSource::open()?))));
+        sources
+            .push((Part::this(), host(&DeviceCapabilities::of_cpu_tracker(), Box::new(HostSource::open()?))));
     }
     let session = session(&wanted, &identity);
     Ok(Found { wanted, session, identity, target, tree, sources })
 }
 
-fn host(source: Box<dyn Source>) -> Sampling {
-    Sampling { collector: HOST_COLLECTOR.to_owned(), metadata: host_metadata(HOST_COLLECTOR), source }
+fn host(stated: &DeviceCapabilities, source: Box<dyn Source>) -> Sampling {
+    let collector = stated.telemetry_collector.clone();
+    Sampling { collector, metadata: host_metadata(stated), source }
 }
 
 fn not_there(pid: u32, error: &CollectError) -> anyhow::Error {
