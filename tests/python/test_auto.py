@@ -175,7 +175,8 @@ def test_who_is_in_the_way_is_told_by_the_room_there_is(free: int, words: str) -
 
 def test_the_programs_own_line_is_kept_however_deep_the_library_is() -> None:
     library = [
-        {"filename": f"/x/torch/nn/{depth}.py", "line": depth, "name": "forward"} for depth in range(20)
+        {"filename": f"/x/torch/nn/modules/{depth}.py", "line": depth, "name": "forward"}
+        for depth in range(20)
     ]
     compiled = {"filename": "/tmp/torchinductor_me/ab/cab.py", "line": 7, "name": "call"}
     own = [

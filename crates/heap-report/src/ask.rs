@@ -1,16 +1,15 @@
 //! A capture, read for one question.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::Path;
 
 use serde_json::Value;
-use stormlog_heap::{Capture, Heap, HeapError, Names, Profile, Stats};
-use stormlog_model::stacks::{Holding, Holdings};
+use stormlog_heap::{Capture, GroupBy, Heap, HeapError, Mode, Names, Profile, Stats};
+use stormlog_model::stacks::Holdings;
 
 use crate::end::End;
 use crate::error::ViewError;
 use crate::find::{Chosen, find};
-use crate::holdings;
 use crate::question::Question;
 
 /// How many places the figures list.
@@ -24,14 +23,12 @@ pub struct Reading {
     pub question: Question,
     /// Everything it says.
     pub heap: Heap,
-    /// Its figures.
-    pub stats: Stats,
     /// How its process ended.
     pub end: End,
     /// Memory over time.
     pub moments: Vec<Moment>,
-    /// The answer is the heap at the only moment that was looked at.
-    is_moment: bool,
+    /// Its figures, made when they are asked for: to name native functions takes long.
+    stats: OnceCell<Stats>,
     knows_when: bool,
     /// Tables of symbols are large: each is read once.
     names: RefCell<Names>,
@@ -52,9 +49,9 @@ pub struct Moment {
 pub struct Answer {
     /// Stacks and what they hold.
     pub held: Holdings,
-    /// By which allocators; empty for the heap at a failed request.
+    /// By which allocators.
     pub allocators: Vec<stormlog_heap::AllocatorShare>,
-    /// When, in places of [`Answer::moments`]; empty when nobody asked.
+    /// When, in places of [`Answer::moments`]; empty when this was not asked for.
     pub lives: Vec<stormlog_heap::Lifetime>,
     /// Memory over time.
     pub moments: Vec<Moment>,
@@ -68,8 +65,14 @@ impl Reading {
         Reading::with(find(path, pid)?, question, 200, |_| false)
     }
 
+    /// Reads a capture whose process has ended and which no compactor works on: no record is copied beforehand.
+    pub fn still(path: &Path, question: Question) -> Result<Reading, ViewError> {
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
+        Reading::of_capture(&Capture::open_still(path)?, chosen, question, 2, |_| false)
+    }
+
     /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, told by at most `points`
-    /// moments.
+    /// moments, which the first reading finds.
     pub fn with(
         chosen: Chosen,
         question: Question,
@@ -77,35 +80,49 @@ impl Reading {
         wants_lives: impl FnOnce(&Heap) -> bool,
     ) -> Result<Reading, ViewError> {
         let capture = Capture::open(&chosen.path)?;
+        Reading::of_capture(&capture, chosen, question, points, wants_lives)
+    }
+
+    fn of_capture(
+        capture: &Capture,
+        chosen: Chosen,
+        question: Question,
+        points: usize,
+        wants_lives: impl FnOnce(&Heap) -> bool,
+    ) -> Result<Reading, ViewError> {
         let mut watch = question.watch();
         watch.curve_points = points;
         let mut heap = capture.read(watch.clone())?;
         let mut moments = moments(&heap);
         add_code_end(&mut moments, &heap);
-        let mut names = Names::default();
-        // Of the first reading: the second does not look for temporary allocations.
-        let stats = heap.stats(TOP, Some(&mut names));
-        if !stats.has_totals && matches!(question, Question::At(_) | Question::Span(..)) {
+        let has_totals = heap.has_totals();
+        if !has_totals && matches!(question, Question::At(_) | Question::Span(..)) {
             let (path, until_us) = (chosen.path, heap.duration_us());
             return Err(HeapError::Folded { path, until_us }.into());
         }
-        let knows_when = stats.has_totals && knows_when(&moments, question);
-        let is_failure = question == Question::AtDeath && heap.complete && knows_when;
-        let at_failure = heap.last_failure().filter(|_| is_failure);
-        let changes: Vec<u64> = match at_failure {
-            Some(change) => vec![change],
-            None if knows_when && wants_lives(&heap) => moments.iter().map(|moment| moment.change).collect(),
-            None => Vec::new(),
-        };
-        let is_moment = at_failure.is_some();
-        if !changes.is_empty() {
+        let knows_when = has_totals && knows_when(&moments, question);
+        let (mut names, stats) = (Names::default(), OnceCell::new());
+        if knows_when && wants_lives(&heap) {
+            // The second reading does not look for temporary allocations.
+            let _ = stats.set(heap.stats(TOP, Some(&mut names)));
             drop(heap);
-            watch.moments = changes;
+            watch.moments = moments.iter().map(|moment| moment.change).collect();
             heap = capture.read(watch)?;
         }
-        let names = RefCell::new(names);
-        let end = End::of(&heap);
-        Ok(Reading { chosen, question, heap, stats, end, moments, is_moment, knows_when, names })
+        let (names, end) = (RefCell::new(names), End::of(&heap));
+        Ok(Reading { chosen, question, heap, end, moments, stats, knows_when, names })
+    }
+
+    /// The figures, with the responsible lines.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        self.stats.get_or_init(|| self.stats_by(GroupBy::Line, TOP))
+    }
+
+    /// The figures, with the `top` largest places of one sort. Not of a reading that was made twice, which has [`stats`](Self::stats).
+    #[must_use]
+    pub fn stats_by(&self, by: GroupBy, top: usize) -> Stats {
+        self.heap.stats_by(by, top, Some(&mut *self.names.borrow_mut()))
     }
 
     /// The answer.
@@ -117,17 +134,8 @@ impl Reading {
     /// The answer, and when its memory came and went where that was asked for.
     #[must_use]
     pub fn answer(&self) -> Answer {
-        let profile = self.heap.profile(self.question.mode(), Some(&mut *self.names.borrow_mut()));
-        let Profile { frames, nodes, threads, shares, mut allocators, mut lifetimes, moments: kept } =
-            profile;
-        let (tree, threads) = holdings::tree(frames, &nodes, &threads, self.heap.own_code());
-        let rows = if self.is_moment {
-            allocators.clear();
-            let alive = lifetimes.drain(..).filter(|life| life.birth == 0 && life.death > 0);
-            alive.map(|life| row(life.node, life.thread, life.weight)).collect()
-        } else {
-            shares.into_iter().map(|share| row(share.node, share.thread, share.weight)).collect()
-        };
+        let profile = self.heap.profile(self.mode(), Some(&mut *self.names.borrow_mut()));
+        let Profile { held, allocators, lifetimes, moments: kept } = profile;
         let moments = match lifetimes.is_empty() {
             true => self.moments.clone(),
             false => kept.iter().filter_map(|place| self.moments.get(*place).copied()).collect(),
@@ -138,7 +146,12 @@ impl Reading {
             Some((_, change)) => moments.iter().rposition(|moment| moment.change <= change).unwrap_or(last),
             None => last,
         };
-        Answer { held: Holdings { tree, rows, threads }, allocators, lives: lifetimes, moments, end }
+        Answer { held, allocators, lives: lifetimes, moments, end }
+    }
+
+    /// Where the reader keeps the answer. A program that died of a failed request lived on until its exception had let go of everything.
+    fn mode(&self) -> Mode {
+        if self.is_at_failure() { Mode::Failure } else { self.question.mode() }
     }
 
     /// The question in words that fit what is known: what still runs has not died, and may yet free what it holds.
@@ -174,7 +187,7 @@ impl Reading {
 
     /// Whether the answer is the heap at a request that failed.
     pub(crate) fn is_at_failure(&self) -> bool {
-        self.is_moment
+        self.question == Question::AtDeath && self.heap.complete && self.heap.knows_failure()
     }
 }
 
@@ -189,10 +202,6 @@ pub(crate) fn command(heap: &Heap) -> Vec<String> {
 pub(crate) fn is_python(command: &[String]) -> bool {
     let name = command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
     name.is_some_and(|name| name.starts_with("python"))
-}
-
-fn row(node: u32, thread: u32, weight: stormlog_heap::Weight) -> Holding {
-    Holding { node, thread, bytes: weight.bytes, count: weight.count }
 }
 
 fn moments(heap: &Heap) -> Vec<Moment> {

@@ -27,8 +27,10 @@ pub enum ViewError {
         /// Those that are there.
         known: String,
     },
-    /// A question nobody understands.
-    #[error("{text:?} is no question to a capture: ask for peak, leaks, temporary, at-death or at:SECONDS")]
+    /// A question that is not one.
+    #[error(
+        "{text:?} is not a question to a capture: ask for peak, leaks, temporary, at-death or at:SECONDS"
+    )]
     Question {
         /// What was asked.
         text: String,

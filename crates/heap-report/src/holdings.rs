@@ -1,38 +1,9 @@
-//! A heap's profile as [`Holdings`], and the same memory seen otherwise: without native frames, by thread, from the leaves.
-//! Must never change the whole.
+//! The same memory seen otherwise: without native frames, by thread, from the leaves. Must never change the whole.
 
 use rustc_hash::FxHashMap;
-use stormlog_heap as heap;
-use stormlog_model::own_code::OwnCode;
 use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
 
 use crate::ask::Answer;
-
-/// The stacks of a profile, and the names of its threads.
-pub(crate) fn tree(
-    frames: Vec<heap::Frame>,
-    nodes: &[heap::Node],
-    threads: &[heap::ThreadShare],
-    own_code: OwnCode,
-) -> (StackTree, Vec<String>) {
-    let frames = frames.into_iter().map(frame).collect();
-    let parent = nodes.iter().map(|node| node.parent).collect();
-    let tree = StackTree { frames, parent, frame: nodes.iter().map(|node| node.frame).collect(), own_code };
-    let threads = threads.iter().map(|share| match &share.name {
-        Some(name) => format!("{name} ({})", share.thread),
-        None => format!("thread {}", share.thread),
-    });
-    (tree, threads.collect())
-}
-
-fn frame(frame: heap::Frame) -> Frame {
-    let kind = match frame.kind {
-        heap::FrameKind::Python => FrameKind::Python,
-        heap::FrameKind::Native => FrameKind::Native,
-        heap::FrameKind::Truncated => FrameKind::Remark,
-    };
-    Frame { function: frame.function, file: frame.file, line: frame.line, kind }
-}
 
 /// A tree built by looking for the child each time.
 #[derive(Default)]
@@ -55,9 +26,7 @@ impl Builder {
     }
 
     fn remark(&mut self, text: &str) -> u32 {
-        let frame =
-            Frame { function: text.to_owned(), file: String::new(), line: 0, kind: FrameKind::Remark };
-        self.tree.frames.push(frame);
+        self.tree.frames.push(Frame::remark(text));
         self.tree.frames.len() as u32 - 1
     }
 }
@@ -169,6 +138,7 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stormlog_model::stacks::Weight;
 
     fn answer() -> Answer {
         let mut tree = StackTree::new();
@@ -187,8 +157,8 @@ mod tests {
             tree,
             threads: vec!["one".into(), "two".into()],
         };
-        let weight = heap::Weight { bytes: 7, count: 1 };
-        let lives = vec![heap::Lifetime { node: native, thread: 1, birth: 0, death: 2, weight }];
+        let weight = Weight { bytes: 7, count: 1 };
+        let lives = vec![stormlog_heap::Lifetime { node: native, thread: 1, birth: 0, death: 2, weight }];
         Answer { held, allocators: vec![], lives, moments: vec![], end: 0 }
     }
 

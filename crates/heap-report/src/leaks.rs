@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stormlog_heap::Lifetime;
-use stormlog_model::stacks::{Frame, FrameKind, NodeId, Origin, StackTree};
+use stormlog_model::stacks::{Frame, NodeId, Origin, StackTree};
 
 use crate::ask::{Answer, Moment};
 use crate::rows::Place;
@@ -75,11 +75,11 @@ pub fn leaks(answer: &Answer) -> Vec<Leak> {
     let nobody = no_stack();
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
     for row in &answer.held.rows {
-        let group = groups.entry(tree.responsible(row.node).unwrap_or(&nobody)).or_default();
+        let group = groups.entry(tree.responsible_frame(row.node).unwrap_or(&nobody)).or_default();
         group.add(row.node, row.bytes, row.count);
     }
     for life in answer.lives.iter().filter(|life| is_alive(life, answer.end)) {
-        if let Some(group) = groups.get_mut(tree.responsible(life.node).unwrap_or(&nobody)) {
+        if let Some(group) = groups.get_mut(tree.responsible_frame(life.node).unwrap_or(&nobody)) {
             group.came(life);
         }
     }
@@ -99,7 +99,7 @@ pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<L
     let nobody = no_stack();
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
     for life in lives.iter().filter(|life| is_alive(life, end) && life.birth as usize >= begin) {
-        let group = groups.entry(held.tree.responsible(life.node).unwrap_or(&nobody)).or_default();
+        let group = groups.entry(held.tree.responsible_frame(life.node).unwrap_or(&nobody)).or_default();
         group.add(life.node, life.weight.bytes, life.weight.count);
         group.came(life);
     }
@@ -111,7 +111,7 @@ fn is_alive(life: &Lifetime, at: usize) -> bool {
 }
 
 fn no_stack() -> Frame {
-    Frame { function: "(no stack)".into(), file: String::new(), line: 0, kind: FrameKind::Remark }
+    Frame::remark("(no stack)")
 }
 
 fn sorted(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {

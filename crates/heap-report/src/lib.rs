@@ -10,6 +10,7 @@
 
 mod ask;
 pub mod diff;
+mod digest;
 mod end;
 mod error;
 mod find;
@@ -27,6 +28,7 @@ mod text;
 pub mod tree;
 
 pub use ask::{Answer, Moment, Reading};
+pub use digest::HeapDigest;
 pub use end::End;
 pub use error::ViewError;
 pub use find::{CaptureFile, Chosen, captures, find};
@@ -35,6 +37,5 @@ pub use owners::owners;
 pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
 pub use parse::{Shape, parse};
 pub use question::{Question, parse_time};
-pub use stormlog_heap::Names;
 pub use table::table_page;
 pub use text::{asked, when};

@@ -21,7 +21,7 @@ impl Reading {
     /// Name and value, for the head of a page.
     #[must_use]
     pub fn facts(&self) -> Vec<(String, String)> {
-        let stats = &self.stats;
+        let stats = self.stats();
         let about = if stats.sample_bytes.is_some() { "about " } else { "" };
         let mut peak = format!("{about}{}", format_bytes(stats.peak_bytes));
         if stats.has_totals {
@@ -49,7 +49,7 @@ impl Reading {
         let started = jiff::Timestamp::from_nanosecond(started).ok().filter(|_| started > 0);
         let python = self.heap.python().and_then(|text| text.split(' ').next());
         let parts = [
-            Some(format!("process {}", self.stats.pid)),
+            Some(format!("process {}", self.heap.header.pid)),
             Some(short_name(&command)).filter(|command| !command.is_empty()),
             started.map(|started| format!("started {}", started.strftime("%Y-%m-%d %H:%M:%SZ"))),
             python.map(|version| format!("Python {}", short_name(version))),
@@ -75,7 +75,7 @@ impl Reading {
     /// Sentences that must be seen.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let stats = &self.stats;
+        let stats = self.stats();
         let failures = stats.distinct_failures();
         let last = stats.failed_requests.last();
         let is_last =
@@ -135,7 +135,7 @@ impl Reading {
             _ => (format!("after {}", when(sample.time_us)), heap_at(sample.time_us)),
         };
         let (heap_words, rss_words) = (format_bytes(heap_bytes), format_bytes(sample.rss));
-        if self.stats.sample_bytes.is_some() && sample.rss < heap_bytes {
+        if self.stats().sample_bytes.is_some() && sample.rss < heap_bytes {
             return None;
         }
         Some(match sample.rss.checked_sub(heap_bytes) {
@@ -161,10 +161,10 @@ impl Reading {
         match self.question {
             // The sentence about the request says what was resident.
             _ if self.is_at_failure() => None,
-            Question::Peak => Some((self.stats.peak_time_ns / 1000, self.stats.peak_bytes)),
+            Question::Peak => Some((self.stats().peak_time_ns / 1000, self.stats().peak_bytes)),
             Question::Leaks | Question::AtDeath => {
                 let time = self.heap.code_end().map_or(self.heap.duration_us(), |(time, _)| time);
-                Some((time, self.stats.leaked_bytes))
+                Some((time, self.stats().leaked_bytes))
             }
             Question::At(time) | Question::Span(_, time) => at(time).map(|bytes| (time, bytes)),
             Question::Temporary(_) => None,

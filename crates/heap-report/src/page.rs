@@ -68,7 +68,7 @@ impl Reading {
     /// What a view without a row says.
     #[must_use]
     pub fn empty(&self) -> String {
-        if self.stats.has_totals && self.stats.total_allocations == 0 {
+        if self.heap.has_totals() && self.heap.allocations() == 0 {
             return self.end.nothing().to_owned();
         }
         format!("No memory was {}: nothing to show here, and nothing to worry about.", self.words())

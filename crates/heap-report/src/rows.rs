@@ -2,9 +2,8 @@
 //!
 //! A stack is written the innermost frame first; `count` belongs to `own_bytes`, so that both add up to the whole.
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stormlog_model::stacks::{Frame, Holdings, NodeId, Weight};
+use stormlog_model::stacks::{Entry, Frame, Holdings, NodeId, Weight};
 
 /// A frame in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -69,42 +68,24 @@ pub fn grouped(held: &Holdings, by: By) -> Vec<Row> {
     if by == By::Stack {
         return stacks(held);
     }
-    let (own, total) = held.own_and_total();
-    let mut ids: FxHashMap<Place, u32> = FxHashMap::default();
-    let mut rows: Vec<Row> = Vec::new();
-    let groups: Vec<u32> = held
-        .tree
-        .frames
+    let entries = if by == By::Function { held.by_function() } else { held.by_line() };
+    let mut rows: Vec<Row> = entries
         .iter()
-        .map(|frame| {
-            let mut place = Place::from(frame);
-            if by == By::Function {
-                place.line = 0;
-            }
-            *ids.entry(place).or_insert_with_key(|place| {
-                rows.push(Row { stack: vec![place.clone()], own_bytes: 0, total_bytes: 0, count: 0 });
-                rows.len() as u32 - 1
-            })
+        .map(|Entry { frame, own, total }| Row {
+            stack: vec![Place::from(frame)],
+            own_bytes: own.bytes,
+            total_bytes: total.bytes,
+            count: own.count,
         })
         .collect();
-    for node in 1..held.tree.len() {
-        let group = groups[held.tree.frame[node] as usize];
-        let row = &mut rows[group as usize];
-        row.own_bytes = row.own_bytes.saturating_add(own[node].bytes);
-        row.count = row.count.saturating_add(own[node].count);
-        if total[node] != Weight::default() && is_outermost(held, &groups, node) {
-            row.total_bytes = row.total_bytes.saturating_add(total[node].bytes);
-        }
+    let mut without = Weight::default();
+    for row in held.rows.iter().filter(|row| row.node == 0) {
+        without += Weight { bytes: row.bytes, count: row.count };
     }
-    if own[0] != Weight::default() {
-        rows.push(Row {
-            stack: Vec::new(),
-            own_bytes: own[0].bytes,
-            total_bytes: own[0].bytes,
-            count: own[0].count,
-        });
+    if without != Weight::default() {
+        let Weight { bytes, count } = without;
+        rows.push(Row { stack: Vec::new(), own_bytes: bytes, total_bytes: bytes, count });
     }
-    rows.retain(|row| row.own_bytes > 0 || row.total_bytes > 0 || row.count > 0);
     rows.sort_by(|one, other| {
         let key = |row: &Row| (row.own_bytes, row.total_bytes);
         key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
@@ -116,24 +97,12 @@ fn name(row: &Row) -> Option<(&str, &str, u32)> {
     row.stack.first().map(|place| (place.file.as_str(), place.function.as_str(), place.line))
 }
 
-fn is_outermost(held: &Holdings, groups: &[u32], node: usize) -> bool {
-    let group = groups[held.tree.frame[node] as usize];
-    let mut at = held.tree.parent[node] as usize;
-    while at != 0 {
-        if groups[held.tree.frame[at] as usize] == group {
-            return false;
-        }
-        at = held.tree.parent[at] as usize;
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use stormlog_model::stacks::{FrameKind, Holding, StackTree};
 
-    /// main:3 (5) → walk:8 (10) → walk:8 (30), and 2 bytes nobody knows the stack of.
+    /// main:3 (5) → walk:8 (10) → walk:8 (30), and 2 bytes without a stack.
     fn held() -> Holdings {
         let mut tree = StackTree::new();
         for (function, line) in [("main", 3), ("walk", 8), ("walk", 9)] {

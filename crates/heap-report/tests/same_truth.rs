@@ -43,7 +43,7 @@ fn every_view_adds_up_to_the_same() {
     assert!(recorded.output.status.success(), "{:?}", recorded.output);
     for question in [Question::Peak, Question::Leaks, Question::Temporary(1), Question::AtDeath] {
         let reading = Reading::with(chosen(&recorded.capture), question, 200, |_| true).unwrap();
-        let stats = &reading.stats;
+        let stats = reading.stats();
         let answer = reading.answer();
         let whole = answer.held.whole();
         match question {
@@ -92,7 +92,7 @@ fn spans_hold_the_heap_at_each_moment() {
         assert_eq!(alive.map(|life| life.weight.bytes).sum::<u64>(), moment.bytes, "moment {at}");
     }
     let most = answer.moments.iter().map(|moment| moment.bytes).max().unwrap();
-    assert_eq!(most, reading.stats.peak_bytes, "the peak is one of the moments");
+    assert_eq!(most, reading.stats().peak_bytes, "the peak is one of the moments");
     // And once more on the page, which leaves small frames out but no byte.
     let page = unpack(&flamegraph(&reading, answer, PAGE));
     let spans = &page["spans"];
@@ -178,7 +178,7 @@ fn what_keeps_growing_comes_first() {
     let cache = found.iter().find(|leak| leak.place.line == 2).expect("the cache stayed too");
     assert_eq!(cache.pattern, Pattern::Once);
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
-    assert_eq!(whole, reading.stats.leaked_bytes, "every byte that stayed is somewhere");
+    assert_eq!(whole, reading.stats().leaked_bytes, "every byte that stayed is somewhere");
     assert_eq!(whole, reading.holdings().whole().bytes, "the same as in the other views");
 }
 
@@ -204,7 +204,7 @@ fn an_aggregate_does_not_guess_growth() {
     assert!(grown.count >= 40 && grown.own_bytes >= 800_000, "{grown:?}");
     assert!(found.iter().all(|leak| leak.pattern == Pattern::Unknown && leak.first_seconds.is_none()));
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
-    assert_eq!(whole, reading.stats.live_at_end_bytes, "every byte that stayed is somewhere");
+    assert_eq!(whole, reading.stats().live_at_end_bytes, "every byte that stayed is somewhere");
     assert!(reading.notes().iter().any(|note| note.contains("--aggregate")), "{:?}", reading.notes());
 }
 

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashMap;
 use stormlog_model::own_code::OwnCode;
+use stormlog_model::stacks::{Entry, Frame, Weight};
 
-use crate::frames::{Frame, Namer, Symbolizer};
+use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
-use crate::profile::{Entry, Mode, ThreadShare, Weight};
+use crate::profile::{Mode, ThreadShare};
 use crate::state::SiteKey;
 use crate::tree::ROOT;
 

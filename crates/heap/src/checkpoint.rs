@@ -308,14 +308,7 @@ fn load_scalars(take: &mut Take<'_>, state: &mut State) -> Option<()> {
         let (errno, bytes, time_us) = (take.small()?, take.number()?, take.number()?);
         let is_known = take.byte()? == 1;
         let limits = [take.number()?, take.number()?, take.number()?];
-        state.failures.push(Failure {
-            site,
-            errno,
-            bytes,
-            time_us,
-            change: 0,
-            limits: is_known.then_some(limits),
-        });
+        state.failures.push(Failure { site, errno, bytes, time_us, limits: is_known.then_some(limits) });
     }
     Some(())
 }

@@ -1,54 +1,12 @@
 //! Steps of the stack tree as people read them: functions, files and lines. Must name every step, known or not.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::own_code::{Claim, OwnCode, strongest};
+use stormlog_model::own_code::{Claim, OwnCode, Strongest};
+use stormlog_model::stacks::{Frame, FrameKind};
 use stormlog_stack::line_table::line_for;
 
 use crate::state::SiteKey;
 use crate::tree::{Module, NO_MODULE, Step, Tree};
-
-/// What a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrameKind {
-    /// Python code.
-    Python,
-    /// C, C++, Rust…
-    Native,
-    /// Frames that were left out, because there were too many.
-    Truncated,
-}
-
-/// One frame of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
-pub struct Frame {
-    /// What it is.
-    pub kind: FrameKind,
-    /// Name of the function; an address where no name is known.
-    pub function: String,
-    /// Source file, or the library where no source is known.
-    pub file: String,
-    /// Line; 0 when unknown.
-    pub line: u32,
-}
-
-impl Frame {
-    /// Its claim to be the responsible frame of its stack.
-    #[must_use]
-    pub fn claim(&self, own_code: &OwnCode) -> Claim {
-        match self.kind {
-            FrameKind::Python => own_code.python(&self.file),
-            FrameKind::Native => OwnCode::native(&self.function, &self.file),
-            FrameKind::Truncated => Claim::Remark,
-        }
-    }
-}
-
-/// The responsible frame of a stack given the innermost first.
-#[must_use]
-pub fn responsible_frame<'a>(stack: &'a [Frame], own_code: &OwnCode) -> Option<&'a Frame> {
-    strongest(stack.iter(), |frame| frame.claim(own_code))
-}
 
 /// A function an address belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -103,12 +61,12 @@ impl<'a, 's> Namer<'a, 's> {
     /// Its claim to be the responsible frame of a stack.
     pub(crate) fn claim(&mut self, frame: u32) -> Claim {
         let (frame, known) = (&self.frames[frame as usize], &mut self.claims[frame as usize]);
-        *known.get_or_insert_with(|| frame.claim(self.own_code))
+        *known.get_or_insert_with(|| self.own_code.claim(frame))
     }
 
-    /// A frame that is no code.
+    /// A frame that is not code.
     pub(crate) fn remark(&mut self, text: &str) -> u32 {
-        self.id(Frame { kind: FrameKind::Native, function: text.to_owned(), file: String::new(), line: 0 })
+        self.id(Frame::remark(text))
     }
 
     /// The frame of a Python step.
@@ -156,19 +114,18 @@ impl<'a, 's> Namer<'a, 's> {
     /// The responsible frame of a native stack.
     pub(crate) fn responsible_native(&mut self, node: u32) -> Option<u32> {
         let tree = self.tree;
-        let mut best: Option<(Claim, u32)> = None;
+        let mut best = Strongest::default();
         for step in tree.frames(node) {
             for frame in self.native(step) {
                 let claim = self.claim(frame);
-                if best.is_none_or(|(known, _)| claim < known) {
-                    best = Some((claim, frame));
-                }
+                best.add_caller(claim, frame);
+                // No other native frame has a stronger claim, and each name that is looked up takes long.
                 if claim <= Claim::Native {
-                    return Some(frame);
+                    return best.frame();
                 }
             }
         }
-        best.map(|(_, frame)| frame)
+        best.frame()
     }
 
     /// The frames of a site, innermost first, Python and native ones in true order.
@@ -223,10 +180,7 @@ pub(crate) fn python_frame(tree: &Tree, step: Step) -> Frame {
             )
         }
         Step::Line { code, line, .. } => (tree.codes.get(code as usize), Some(line)),
-        Step::Truncated => {
-            let (function, file) = ("<frames left out>".to_owned(), String::new());
-            return Frame { kind: FrameKind::Truncated, function, file, line: 0 };
-        }
+        Step::Truncated => return Frame::remark("<frames left out>"),
         Step::Native { .. } => (None, None),
     };
     let code = code.filter(|code| !code.name.is_empty());

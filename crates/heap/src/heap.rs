@@ -8,11 +8,11 @@ use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
 use stormlog_model::layout::CAPTURE_FILE;
 use stormlog_model::own_code::OwnCode;
+use stormlog_model::stacks::Weight;
 
 use crate::curve::Point;
 use crate::error::HeapError;
 use crate::own_code::own_code;
-use crate::profile::Weight;
 use crate::state::{State, Watch};
 use crate::tree::{Module, ROOT};
 use crate::{checkpoint, import, merge};
@@ -164,10 +164,10 @@ impl Heap {
         self.state.weights.blocks(counts.fold(0, u64::saturating_add))
     }
 
-    /// The change of the heap before the last request that got no memory, for [`Watch::moments`].
+    /// Whether it is known what lived when the last request got no memory ([`Mode::Failure`](crate::Mode::Failure)).
     #[must_use]
-    pub fn last_failure(&self) -> Option<u64> {
-        self.state.failures.last().map(|failure| failure.change).filter(|change| *change > 0)
+    pub fn knows_failure(&self) -> bool {
+        self.state.failure.is_some()
     }
 
     /// When the program's own code had ended and the interpreter began to take itself down: microseconds since the start, and the change of the

@@ -1,46 +1,29 @@
 //! Who holds the memory, in a few lines: what the run summary, the bundle and the bundle's advice name. Must name what `stats` would.
 
 use rustc_hash::FxHashMap;
+use stormlog_model::stacks::Weight;
 
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::places::{self, GroupBy};
-use crate::profile::{Mode, Weight};
+use crate::profile::Mode;
 use crate::stats::Place;
 use crate::tree::ROOT;
 
 /// Native stacks whose functions are named; the others, all smaller, count together. Names take long.
 const NAMED_STACKS: usize = 64;
 
-/// Which memory is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldAt {
-    /// As in the views.
-    Mode(Mode),
-    /// At the first of [`Watch::moments`](crate::Watch).
-    FirstMoment,
-}
-
 impl Heap {
     /// The responsible lines and what they hold, the largest first.
     #[must_use]
-    pub fn holders(&self, at: HeldAt, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Vec<Place> {
+    pub fn holders(&self, mode: Mode, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Vec<Place> {
         let mut stacks: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
         let mut add = |site: usize, weight: Weight| {
             let key = self.state.sites[site].key;
             let native = if key.python == ROOT { key.native } else { ROOT };
             *stacks.entry((key.python, native)).or_default() += weight;
         };
-        match at {
-            HeldAt::Mode(mode) => {
-                (0..self.state.sites.len()).for_each(|site| add(site, self.weight(self.amount(mode, site))));
-            }
-            HeldAt::FirstMoment => {
-                let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
-                let alive = lives.iter().filter(|life| life.birth == 0 && life.death > 0);
-                alive.for_each(|life| add(life.site as usize, self.weight(life.amount)));
-            }
-        }
+        (0..self.state.sites.len()).for_each(|site| add(site, self.weight(self.amount(mode, site))));
         stacks.retain(|_, weight| *weight != Weight::default());
         let mut native: Vec<(u64, (u32, u32))> = stacks
             .iter()

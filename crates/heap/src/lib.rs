@@ -17,6 +17,7 @@ mod code_end;
 mod curve;
 mod define;
 mod error;
+mod failure;
 mod feed;
 mod follow;
 mod frames;
@@ -43,12 +44,11 @@ pub use aggregate::Aggregate;
 pub use curve::Point;
 pub use error::HeapError;
 pub use follow::Follow;
-pub use frames::{Frame, FrameKind, Symbol, Symbolizer, responsible_frame};
+pub use frames::{Symbol, Symbolizer};
 pub use heap::{Capture, Heap};
-pub use holders::HeldAt;
 pub use names::Names;
 pub use places::GroupBy;
-pub use profile::{AllocatorShare, Entry, Lifetime, Mode, Node, Profile, Share, ThreadShare, Weight};
+pub use profile::{AllocatorShare, Lifetime, Mode, Profile, ThreadShare};
 pub use state::Watch;
 pub use stats::{
     AllocatorStats, DistinctFailure, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name,
@@ -69,8 +69,10 @@ pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
                 capture.read(Watch { span_us: Some((0, 1 << 20)), at_us: Some(5), ..Watch::default() })
         {
             heap.stats(3, None);
-            for mode in [Mode::Peak, Mode::Leaks, Mode::Temporary, Mode::At, Mode::Span, Mode::Total] {
-                heap.profile(mode, None).by_line();
+            for mode in
+                [Mode::Peak, Mode::Leaks, Mode::Failure, Mode::Temporary, Mode::At, Mode::Span, Mode::Total]
+            {
+                let _ = heap.profile(mode, None).held.by_line();
             }
         }
     }

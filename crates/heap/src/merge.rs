@@ -232,7 +232,7 @@ impl Merge<'_> {
         let Head { stream, feed, batch, at, folded, payload_at, ahead, .. } = &mut self.heads[index];
         let is_watched = may_wait && !self.turns.is_empty();
         let is_plain = time.is_some() && !is_watched;
-        let is_simple = self.state.is_simple();
+        let mut is_simple = self.state.is_simple();
         let mut count = 0;
         loop {
             if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
@@ -304,6 +304,8 @@ impl Merge<'_> {
                         count += 1;
                         here += 1;
                         beyond += op.records() - 1;
+                        // After a failed request every change is looked at.
+                        is_simple = state.is_simple();
                     }
                 }
             };

@@ -1,10 +1,10 @@
 //! Stacks summed up by place: by line, function or module. Must count every byte once.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::own_code::{Claim, module_of};
+use stormlog_model::own_code::{Strongest, module_of};
+use stormlog_model::stacks::{FrameKind, Weight};
 
-use crate::frames::{FrameKind, Namer};
-use crate::profile::Weight;
+use crate::frames::Namer;
 use crate::stats::Place;
 use crate::tree::Tree;
 
@@ -84,21 +84,20 @@ fn native_or_none(namer: &mut Namer<'_, '_>, native: u32) -> u32 {
 /// Finds the responsible frames of stacks, which share most of their callers.
 #[derive(Default)]
 struct Responsible {
-    /// For each node of the recorded tree the responsible frame of the stack that ends there, and its claim.
-    known: Vec<Option<(Claim, u32)>>,
+    /// For each node of the recorded tree the responsible frame of the stack that ends there.
+    known: Vec<Strongest<u32>>,
 }
 
 impl Responsible {
     fn of(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, python: u32, native: u32) -> u32 {
-        match self.python(namer, tree, python) {
-            Some((_, frame)) => frame,
-            None => native_or_none(namer, native),
-        }
+        // Every frame of Python has a stronger claim than a native one.
+        let frame = self.python(namer, tree, python).frame();
+        frame.unwrap_or_else(|| native_or_none(namer, native))
     }
 
-    fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> Option<(Claim, u32)> {
-        self.known.resize(tree.nodes.len(), None);
-        let mut best = None;
+    fn python(&mut self, namer: &mut Namer<'_, '_>, tree: &Tree, node: u32) -> Strongest<u32> {
+        self.known.resize(tree.nodes.len(), Strongest::default());
+        let mut best = Strongest::default();
         let mut passed = Vec::new();
         let mut at = node;
         // A parent always has the smaller number, so this ends.
@@ -106,18 +105,15 @@ impl Responsible {
             tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
         {
             best = self.known[at as usize];
-            if best.is_some() {
+            if !best.is_empty() {
                 break;
             }
             let frame = namer.python(step);
             passed.push((at, namer.claim(frame), frame));
             at = parent;
         }
-        // From the callers inwards: of equal claims the innermost counts.
         for (node, claim, frame) in passed.into_iter().rev() {
-            if best.is_none_or(|(known, _)| claim <= known) {
-                best = Some((claim, frame));
-            }
+            best.add_callee(claim, frame);
             self.known[node as usize] = best;
         }
         best

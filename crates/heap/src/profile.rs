@@ -1,8 +1,9 @@
 //! A heap as a tree of stacks, for one question: what lived at the peak, what was left, what came and went.
 
 use rustc_hash::FxHashMap;
+use stormlog_model::stacks::{Holding, Holdings, StackTree, Weight};
 
-use crate::frames::{Frame, Namer, Symbolizer};
+use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ids::Ids;
 use crate::lives::Lives;
@@ -20,41 +21,14 @@ pub enum Mode {
     End,
     /// Those that were freed right after.
     Temporary,
+    /// Those that lived when the last request got no memory. Not known of a failure whose records were folded.
+    Failure,
     /// Those that lived at the time given to [`Watch`](crate::Watch).
     At,
     /// Those allocated in the span given to [`Watch`](crate::Watch) that lived when it ended.
     Span,
     /// All there ever were.
     Total,
-}
-
-/// Bytes and blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Weight {
-    /// Bytes; an estimate in a sampled capture.
-    pub bytes: u64,
-    /// Blocks; an estimate in a sampled capture.
-    pub count: u64,
-}
-
-impl std::ops::AddAssign for Weight {
-    fn add_assign(&mut self, other: Weight) {
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.count = self.count.saturating_add(other.count);
-    }
-}
-
-/// A node of the tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Its caller; the root is its own.
-    pub parent: u32,
-    /// Its frame in [`Profile::frames`]; without meaning in the root.
-    pub frame: u32,
-    /// What was allocated right here.
-    pub own: Weight,
-    /// What was allocated here and in all it called.
-    pub total: Weight,
 }
 
 /// What a thread allocated.
@@ -68,17 +42,22 @@ pub struct ThreadShare {
     pub weight: Weight,
 }
 
-/// The tree: node 0 is the root, a parent comes before its children.
+impl ThreadShare {
+    /// Its name and number, as a person reads them.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name} ({})", self.thread),
+            None => format!("thread {}", self.thread),
+        }
+    }
+}
+
+/// What the stacks hold, and when it came and went.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
-    /// Frames, each once.
-    pub frames: Vec<Frame>,
-    /// Nodes.
-    pub nodes: Vec<Node>,
-    /// By thread, largest first.
-    pub threads: Vec<ThreadShare>,
-    /// What each thread holds on each stack.
-    pub shares: Vec<Share>,
+    /// What each thread holds on each stack; threads are sorted, the largest first.
+    pub held: Holdings,
     /// By which allocators.
     pub allocators: Vec<AllocatorShare>,
     /// When the memory of each stack came and went, where [`Watch::moments`](crate::Watch) asked for it.
@@ -87,23 +66,12 @@ pub struct Profile {
     pub moments: Vec<usize>,
 }
 
-/// What one thread holds on one stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// The stack's node.
-    pub node: u32,
-    /// Place in [`Profile::threads`].
-    pub thread: u32,
-    /// How much.
-    pub weight: Weight,
-}
-
 /// What one thread got from one allocator on one stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocatorShare {
     /// The stack's node.
     pub node: u32,
-    /// Place in [`Profile::threads`].
+    /// Its place in [`Holdings::threads`].
     pub thread: u32,
     /// The allocator, for [`allocator_name`](crate::allocator_name).
     pub allocator: u8,
@@ -116,7 +84,7 @@ pub struct AllocatorShare {
 pub struct Lifetime {
     /// The stack's node.
     pub node: u32,
-    /// Place in [`Profile::threads`].
+    /// Its place in [`Holdings::threads`].
     pub thread: u32,
     /// First moment at which they are there.
     pub birth: u32,
@@ -124,18 +92,6 @@ pub struct Lifetime {
     pub death: u32,
     /// How much.
     pub weight: Weight,
-}
-
-/// A function or line, and what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Entry {
-    /// Its frame; of a function, the line is that of the definition's first sight.
-    #[serde(flatten)]
-    pub frame: Frame,
-    /// Allocated right there.
-    pub own: Weight,
-    /// Allocated there and in what it called, recursion counted once.
-    pub total: Weight,
 }
 
 impl Heap {
@@ -165,7 +121,6 @@ impl Heap {
                     stack.into_iter().rev().fold(0, |parent, frame| growing.child(parent, frame))
                 })
             };
-            growing.nodes[node as usize].own += weight;
             *threads.entry(site.key.thread).or_default() += weight;
             held.push((node, site.key.thread, weight));
             if weight.bytes > 0 {
@@ -176,29 +131,26 @@ impl Heap {
                 *place = node;
             }
         }
-        let Growing { mut nodes, .. } = growing;
-        // Children come after their parents, so one pass from the end adds everything up.
-        for index in (0..nodes.len()).rev() {
-            let own = nodes[index].own;
-            nodes[index].total += own;
-            let (total, parent) = (nodes[index].total, nodes[index].parent as usize);
-            if index > 0 {
-                nodes[parent].total += total;
-            }
-        }
         let mut threads: Vec<(u32, ThreadShare)> =
             threads.into_iter().map(|(thread, weight)| (thread, self.thread_share(thread, weight))).collect();
         threads.sort_by_key(|(_, share)| (std::cmp::Reverse(share.weight.bytes), share.thread));
         let order: FxHashMap<u32, u32> =
             threads.iter().enumerate().map(|(place, (thread, _))| (*thread, place as u32)).collect();
-        let shares = held.into_iter().filter(|(.., weight)| *weight != Weight::default());
-        let mut shares: Vec<Share> =
-            shares.map(|(node, thread, weight)| Share { node, thread: order[&thread], weight }).collect();
-        shares.sort_unstable_by_key(|share| (share.node, share.thread));
-        shares.dedup_by(|next, kept| {
+        let held = held.into_iter().filter(|(.., weight)| *weight != Weight::default());
+        let mut rows: Vec<Holding> = held
+            .map(|(node, thread, Weight { bytes, count })| Holding {
+                node,
+                thread: order[&thread],
+                bytes,
+                count,
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| (row.node, row.thread));
+        rows.dedup_by(|next, kept| {
             let is_same = (next.node, next.thread) == (kept.node, kept.thread);
             if is_same {
-                kept.weight += next.weight;
+                kept.bytes = kept.bytes.saturating_add(next.bytes);
+                kept.count = kept.count.saturating_add(next.count);
             }
             is_same
         });
@@ -210,15 +162,12 @@ impl Heap {
             death: life.death,
             weight: self.weight(life.amount),
         });
-        Profile {
-            lifetimes: lifetimes.collect(),
-            moments: self.state.lives.as_ref().map(Lives::moments).unwrap_or_default(),
-            threads: threads.into_iter().map(|(_, share)| share).collect(),
-            frames: namer.frames,
-            nodes,
-            shares,
-            allocators,
-        }
+        let (lifetimes, frames) = (lifetimes.collect(), namer.frames);
+        let (parent, frame) = growing.nodes.into_iter().unzip();
+        let tree = StackTree { frames, parent, frame, own_code };
+        let threads = threads.iter().map(|(_, share)| share.label()).collect();
+        let moments = self.state.lives.as_ref().map(Lives::moments).unwrap_or_default();
+        Profile { held: Holdings { tree, rows, threads }, allocators, lifetimes, moments }
     }
 
     pub(crate) fn thread_share(&self, index: u32, weight: Weight) -> ThreadShare {
@@ -237,6 +186,7 @@ impl Heap {
             },
             Mode::End => held.now,
             Mode::Temporary => held.temporary,
+            Mode::Failure => self.state.at_failure(site).unwrap_or_default(),
             Mode::At => kept(&self.state.at).unwrap_or_default(),
             Mode::Span => kept(&self.state.span).unwrap_or_default(),
             Mode::Total => held.total,
@@ -250,7 +200,8 @@ impl Heap {
 
 /// The tree of a profile, as far as it is.
 struct Growing {
-    nodes: Vec<Node>,
+    /// Parent and frame of each node; node 0 is the root.
+    nodes: Vec<(u32, u32)>,
     children: Ids,
     /// Where nodes of the recorded tree went, 0 while that is not known: stacks share most of their way.
     python: Vec<u32>,
@@ -258,17 +209,16 @@ struct Growing {
 
 impl Default for Growing {
     fn default() -> Self {
-        let root = Node { parent: 0, frame: 0, own: Weight::default(), total: Weight::default() };
         let (children, python) = Default::default();
-        Growing { nodes: vec![root], children, python }
+        Growing { nodes: vec![(0, 0)], children, python }
     }
 }
 
 impl Growing {
     fn child(&mut self, parent: u32, frame: u32) -> u32 {
-        let child = self.children.place(&self.nodes, (parent, frame), |node| (node.parent, node.frame));
+        let child = self.children.place(&self.nodes, (parent, frame), |node| *node);
         if child as usize == self.nodes.len() {
-            self.nodes.push(Node { parent, frame, own: Weight::default(), total: Weight::default() });
+            self.nodes.push((parent, frame));
         }
         child
     }
@@ -295,67 +245,5 @@ impl Growing {
             self.python[node as usize] = place;
         }
         place
-    }
-}
-
-impl Profile {
-    /// The frames of a node, innermost first.
-    pub fn stack(&self, node: u32) -> impl Iterator<Item = &Frame> {
-        let mut at = node;
-        std::iter::from_fn(move || {
-            if at == 0 {
-                return None;
-            }
-            let node = self.nodes.get(at as usize)?;
-            at = node.parent;
-            self.frames.get(node.frame as usize)
-        })
-    }
-
-    /// By line, largest own share first.
-    pub fn by_line(&self) -> Vec<Entry> {
-        self.grouped(|frame| frame.clone())
-    }
-
-    /// By function, largest own share first.
-    pub fn by_function(&self) -> Vec<Entry> {
-        self.grouped(|frame| Frame { line: 0, ..frame.clone() })
-    }
-
-    fn grouped(&self, group: impl Fn(&Frame) -> Frame) -> Vec<Entry> {
-        let mut ids: FxHashMap<Frame, usize> = FxHashMap::default();
-        let mut entries: Vec<Entry> = Vec::new();
-        let groups: Vec<usize> = self
-            .frames
-            .iter()
-            .map(|frame| {
-                *ids.entry(group(frame)).or_insert_with_key(|key| {
-                    entries.push(Entry {
-                        frame: key.clone(),
-                        own: Weight::default(),
-                        total: Weight::default(),
-                    });
-                    entries.len() - 1
-                })
-            })
-            .collect();
-        for (index, node) in self.nodes.iter().enumerate().skip(1) {
-            let group = groups[node.frame as usize];
-            entries[group].own += node.own;
-            let mut at = node.parent;
-            let mut is_outermost = true;
-            while at != 0 && is_outermost {
-                is_outermost = groups[self.nodes[at as usize].frame as usize] != group;
-                at = self.nodes[at as usize].parent;
-            }
-            if is_outermost {
-                entries[group].total += self.nodes[index].total;
-            }
-        }
-        entries.sort_by(|one, other| {
-            let key = |entry: &Entry| (entry.own.bytes, entry.total.bytes);
-            key(other).cmp(&key(one)).then_with(|| one.frame.function.cmp(&other.frame.function))
-        });
-        entries
     }
 }

@@ -11,6 +11,7 @@ use crate::blocks::Blocks;
 use crate::code_end::CodeEnd;
 use crate::curve::{Curve, Point};
 use crate::define;
+use crate::failure::AtFailure;
 use crate::ids::{Ids, Known};
 use crate::lives::Lives;
 use crate::mappings::{Mapping, Mappings, end_of};
@@ -123,8 +124,6 @@ pub(crate) struct Failure {
     pub(crate) errno: u32,
     pub(crate) bytes: u64,
     pub(crate) time_us: u64,
-    /// The change of the heap before it.
-    pub(crate) change: u64,
     pub(crate) limits: Option<[u64; 3]>,
 }
 
@@ -206,6 +205,8 @@ pub(crate) struct State {
     pub(crate) sizes: [Amount; 65],
     pub(crate) failures: Vec<Failure>,
     pub(crate) failed: u64,
+    /// The heap at the last of them.
+    pub(crate) failure: Option<Box<AtFailure>>,
     pub(crate) unknown_frees: u64,
     pub(crate) forced: u64,
     /// Sum of squares for the standard error of a sampled capture.
@@ -246,6 +247,7 @@ impl State {
             sizes: [Amount::default(); 65],
             failures: Vec::new(),
             failed: 0,
+            failure: None,
             unknown_frees: 0,
             forced: 0,
             variance: 0.0,
@@ -385,10 +387,10 @@ impl State {
         }
     }
 
-    /// Was every block recorded, and are no moments looked out for? Most captures are read so.
+    /// Was every block recorded, are no moments looked out for, and did no request fail yet? Most captures are read so.
     #[inline]
     pub(crate) fn is_simple(&self) -> bool {
-        self.weights.is_exact() && self.lives.is_none()
+        self.weights.is_exact() && self.lives.is_none() && self.failure.is_none()
     }
 
     #[inline(always)]
@@ -522,12 +524,13 @@ impl State {
 
     fn fail(&mut self, stream: &mut Stream, op: &Op) {
         self.failed = self.failed.saturating_add(1);
+        self.begin_failure();
         let limits = stream.limits.take();
         if self.failures.len() < MAX_FAILURES {
             let site = self.key(stream, op, (op.address & 0xff) as u8);
             let errno = (op.address >> 8) as u32;
-            let (time_us, change) = (self.time_us, self.level.changes);
-            self.failures.push(Failure { site, errno, bytes: op.size, time_us, change, limits });
+            let time_us = self.time_us;
+            self.failures.push(Failure { site, errno, bytes: op.size, time_us, limits });
         }
     }
 
@@ -552,6 +555,7 @@ impl State {
 
     /// Memory that nobody asked for comes.
     fn gain(&mut self, site: u32, amount: Amount) {
+        self.touch_after_failure(site);
         let site = &mut self.sites[site as usize];
         touch(site, self.epoch);
         site.now.gain(amount);
@@ -561,6 +565,9 @@ impl State {
     /// What was asked for comes.
     #[inline(always)]
     fn came<const SIMPLE: bool>(&mut self, site: u32, size: u64, amount: Amount) {
+        if !SIMPLE {
+            self.touch_after_failure(site);
+        }
         let site = &mut self.sites[site as usize];
         touch(site, self.epoch);
         site.now.gain(amount);
@@ -570,6 +577,13 @@ impl State {
             self.variance += self.weights.variance(size);
         }
         self.grow(amount);
+    }
+
+    #[inline]
+    fn touch_after_failure(&mut self, site: u32) {
+        if let Some(failure) = &mut self.failure {
+            failure.touch(site, self.sites[site as usize].now);
+        }
     }
 
     #[inline(always)]
@@ -603,6 +617,7 @@ impl State {
         self.level.count = self.level.count.wrapping_sub(amount.count);
         if !SIMPLE {
             self.step();
+            self.touch_after_failure(site);
         }
         self.level.changes += 1;
         let site = &mut self.sites[site as usize];

@@ -5,11 +5,12 @@ use serde::Serialize;
 use serde_json::Value;
 use stormlog_capture::record::kind;
 use stormlog_model::own_code::OwnCode;
+use stormlog_model::stacks::{Frame, Weight};
 
-use crate::frames::{Frame, Namer, Symbolizer, responsible_frame};
+use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::places::{self, GroupBy};
-use crate::profile::{Mode, Weight};
+use crate::profile::Mode;
 use crate::state::Failure;
 
 /// A place in the program and what it allocated.
@@ -186,7 +187,7 @@ impl Stats {
         let mut list: Vec<DistinctFailure<'_>> = Vec::new();
         let mut known: FxHashMap<(Option<&Frame>, &str, u32), usize> = FxHashMap::default();
         for last in &self.failed_requests {
-            let frame = responsible_frame(&last.stack, &self.own_code);
+            let frame = self.responsible_frame(last);
             let key = (frame, last.allocator.as_str(), last.bytes.leading_zeros());
             let at = *known.entry(key).or_insert(list.len());
             match list.get_mut(at) {
@@ -195,6 +196,12 @@ impl Stats {
             }
         }
         list
+    }
+
+    /// The responsible frame of a failed request.
+    #[must_use]
+    pub fn responsible_frame<'a>(&self, request: &'a FailedRequest) -> Option<&'a Frame> {
+        self.own_code.responsible_frame(&request.stack)
     }
 
     /// For scripts: what is not known is null.
@@ -324,9 +331,17 @@ impl Heap {
         }
     }
 
-    /// Whether anybody counted allocations: what is held was allocated.
-    fn has_totals(&self) -> bool {
+    /// Whether allocations were counted: what is held was allocated.
+    #[must_use]
+    pub fn has_totals(&self) -> bool {
         self.state.peak.bytes == 0 || self.state.sites.iter().any(|site| site.total.count > 0)
+    }
+
+    /// The last request that got no memory.
+    pub fn last_failed_request(&self, symbolizer: Option<&mut dyn Symbolizer>) -> Option<FailedRequest> {
+        let failure = self.state.failures.last()?;
+        let own_code = self.own_code();
+        Some(self.failed(failure, &mut Namer::new(&self.state.tree, symbolizer, &own_code)))
     }
 
     fn size_histogram(&self) -> Vec<SizeBucket> {

@@ -49,7 +49,7 @@ fn compare(follow: &mut Follow, path: &Path) {
     let threads = heap.by_thread(Mode::Leaks);
     assert_eq!(threads.iter().map(|share| sum(Some(share.thread))).sum::<u64>(), sum(None));
     assert_eq!(sum(None), heap.live().bytes);
-    let profile = whole.profile(Mode::Leaks, None).by_line();
+    let profile = whole.profile(Mode::Leaks, None).held.by_line();
     for entry in heap.lines(Mode::Leaks, None) {
         let same = profile.iter().find(|other| other.frame == entry.frame).unwrap();
         assert_eq!((same.own, same.total), (entry.own, entry.total));

@@ -143,8 +143,8 @@ fn one_event_a_tick_is_exact_to_the_peak() {
         check(&stats, &truth);
         assert_eq!((stats.peak_bytes, stats.peak_time_ns), (truth.peak, truth.peak_time_us * 1000));
         assert!(stats.complete);
-        let peak = heap.profile(Mode::Peak, None);
-        assert_eq!(peak.nodes[0].total.bytes, truth.peak);
+        let peak = heap.profile(Mode::Peak, None).held;
+        assert_eq!(peak.whole().bytes, truth.peak);
         for (stream, bytes) in &truth.at_peak {
             let name = format!("thread_{stream}");
             let entry = peak.by_function().into_iter().find(|entry| entry.frame.function == name).unwrap();
@@ -154,7 +154,7 @@ fn one_event_a_tick_is_exact_to_the_peak() {
         let work = peak.by_function().into_iter().find(|entry| entry.frame.function == "work").unwrap();
         assert_eq!((work.own.bytes, work.total.bytes), (0, truth.peak), "one `work` for all streams");
         assert_eq!(heap.curve().iter().map(|point| point.max_bytes).max(), Some(truth.peak));
-        assert_eq!(heap.profile(Mode::Leaks, None).nodes[0].total.bytes, truth.now);
+        assert_eq!(heap.profile(Mode::Leaks, None).held.whole().bytes, truth.now);
         assert_eq!(stats.top_by_size[0].line, 20);
         assert_eq!(stats.by_thread.len(), 5);
     }
@@ -337,10 +337,10 @@ fn a_span_and_a_moment_are_looked_at() {
     writer.free(0, kind::FREE, 0x20);
     let watch = Watch { at_us: Some(2500), span_us: Some((2000, 4000)), ..Watch::default() };
     let heap = Capture::open(&path).unwrap().read(watch).unwrap();
-    assert_eq!(heap.profile(Mode::At, None).nodes[0].total.bytes, 130);
-    assert_eq!(heap.profile(Mode::Span, None).nodes[0].total.bytes, 37);
+    assert_eq!(heap.profile(Mode::At, None).held.whole().bytes, 130);
+    assert_eq!(heap.profile(Mode::Span, None).held.whole().bytes, 37);
     assert_eq!(heap.span_peak(), Some((137, 3000)));
-    assert_eq!(heap.profile(Mode::Temporary, None).nodes[0].total.bytes, 0);
+    assert_eq!(heap.profile(Mode::Temporary, None).held.whole().bytes, 0);
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn every_python_object_is_recorded() {
     let status = recorded(place.path(), &python, ";pyalloc=1").arg(&file).status().unwrap();
     assert_eq!(status.code(), Some(7));
     let heap = Capture::open(&place.path().join("heap.bin")).unwrap().read(Watch::default()).unwrap();
-    let lines = heap.profile(stormlog_heap::Mode::Leaks, None).by_line();
+    let lines = heap.profile(stormlog_heap::Mode::Leaks, None).held.by_line();
     let line =
         lines.iter().find(|entry| entry.frame.line == 2 && entry.frame.file.ends_with("program.py")).unwrap();
     // A `bytes` of n takes n + 33 bytes; the list grows on the same line.

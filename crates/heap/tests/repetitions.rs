@@ -49,7 +49,7 @@ fn answers(path: &Path) -> String {
     for heap in [&first, &second] {
         for mode in [Mode::Peak, Mode::Leaks, Mode::Temporary, Mode::At, Mode::Span, Mode::Total] {
             let profile = heap.profile(mode, None);
-            said.push(format!("{:?} {:?} {:?}", profile.nodes, profile.shares, profile.lifetimes));
+            said.push(format!("{:?} {:?}", profile.held, profile.lifetimes));
         }
     }
     said.join("\n")

@@ -23,7 +23,7 @@ fn figures(path: &Path) -> Vec<String> {
     )];
     for mode in [Mode::Peak, Mode::Leaks, Mode::Temporary, Mode::Total] {
         let mut lines: Vec<String> =
-            heap.profile(mode, None).by_line().iter().map(|entry| format!("{entry:?}")).collect();
+            heap.profile(mode, None).held.by_line().iter().map(|entry| format!("{entry:?}")).collect();
         lines.sort();
         said.append(&mut lines);
     }

@@ -48,7 +48,7 @@ fn says_the_same(name: &str) {
     assert_eq!((stats.live_at_end_bytes, stats.live_at_end_blocks), (2_510_633, 35));
     assert_eq!((stats.forced_events, stats.lost_events, stats.complete), (0, 0, true));
     assert_eq!(stats.by_thread.iter().map(|thread| thread.count).collect::<Vec<_>>(), [1706, 22]);
-    let lines = heap.profile(Mode::Peak, None).by_line();
+    let lines = heap.profile(Mode::Peak, None).held.by_line();
     let made = lines.iter().find(|entry| entry.frame.function.ends_with("<listcomp>")).unwrap();
     assert_eq!((made.frame.file.as_str(), made.frame.line), ("/tmp/app/grow.py", 5));
     assert!(made.own.count >= 250 && made.own.bytes > 250 * 3000, "{made:?}");

@@ -5,6 +5,7 @@
 //! error texts are part of the contract, because scripts match them.
 #![forbid(unsafe_code)]
 
+mod by_frame;
 mod capability;
 mod check;
 pub mod classify;
@@ -14,6 +15,7 @@ mod event;
 mod fields;
 mod finding;
 pub mod fingerprint;
+mod frame;
 mod identity;
 mod intern;
 pub mod layout;

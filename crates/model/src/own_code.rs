@@ -1,8 +1,8 @@
 //! Which frame of a stack is responsible for memory: one rule for statistics, leaks, the run summary, trees and flame graphs. Must decide by the
 //! frames and [`OwnCode`] alone, so that every view of a recording names the same line.
 
+use crate::frame::{Frame, FrameKind, Origin, is_library};
 use crate::passing::passes_on;
-use crate::stacks::{Frame, FrameKind, Origin, is_library};
 
 /// What is known of the program beyond the paths of its frames: the installed package that it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,11 +16,13 @@ pub struct OwnCode {
 /// How strong the claim of a frame is to be the responsible one, the strongest first. Of equal claims the innermost frame's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {
-    /// The program's own Python code.
+    /// The program's own code.
     Program,
     /// The installed package that is being run.
     Package,
-    /// Other Python code: a library's, the import system's.
+    /// Code without a file: the program itself under `python -c`, or what a library made of it, such as the `__init__` of a dataclass.
+    Unfiled,
+    /// Other Python code: a library's, the import system's, or not known.
     Python,
     /// Native code.
     Native,
@@ -28,6 +30,14 @@ pub enum Claim {
     Passing,
     /// Not code.
     Remark,
+}
+
+impl Claim {
+    /// Whether it is the program's own code, or code of the package that it runs.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        self <= Claim::Unfiled
+    }
 }
 
 impl OwnCode {
@@ -38,15 +48,17 @@ impl OwnCode {
             .map(|package| OwnCode { package: Some(package.to_owned()), stub: stub.map(str::to_owned) })
     }
 
-    /// The claim of Python code in `file`.
+    /// The claim of code with the source `file`: Python, or C++ in a snapshot of PyTorch, which writes `??` where it knows no file.
     #[must_use]
-    pub fn python(&self, file: &str) -> Claim {
+    pub fn source(&self, file: &str) -> Claim {
         if self.stub.as_deref() == Some(file) {
             return Claim::Python;
         }
         match self.is_of_package(file) {
             true => Claim::Package,
-            false if is_library(file) => Claim::Python,
+            false if file == "??" => Claim::Native,
+            false if file.is_empty() || is_library(file) => Claim::Python,
+            false if file.starts_with('<') && !file.starts_with("<ipython-input-") => Claim::Unfiled,
             false => Claim::Program,
         }
     }
@@ -65,7 +77,7 @@ impl OwnCode {
     #[must_use]
     pub fn claim(&self, frame: &Frame) -> Claim {
         match frame.kind {
-            FrameKind::Python => self.python(&frame.file),
+            FrameKind::Python => self.source(&frame.file),
             FrameKind::Native => OwnCode::native(&frame.function, &frame.file),
             FrameKind::Remark => Claim::Remark,
         }
@@ -73,8 +85,8 @@ impl OwnCode {
 
     /// The responsible frame of a stack given the innermost first: the innermost of the program's own code, else of the package it runs, else of
     /// Python, else the innermost native function that wants memory for itself, else the innermost.
-    pub fn responsible<'a>(&self, stack: impl Iterator<Item = &'a Frame>) -> Option<&'a Frame> {
-        strongest(stack, |frame| self.claim(frame))
+    pub fn responsible_frame<'a>(&self, stack: impl IntoIterator<Item = &'a Frame>) -> Option<&'a Frame> {
+        Strongest::of(stack, |frame| self.claim(frame))
     }
 
     /// Whose code a frame is.
@@ -102,19 +114,54 @@ impl OwnCode {
     }
 }
 
-/// The first of the items with the strongest claim.
-pub fn strongest<T>(items: impl Iterator<Item = T>, claim: impl Fn(&T) -> Claim) -> Option<T> {
-    let mut best: Option<(Claim, T)> = None;
-    for item in items {
-        let claim = claim(&item);
-        if best.as_ref().is_none_or(|(known, _)| claim < *known) {
-            best = Some((claim, item));
+/// The frame with the strongest claim among those of a stack seen so far; of equal claims the innermost counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Strongest<T>(Option<(Claim, T)>);
+
+impl<T> Default for Strongest<T> {
+    fn default() -> Self {
+        Strongest(None)
+    }
+}
+
+impl<T> Strongest<T> {
+    /// Of a stack given the innermost first.
+    pub fn of(stack: impl IntoIterator<Item = T>, claim: impl Fn(&T) -> Claim) -> Option<T> {
+        let mut best = Strongest::default();
+        for frame in stack {
+            let claim = claim(&frame);
+            best.add_caller(claim, frame);
+            if claim == Claim::Program {
+                break;
+            }
         }
-        if claim == Claim::Program {
-            break;
+        best.frame()
+    }
+
+    /// A frame outside all those before.
+    pub fn add_caller(&mut self, claim: Claim, frame: T) {
+        if self.0.as_ref().is_none_or(|(known, _)| claim < *known) {
+            self.0 = Some((claim, frame));
         }
     }
-    best.map(|(_, item)| item)
+
+    /// A frame inside all those before.
+    pub fn add_callee(&mut self, claim: Claim, frame: T) {
+        if self.0.as_ref().is_none_or(|(known, _)| claim <= *known) {
+            self.0 = Some((claim, frame));
+        }
+    }
+
+    /// Whether no frame was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The frame.
+    pub fn frame(self) -> Option<T> {
+        self.0.map(|(_, frame)| frame)
+    }
 }
 
 /// The folder or file of the installed package that `file` belongs to.
@@ -178,11 +225,11 @@ mod tests {
         let own =
             OwnCode::of_package("/v/lib/python3.11/site-packages/black/__init__.py", Some(STUB)).unwrap();
         let stack = [OTHER, PACKAGE, OTHER, STUB].map(python);
-        assert_eq!(own.responsible(stack.iter()).unwrap().file, PACKAGE);
-        assert_eq!(OwnCode::default().responsible(stack.iter()).unwrap().file, STUB);
+        assert_eq!(own.responsible_frame(&stack).unwrap().file, PACKAGE);
+        assert_eq!(OwnCode::default().responsible_frame(&stack).unwrap().file, STUB);
         // The user's own code is asked first: a test that pytest runs.
         let stack = [OTHER, PACKAGE, "/home/me/test_a.py", PACKAGE].map(python);
-        assert_eq!(own.responsible(stack.iter()).unwrap().file, "/home/me/test_a.py");
+        assert_eq!(own.responsible_frame(&stack).unwrap().file, "/home/me/test_a.py");
         assert_eq!(own.origin(&python(PACKAGE)), Origin::User);
         assert_eq!(own.origin(&python(STUB)), Origin::Library);
         assert_eq!(own.origin(&python(OTHER)), Origin::Library);
@@ -193,18 +240,31 @@ mod tests {
         let native = |name: &str| frame(FrameKind::Native, name, "/usr/bin/program");
         let stack =
             [native("malloc"), native("operator new(unsigned long)"), native("load(int)"), native("main")];
-        assert_eq!(OwnCode::default().responsible(stack.iter()).unwrap().function, "load(int)");
+        assert_eq!(OwnCode::default().responsible_frame(&stack).unwrap().function, "load(int)");
         let under_python = [native("gemm"), python(OTHER)];
-        assert_eq!(OwnCode::default().responsible(under_python.iter()).unwrap().file, OTHER);
+        assert_eq!(OwnCode::default().responsible_frame(&under_python).unwrap().file, OTHER);
+    }
+
+    #[test]
+    fn code_without_a_file_is_responsible_where_the_program_has_none() {
+        let own = OwnCode::default();
+        let generated = [python("<string>"), python("/home/me/train.py"), python(OTHER)];
+        assert_eq!(own.responsible_frame(&generated).unwrap().file, "/home/me/train.py");
+        let command = [python(OTHER), python("<string>"), python("<frozen runpy>")];
+        assert_eq!(own.responsible_frame(&command).unwrap().file, "<string>");
+        let cell = [python(OTHER), python("<ipython-input-3-2b8f>")];
+        assert_eq!(own.source(&cell[1].file), Claim::Program);
+        let unknown = [python(""), python("/home/me/train.py")];
+        assert_eq!(own.responsible_frame(&unknown).unwrap().file, "/home/me/train.py");
     }
 
     #[test]
     fn package_includes_its_private_body() {
         let own = OwnCode::of_package("/v/lib/python3.11/site-packages/pytest/__main__.py", None).unwrap();
-        assert_eq!(own.python("/v/lib/python3.11/site-packages/_pytest/main.py"), Claim::Package);
-        assert_eq!(own.python("/v/lib/python3.11/site-packages/pytest_cov/plugin.py"), Claim::Python);
+        assert_eq!(own.source("/v/lib/python3.11/site-packages/_pytest/main.py"), Claim::Package);
+        assert_eq!(own.source("/v/lib/python3.11/site-packages/pytest_cov/plugin.py"), Claim::Python);
         let own = OwnCode::of_package("/v/lib/python3.11/site-packages/six.py", None).unwrap();
-        assert_eq!(own.python("/v/lib/python3.11/site-packages/six.py"), Claim::Package);
+        assert_eq!(own.source("/v/lib/python3.11/site-packages/six.py"), Claim::Package);
         assert_eq!(OwnCode::of_package("/home/me/a.py", None), None);
     }
 

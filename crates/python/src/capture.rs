@@ -47,7 +47,7 @@ impl From<rows::Row> for HeapStack {
 fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let stats = py.detach(|| -> Result<serde_json::Value, Error> {
         let reading = Reading::of(&path, None, Question::Peak)?;
-        Ok(serde_json::from_str(&reading.stats.json()?)?)
+        Ok(serde_json::from_str(&reading.stats().json()?)?)
     });
     to_python(py, &stats?)
 }

@@ -13,6 +13,7 @@ mod analysis_buffer;
 mod capture;
 mod catalog;
 mod cli;
+mod code;
 mod cuda_driver;
 mod derived;
 mod error;
@@ -65,6 +66,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         "Heap recordings of this process, and captures.",
         &[heap::register, capture::register, heap_error::register],
     ),
+    ("code", "Whose code a frame is, and which frame of a stack is responsible.", &[code::register]),
     ("torch", "Snapshots of PyTorch's CUDA allocator.", &[torch_snapshot::register]),
     ("cuda", "GPUs and the driver's allocations.", &[gpus::register, cuda_driver::register]),
     (

@@ -12,6 +12,7 @@ use stormlog_catalog::run::{RunDirectory, kernel_kill, memory_map};
 use stormlog_collect::Roots;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
+use stormlog_heap_report::HeapDigest;
 use stormlog_model::{Counter, Counters, Record, SessionStatus};
 use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
@@ -27,9 +28,7 @@ use stormlog_track::GpuSample;
 use crate::facts::{HostKills, host, spelt};
 use crate::gpus;
 use crate::groups::Groups;
-use crate::heap::{
-    Captures, HeapDigest, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished,
-};
+use crate::heap::{Captures, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished};
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::supervise::HeapFinish;
 use crate::watch::Watching;

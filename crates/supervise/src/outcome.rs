@@ -4,10 +4,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use stormlog_heap_report::HeapDigest;
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
-
-use crate::heap::HeapDigest;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

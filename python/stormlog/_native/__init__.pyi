@@ -3,6 +3,7 @@
 
 from stormlog._native import analysis as analysis
 from stormlog._native import catalog as catalog
+from stormlog._native import code as code
 from stormlog._native import command as command
 from stormlog._native import cuda as cuda
 from stormlog._native import files as files
@@ -19,6 +20,7 @@ __all__ = [
     "__version__",
     "analysis",
     "catalog",
+    "code",
     "command",
     "cuda",
     "files",

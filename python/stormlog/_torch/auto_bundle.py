@@ -20,7 +20,7 @@ from typing import Any
 from stormlog import _native, cuda_native_debug, hidden_memory
 from stormlog._torch.auto_progress import STEPS, phase_of, stack_and_phase
 from stormlog._torch.auto_verdict import binary_size, usable_blocks, verdict
-from stormlog._torch.cuda_categories import is_users, tensor_categories, workspace_bytes
+from stormlog._torch.cuda_categories import responsible, tensor_categories, workspace_bytes
 from stormlog._torch.cuda_snapshot import allocator_snapshot
 from stormlog._torch.meter import CudaMeter
 from stormlog._tracking.failure import largest_tensors
@@ -182,9 +182,8 @@ def _holders(categories: dict[str, Any], is_recorded: bool) -> Iterator[dict[str
     sums: dict[tuple[str, str | None], list[int]] = {}
     for row in categories.get("top_stacks", []):
         frames = row.get("frames") or []
-        own = [frame for frame in frames if is_users(frame)] or frames[:1] or [unknown]
-        # Who asked for it says more than a helper that allocates for everybody.
-        total = sums.setdefault((own[0], own[1] if len(own) > 1 else None), [0, 0])
+        # The caller says more than a helper that allocates for the whole program.
+        total = sums.setdefault(responsible(frames) or (unknown, None), [0, 0])
         total[0] += int(row["bytes"])
         total[1] += int(row["blocks"])
     largest = sorted(sums.items(), key=lambda item: item[1][0], reverse=True)[:_HOLDERS]

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from stormlog._native import code
 
 # Where a storage is several things at once, the first of these.
 PRECEDENCE = ("parameters", "gradients", "optimizer_state", "buffers", "activations", "data")
@@ -20,8 +23,7 @@ _TOP_STACKS = 20
 _FRAMES = 8
 # Who allocates, and for whom.
 _OWN_FRAMES = 2
-# The last two are what `torch.compile` and `torch.fx` make.
-_NOT_THE_USERS = ("/torch/", "/stormlog/", "<frozen ", "??", "/torchinductor_", "<eval_with_key>")
+_PLACE = re.compile(r"(.*?):(?:\d+|None) ")
 
 
 def categories_of_storages(torch: Any, tensors: Iterable[Any]) -> dict[int, str]:
@@ -170,13 +172,26 @@ def stack_of(block: dict[str, Any]) -> tuple[str, ...]:
     frames = block.get("frames") or []
     lines = [f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}" for frame in frames]
     inner, outer = lines[:_FRAMES], lines[_FRAMES:]
-    missing = _OWN_FRAMES - sum(map(is_users, inner))
-    return (*inner, *list(filter(is_users, outer))[: max(missing, 0)])
+    missing = _OWN_FRAMES - sum(map(is_own, inner))
+    return (*inner, *list(filter(is_own, outer))[: max(missing, 0)])
 
 
-def is_users(frame: str) -> bool:
-    """Whether a frame is neither PyTorch's nor generated nor ours."""
-    return not any(part in frame for part in _NOT_THE_USERS)
+def is_own(frame: str) -> bool:
+    """Whether a line of a stack is the program's own code."""
+    return code.is_own_code(_file_of(frame))
+
+
+def responsible(stack: Sequence[str]) -> tuple[str, str | None] | None:
+    """The responsible line of a stack (the innermost first), and the own line that calls it."""
+    at = code.responsible_frame([_file_of(frame) for frame in stack])
+    if at is None:
+        return None
+    return stack[at], next(filter(is_own, stack[at + 1 :]), None)
+
+
+def _file_of(frame: str) -> str:
+    match = _PLACE.match(frame)
+    return match[1] if match else ""
 
 
 def _add(total: list[int], size: int) -> None:

@@ -2,8 +2,8 @@
 "use strict";
 
 const MOST_HOLDERS = 5;
-/** Claims up to this are of the program's own code, or of the installed package that it runs. */
-const PACKAGE = 1;
+/** Claims up to this are of the program's own code, of the installed package that it runs, or of code without a file. */
+const OWN = 2;
 
 class Held {
   constructor(data, state, chosen) {
@@ -19,7 +19,7 @@ class Held {
   }
 
   isOwn(frame) {
-    return this.data.frames.claim[frame] <= PACKAGE;
+    return this.data.frames.claim[frame] <= OWN;
   }
 
   /** Lines and what they hold, the largest first; in a comparison the largest changes. */

@@ -18,8 +18,8 @@ use serde_json::Value;
 use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
 use stormlog_catalog::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, growing_capture_name};
+use stormlog_heap_report::HeapDigest;
 
-use super::digest::HeapDigest;
 use super::finisher::complete;
 use super::keeper::{HeapKeeper, HeapOptions, discard, sort_names};
 use crate::error::RunError;

@@ -1,13 +1,11 @@
 //! The heap of a run: the captures its processes write, and what they say about an end.
 
 mod captures;
-mod digest;
 mod finisher;
 mod keeper;
 mod patience;
 
 pub(crate) use captures::Captures;
-pub use digest::HeapDigest;
 pub use finisher::finish_captures;
 pub(crate) use finisher::{complete_all, start as start_finisher, unfinished};
 pub use keeper::{HeapKeeper, HeapOptions};

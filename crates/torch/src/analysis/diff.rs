@@ -126,7 +126,7 @@ pub fn diff(
             categories.entry(block.category).or_default().add(second, block.size);
             let name = names.entry(block.stack).or_insert_with(|| text::normalised(tables, block.stack));
             let entry = stacks.entry(name.clone()).or_insert_with(|| StackDiff {
-                site: text::own_frame(tables, block.stack),
+                site: text::responsible_frame(tables, block.stack),
                 frames: tables.stack(block.stack).map(|frame| text::frame(tables, frame)).collect(),
                 sides: Sides::default(),
             });

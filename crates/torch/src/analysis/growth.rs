@@ -70,7 +70,7 @@ pub(crate) fn find(recording: &Recording<'_>) -> Vec<Growth> {
             bytes: site.bytes,
             count: site.kept,
             of: site.taken,
-            site: text::own_frame(&snapshot.tables, stack),
+            site: text::responsible_frame(&snapshot.tables, stack),
             frames: snapshot.tables.stack(stack).map(|frame| text::frame(&snapshot.tables, frame)).collect(),
             never_freed: site.kept == site.taken,
         })

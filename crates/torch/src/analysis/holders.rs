@@ -81,7 +81,7 @@ pub(crate) fn by_stack(recording: &Recording<'_>, blocks: &[Judged], most: usize
     let holder = |((stack, category, before_recording), (bytes, count))| Holder {
         bytes,
         count,
-        site: text::own_frame(tables, stack),
+        site: text::responsible_frame(tables, stack),
         frames: tables.stack(stack).map(|frame| text::frame(tables, frame)).collect(),
         category,
         before_recording,

@@ -111,7 +111,7 @@ pub(crate) fn explain(
         retries: program.ops.iter().filter(|op| matches!(op, Op::Pressure(_))).count() as u64,
         device_free_bytes: event.device_free,
         limit: program.limit,
-        site: text::own_frame(&recording.snapshot.tables, event.stack),
+        site: text::responsible_frame(&recording.snapshot.tables, event.stack),
         cause: OomCause::Full,
         sentence: String::new(),
         decomposition,

@@ -1,12 +1,12 @@
 //! Stacks as people read them.
 
-use stormlog_model::stacks::is_library;
+use stormlog_model::own_code::{OwnCode, Strongest};
 
 use crate::intern::{StackId, Tables};
 
-/// Whether a file is the user's program: neither a library's nor no file at all.
+/// Whether a file is the user's program.
 pub(crate) fn is_own(file: &str) -> bool {
-    !(is_library(file) || file.starts_with('<') || file == "??" || file.is_empty())
+    OwnCode::default().source(file).is_own()
 }
 
 /// A frame as `file.py:12 function`, with the file's last two parts.
@@ -17,10 +17,12 @@ pub(crate) fn frame(tables: &Tables, id: crate::intern::FrameId) -> String {
     format!("{short}:{} {}", frame.line, tables.text(frame.name))
 }
 
-/// The frame the user should look at: the innermost of the program's own, else the innermost.
-pub(crate) fn own_frame(tables: &Tables, stack: StackId) -> Option<String> {
-    let own = tables.stack(stack).find(|&id| is_own(tables.text(tables.frame(id).filename)));
-    own.or_else(|| tables.stack(stack).next()).map(|id| frame(tables, id))
+/// The frame that is responsible for what a stack holds.
+pub(crate) fn responsible_frame(tables: &Tables, stack: StackId) -> Option<String> {
+    let own_code = OwnCode::default();
+    let found =
+        Strongest::of(tables.stack(stack), |id| own_code.source(tables.text(tables.frame(*id).filename)));
+    found.map(|id| frame(tables, id))
 }
 
 /// The stack without what changes from run to run: no line numbers, no directories above the package.

@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use stormlog_heap::{Module, Symbol, Symbolizer};
-use stormlog_heap_report::Names;
+use stormlog_heap::{Module, Names, Symbol, Symbolizer};
 
 /// Reading the symbols of a large library takes seconds; names wait until there is time.
 const BUDGET: Duration = Duration::from_millis(200);

@@ -7,8 +7,8 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
-use stormlog_heap::{Entry, Follow, HeapError, Mode, Weight};
-use stormlog_model::stacks::{self, FrameKind};
+use stormlog_heap::{Follow, HeapError, Mode};
+use stormlog_model::stacks::{Entry, Frame, Weight};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_pidfd::Pidfd;
 use stormlog_store::recording::read_session;
@@ -311,20 +311,13 @@ fn without_stack(entries: &[Entry], whole: Weight) -> Option<Line> {
     let known = |part: fn(&Weight) -> u64| entries.iter().map(|entry| part(&entry.own)).sum::<u64>();
     let bytes = whole.bytes.saturating_sub(known(|own| own.bytes));
     let count = whole.count.saturating_sub(known(|own| own.count));
-    let (function, kind) = ("(no stack)".to_owned(), FrameKind::Remark);
-    let frame = stacks::Frame { function, file: String::new(), line: 0, kind };
+    let frame = Frame::remark("(no stack)");
     (bytes > 0).then_some(Line { frame, own_bytes: bytes, total_bytes: bytes, count })
 }
 
 fn line(entry: Entry) -> Line {
-    let kind = match entry.frame.kind {
-        stormlog_heap::FrameKind::Python => FrameKind::Python,
-        stormlog_heap::FrameKind::Native => FrameKind::Native,
-        stormlog_heap::FrameKind::Truncated => FrameKind::Remark,
-    };
-    let (function, file, line) = (entry.frame.function, entry.frame.file, entry.frame.line);
     Line {
-        frame: stacks::Frame { function, file, line, kind },
+        frame: entry.frame,
         own_bytes: entry.own.bytes,
         total_bytes: entry.total.bytes,
         count: entry.total.count,

@@ -37,7 +37,7 @@ pub(crate) fn explain_ranks(paths: &[PathBuf], analysis: &mut Analysis) {
 
 fn summed_up(reading: &Reading, lines: usize) -> Capture {
     let answer = reading.answer();
-    let stats = &reading.stats;
+    let stats = reading.stats();
     Capture {
         path: reading.chosen.path.display().to_string(),
         pid: stats.pid,

@@ -39,8 +39,11 @@ impl Format {
     pub(crate) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
         let title = format!("{}: memory {}", reading.program(), reading.words());
         let header = &reading.heap.header;
-        let about =
-            About { title: &title, start_ms: header.start_realtime_ns / 1_000_000, pid: reading.stats.pid };
+        let about = About {
+            title: &title,
+            start_ms: header.start_realtime_ns / 1_000_000,
+            pid: reading.heap.header.pid,
+        };
         Ok(match self {
             Format::Svg => stormlog_export::svg(held, &about).into_bytes(),
             Format::Speedscope => serde_json::to_vec(&stormlog_export::speedscope(held, &about))?,

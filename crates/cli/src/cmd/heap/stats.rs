@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_heap::{Capture, DistinctFailure, GroupBy, Place, Stats, Watch};
-use stormlog_heap_report::{End, Names, asked, not_recorded};
+use stormlog_heap::{DistinctFailure, GroupBy, Place, Stats};
+use stormlog_heap_report::{End, Question, Reading, asked, not_recorded};
 use stormlog_model::format_bytes;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
@@ -26,16 +26,15 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
-    let heap = Capture::open(&chosen.path)?.read(Watch::default())?;
-    let stats = heap.stats_by(options.by, options.top, Some(&mut Names::default()));
+    let reading = Reading::with(chosen, Question::Peak, 2, |_| false)?;
+    let stats = reading.stats_by(options.by, options.top);
     drop(waiting);
     let mut out = io::stdout().lock();
-    let end = End::of(&heap);
     if options.json {
-        warn_of_cut(&end)?;
+        warn_of_cut(&reading.end)?;
         writeln!(out, "{}", stats.json()?)?;
     } else {
-        print(&mut out, &stats, &end, options.by, not_recorded(&heap))?;
+        print(&mut out, &stats, &reading.end, options.by, not_recorded(&reading.heap))?;
     }
     Ok(Exit::Ok)
 }

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use stormlog_heap_report::HeapDigest;
 use stormlog_model::format_bytes;
-use stormlog_supervise::{Attached, Door, EnterError, HeapDigest, HeapKeeper, HeapOptions, enter};
+use stormlog_supervise::{Attached, Door, EnterError, HeapKeeper, HeapOptions, enter};
 
 use crate::cmd::record::run_heap::check_output;
 use crate::exit::{Exit, Wrong};

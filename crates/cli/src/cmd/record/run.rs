@@ -10,7 +10,7 @@ use serde_json::json;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
-use stormlog_supervise::{Ended, HeapDigest, HeapOptions, RunError, RunOptions, RunOutcome};
+use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome};
 
 use stormlog_heap_report::Chosen;
 
@@ -229,7 +229,7 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
                 "path": process.directory.display().to_string(), "peak_rss_bytes": process.peak_rss,
                 "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
                 "verdict": process.verdict, "advice": process.advice,
-                "heap": process.heap.as_ref().map(HeapDigest::to_json),
+                "heap": process.heap.as_ref().map(stormlog_heap_report::HeapDigest::to_json),
                 "exception": process.exception.as_ref().map(|raised| &raised.text),
                 "raised_at": process.exception.as_ref().and_then(|raised| raised.place.as_ref()),
                 "raised_in_thread": process.exception.as_ref().and_then(|raised| raised.thread.as_ref()),

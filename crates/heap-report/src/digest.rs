@@ -1,11 +1,16 @@
-//! What a capture says in a few lines: its peak, what lived when it mattered and where, the request that failed.
+//! What a capture says in a few lines: its peak, what lived when it mattered and where, the request that failed. Must name the lines that every other
+//! view names, and read the capture once.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_heap::{Capture, FailedRequest, Heap, HeldAt, Mode, Names, Watch, responsible_frame};
+use stormlog_heap::{FailedRequest, Mode, Names};
 use stormlog_model::format_bytes;
 use stormlog_model::own_code::OwnCode;
+
+use crate::ask::Reading;
+use crate::find::Chosen;
+use crate::question::Question;
 
 /// Places named.
 const PLACES: usize = 5;
@@ -30,41 +35,42 @@ pub struct HeapDigest {
 }
 
 impl HeapDigest {
-    /// Reads the capture at `path`; `None` when it cannot be read. Who died of a failed request lived on until its exception had let
-    /// go of everything: `of_failure` asks who held the memory when the request failed.
+    /// Reads the capture at `path`; `None` when it cannot be read. A process that died of a failed request lived on until its exception had let
+    /// go of everything: `of_failure` asks what held the memory when the request failed.
     #[must_use]
     pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
-        Self::of(path, &Capture::open(path).ok()?, of_failure)
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
+        let reading = Reading::with(chosen, Question::Leaks, 2, |_| false).ok()?;
+        Some(Self::of(&reading, of_failure))
     }
 
     /// As [`read`](Self::read), of a capture whose process has ended and which no compactor works on.
-    pub(crate) fn read_still(path: &Path, of_failure: bool) -> Option<Self> {
-        Self::of(path, &Capture::open_still(path).ok()?, of_failure)
+    #[must_use]
+    pub fn read_still(path: &Path, of_failure: bool) -> Option<Self> {
+        Some(Self::of(&Reading::still(path, Question::Leaks).ok()?, of_failure))
     }
 
-    fn of(path: &Path, capture: &Capture, of_failure: bool) -> Option<Self> {
-        let heap = capture.read(Watch::default()).ok()?;
-        let stats = heap.stats(1, None);
-        let failed = match stats.failed_requests.is_empty() {
-            true => None,
-            // Names of native functions, where a stack has nothing else, are looked up only for this.
-            false => heap
-                .stats(1, Some(&mut Names::default()))
-                .failed_requests
-                .last()
-                .map(|request| failed(request, &stats.own_code)),
-        };
-        let failure = heap.last_failure().filter(|_| of_failure);
-        let at_failure = failure.and_then(|change| held_at(capture, change));
-        Some(HeapDigest {
-            path: path.to_owned(),
-            peak_bytes: stats.peak_bytes,
-            live_bytes: stats.leaked_bytes,
-            is_held_at_failure: at_failure.is_some(),
-            held: at_failure.unwrap_or_else(|| held_at_end(&heap)),
-            failed,
-            lost_events: stats.lost_events,
-        })
+    fn of(reading: &Reading, of_failure: bool) -> Self {
+        let heap = &reading.heap;
+        let mut names = Names::default();
+        let mut holders = Vec::new();
+        if of_failure && heap.knows_failure() {
+            holders = heap.holders(Mode::Failure, PLACES, Some(&mut names));
+        }
+        let is_held_at_failure = !holders.is_empty();
+        if !is_held_at_failure {
+            holders = heap.holders(Mode::Leaks, PLACES, Some(&mut names));
+        }
+        let last = heap.last_failed_request(Some(&mut names));
+        HeapDigest {
+            path: reading.chosen.path.clone(),
+            peak_bytes: heap.peak_bytes(),
+            live_bytes: heap.leaked().bytes,
+            held: holders.into_iter().map(|place| (place.bytes, place.words())).collect(),
+            is_held_at_failure,
+            failed: last.map(|request| failed(&request, &heap.own_code())),
+            lost_events: heap.lost_events,
+        }
     }
 
     /// When what is [`held`](Self::held) was held.
@@ -85,26 +91,9 @@ impl HeapDigest {
     }
 }
 
-fn held_at_end(heap: &Heap) -> Vec<(u64, String)> {
-    held(heap, HeldAt::Mode(Mode::Leaks))
-}
-
-/// What lived at a change of the heap; `None` when that cannot be told.
-fn held_at(capture: &Capture, change: u64) -> Option<Vec<(u64, String)>> {
-    let heap = capture.read(Watch { moments: vec![change], ..Watch::default() }).ok()?;
-    let places = held(&heap, HeldAt::FirstMoment);
-    (!places.is_empty()).then_some(places)
-}
-
-/// The responsible lines, native ones with the names of their functions.
-fn held(heap: &Heap, at: HeldAt) -> Vec<(u64, String)> {
-    let holders = heap.holders(at, PLACES, Some(&mut Names::default()));
-    holders.into_iter().map(|place| (place.bytes, place.words())).collect()
-}
-
 fn failed(request: &FailedRequest, own_code: &OwnCode) -> String {
     let mut text = format!("{} for {}", request.allocator, format_bytes(request.bytes));
-    match responsible_frame(&request.stack, own_code) {
+    match own_code.responsible_frame(&request.stack) {
         Some(frame) if frame.line > 0 => {
             text.push_str(&format!(" at {}:{} {}", frame.file, frame.line, frame.function));
         }
