@@ -7,7 +7,6 @@ order of their first call. Needs neither numpy nor torch, and must never change 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -209,21 +208,19 @@ class MemoryAnalyzer:
     ) -> tuple[list[MemoryPattern], list[PerformanceInsight]]:
         limits = self.thresholds
         patterns, insights = _native.analysis.judge_calls(
-            [_fields(call) for call in self._calls(results)],
-            (
-                limits["memory_leak_ratio"],
-                limits["fragmentation_ratio"],
-                limits["inefficient_allocation_ratio"],
-                limits["slow_function_percentile"],
-                limits["high_memory_percentile"],
-                limits["min_calls_for_analysis"],
-            ),
+            [_profiled(call) for call in self._calls(results)],
+            leak=limits["memory_leak_ratio"],
+            fragmentation=limits["fragmentation_ratio"],
+            inefficient=limits["inefficient_allocation_ratio"],
+            slow=limits["slow_function_percentile"],
+            intensive=limits["high_memory_percentile"],
+            least_calls=limits["min_calls_for_analysis"],
         )
-        found = [PerformanceInsight(**record) for record in json.loads(insights)]
+        found = [PerformanceInsight(**record) for record in insights]
         for insight in found:
             if "highest_variance" in insight.data:
                 insight.data["highest_variance"] = tuple(insight.data["highest_variance"])
-        return [MemoryPattern(**record) for record in json.loads(patterns)], found
+        return [MemoryPattern(**record) for record in patterns], found
 
 
 def as_payload(found: GapFinding | CollectiveAttributionResult) -> dict[str, Any]:
@@ -234,19 +231,19 @@ def as_payload(found: GapFinding | CollectiveAttributionResult) -> dict[str, Any
     }
 
 
-def _fields(call: ProfileResult) -> tuple[str, float, float, int, int, int, int, int, int, int]:
+def _profiled(call: ProfileResult) -> _native.analysis.ProfiledCall:
     before, after = call.memory_before, call.memory_after
-    return (
-        call.function_name,
-        call.execution_time,
-        before.timestamp,
-        call.memory_allocated,
-        call.memory_diff(),
-        call.peak_memory_usage(),
-        before.allocated_memory,
-        after.allocated_memory,
-        after.inactive_memory,
-        after.reserved_memory,
+    return _native.analysis.ProfiledCall(
+        function=call.function_name,
+        seconds=call.execution_time,
+        started=before.timestamp,
+        allocated=call.memory_allocated,
+        change=call.memory_diff(),
+        peak=call.peak_memory_usage(),
+        before=before.allocated_memory,
+        after=after.allocated_memory,
+        inactive=after.inactive_memory,
+        reserved=after.reserved_memory,
     )
 
 

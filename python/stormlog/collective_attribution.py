@@ -7,7 +7,6 @@ Three presets of sensitivity, each knob of which can be overridden; the rule is 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -122,14 +121,13 @@ def attribute_collective_memory(
     if len(events) == 0:
         return []
     chosen = config or resolve_collective_attribution_config(preset, overrides)
-    _, *settings = dataclasses.astuple(chosen)
     results = []
     buffer = untouched(events)
     source = passing(events) if buffer is None else buffer
-    for text, spikes in _native.analysis.collective_intervals(source, tuple(settings)):
-        record = json.loads(text)
+    for interval in _native.analysis.collective_intervals(source, chosen):
+        record = interval.record
         evidence = CollectiveAttributionEvidence(**record.pop("evidence"))
-        record["phase_attribution"] = _phase(phase_resolver, spikes, record["rank"])
+        record["phase_attribution"] = _phase(phase_resolver, interval.spikes, record["rank"])
         results.append(CollectiveAttributionResult(**record, evidence=evidence))
     return results
 

@@ -215,14 +215,14 @@ class CPUMemoryTracker(BaseTracker):
     def get_statistics(self) -> dict[str, Any]:
         """The numbers so far; a peak of 0 means that nothing was sampled yet."""
         seen = self._ensure().statistics()
-        sample, _, _ = self._ensure().sample_now()
+        sample = self._ensure().sample_now().sample
         session = self.get_session_summary() if seen["tracking_start_time"] is not None else None
         started = seen["tracking_start_time"]
         return {
             "mode": "cpu",
             "total_events": seen["retained_events"],
             "peak_memory": seen["peak_memory"] or 0,
-            "current_memory_allocated": sample[0] if sample else None,
+            "current_memory_allocated": sample.allocated if sample else None,
             "tracking_duration_seconds": 0.0 if started is None else time.time() - started,
             "history_window_limit_events": self.max_events,
             "history_retained_events": seen["retained_events"],

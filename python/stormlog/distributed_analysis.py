@@ -7,7 +7,6 @@ clock and shared markers. The rule is native (`docs/rules/cross_rank.md`).
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -134,15 +133,16 @@ def _analyzed(
         return merged, FirstCauseAnalysisResult(None, [], notes)
     claimed = Counter(event.world_size for event in samples if event.world_size > 1)
     stated = [event.sampling_interval_ms for event in samples if event.sampling_interval_ms > 0]
-    text, of_merge, places = _native.analysis.rank_timeline(
+    compared = _native.analysis.rank_timeline(
         samples,
         job_id,
         claimed.most_common(1)[0][0] if claimed else 1,
         int(median(stated) * 1_000_000) if stated else 0,
         notes,
     )
-    record = json.loads(text)
-    merged = _merged(record, of_merge, [_point(samples[place], aligned) for place, aligned in places])
+    record = compared.record
+    points = [_point(samples[place], aligned) for place, aligned in compared.points]
+    merged = _merged(record, compared.merge_notes, points)
     sessions = {(event.rank, event.timestamp_ns): _session(event) for event in samples}
     suspects = []
     for fields in record["first_cause_suspects"]:
@@ -158,19 +158,20 @@ def _summed_up(
     buffer: _native.telemetry.EventBuffer, phases: PhaseReplayIndex | None
 ) -> tuple[CrossRankMergeResult, FirstCauseAnalysisResult]:
     """The same for events as they were loaded, without an object an event and without the points."""
-    (text, of_merge, _), job_id, notes, sessions = _native.analysis.rank_summary(buffer)
-    if not text:
+    summary = _native.analysis.rank_summary(buffer)
+    job_id, notes, compared = summary.job_id, summary.notes, summary.comparison
+    if compared is None:
         said = notes if len(buffer) > 0 else ["No telemetry events were provided."]
         return CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], said), FirstCauseAnalysisResult(
             None, [], notes
         )
-    record = json.loads(text)
+    record = compared.record
     suspects = [FirstCauseSuspect(**fields) for fields in record["first_cause_suspects"]]
-    for suspect, session_id in zip(suspects, sessions, strict=True):
+    for suspect, session_id in zip(suspects, summary.suspect_sessions, strict=True):
         _attribute(suspect, session_id, phases)
     onset = record["cluster_onset_timestamp_ns"]
     first = FirstCauseAnalysisResult(onset, suspects, record["first_cause_notes"])
-    return _merged(record, of_merge, []), first
+    return _merged(record, compared.merge_notes, []), first
 
 
 def _attribute(suspect: FirstCauseSuspect, session_id: str | None, phases: PhaseReplayIndex | None) -> None:

@@ -7,7 +7,6 @@ they get their words. Must never fail on a series without time or spread.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,29 +43,27 @@ def analyze_hidden_memory_gaps(
     phase_resolver: PhaseReplayIndex | None = None,
 ) -> list[GapFinding]:
     """The classes of hidden memory in the samples among events, the worst first."""
-    limits = (
-        thresholds["gap_ratio_threshold"],
-        thresholds["gap_spike_zscore"],
-        thresholds["gap_drift_r_squared"],
-        thresholds["gap_fragmentation_ratio"],
-    )
     found = []
     buffer = untouched(events)
-    for kind, severity, confidence, evidence, description, _, place in _native.analysis.memory_gaps(
-        passing(events) if buffer is None else buffer, limits
+    for gap in _native.analysis.memory_gaps(
+        passing(events) if buffer is None else buffer,
+        ratio=thresholds["gap_ratio_threshold"],
+        spike_zscore=thresholds["gap_spike_zscore"],
+        drift_r_squared=thresholds["gap_drift_r_squared"],
+        fragmentation=thresholds["gap_fragmentation_ratio"],
     ):
-        numbers = json.loads(evidence)
+        kind, description = gap.classification, gap.description
         if kind == "persistent_drift" and format_memory is not format_bytes:
-            rate = format_memory(int(abs(numbers["slope_bytes_per_sec"])))
-            share = numbers["r_squared"]
+            rate = format_memory(int(abs(gap.evidence["slope_bytes_per_sec"])))
+            share = gap.evidence["r_squared"]
             description = f"Device-vs-allocator gap is drifting upward at {rate}/s (R²={share:.2f})."
-        shown = events[place]
+        shown = events[gap.event]
         found.append(
             GapFinding(
                 classification=kind,
-                severity=severity,
-                confidence=confidence,
-                evidence=numbers,
+                severity=gap.severity,
+                confidence=gap.confidence,
+                evidence=gap.evidence,
                 description=description,
                 remediation=list(remediation_by_classification.get(kind, [])),
                 evidence_timestamp_ns=shown.timestamp_ns,

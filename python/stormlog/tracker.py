@@ -158,8 +158,8 @@ class MemoryTracker(BaseTracker):
         has_allocator = self.collector_capabilities.supports_allocator_allocated
         started = seen["tracking_start_time"]
         session = self.get_session_summary() if started is not None else None
-        sample = seen["last_sample"] or (None,) * 8
-        total, used = self.total_memory, sample[2]
+        sample = seen["last_sample"] or _native.tracking.Sample(self._device_id())
+        total, used = self.total_memory, sample.used
         counted = self._counted(seen)
         statistics = {
             **counted,
@@ -173,11 +173,11 @@ class MemoryTracker(BaseTracker):
             "last_oom_dump_path": self.last_oom_dump_path,
             "session_id": session.session_id if session else None,
             "session_status": session.status if session else None,
-            "current_memory_allocated": sample[0],
-            "current_memory_reserved": sample[1],
+            "current_memory_allocated": sample.allocated,
+            "current_memory_reserved": sample.reserved,
             "current_device_used": used,
-            "current_device_free": sample[3],
-            "device_total": sample[4],
+            "current_device_free": sample.free,
+            "device_total": sample.total,
             "memory_utilization_percent": used / total * 100 if used is not None and total else None,
             "seconds_to_limit": seen["seconds_to_limit"],
             "memory_capabilities": self._capabilities(),
@@ -210,19 +210,19 @@ class MemoryTracker(BaseTracker):
             "last_memory_check": known.get("last_memory_check") or 0,
         }
 
-    def _read(self) -> Callable[[], object] | None:
+    def _read(self) -> Callable[[], _native.tracking.Reading] | None:
         if type(self.collector) is CPUDeviceCollector:
             return None
         collector, capabilities = self.collector, self.collector_capabilities
 
-        def read() -> object:
+        def read() -> _native.tracking.Reading:
             return _ask(collector, capabilities)
 
         return read
 
     def _first_total(self) -> int | None:
-        sample, *_ = _ask(self.collector, self.collector_capabilities)
-        total = None if sample is None else sample[4]
+        sample = _ask(self.collector, self.collector_capabilities).sample
+        total = None if sample is None else sample.total
         return total if total is not None else self.gpu_info.get("total_memory")
 
     def _known_total(self) -> int | None:
@@ -273,28 +273,31 @@ def _collector_of(device: Any) -> DeviceMemoryCollector:
 
 def _ask(
     collector: DeviceMemoryCollector, capabilities: DeviceMemoryCapabilities
-) -> tuple[tuple[Any, ...] | None, tuple[str, ...], str | None, dict[str, int]]:
+) -> _native.tracking.Reading:
     """One reading, held to what the collector says it can know."""
     result = collector.sample_with_diagnostics()
     sample = result.sample
     reasons = "; ".join(dict.fromkeys(result.errors.values()))
     if sample is None:
-        return None, (), result.core_error or reasons or "Collector unavailable", {}
+        error_text = result.core_error or reasons or "Collector unavailable"
+        return _native.tracking.Reading(None, error=error_text)
     try:
         validate_device_memory_sample(sample, capabilities, partial_fields=result.partial_fields)
     except ValueError as error:
-        return None, (), str(error), {}
-    numbers = (
-        sample.allocated_bytes,
-        sample.reserved_bytes,
-        sample.used_bytes,
-        sample.free_bytes,
-        sample.total_bytes,
-        sample.active_bytes,
-        sample.inactive_bytes,
+        return _native.tracking.Reading(None, error=str(error))
+    numbers = _native.tracking.Sample(
         sample.device_id,
+        allocated=sample.allocated_bytes,
+        reserved=sample.reserved_bytes,
+        used=sample.used_bytes,
+        free=sample.free_bytes,
+        total=sample.total_bytes,
+        active=sample.active_bytes,
+        inactive=sample.inactive_bytes,
     )
-    return numbers, result.partial_fields, reasons or None, result.facts
+    return _native.tracking.Reading(
+        numbers, partial_fields=result.partial_fields, error=reasons or None, facts=result.facts
+    )
 
 
 def _gpu_info(device: Any) -> dict[str, Any]:

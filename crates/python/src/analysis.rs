@@ -1,36 +1,80 @@
 //! The analysis rules for events and calls in any shape Python has them.
 //!
-//! Events cross as objects or mappings, one by one; results cross as JSON text where they are records. Phases are Python's own
+//! Events cross as objects or mappings, one by one; results are classes, with a dictionary where they have a record. Phases are Python's own
 //! objects: what is returned says which moment to ask them about.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyString};
+use pyo3::types::{PyDict, PyMapping, PyString};
 use serde_json::Value;
 use stormlog_analyze::Sample;
 use stormlog_analyze::calls::{self, Call, CallThresholds};
 use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
 use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
 use stormlog_analyze::rules::ranks::{Job, cross_rank};
-use stormlog_model::Head;
+use stormlog_model::{Head, Record};
 
 use crate::analysis_buffer;
 use crate::derived::{derive, integer, present};
 use crate::events::EventBuffer;
+use crate::record::{object_to_python, to_python};
 
-/// Classification, severity, confidence, evidence as JSON, description, advice, and the position of the event that shows it.
-type Gap = (&'static str, &'static str, f64, String, String, Vec<&'static str>, usize);
-/// The record as JSON, and the spikes in it: when, and of which session.
-type Interval = (String, Vec<(u64, Option<String>)>);
-/// The record as JSON, how many of its notes are the merge's, and the merged samples: position, aligned time.
-pub(crate) type Ranks = (String, usize, Vec<(usize, i128)>);
+/// A class of hidden memory that a rule found, and the event that shows it.
+#[pyclass(frozen, get_all, module = "stormlog._native.analysis")]
+struct Finding {
+    classification: &'static str,
+    severity: &'static str,
+    confidence: f64,
+    evidence: Py<PyDict>,
+    description: String,
+    remediation: Vec<&'static str>,
+    /// Its position in what was given.
+    event: usize,
+}
+
+/// A stretch of hidden memory that goes with a collective: its record, and the spikes in it.
+#[pyclass(frozen, get_all, module = "stormlog._native.analysis")]
+struct CollectiveInterval {
+    record: Py<PyDict>,
+    /// When, and of which session.
+    spikes: Vec<(u64, Option<String>)>,
+}
+
+/// The ranks of a job compared: the record, how many of its notes are the merge's, and the merged samples.
+pub(crate) struct Ranks {
+    pub(crate) record: Record,
+    pub(crate) merge_notes: usize,
+    /// Position and aligned time.
+    pub(crate) points: Vec<(usize, i128)>,
+}
+
+/// As `Ranks`, for Python.
+#[pyclass(frozen, get_all, module = "stormlog._native.analysis")]
+pub(crate) struct RankComparison {
+    record: Py<PyDict>,
+    merge_notes: usize,
+    points: Vec<(usize, i128)>,
+}
+
+impl RankComparison {
+    pub(crate) fn new(py: Python<'_>, ranks: Ranks) -> PyResult<Self> {
+        let Ranks { record, merge_notes, points } = ranks;
+        Ok(RankComparison { record: object_to_python(py, &record)?.unbind(), merge_notes, points })
+    }
+}
 
 /// The classes of hidden memory in samples.
 #[pyfunction]
-fn memory_gaps(events: &Bound<'_, PyAny>, thresholds: (f64, f64, f64, f64)) -> PyResult<Vec<Gap>> {
-    let (ratio, spike_zscore, drift_r_squared, fragmentation) = thresholds;
+#[pyo3(signature = (events, *, ratio, spike_zscore, drift_r_squared, fragmentation))]
+fn memory_gaps(
+    events: &Bound<'_, PyAny>,
+    ratio: f64,
+    spike_zscore: f64,
+    drift_r_squared: f64,
+    fragmentation: f64,
+) -> PyResult<Vec<Finding>> {
     let thresholds = GapThresholds { ratio, spike_zscore, drift_r_squared, fragmentation };
     let GapEvents { samples, places, seen } = match events.cast::<EventBuffer>() {
         Ok(buffer) => analysis_buffer::gap_events(buffer.get().events()),
@@ -38,12 +82,17 @@ fn memory_gaps(events: &Bound<'_, PyAny>, thresholds: (f64, f64, f64, f64)) -> P
     };
     let found = hidden_gaps(&samples, &seen, &thresholds).into_iter().map(|gap| {
         let shown = samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
-        let evidence = Value::Object(gap.evidence).to_string();
-        let (class, severity) = (gap.class.as_str(), gap.severity.as_str());
-        let advice = gap.class.remediation().to_vec();
-        (class, severity, gap.confidence, evidence, gap.description, advice, places[shown])
+        Ok(Finding {
+            classification: gap.class.as_str(),
+            severity: gap.severity.as_str(),
+            confidence: gap.confidence,
+            evidence: object_to_python(events.py(), &gap.evidence)?.unbind(),
+            description: gap.description,
+            remediation: gap.class.remediation().to_vec(),
+            event: places[shown],
+        })
     });
-    Ok(found.collect())
+    found.collect()
 }
 
 /// The samples of a list of events in which hidden memory can be seen, and where they are in it.
@@ -89,24 +138,37 @@ impl RankEvents {
     }
 }
 
-/// The stretches of hidden memory that go with collectives. `settings` are the fields of the configuration, in their order.
+/// The attributes of a Python `CollectiveAttributionConfig`.
+#[derive(FromPyObject)]
+struct CollectiveSettings {
+    min_samples_per_rank: usize,
+    min_gap_bytes: u64,
+    min_gap_ratio: f64,
+    robust_zscore_threshold: f64,
+    marker_window_ns: u64,
+    interval_padding_ns: u64,
+    synchrony_window_ns: u64,
+    min_synchrony_ratio: f64,
+    min_confidence: f64,
+}
+
+/// The stretches of hidden memory that go with collectives.
 #[pyfunction]
-#[pyo3(signature = (events, settings))]
 fn collective_intervals(
     events: &Bound<'_, PyAny>,
-    settings: (usize, u64, f64, f64, u64, u64, u64, f64, f64),
-) -> PyResult<Vec<Interval>> {
+    settings: CollectiveSettings,
+) -> PyResult<Vec<CollectiveInterval>> {
     let config = CollectiveConfig {
         preset: "custom",
-        min_samples_per_rank: settings.0,
-        min_gap_bytes: settings.1,
-        min_gap_ratio: settings.2,
-        robust_zscore_threshold: settings.3,
-        marker_window_ns: settings.4,
-        interval_padding_ns: settings.5,
-        synchrony_window_ns: settings.6,
-        min_synchrony_ratio: settings.7,
-        min_confidence: settings.8,
+        min_samples_per_rank: settings.min_samples_per_rank,
+        min_gap_bytes: settings.min_gap_bytes,
+        min_gap_ratio: settings.min_gap_ratio,
+        robust_zscore_threshold: settings.robust_zscore_threshold,
+        marker_window_ns: settings.marker_window_ns,
+        interval_padding_ns: settings.interval_padding_ns,
+        synchrony_window_ns: settings.synchrony_window_ns,
+        min_synchrony_ratio: settings.min_synchrony_ratio,
+        min_confidence: settings.min_confidence,
     };
     let (mut ranks, world_size, first_ns) = match events.cast::<EventBuffer>() {
         Ok(buffer) => analysis_buffer::by_rank(buffer.get().events()),
@@ -131,9 +193,10 @@ fn collective_intervals(
         let rank = ranks.get(&interval.rank);
         let session = |at: &u64| rank.and_then(|rank| rank.session_at(*at));
         let spikes = interval.spikes_ns.iter().map(|at| (*at, session(at))).collect();
-        (Value::Object(interval.to_record()).to_string(), spikes)
+        let record = object_to_python(events.py(), &interval.to_record())?.unbind();
+        Ok(CollectiveInterval { record, spikes })
     });
-    Ok(found.collect())
+    found.collect()
 }
 
 /// The events of each rank, the largest world that was claimed, and the first moment.
@@ -168,14 +231,15 @@ fn rank_timeline(
     declared_world_size: u64,
     stated_ns: u64,
     notes: Vec<String>,
-) -> PyResult<Ranks> {
+) -> PyResult<RankComparison> {
     let mut ranks: BTreeMap<u64, Vec<(Sample, usize)>> = BTreeMap::new();
     for (place, event) in events.try_iter()?.enumerate() {
         let event = event?;
         let Some(sample) = sample_of(&event)? else { continue };
         ranks.entry(natural(&event, "rank")?.unwrap_or(0)).or_default().push((sample, place));
     }
-    Ok(rank_result(ranks, job_id, declared_world_size, stated_ns, notes, true).0)
+    let (ranks, _) = rank_result(ranks, job_id, declared_world_size, stated_ns, notes, true);
+    RankComparison::new(events.py(), ranks)
 }
 
 /// The comparison of ranks, and rank and moment of its suspects; with the points where they are wanted.
@@ -221,28 +285,64 @@ pub(crate) fn rank_result(
     let merged = merged.into_iter().map(|(aligned, _, _, place)| (place, aligned)).collect();
     let suspects =
         found.first_cause.suspects.iter().map(|suspect| (suspect.rank, suspect.first_spike_ns)).collect();
-    ((Value::Object(record).to_string(), of_merge, merged), suspects)
+    (Ranks { record, merge_notes: of_merge, points: merged }, suspects)
 }
 
-/// A call as Python's `ProfileResult` has it: function, seconds, start, allocated, change, peak, before, after, inactive, reserved.
-type CallFields = (String, f64, f64, i64, i64, i64, i64, i64, i64, i64);
+/// One profiled call.
+#[pyclass(frozen, from_py_object, module = "stormlog._native.analysis")]
+#[derive(Clone)]
+struct ProfiledCall(Call);
 
-/// The patterns and the insights of profiled calls, as a JSON list each.
-#[pyfunction]
-fn judge_calls(
-    calls: Vec<CallFields>,
-    thresholds: (f64, f64, f64, f64, f64, f64),
-) -> PyResult<(String, String)> {
-    let (leak, fragmentation, inefficient, slow, intensive, least_calls) = thresholds;
-    let thresholds = CallThresholds { leak, fragmentation, inefficient, slow, intensive, least_calls };
-    let calls: Vec<Call> = calls
-        .into_iter()
-        .map(|(function, seconds, started, allocated, change, peak, before, after, inactive, reserved)| {
-            Call { function, seconds, started, allocated, change, peak, before, after, inactive, reserved }
+#[pymethods]
+impl ProfiledCall {
+    #[new]
+    #[pyo3(signature = (*, function, seconds, started, allocated, change, peak, before, after, inactive, reserved))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a Python constructor, one for each field")]
+    fn new(
+        function: String,
+        seconds: f64,
+        started: f64,
+        allocated: i64,
+        change: i64,
+        peak: i64,
+        before: i64,
+        after: i64,
+        inactive: i64,
+        reserved: i64,
+    ) -> Self {
+        ProfiledCall(Call {
+            function,
+            seconds,
+            started,
+            allocated,
+            change,
+            peak,
+            before,
+            after,
+            inactive,
+            reserved,
         })
-        .collect();
-    let text = |found: Vec<Value>| Value::Array(found).to_string();
-    Ok((text(calls::patterns(&calls, &thresholds)), text(calls::insights(&calls, &thresholds))))
+    }
+}
+
+/// The patterns and the insights of profiled calls.
+#[pyfunction]
+#[pyo3(signature = (calls, *, leak, fragmentation, inefficient, slow, intensive, least_calls))]
+#[expect(clippy::too_many_arguments, reason = "keywords of a Python function, one for each threshold")]
+fn judge_calls<'py>(
+    py: Python<'py>,
+    calls: Vec<ProfiledCall>,
+    leak: f64,
+    fragmentation: f64,
+    inefficient: f64,
+    slow: f64,
+    intensive: f64,
+    least_calls: f64,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let thresholds = CallThresholds { leak, fragmentation, inefficient, slow, intensive, least_calls };
+    let calls: Vec<Call> = calls.into_iter().map(|call| call.0).collect();
+    let objects = |found: Vec<Value>| to_python(py, &Value::Array(found));
+    Ok((objects(calls::patterns(&calls, &thresholds))?, objects(calls::insights(&calls, &thresholds))?))
 }
 
 /// The counters of a `sample` event; `None` for other events.
@@ -308,6 +408,10 @@ fn text_does(value: &Bound<'_, PyAny>, search: &mut MarkerSearch, depth: usize) 
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Finding>()?;
+    module.add_class::<ProfiledCall>()?;
+    module.add_class::<CollectiveInterval>()?;
+    module.add_class::<RankComparison>()?;
     module.add_function(wrap_pyfunction!(memory_gaps, module)?)?;
     module.add_function(wrap_pyfunction!(collective_intervals, module)?)?;
     module.add_function(wrap_pyfunction!(rank_timeline, module)?)?;

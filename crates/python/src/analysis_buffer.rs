@@ -11,7 +11,7 @@ use stormlog_analyze::rules::collective::MarkerSearch;
 use stormlog_analyze::rules::gap::FragmentationSeen;
 use stormlog_model::{Counter, Event, Metadata, Support};
 
-use crate::analysis::{GapEvents, RankEvents, Ranks, rank_result};
+use crate::analysis::{GapEvents, RankComparison, RankEvents, rank_result};
 use crate::events::EventBuffer;
 
 /// The samples in which hidden memory can be seen.
@@ -91,10 +91,19 @@ impl<K: PartialEq> Tally<K> {
     }
 }
 
-/// What `summarize_cross_rank_analysis` needs: the record as JSON, how many of its notes are the merge's, the job, what was left
-/// out, and the session of each suspect; no points.
+/// What `summarize_cross_rank_analysis` needs: the comparison without points (`None` where no sample can be compared),
+/// the job, what was left out, and the session of each suspect.
+#[pyclass(frozen, get_all, module = "stormlog._native.analysis")]
+struct RankSummary {
+    comparison: Option<Py<RankComparison>>,
+    job_id: Option<String>,
+    notes: Vec<String>,
+    suspect_sessions: Vec<Option<String>>,
+}
+
+/// The ranks of a whole buffer compared.
 #[pyfunction]
-fn rank_summary(buffer: &EventBuffer) -> (Ranks, Option<String>, Vec<String>, Vec<Option<String>>) {
+fn rank_summary(py: Python<'_>, buffer: &EventBuffer) -> PyResult<RankSummary> {
     let events = buffer.events();
     let is_sample = |event: &&Event| Sample::of(event).is_some();
     let mut notes = Vec::new();
@@ -120,7 +129,7 @@ fn rank_summary(buffer: &EventBuffer) -> (Ranks, Option<String>, Vec<String>, Ve
     }
     if used == 0 {
         notes.push("No sample telemetry events were available for distributed analysis.".to_owned());
-        return ((String::new(), 0, Vec::new()), None, notes, Vec::new());
+        return Ok(RankSummary { comparison: None, job_id: None, notes, suspect_sessions: Vec::new() });
     }
     let job_id = jobs.most_common().map(|job| job.to_string());
     if jobs.0.len() > 1 {
@@ -144,7 +153,7 @@ fn rank_summary(buffer: &EventBuffer) -> (Ranks, Option<String>, Vec<String>, Ve
     }
     let world_size = claimed.most_common().copied().unwrap_or(1);
     let found = rank_result(ranks, job_id.clone(), world_size, median_ns(&stated), notes.clone(), false);
-    let sessions = found
+    let suspect_sessions = found
         .1
         .iter()
         .map(|(rank, at_ns)| {
@@ -154,7 +163,8 @@ fn rank_summary(buffer: &EventBuffer) -> (Ranks, Option<String>, Vec<String>, Ve
             counted().rfind(is_it).map(|event| event.head.session_id.clone())
         })
         .collect();
-    (found.0, job_id, notes, sessions)
+    let comparison = Some(Py::new(py, RankComparison::new(py, found.0)?)?);
+    Ok(RankSummary { comparison, job_id, notes, suspect_sessions })
 }
 
 /// The median of intervals in milliseconds, in nanoseconds.
@@ -215,6 +225,7 @@ fn allocator_availability(buffer: &EventBuffer) -> (bool, bool) {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RankSummary>()?;
     module.add_function(wrap_pyfunction!(rank_summary, module)?)?;
     module.add_function(wrap_pyfunction!(event_groups, module)?)?;
     module.add_function(wrap_pyfunction!(allocator_availability, module)?)

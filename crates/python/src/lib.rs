@@ -29,6 +29,7 @@ mod plot;
 mod process;
 mod record;
 mod recording;
+mod sample;
 mod session;
 mod sink;
 mod telemetry;
@@ -59,7 +60,13 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     (
         "tracking",
         "Trackers, phases, and the memory of this process.",
-        &[tracker::register, phases::register, process::register],
+        &[
+            tracker::register,
+            tracker_settings::register,
+            sample::register,
+            phases::register,
+            process::register,
+        ],
     ),
     (
         "heap",

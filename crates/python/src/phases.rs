@@ -12,8 +12,15 @@ use stormlog_model::phases::{PhaseBoundary, PhaseToken, Phases as Inner, Thread}
 
 use crate::error::raise;
 
-/// Event type, sentence, metadata as JSON, scope id, path.
-type Boundary = (&'static str, String, String, String, Vec<String>);
+/// The event to emit where a phase begins or ends; its metadata is JSON text, as that of every event.
+#[pyclass(frozen, get_all, module = "stormlog._native.tracking")]
+struct Boundary {
+    event_type: &'static str,
+    context: String,
+    metadata: String,
+    scope_id: String,
+    path: Vec<String>,
+}
 
 /// The open phases of one recorder.
 #[pyclass(frozen, module = "stormlog._native.tracking")]
@@ -63,7 +70,13 @@ impl Phases {
 fn crossing(boundary: PhaseBoundary) -> Boundary {
     let path = boundary.path.iter().map(|part| part.to_string()).collect();
     let metadata = Value::Object(boundary.metadata).to_string();
-    (boundary.event_type, boundary.context, metadata, boundary.scope_id, path)
+    Boundary {
+        event_type: boundary.event_type,
+        context: boundary.context,
+        metadata,
+        scope_id: boundary.scope_id,
+        path,
+    }
 }
 
 /// The object in a JSON text.
@@ -76,5 +89,6 @@ pub(crate) fn object(text: &str) -> PyResult<Record> {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Boundary>()?;
     module.add_class::<Phases>()
 }

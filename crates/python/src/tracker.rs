@@ -3,7 +3,6 @@
 //! The interpreter is let go for every call that may wait for the tracker's locks or a disk; the tracking thread takes
 //! it only to ask a collector written in Python and to deliver an alert, and not at all once it is shutting down.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,13 +23,10 @@ use crate::error::raise;
 use crate::oom;
 use crate::phases::object;
 use crate::record::object_to_python;
+use crate::sample::{Reading, Sample};
 use crate::session::{SummaryFields, summary_fields};
-use crate::tracker_settings::{self, Settings, sink_config};
+use crate::tracker_settings::{TrackerSettings, sink_config};
 use crate::tracking_event::Spelling;
-
-/// Allocated, reserved, used, free, total, active, inactive, device: the order of `DeviceMemorySample`.
-type SampleFields =
-    (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, i64);
 
 /// Samples in the background.
 #[pyclass(frozen, module = "stormlog._native.tracking")]
@@ -47,17 +43,18 @@ impl Tracker {
     #[pyo3(signature = (settings, sink, recording_dir, collector, on_alert))]
     fn new(
         py: Python<'_>,
-        settings: &str,
+        settings: &TrackerSettings,
         sink: Option<&Bound<'_, PyAny>>,
         recording_dir: Option<PathBuf>,
         collector: Option<Py<PyAny>>,
         on_alert: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let Settings { config, backend, retention } = tracker_settings::read(settings)?;
+        let TrackerSettings { config, backend, retention } = settings;
+        let config = config.clone();
         let sink = sink.map(sink_config).transpose()?;
-        let spelling = Spelling::new(&backend, &config.metadata);
+        let spelling = Spelling::new(backend, &config.metadata);
         let host = config.session.host.clone();
-        let writer = retention.map(|retention| Mutex::new(BundleWriter::new(retention)));
+        let writer = (*retention).map(|retention| Mutex::new(BundleWriter::new(retention)));
         let source: Box<dyn Source> = match collector {
             Some(call) => Box::new(PythonSource { call }),
             None => Box::new(HostSource::open().map_err(raise)?),
@@ -100,10 +97,10 @@ impl Tracker {
         change: Option<i64>,
         context: Option<&str>,
         metadata: Option<&str>,
-        sample: Option<SampleFields>,
+        sample: Option<Sample>,
     ) -> PyResult<()> {
         let metadata = metadata.map(object).transpose()?.unwrap_or_default();
-        let sample = sample.map(sample_of);
+        let sample = sample.map(DeviceSample::from);
         py.detach(|| self.tracker.add(NewEvent { event_type, change, context, metadata, sample }));
         Ok(())
     }
@@ -162,7 +159,7 @@ impl Tracker {
         dict.set_item("last_memory_check", seconds(seen.last_check_ns))?;
         dict.set_item("retained_events", seen.retained_events)?;
         dict.set_item("dropped_events", seen.dropped_events)?;
-        dict.set_item("last_sample", seen.last_sample.map(fields_of))?;
+        dict.set_item("last_sample", seen.last_sample.map(Sample::from))?;
         dict.set_item("total_bytes", seen.total_bytes)?;
         dict.set_item("seconds_to_limit", seen.seconds_to_limit)?;
         let count = |read: fn(&Diagnostics) -> u64| sink.as_ref().map_or(0, read);
@@ -175,9 +172,8 @@ impl Tracker {
     }
 
     /// One reading now: the sample and what went wrong.
-    fn sample_now(&self, py: Python<'_>) -> (Option<SampleFields>, Vec<String>, Option<String>) {
-        let Sampled { sample, partial_fields, error, .. } = py.detach(|| self.tracker.sample_now());
-        (sample.map(fields_of), partial_fields, error)
+    fn sample_now(&self, py: Python<'_>) -> Reading {
+        py.detach(|| self.tracker.sample_now()).into()
     }
 
     fn set_threshold(&self, py: Python<'_>, name: &str, value: f64) -> PyResult<()> {
@@ -230,31 +226,19 @@ impl Tracker {
     }
 }
 
-/// A collector written in Python: a callable that gives a sample, the partial fields, an error and, if it likes, what else it
-/// knows by name.
+/// A collector written in Python: a callable that gives a `Reading`.
 struct PythonSource {
     call: Py<PyAny>,
 }
-
-type Answer = (Option<SampleFields>, Vec<String>, Option<String>);
-type FullAnswer = (Option<SampleFields>, Vec<String>, Option<String>, BTreeMap<String, i64>);
 
 impl Source for PythonSource {
     fn sample(&mut self) -> Sampled {
         let asked = Python::try_attach(|py| {
             let answer = self.call.bind(py).call0().map_err(|error| error.to_string())?;
-            if let Ok((sample, partial_fields, error)) = answer.extract::<Answer>() {
-                return Ok((sample, partial_fields, error, BTreeMap::new()));
-            }
-            answer.extract::<FullAnswer>().map_err(|error: PyErr| error.to_string())
+            answer.extract::<Reading>().map_err(|error| PyErr::from(error).to_string())
         });
         match asked {
-            Some(Ok((sample, partial_fields, error, facts))) => Sampled {
-                sample: sample.map(sample_of),
-                partial_fields,
-                error,
-                facts: facts.into_iter().map(|(name, number)| (name, number.into())).collect(),
-            },
+            Some(Ok(reading)) => reading.into(),
             Some(Err(error)) => Sampled { error: Some(error), ..Sampled::default() },
             None => {
                 Sampled { error: Some("the interpreter is shutting down".to_owned()), ..Sampled::default() }
@@ -279,26 +263,6 @@ impl Listener for PythonListener {
             }
         });
     }
-}
-
-fn sample_of(fields: SampleFields) -> DeviceSample {
-    let (allocated, reserved, used, free, total, active, inactive, device_id) = fields;
-    DeviceSample {
-        device_id,
-        used,
-        free,
-        total,
-        allocated,
-        reserved,
-        active,
-        inactive,
-        ..DeviceSample::default()
-    }
-}
-
-fn fields_of(sample: DeviceSample) -> SampleFields {
-    let DeviceSample { device_id, used, free, total, allocated, reserved, active, inactive, .. } = sample;
-    (allocated, reserved, used, free, total, active, inactive, device_id)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,10 +1,16 @@
 # Analysis rules for events, ranks and profiled calls: the submodule `stormlog._native.analysis`.
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self, final
 
 from stormlog._native.telemetry import EventBuffer
+from stormlog.collective_attribution import CollectiveAttributionConfig
 
 __all__ = [
+    "CollectiveInterval",
+    "Finding",
+    "ProfiledCall",
+    "RankComparison",
+    "RankSummary",
     "allocator_availability",
     "collective_intervals",
     "event_groups",
@@ -14,42 +20,106 @@ __all__ = [
     "rank_timeline",
 ]
 
-# Ratio, spike z-score, drift R², fragmentation. Each gap: classification, severity, confidence, evidence as
-# JSON, description, advice, and the position of the event that shows it.
+# A class of hidden memory, and the position of the event that shows it.
+@final
+class Finding:
+    @property
+    def classification(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def evidence(self) -> dict[str, Any]: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def remediation(self) -> list[str]: ...
+    @property
+    def event(self) -> int: ...
+
+# A stretch of hidden memory that goes with a collective, and when its spikes were, with their session.
+@final
+class CollectiveInterval:
+    @property
+    def record(self) -> dict[str, Any]: ...
+    @property
+    def spikes(self) -> list[tuple[int, str | None]]: ...
+
+# The ranks of a job compared: the record, how many of its notes are the merge's, and the samples in aligned
+# order: position and aligned time.
+@final
+class RankComparison:
+    @property
+    def record(self) -> dict[str, Any]: ...
+    @property
+    def merge_notes(self) -> int: ...
+    @property
+    def points(self) -> list[tuple[int, int]]: ...
+
+# The same without points, of a whole buffer; None where no sample can be compared.
+@final
+class RankSummary:
+    @property
+    def comparison(self) -> RankComparison | None: ...
+    @property
+    def job_id(self) -> str | None: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def suspect_sessions(self) -> list[str | None]: ...
+
+@final
+class ProfiledCall:
+    def __new__(
+        cls,
+        *,
+        function: str,
+        seconds: float,
+        started: float,
+        allocated: int,
+        change: int,
+        peak: int,
+        before: int,
+        after: int,
+        inactive: int,
+        reserved: int,
+    ) -> Self: ...
+
 def memory_gaps(
-    events: Iterable[Any] | EventBuffer, thresholds: tuple[float, float, float, float]
-) -> list[tuple[str, str, float, str, str, list[str], int]]: ...
-
-# The knobs of a CollectiveAttributionConfig in their order, without the preset's name. Each interval: the
-# record as JSON, and when its spikes were, with their session.
+    events: Iterable[Any] | EventBuffer,
+    *,
+    ratio: float,
+    spike_zscore: float,
+    drift_r_squared: float,
+    fragmentation: float,
+) -> list[Finding]: ...
 def collective_intervals(
-    events: Iterable[Any] | EventBuffer, settings: tuple[Any, ...]
-) -> list[tuple[str, list[tuple[int, str | None]]]]: ...
-
-# The same without points, of a whole buffer; and the job, what was left out, the session of each suspect.
-def rank_summary(
-    buffer: EventBuffer,
-) -> tuple[tuple[str, int, list[tuple[int, int]]], str | None, list[str], list[str | None]]: ...
+    events: Iterable[Any] | EventBuffer, settings: CollectiveAttributionConfig
+) -> list[CollectiveInterval]: ...
+def rank_summary(buffer: EventBuffer) -> RankSummary: ...
 
 # Session, rank and last moment of every group of events; where the boundaries of phases are.
 def event_groups(buffer: EventBuffer) -> tuple[list[tuple[str, int, int]], list[int]]: ...
 
 # Whether any sample has the allocator's counters, and whether any of those can tell fragmentation.
 def allocator_availability(buffer: EventBuffer) -> tuple[bool, bool]: ...
-
-# The record as JSON, how many of its notes belong to the merge, and the samples in aligned order: position
-# and aligned time.
 def rank_timeline(
     events: Iterable[Any],
     job_id: str | None,
     declared_world_size: int,
     stated_ns: int,
     notes: Sequence[str],
-) -> tuple[str, int, list[tuple[int, int]]]: ...
+) -> RankComparison: ...
 
-# Calls: function, seconds, start, allocated, change, peak, before, after, inactive, reserved. Two JSON lists:
-# patterns and insights.
+# Patterns and insights.
 def judge_calls(
-    calls: Sequence[tuple[str, float, float, int, int, int, int, int, int, int]],
-    thresholds: tuple[float, float, float, float, float, float],
-) -> tuple[str, str]: ...
+    calls: Sequence[ProfiledCall],
+    *,
+    leak: float,
+    fragmentation: float,
+    inefficient: float,
+    slow: float,
+    intensive: float,
+    least_calls: float,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]: ...

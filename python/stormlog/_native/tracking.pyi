@@ -5,22 +5,109 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, final
 
 from stormlog._native.telemetry import _SummaryFields
+from stormlog.session import SessionSummary
 
 __all__ = [
+    "Boundary",
     "Phases",
     "ProcessProbe",
+    "Reading",
+    "Sample",
     "Tracker",
+    "TrackerSettings",
     "host_memory",
 ]
 
-# Event type, sentence, metadata as JSON, scope id, path.
-_Boundary: TypeAlias = tuple[str, str, str, str, list[str]]
-# Allocated, reserved, used, free, total, active, inactive, device.
-_SampleFields: TypeAlias = tuple[
-    int | None, int | None, int | None, int | None, int | None, int | None, int | None, int
-]
 # RSS at the start, the mark before, whether the mark was reset.
 _Window: TypeAlias = tuple[int, int | None, bool]
+
+# The memory of a device or process at one moment, in bytes; None is unknown.
+@final
+class Sample:
+    def __new__(
+        cls,
+        device_id: int,
+        *,
+        allocated: int | None = None,
+        reserved: int | None = None,
+        used: int | None = None,
+        free: int | None = None,
+        total: int | None = None,
+        active: int | None = None,
+        inactive: int | None = None,
+    ) -> Self: ...
+    @property
+    def device_id(self) -> int: ...
+    @property
+    def allocated(self) -> int | None: ...
+    @property
+    def reserved(self) -> int | None: ...
+    @property
+    def used(self) -> int | None: ...
+    @property
+    def free(self) -> int | None: ...
+    @property
+    def total(self) -> int | None: ...
+    @property
+    def active(self) -> int | None: ...
+    @property
+    def inactive(self) -> int | None: ...
+
+# What a collector answers with: the sample, the fields it could not fill, its error, other numbers by name.
+@final
+class Reading:
+    def __new__(
+        cls,
+        sample: Sample | None,
+        *,
+        partial_fields: Sequence[str] = ...,
+        error: str | None = None,
+        facts: Mapping[str, int] = ...,
+    ) -> Self: ...
+    @property
+    def sample(self) -> Sample | None: ...
+    @property
+    def partial_fields(self) -> list[str]: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def facts(self) -> dict[str, int]: ...
+
+# `metadata` is the JSON text that every event's metadata ends with; `wording` is `cpu` or `device`.
+@final
+class TrackerSettings:
+    def __new__(
+        cls,
+        *,
+        session: SessionSummary,
+        collector: str,
+        backend: str,
+        sampling_interval: float,
+        max_events: int,
+        metadata: str,
+        wording: str,
+        flight_events: int = 0,
+        max_dumps: int = 0,
+        max_total_mb: int = 0,
+        says_health: bool = False,
+        alerts: bool = False,
+        thresholds: Mapping[str, float] = ...,
+        total_bytes: int | None = None,
+    ) -> Self: ...
+
+# The event to emit where a phase begins or ends; its metadata is JSON text.
+@final
+class Boundary:
+    @property
+    def event_type(self) -> str: ...
+    @property
+    def context(self) -> str: ...
+    @property
+    def metadata(self) -> str: ...
+    @property
+    def scope_id(self) -> str: ...
+    @property
+    def path(self) -> list[str]: ...
 
 @final
 class Phases:
@@ -28,8 +115,8 @@ class Phases:
     def reset(self) -> None: ...
     def enter(
         self, session_id: str, rank: int, thread: tuple[int, str], name: str, attributes: str
-    ) -> _Boundary: ...
-    def exit(self, session_id: str, rank: int, scope_id: str, thread_id: int) -> _Boundary: ...
+    ) -> Boundary: ...
+    def exit(self, session_id: str, rank: int, scope_id: str, thread_id: int) -> Boundary: ...
 
 @final
 class ProcessProbe:
@@ -45,10 +132,10 @@ def host_memory() -> tuple[int | None, int | None]: ...
 class Tracker:
     def __new__(
         cls,
-        settings: str,
+        settings: TrackerSettings,
         sink: object | None,
         recording_dir: str | os.PathLike[str] | None,
-        collector: Callable[[], object] | None,
+        collector: Callable[[], Reading] | None,
         on_alert: Callable[[tuple[Any, ...]], object] | None,
     ) -> Self: ...
     def start(self) -> None: ...
@@ -60,7 +147,7 @@ class Tracker:
         change: int | None,
         context: str | None,
         metadata: str | None,
-        sample: _SampleFields | None,
+        sample: Sample | None,
     ) -> None: ...
     # The fields of a TrackingEvent in its order.
     def events(
@@ -69,7 +156,7 @@ class Tracker:
     def count_since(self, since: float) -> int: ...
     def timeline(self, interval: float) -> tuple[list[float], list[list[int | None]]]: ...
     def statistics(self) -> dict[str, Any]: ...
-    def sample_now(self) -> tuple[_SampleFields | None, list[str], str | None]: ...
+    def sample_now(self) -> Reading: ...
     def set_threshold(self, name: str, value: float) -> None: ...
     def clear(self) -> None: ...
     def session(self) -> _SummaryFields | None: ...

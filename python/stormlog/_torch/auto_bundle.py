@@ -77,7 +77,7 @@ def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) 
     """Write the bundle: the events first, which is quick, then the allocator's state into it."""
     began = time.monotonic()
     native = tracker._ensure()
-    sample, _, _ = native.sample_now()
+    sample = native.sample_now().sample
     tracker._add_event("error", 0, failure.exception[2], {"oom_reason": failure.reason}, sample)
     facts = {
         **tracker.distributed_identity,

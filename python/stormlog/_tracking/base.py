@@ -24,7 +24,7 @@ from stormlog._tracking.failure import Holder, advice, holders, traceback_of
 from stormlog._tracking.phased import Phased
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, classified, exception_text
 from stormlog.phases import PhaseBoundary
-from stormlog.session import SessionSummary, create_session_summary, session_summary_to_dict
+from stormlog.session import SessionSummary, create_session_summary
 from stormlog.telemetry import resolve_distributed_identity
 from stormlog.telemetry_sink import TelemetrySinkConfig
 
@@ -218,9 +218,9 @@ class BaseTracker(Phased):
             )
             return None
         tracker = self._ensure()
-        sample, _, _ = tracker.sample_now()
+        sample = tracker.sample_now().sample
         self._add_event("error", 0, f"OOM detected ({reason})", {"oom_reason": reason}, sample)
-        known = sample or (None, None, None, None, None, None, None, self._device_id())
+        known = sample or _native.tracking.Sample(self._device_id())
         session = self.get_session_summary()
         details: dict[str, Any] = {
             "tracker_stats": self.get_statistics(),
@@ -231,12 +231,12 @@ class BaseTracker(Phased):
             **self.distributed_identity,
             "traceback": traceback_of(exc),
             **(metadata or {}),
-            "sample_allocated_bytes": known[0],
-            "sample_reserved_bytes": known[1],
-            "sample_used_bytes": known[2],
-            "sample_free_bytes": known[3],
-            "sample_total_bytes": known[4],
-            "sample_device_id": known[7],
+            "sample_allocated_bytes": known.allocated,
+            "sample_reserved_bytes": known.reserved,
+            "sample_used_bytes": known.used,
+            "sample_free_bytes": known.free,
+            "sample_total_bytes": known.total,
+            "sample_device_id": known.device_id,
         }
         held = self._holders(exc)
         try:
@@ -279,7 +279,7 @@ class BaseTracker(Phased):
         """The numbers so far."""
         raise NotImplementedError
 
-    def _read(self) -> Callable[[], object] | None:
+    def _read(self) -> Callable[[], _native.tracking.Reading] | None:
         """What asks a collector written in Python; None where the host is sampled natively."""
         return None
 
@@ -314,25 +314,23 @@ class BaseTracker(Phased):
         identity: Any = self.distributed_identity
         session = create_session_summary(source=self.session_source, **identity)
         recorder = self._recorder_config
-        settings = {
-            "session": session_summary_to_dict(session),
-            "collector": self._collector_name,
-            "backend": self.backend,
-            "sampling_interval": self.sampling_interval,
-            "max_events": self.max_events,
-            "flight_events": recorder.buffer_size if recorder.enabled else 0,
-            "max_dumps": recorder.max_dumps,
-            "max_total_mb": recorder.max_total_mb,
-            "metadata": self._metadata(),
-            "wording": self._wording,
-            "says_health": self._says_health,
-            "alerts": self.enable_alerts,
-            "thresholds": {name: self.thresholds[name] for name in THRESHOLDS},
-            "total_bytes": self._known_total(),
-        }
-        return _native.tracking.Tracker(
-            json.dumps(settings), sink, recording, self._read(), _teller(weakref.ref(self))
+        settings = _native.tracking.TrackerSettings(
+            session=session,
+            collector=self._collector_name,
+            backend=self.backend,
+            sampling_interval=self.sampling_interval,
+            max_events=self.max_events,
+            flight_events=recorder.buffer_size if recorder.enabled else 0,
+            max_dumps=recorder.max_dumps,
+            max_total_mb=recorder.max_total_mb,
+            metadata=json.dumps(self._metadata()),
+            wording=self._wording,
+            says_health=self._says_health,
+            alerts=self.enable_alerts,
+            thresholds={name: self.thresholds[name] for name in THRESHOLDS},
+            total_bytes=self._known_total(),
         )
+        return _native.tracking.Tracker(settings, sink, recording, self._read(), _teller(weakref.ref(self)))
 
     def _known_total(self) -> int | None:
         return None
@@ -343,7 +341,7 @@ class BaseTracker(Phased):
         memory_change: int | None,
         context: str,
         metadata: dict[str, Any] | None = None,
-        sample: _native.tracking._SampleFields | None = None,
+        sample: _native.tracking.Sample | None = None,
     ) -> None:
         text = json.dumps(metadata, default=str) if metadata else None
         self._ensure().add_event(event_type, memory_change, context, text, sample)

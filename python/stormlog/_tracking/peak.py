@@ -12,7 +12,7 @@ import threading
 
 from stormlog import _native
 from stormlog.device_collectors import CPUDeviceCollector
-from stormlog.session import create_session_summary, session_summary_to_dict
+from stormlog.session import create_session_summary
 
 _LOCK = threading.Lock()
 _OPEN: list[PeakOfCall] = []
@@ -57,18 +57,14 @@ def _share(probe: _native.tracking.ProcessProbe) -> None:
 
 
 def _sampler() -> _native.tracking.Tracker:
-    settings = {
-        "session": session_summary_to_dict(create_session_summary(source="stormlog.cpu_profiler")),
-        "collector": "stormlog.cpu_tracker",
-        "backend": "cpu",
-        "sampling_interval": 0.001,
-        "max_events": 1,
-        "flight_events": 0,
-        "metadata": {"memory_capabilities": CPUDeviceCollector().capabilities().to_metadata()},
-        "wording": "cpu",
-        "says_health": False,
-        "alerts": False,
-        "thresholds": {},
-        "total_bytes": None,
-    }
-    return _native.tracking.Tracker(json.dumps(settings), None, None, None, None)
+    capabilities = CPUDeviceCollector().capabilities().to_metadata()
+    settings = _native.tracking.TrackerSettings(
+        session=create_session_summary(source="stormlog.cpu_profiler"),
+        collector="stormlog.cpu_tracker",
+        backend="cpu",
+        sampling_interval=0.001,
+        max_events=1,
+        metadata=json.dumps({"memory_capabilities": capabilities}),
+        wording="cpu",
+    )
+    return _native.tracking.Tracker(settings, None, None, None, None)

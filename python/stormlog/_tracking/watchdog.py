@@ -162,12 +162,14 @@ class MemoryWatchdog:
         self.tracker._add_event("cleanup", 0, sentence, {"cleanup": [rung._asdict() for rung in rungs]})
 
     def _in_use(self) -> InUse:
-        sample, _, _ = self.tracker._ensure().sample_now()
-        return InUse(None, None) if sample is None else InUse(sample[2], sample[0])
+        sample = self.tracker._ensure().sample_now().sample
+        return InUse(None, None) if sample is None else InUse(sample.used, sample.allocated)
 
     def _share_now(self) -> float:
-        sample, _, _ = self.tracker._ensure().sample_now()
-        return 0.0 if sample is None else _share(sample[0], sample[2], sample[3], sample[4])
+        sample = self.tracker._ensure().sample_now().sample
+        if sample is None:
+            return 0.0
+        return _share(sample.allocated, sample.used, sample.free, sample.total)
 
     def _highest_share(self, since: float) -> float:
         """The fullest it was since then: between two steps what a step took is free again."""

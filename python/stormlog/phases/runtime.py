@@ -151,6 +151,6 @@ def format_phase_path(path: Sequence[str]) -> str:
     return " / ".join(part for part in path if part)
 
 
-def _boundary(fields: tuple[str, str, str, str, list[str]]) -> PhaseBoundary:
-    event_type, context, metadata, scope_id, path = fields
-    return PhaseBoundary(event_type, context, json.loads(metadata), scope_id, tuple(path))
+def _boundary(found: _native.tracking.Boundary) -> PhaseBoundary:
+    metadata = json.loads(found.metadata)
+    return PhaseBoundary(found.event_type, found.context, metadata, found.scope_id, tuple(found.path))
