@@ -17,6 +17,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
         "PerformanceInsight",
     ),
     "attributed_viz": (),
+    "catalog": (),
     "collective_attribution": (),
     "collector_health": (),
     "context_profiler": (

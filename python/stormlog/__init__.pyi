@@ -2,6 +2,7 @@ from typing import Final
 
 from . import analyzer as analyzer
 from . import attributed_viz as attributed_viz
+from . import catalog as catalog
 from . import collective_attribution as collective_attribution
 from . import collector_health as collector_health
 from . import context_profiler as context_profiler

@@ -41,6 +41,8 @@ pub const SUPERVISOR_LOCK: &str = "supervisor";
 pub const OUTPUT_FILE: &str = "output.log";
 /// The last look at what a process's memory is made of, for the bundle of a run whose supervisor was killed.
 pub const MEMORY_MAP_FILE: &str = "memory_map.json";
+/// PyTorch's allocator with its history, in the bundle of a CUDA out-of-memory error.
+pub const SNAPSHOT_FILE: &str = "cuda_allocator_snapshot.pickle";
 /// The directory of runs that `stormlog run` makes where it is started.
 pub const RUNS_DIRECTORY: &str = "stormlog-runs";
 /// The variable that names another one.

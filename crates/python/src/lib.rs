@@ -29,6 +29,7 @@ mod plot;
 mod process;
 mod record;
 mod recording;
+mod runs;
 mod sample;
 mod session;
 mod sink;
@@ -82,7 +83,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         &[analysis::register, analysis_buffer::register],
     ),
     ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register]),
-    ("catalog", "What is found at a path: sources, runs, sessions.", &[catalog::register]),
+    ("catalog", "What is found at a path: sources, runs, sessions.", &[catalog::register, runs::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),
     ("plot", "Figures.", &[plot::register]),
     ("text", "Text for people, as the commands write it.", &[text::register]),

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stormlog_model::Record;
 use stormlog_model::layout::RUN_FILE;
@@ -46,5 +47,17 @@ pub fn read_run(directory: &Path) -> Result<Option<Record>, StoreError> {
             let found = version.map_or_else(|| "none".to_owned(), Value::to_string);
             Err(StoreError::RunVersion { path: directory.join(RUN_FILE), found })
         }
+    }
+}
+
+/// As [`read_run`], of the fields that `T` has alone: the rest of the file, mostly the environment, is passed over without a copy.
+pub fn read_run_as<T: DeserializeOwned>(directory: &Path) -> Result<Option<T>, StoreError> {
+    let Ok(bytes) = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD) else { return Ok(None) };
+    match serde_json::from_slice::<Head>(&bytes) {
+        Ok(head) if head.format == RUN_FORMAT && head.schema_version == RUN_VERSION => {
+            Ok(serde_json::from_slice(&bytes).ok())
+        }
+        // The strict reader has the words for another version.
+        _ => read_run(directory).map(|_| None),
     }
 }

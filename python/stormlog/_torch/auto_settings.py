@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import re
 import secrets
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from stormlog import _native
 
 DEFAULT_INTERVAL = 0.1
 # Some ten steps of training. Each entry of a longer one costs more: it no longer fits into the cache.
@@ -34,11 +34,11 @@ class Settings:
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
         """As the environment has it."""
-        run = env.get("STORMLOG_RUN_DIR")
+        run = env.get(_native.catalog.RUN_VARIABLE)
         interval = _number(env.get("STORMLOG_INTERVAL"), _interval_of(run))
         return cls(
             run_directory=Path(run) if run else None,
-            root=Path(env.get("STORMLOG_DIR") or "stormlog-runs"),
+            root=Path(env.get(_native.catalog.RUNS_VARIABLE) or _native.catalog.RUNS_DIRECTORY),
             interval=interval if interval > 0 else DEFAULT_INTERVAL,
             is_on=env.get("STORMLOG_TORCH", "").lower() not in _NO,
             history_entries=max(int(_number(env.get("STORMLOG_TORCH_HISTORY"), DEFAULT_HISTORY)), 0),
@@ -58,16 +58,13 @@ class Settings:
 
 def session_directory(run: Path, rank: int, device: int) -> Path:
     """Of one device in this process, beside what the supervisor records of it from outside."""
-    return run / f"rank{rank}-pid{os.getpid()}-{'host' if device < 0 else f'cuda{device}'}"
+    return _native.catalog.session_directory(run, rank, device)
 
 
 def _interval_of(run: str | None) -> float:
     """As `stormlog run` was told."""
-    try:
-        record = json.loads(Path(run or "", "run.json").read_text(encoding="utf-8"))
-        return int(record["interval_ms"]) / 1000
-    except (OSError, ValueError, KeyError, TypeError):
-        return DEFAULT_INTERVAL
+    interval_ms = _native.catalog.run_interval_ms(run) if run else None
+    return DEFAULT_INTERVAL if interval_ms is None else interval_ms / 1000
 
 
 def _number(text: str | None, otherwise: float) -> float:

@@ -405,11 +405,7 @@ def _free(directory: str | os.PathLike[str] | None) -> Path | None:
     """A directory holds one recording: the next session of a tracker goes beside it, as `run-2`."""
     if directory is None:
         return None
-    path, number = Path(directory), 1
-    while (path / "session.json").exists() or (path / "events.ring").exists():
-        number += 1
-        path = Path(f"{os.fspath(directory)}-{number}")
-    return path
+    return _native.catalog.unused_directory(directory)
 
 
 def _forward(tracker: BaseTracker | None, name: str, value: float) -> None:

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_catalog::run::layout::{SessionName, Viewpoint};
 use stormlog_model::stacks::is_library;
 use stormlog_model::{Record, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, list};
@@ -279,10 +280,13 @@ fn beside(bundle: &Bundle) -> Option<PathBuf> {
     let run = Some(PathBuf::from(run)).filter(|run| run.is_dir());
     let run = run.or_else(|| Some(bundle.path.parent()?.parent()?.to_owned()))?;
     let pid = bundle.environment.get("pid").and_then(Value::as_u64)?;
-    let mark = format!("-pid{pid}-cuda");
+    let is_device_of_it = |name: &str| {
+        let name = SessionName::parse(name).filter(|name| u64::from(name.pid) == pid);
+        name.is_some_and(|name| matches!(name.viewpoint, Viewpoint::Cuda(_)))
+    };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(run).ok()?.flatten() {
-        if entry.file_name().to_string_lossy().contains(&mark)
+        if is_device_of_it(&entry.file_name().to_string_lossy())
             && let Ok(listing) = list(&entry.path())
         {
             found.extend(listing.bundles.into_iter().map(|row| (row.created_at_utc, row.path)));

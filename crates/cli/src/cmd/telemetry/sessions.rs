@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
+use stormlog_catalog::run::SessionProcesses;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_store::{FoundSession, FoundSessions, find_sessions};
@@ -32,7 +33,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     ctrl_c.check()?;
     let mut out = io::stdout().lock();
     if options.json {
-        let rows: Vec<_> = found.sessions.iter().map(row_json).collect();
+        let processes = SessionProcesses::at(&path);
+        let rows: Vec<_> = found.sessions.iter().map(|session| row_json(session, &processes)).collect();
         writeln!(out, "{:#}", serde_json::Value::Array(rows))?;
     } else {
         print_table(&mut out, &found)?;
@@ -46,7 +48,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(if found.damaged.is_empty() { Exit::Ok } else { Exit::InvalidInput })
 }
 
-fn row_json(session: &FoundSession) -> serde_json::Value {
+fn row_json(session: &FoundSession, processes: &SessionProcesses) -> serde_json::Value {
     let mut row = session.summary.to_record();
     let mut put = |key: &str, value: serde_json::Value| row.insert(key.to_owned(), value);
     put("event_count", session.event_count.into());
@@ -59,6 +61,7 @@ fn row_json(session: &FoundSession) -> serde_json::Value {
     put("source_kind", session.kind.into());
     put("sources", session.sources.iter().map(|path| json!(path.display().to_string())).collect());
     put("notes", session.notes.clone().into());
+    put("process", processes.of(session).to_value());
     serde_json::Value::Object(row)
 }
 

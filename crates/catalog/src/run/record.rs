@@ -1,0 +1,67 @@
+//! What `run.json` says of a run, typed. Must never copy its environment: a listing reads thousands of them.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use stormlog_store::StoreError;
+use stormlog_store::run_record::read_run_as;
+
+/// What a run recorded about itself. A field that is missing is not known.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RunRecord {
+    /// `running`, `completed` or `interrupted`.
+    pub status: Option<String>,
+    /// The program and its arguments, without secrets.
+    pub command: Vec<String>,
+    /// Where it was started.
+    pub working_directory: Option<String>,
+    /// The machine's name.
+    pub host: Option<String>,
+    /// The process that was started.
+    pub pid: Option<u32>,
+    /// Nanoseconds since 1970.
+    pub started_at_ns: Option<i64>,
+    /// Nanoseconds since 1970.
+    pub ended_at_ns: Option<i64>,
+    /// Between two samples.
+    pub interval_ms: Option<u64>,
+    /// The exit status of the program.
+    pub exit_code: Option<i32>,
+    /// The signal that ended the program.
+    pub signal: Option<i32>,
+    /// What ended the program, as a word.
+    pub cause: Option<String>,
+    /// The same as a sentence.
+    pub verdict: Option<String>,
+    /// Most bytes resident in one process.
+    pub peak_rss_bytes: Option<u64>,
+    /// Its processes, as the supervisor counted them at the end.
+    pub(crate) processes: Vec<ProcessRow>,
+    pub(crate) supervisor: Option<SupervisorRow>,
+}
+
+/// A process in `run.json`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessRow {
+    pub(crate) pid: u32,
+    pub(crate) session_id: Option<String>,
+    pub(crate) peak_rss_bytes: Option<u64>,
+    pub(crate) heap_peak_bytes: Option<u64>,
+    pub(crate) cause: Option<String>,
+    pub(crate) verdict: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct SupervisorRow {
+    pub(crate) pid: Option<u32>,
+}
+
+impl RunRecord {
+    /// Of the run in a directory; `None` where its file cannot be read or is another program's. A run of another version is an error.
+    pub fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
+        read_run_as(directory)
+    }
+}

@@ -1,0 +1,177 @@
+//! Runs at a path. Bounded in depth and number, links are not followed: a hostile tree costs no more than a large one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stormlog_store::{FoundSession, Source, StoreError, sessions_in};
+
+use super::RunDirectory;
+use super::layout::run_around;
+use super::life::session_life;
+use super::process::{Process, ProcessEnd, ProcessSession, Run, Runs};
+
+/// How deep run directories are looked for below a path.
+const MAX_DEPTH: usize = 3;
+/// Directories looked at before the search ends.
+const MAX_DIRECTORIES: usize = 1_000_000;
+/// Levels between a part of a run and its directory: `RUN/rank0-pid7/oom_dump_…/events.json`.
+const LEVELS: usize = 4;
+
+/// The directories of runs.
+#[derive(Debug, Default)]
+pub struct FoundRuns {
+    /// Sorted by name.
+    pub directories: Vec<RunDirectory>,
+    /// Whether the search ended before it had seen everything.
+    pub is_incomplete: bool,
+}
+
+/// The run directories at or below a path; for a path inside a run, that run.
+pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
+    fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
+    if let Some(run) = run_around(path, LEVELS) {
+        let directories = RunDirectory::open(run).into_iter().collect();
+        return Ok(FoundRuns { directories, is_incomplete: false });
+    }
+    let mut found = FoundRuns::default();
+    let mut pending: Vec<(PathBuf, usize)> = vec![(path.to_owned(), 0)];
+    let mut looked_at = 0;
+    while let Some((directory, depth)) = pending.pop() {
+        looked_at += 1;
+        if looked_at > MAX_DIRECTORIES {
+            found.is_incomplete = true;
+            break;
+        }
+        if let Some(run) = RunDirectory::open(&directory) {
+            found.directories.push(run);
+            continue;
+        }
+        // What this user may not read has nothing to list.
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            if depth < MAX_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.directories.sort_by(|a, b| a.path().cmp(b.path()));
+    Ok(found)
+}
+
+/// The runs at a path with their processes, as they are: see [`finish_abandoned`](super::finish_abandoned) for those whose supervisor was
+/// killed.
+pub fn runs(path: &Path) -> Result<Runs, StoreError> {
+    let found = find_runs(path)?;
+    let mut runs = Runs { is_incomplete: found.is_incomplete, ..Runs::default() };
+    for directory in &found.directories {
+        match Run::load(directory) {
+            Ok(Some(run)) => runs.runs.push(run),
+            Ok(None) => {}
+            Err(error) => runs.skipped.push(error),
+        }
+    }
+    Ok(runs)
+}
+
+/// Every process at a path, of runs and of recordings without one.
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// Those of runs first.
+    pub processes: Vec<Process>,
+    /// Runs that were left out, each with the reason.
+    pub skipped: Vec<StoreError>,
+    /// Sources that are damaged, each with what is wrong.
+    pub damaged: Vec<StoreError>,
+    /// What else could not be read, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// The processes at a path. When `goes_on` returns false, what was found so far is the answer.
+pub fn processes(path: &Path, goes_on: &dyn Fn() -> bool) -> Result<Processes, StoreError> {
+    let runs = runs(path)?;
+    let directories: FxHashSet<&Path> = runs.runs.iter().map(|run| run.path.as_path()).collect();
+    let mut all = Processes { skipped: runs.skipped, ..Processes::default() };
+    let is_of_a_run = |source: &Source| source.path().ancestors().any(|path| directories.contains(path));
+    match Source::find_known(path) {
+        Ok(mut sources) => {
+            sources.found.retain(|source| !is_of_a_run(source));
+            let found = sessions_in(&sources.found, &is_dead, goes_on);
+            all.damaged = found.damaged;
+            all.processes = found.sessions.iter().map(Process::of_session).collect();
+        }
+        // A run whose processes recorded no events, or a directory that has none of either.
+        Err(_) if !runs.runs.is_empty() || !all.skipped.is_empty() => {}
+        Err(StoreError::Unrecognised { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let mut of_runs = Vec::new();
+    for run in runs.runs {
+        all.problems.extend(run.problems);
+        of_runs.extend(run.processes);
+    }
+    of_runs.append(&mut all.processes);
+    all.processes = of_runs;
+    Ok(all)
+}
+
+/// The processes of sessions that were found at a path.
+#[derive(Debug, Default)]
+pub struct SessionProcesses {
+    runs: Vec<Run>,
+    by_session: FxHashMap<String, (usize, usize)>,
+}
+
+impl SessionProcesses {
+    /// Of the runs at a path.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        let runs = runs(path).map(|runs| runs.runs).unwrap_or_default();
+        let mut by_session = FxHashMap::default();
+        for (number, run) in runs.iter().enumerate() {
+            for (at, process) in run.processes.iter().enumerate() {
+                for summary in process.sessions.iter().filter_map(|session| session.summary.as_ref()) {
+                    by_session.entry(summary.session_id.clone()).or_insert((number, at));
+                }
+            }
+        }
+        SessionProcesses { runs, by_session }
+    }
+
+    /// The process of a session: of a run, or of its own where it is in none.
+    #[must_use]
+    pub fn of(&self, session: &FoundSession) -> std::borrow::Cow<'_, Process> {
+        match self.by_session.get(&session.summary.session_id) {
+            Some((run, at)) => std::borrow::Cow::Borrowed(&self.runs[*run].processes[*at]),
+            None => std::borrow::Cow::Owned(Process::of_session(session)),
+        }
+    }
+}
+
+impl Process {
+    /// A session that is in no run: a process of which one recording is known.
+    #[must_use]
+    pub fn of_session(session: &FoundSession) -> Process {
+        let summary = &session.summary;
+        let mut process = Process::new(None, u32::try_from(summary.pid).ok());
+        process.end = ProcessEnd::of_status(summary.status);
+        let bundles = session.sources.iter().filter(|path| is_bundle(path));
+        process.bundles = bundles.cloned().collect();
+        process.sessions.push(ProcessSession {
+            path: session.path.clone(),
+            viewpoint: None,
+            summary: Some(summary.clone()),
+        });
+        process
+    }
+}
+
+fn is_bundle(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(stormlog_postmortem::bundle::BundleName::parse).is_some()
+}
+
+fn is_dead(session: &FoundSession) -> bool {
+    let of = &session.summary;
+    session_life(&session.path, of.pid, &of.host, of.started_at_ns) == stormlog_liveness::Life::Dead
+}
