@@ -7,4 +7,5 @@
 pub mod cuda_oom;
 pub mod diagnose;
 pub mod query;
+pub mod recording;
 pub mod run;

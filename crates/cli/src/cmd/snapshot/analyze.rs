@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stormlog_analyze::Analysis;
 use stormlog_analyze::report::Artifact;
+use stormlog_catalog::recording::{Loaded, broken};
 use stormlog_model::Record;
 use stormlog_torch::{ReportOptions, SnapshotReport};
 
 use crate::cmd::snapshot::report as snapshot;
-use crate::cmd::telemetry::recordings::{Loaded, broken};
 
 /// The snapshots that could be read.
 #[derive(Default)]

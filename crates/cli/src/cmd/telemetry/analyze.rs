@@ -12,6 +12,7 @@ use stormlog_analyze::report::{
 };
 use stormlog_analyze::rules::oom::of_bundle;
 use stormlog_analyze::{Analysis, AnalysisOptions, analyze, summary_metrics};
+use stormlog_catalog::recording::Loaded;
 use stormlog_store::json;
 
 use crate::Program;
@@ -19,7 +20,7 @@ use crate::cmd::heap::attached_captures as captures;
 use crate::cmd::snapshot::analyze::Snapshots;
 use crate::cmd::telemetry::analyze_plots::Plots;
 use crate::cmd::telemetry::older_analyze;
-use crate::cmd::telemetry::recordings::{self, Loaded};
+use crate::cmd::telemetry::recordings;
 use crate::cmd::whole_file;
 use crate::exit::{CtrlC, Exit};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_analyze::Measures;
-use stormlog_analyze::compare::{Comparison, Side, flatten};
-use stormlog_store::json;
+use stormlog_analyze::compare::{Comparison, Side};
+use stormlog_catalog::recording::settings_of;
 
 use crate::cmd::telemetry::analyze::{indented, judge};
 use crate::cmd::telemetry::recordings;
@@ -41,7 +41,7 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
     for problem in loaded.problems() {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
-    let mut settings = settings_of(&run_of(path));
+    let mut settings = settings_of(path);
     for session in &loaded.recording.sessions {
         let Some(rank) = session.ranks.first() else { continue };
         let head = &rank.head;
@@ -71,34 +71,4 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
         return Ok((None, false));
     }
     Ok((Some(found), !analysis.is_damaged()))
-}
-
-/// The run at a path: itself, or the only one in a directory of runs.
-fn run_of(path: &Path) -> PathBuf {
-    if path.join(stormlog_catalog::run::layout::RUN_FILE).is_file() {
-        return path.to_owned();
-    }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let runs: Vec<PathBuf> =
-        entries.filter(|entry| entry.join(stormlog_catalog::run::layout::RUN_FILE).is_file()).collect();
-    match runs.as_slice() {
-        [only] => only.clone(),
-        _ => path.to_owned(),
-    }
-}
-
-/// What a run wrote down about itself: its command, environment and versions.
-fn settings_of(path: &Path) -> BTreeMap<String, String> {
-    const FILES: [&str; 2] = [stormlog_catalog::run::layout::RUN_FILE, "environment.json"];
-    const PARTS: [&str; 7] = ["command", "environment", "env", "versions", "system", "interval", "limit"];
-    let mut settings = BTreeMap::new();
-    for file in FILES {
-        let Ok(Value::Object(record)) = json::read_value(&path.join(file)) else { continue };
-        for part in PARTS {
-            if let Some(value) = record.get(part) {
-                flatten(part, value, &mut settings);
-            }
-        }
-    }
-    settings
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use stormlog_analyze::report::optimization_report;
 use stormlog_analyze::text::python_bytes;
+use stormlog_catalog::recording::Loaded;
 use stormlog_store::json as store_json;
 
 use crate::cmd::telemetry::analyze::{Format, Options, indented, judge};
 use crate::cmd::telemetry::analyze_plots::Plots;
-use crate::cmd::telemetry::recordings::Loaded;
 use crate::cmd::whole_file;
 use crate::exit::Exit;
 
