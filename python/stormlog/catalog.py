@@ -7,8 +7,8 @@
             print(run.id, process.pid, process.program, process.end.state, process.captures)
 
 A process (run, number, start time) joins the samples that were taken of it from outside (``stormlog run``),
-those it took itself (a tracker, ``stormlog.auto``), its heap captures, snapshots of PyTorch's allocator, bundles,
-the exceptions it reported and how it ended. The commands show the same: ``stormlog sessions --json``.
+those it took itself (a tracker, ``stormlog.auto``), its heap captures, snapshots of PyTorch's allocator,
+bundles, the exceptions it reported and how it ended. ``stormlog sessions --json`` has the same.
 """
 
 from __future__ import annotations
