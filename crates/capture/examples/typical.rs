@@ -1,12 +1,12 @@
-//! Makes a dictionary for `src/typical.rs`: `typical CAPTURE PREFIX OUT`, from a finished capture (of any version) of `typical/imports.py`
+//! Makes a dictionary for `src/typical.rs`: `typical CAPTURE PREFIX OUT`, from a finished capture of `typical/imports.py`
 //! under a Python that is installed below PREFIX:
 //!
 //! ```text
 //! stormlog run --heap --output imports.bin -- PREFIX/bin/python3 crates/capture/typical/imports.py
-//! cargo run --release -p stormlog-capture --features files --example typical -- imports.bin PREFIX crates/capture/typical/4-cpython-3.11.zst
+//! cargo run --release -p stormlog-capture --features files --example typical -- imports.bin PREFIX crates/capture/typical/cpython-3.11.zst
 //! ```
 //!
-//! To be run once for a version of CPython in a version of the format, never again for one that was released. Those of version 4 are of
+//! To be run once for a version of CPython in a version of the format, never again for one that was released. The present ones are of
 //! CPython 3.11.7, 3.12.1 and 3.13.0 with the GNU C library 2.36, and of 3.14.10 with 2.43.
 
 use std::path::Path;

@@ -2,9 +2,9 @@
 //!
 //! What belongs together lies together: kinds, guesses of addresses (see `predict`), sizes, nodes, times. A regular program
 //! leaves regular columns, and those compress to almost nothing. A block that comes and goes again and again, the same each time, is
-//! said once, with a count. This file takes columns apart; `pack` makes them.
+//! written once, with a count. This file takes columns apart; `pack` makes them.
 //!
-//! A stream that is packed whole, when its program has ended, has frames with lines and short definitions of code objects (see `whole`),
+//! A stream that is sealed, when its program has ended, has frames with lines and short definitions of code objects (see `whole`),
 //! better guesses, and columns that were compressed with what is typical of them (see `typical`).
 
 use rustc_hash::FxHashSet;
@@ -32,9 +32,9 @@ pub(crate) const TIMES: usize = 8;
 pub(crate) const NODES: usize = 9;
 pub(crate) const DEFINITIONS: usize = 10;
 pub(crate) const PAYLOAD: usize = 11;
-/// Counts of repetitions; not in files of version 1.
+/// Counts of repetitions.
 pub(crate) const AGAIN: usize = 12;
-/// The rest is only in streams that were packed whole. Of a Python node: its code, its line, its parent.
+/// The rest is only in streams that were sealed. Of a Python node: its code, its line, its parent.
 pub(crate) const CODES: usize = 13;
 pub(crate) const LINES: usize = 14;
 pub(crate) const PARENTS: usize = 15;
@@ -46,29 +46,24 @@ pub(crate) const FILES: usize = 19;
 pub(crate) const FILE_NAMES: usize = 20;
 /// How many blocks ago the one was that a block lies behind.
 pub(crate) const FAR: usize = 21;
-/// Whether a frame was called from its caller's line before, and how long ago. Not in files of version 3.
+/// Whether a frame was called from its caller's line before, and how long ago.
 pub(crate) const CALLS: usize = 22;
 pub(crate) const COLUMNS: usize = 23;
 
-/// How a block of chunks is packed: each way has all columns of those before it, and more.
+/// How a block of chunks is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Version 1.
-    Plain,
-    /// With counts of repetitions.
-    Counted,
-    /// All of a stream, when its program has ended: version 3.
-    Whole,
-    /// The same with better guesses: of addresses by what the C library does, of frames by those before.
+    /// Some chunks of a stream, while its program runs.
+    Running,
+    /// All of a stream, when its program has ended, with more columns and better guesses: of addresses by what the C library does, of frames by
+    /// those before.
     Sealed,
 }
 
 impl Form {
     pub(crate) fn columns(self) -> usize {
         match self {
-            Form::Plain => AGAIN,
-            Form::Counted => CODES,
-            Form::Whole => CALLS,
+            Form::Running => CODES,
             Form::Sealed => COLUMNS,
         }
     }
@@ -123,7 +118,6 @@ pub struct Columns {
     before: [Op; 2],
     /// Records of a repetition that are still to come: of each two an allocation first.
     left: u64,
-    is_whole: bool,
     is_sealed: bool,
     names: Names,
     tree: Tree,
@@ -145,7 +139,6 @@ impl Columns {
             next_node: first_node,
             before: Default::default(),
             left: 0,
-            is_whole: matches!(form, Form::Whole | Form::Sealed),
             is_sealed: form == Form::Sealed,
             names: Names::default(),
             tree: Tree::new(first_node),
@@ -239,7 +232,7 @@ impl Columns {
                 UNKNOWN => Victim::Unknown,
                 OLD if self.is_sealed => Victim::Apart(unzigzag(self.number(AGES)?)),
                 OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
-                code @ FIRST_AROUND..=LAST_AROUND if self.is_whole => {
+                code @ FIRST_AROUND..=LAST_AROUND if self.is_sealed => {
                     Victim::Near(isize::from(code) - isize::from(AROUND))
                 }
                 rank => Victim::Young(usize::from(rank)),
@@ -257,8 +250,8 @@ impl Columns {
             rank @ STRAY..BEHIND => Place::Stray(usize::from(rank - STRAY)),
             BEHIND => Place::Behind,
             TAKEN => Place::Taken,
-            rank @ AFTER..=LAST_AFTER if self.is_whole => Place::After(usize::from(rank - AFTER)),
-            OLD if self.is_whole => Place::After(usize::try_from(self.number(FAR)?).ok()?),
+            rank @ AFTER..=LAST_AFTER if self.is_sealed => Place::After(usize::from(rank - AFTER)),
+            OLD if self.is_sealed => Place::After(usize::try_from(self.number(FAR)?).ok()?),
             FORESEEN if self.is_sealed => Place::Foreseen,
             _ => Place::Unknown,
         };
@@ -306,18 +299,7 @@ impl Columns {
                 op.size = self.number(NODES)?;
                 self.node(op)?;
             }
-            kind::NODE_LINE if self.is_sealed => self.frame(op)?,
-            kind::NODE_LINE => {
-                let difference = unzigzag(self.number(CODES)?) as u64;
-                self.names.used = self.names.used.wrapping_add(difference);
-                op.address = self.names.used;
-                let line = self.number(LINES)?;
-                let from = u64::from(self.names.first_line(op.address));
-                op.size = from.wrapping_add(unzigzag(line >> 1) as u64) << 1 | line & 1;
-                (op.python, op.native) =
-                    (self.next_node, self.next_node.wrapping_sub(self.number(PARENTS)? as u32));
-                self.next_node = self.next_node.wrapping_add(1);
-            }
+            kind::NODE_LINE => self.frame(op)?,
             CODE => {
                 op.kind = kind::DEFINITION;
                 let before = payload.len();
@@ -441,16 +423,13 @@ pub(crate) struct Unpacked {
 pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<Unpacked> {
     let mut take = Take::new(bytes);
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-    let typical = match form {
-        Form::Plain | Form::Counted => None,
-        Form::Whole | Form::Sealed => typical::numbered(form, take.byte()?)?,
-    };
-    let reach = match form {
+    let (typical, reach) = match form {
+        Form::Running => (None, 0),
         Form::Sealed => {
+            let typical = typical::numbered(take.byte()?)?;
             let (model, reach) = (take.byte()?, take.number()?);
-            glibc::is_known(model, reach).then_some(reach)?
+            (typical, glibc::is_known(model, reach).then_some(reach)?)
         }
-        _ => 0,
     };
     let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
     for (index, column) in columns[..form.columns()].iter_mut().enumerate() {

@@ -44,11 +44,21 @@ pub struct Options {
     pub max_size: Option<u64>,
     /// Once true, a step ends as soon as it can: what it has not written stays in the live file.
     pub stop: Arc<AtomicBool>,
+    /// For measurements.
+    #[doc(hidden)]
+    pub aids: crate::seal::Aids,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { level: 9, fold: None, aggregate: false, max_size: None, stop: Arc::default() }
+        Options {
+            level: 9,
+            fold: None,
+            aggregate: false,
+            max_size: None,
+            stop: Arc::default(),
+            aids: Default::default(),
+        }
     }
 }
 

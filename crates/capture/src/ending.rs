@@ -76,7 +76,7 @@ impl Compactor {
     /// Replaces the finished file by one that says the same in less room. What cannot be done is left: the file is whole as it is.
     fn seal(&mut self) {
         let temporary = self.temporary();
-        let sealed = seal(&mut self.source, &self.header, &temporary).and_then(|new| {
+        let sealed = seal(&mut self.source, &self.header, &temporary, self.options.aids).and_then(|new| {
             let Some(mut new) = new else { return Ok(()) };
             std::fs::rename(&temporary, &self.path).map_err(CaptureError::io(&self.path))?;
             new.renamed(&self.path);

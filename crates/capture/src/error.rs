@@ -21,8 +21,18 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// Written by a later release.
-    #[error("{} has format version {version}, this release reads up to {}; upgrade stormlog to read it", path.display(), crate::layout::VERSION)]
+    #[error("{} has format version {version}, this release reads version {known}; upgrade stormlog to read it", path.display())]
     Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The version that is read.
+        known: u32,
+    },
+    /// Written before the format was released.
+    #[error("{} has format version {version}, which was never released; record it again", path.display())]
+    Older {
         /// The file.
         path: PathBuf,
         /// Its version.
@@ -41,6 +51,16 @@ pub enum CaptureError {
 impl CaptureError {
     pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> CaptureError + '_ {
         move |source| CaptureError::Io { path: path.to_owned(), source }
+    }
+
+    /// There is one version of each format.
+    pub(crate) fn check_version(path: &Path, version: u32, known: u32) -> Result<(), CaptureError> {
+        let path = || path.to_owned();
+        match version.cmp(&known) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => Err(CaptureError::Newer { path: path(), version, known }),
+            std::cmp::Ordering::Less => Err(CaptureError::Older { path: path(), version }),
+        }
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> CaptureError {

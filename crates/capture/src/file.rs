@@ -27,8 +27,7 @@ use crate::wire::{Put, Take};
 
 /// First bytes of a finished file.
 pub const MAGIC: [u8; 8] = *b"SLHEAPFN";
-/// Version of what is written; all below it can be read. Version 2 says repetitions once, version 3 packs small captures anew at
-/// their end, version 4 does so with better guesses.
+/// Version of what is written and read. Forms before it were never released.
 pub const VERSION: u32 = 4;
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SLBK");
 const BLOCK_HEADER: usize = 24;
@@ -57,15 +56,12 @@ pub mod block {
 /// Ways to pack a payload.
 mod codec {
     pub(super) const PLAIN: u8 = 0;
-    pub(super) const COLUMNS_ZSTD: u8 = 1;
     pub(super) const ZSTD: u8 = 2;
-    /// With a column of counts.
-    pub(super) const COUNTED_ZSTD: u8 = 3;
-    /// A stream packed whole, as version 3 did.
-    pub(super) const WHOLE_ZSTD: u8 = 4;
+    /// Some chunks of a stream, as columns.
+    pub(super) const COLUMNS_ZSTD: u8 = 3;
     /// Samples: for each of the four numbers its differences, one after the other.
     pub(super) const SAMPLES_ZSTD: u8 = 5;
-    /// A stream packed whole, as version 4 does.
+    /// A whole stream, as columns.
     pub(super) const SEALED_ZSTD: u8 = 6;
 }
 
@@ -168,7 +164,7 @@ pub struct Entry {
 impl Entry {
     /// A stream that was packed whole.
     pub(crate) fn is_whole(&self) -> bool {
-        self.kind == block::CHUNKS && matches!(self.codec, codec::WHOLE_ZSTD | codec::SEALED_ZSTD)
+        self.kind == block::CHUNKS && self.codec == codec::SEALED_ZSTD
     }
 
     /// Bytes it takes in the file.
@@ -243,9 +239,7 @@ impl Finished {
             return Err(foreign());
         }
         let word = |at: usize| u32_at(&start, at).unwrap_or(0);
-        if word(8) > VERSION {
-            return Err(CaptureError::Newer { path: path.to_owned(), version: word(8) });
-        }
+        CaptureError::check_version(path, word(8), VERSION)?;
         let length = word(12) as usize;
         let cut = || CaptureError::damaged(path, "its header is cut or changed");
         if !(FIXED..=MAX_HEADER).contains(&length) {
@@ -347,11 +341,7 @@ impl Finished {
                     .map_err(|_| damaged("a block does not unpack"))?;
                 Ok(unpacked)
             }
-            codec::PLAIN
-            | codec::COLUMNS_ZSTD
-            | codec::COUNTED_ZSTD
-            | codec::WHOLE_ZSTD
-            | codec::SEALED_ZSTD => Ok(payload),
+            codec::PLAIN | codec::COLUMNS_ZSTD | codec::SEALED_ZSTD => Ok(payload),
             other => Err(damaged(&format!("a block packed in a later way ({other})"))),
         }
     }
@@ -432,7 +422,7 @@ impl Finished {
         level: i32,
     ) -> Result<(), CaptureError> {
         let payload = packed.finish(level).map_err(CaptureError::io(&self.path))?;
-        self.append(block::CHUNKS, codec::COUNTED_ZSTD, &run.meta(), &payload)
+        self.append(block::CHUNKS, codec::COLUMNS_ZSTD, &run.meta(), &payload)
     }
 
     /// A stream that is packed whole, of a Python of this version.
@@ -546,8 +536,6 @@ impl Closed {
 fn form(entry: &Entry) -> Form {
     match entry.codec {
         codec::SEALED_ZSTD => Form::Sealed,
-        codec::WHOLE_ZSTD => Form::Whole,
-        codec::COUNTED_ZSTD => Form::Counted,
-        _ => Form::Plain,
+        _ => Form::Running,
     }
 }

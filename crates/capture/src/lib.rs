@@ -63,4 +63,7 @@ pub use error::CaptureError;
 pub use fold::Fold;
 #[cfg(feature = "files")]
 #[doc(hidden)]
+pub use seal::Aids;
+#[cfg(feature = "files")]
+#[doc(hidden)]
 pub use typical::make as make_typical;

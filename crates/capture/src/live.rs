@@ -158,9 +158,7 @@ impl Live {
             return Err(foreign());
         }
         let version = u32_at(&start, header::VERSION).unwrap_or(0);
-        if version > layout::VERSION {
-            return Err(CaptureError::Newer { path: path.to_owned(), version });
-        }
+        CaptureError::check_version(path, version, layout::VERSION)?;
         let slot_size = u32_at(&start, header::SLOT_SIZE).unwrap_or(0);
         if version == 0 || slot_size as usize != layout::SLOT_SIZE {
             return Err(CaptureError::damaged(

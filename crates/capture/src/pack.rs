@@ -74,7 +74,7 @@ impl<'a> Packer<'a> {
     pub(crate) fn finish(self, level: i32) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut compressor = zstd::bulk::Compressor::new(level)?;
-        for column in &self.columns[..Form::Counted.columns()] {
+        for column in &self.columns[..Form::Running.columns()] {
             put_column(&mut out, column, &mut compressor)?;
         }
         Ok(out)
@@ -85,7 +85,7 @@ impl<'a> Packer<'a> {
         let number = python.map_or(0, typical::number_for);
         let mut out = vec![number, glibc::MODEL];
         out.put(self.reach);
-        let typical = typical::numbered(Form::Sealed, number).flatten();
+        let typical = typical::numbered(number).flatten();
         let mut plain = zstd::bulk::Compressor::new(BEST)?;
         for (index, column) in self.columns.iter().enumerate() {
             let level = if column.len() <= SMALL { BEST } else { GOOD };

@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Behind,
     /// Where the block was that `realloc` took last.
     Taken,
-    /// Behind the n-th last block. Only in streams that are packed whole.
+    /// Behind the n-th last block. Only in streams that were sealed.
     After(usize),
     /// Where the C library would put it. Only in streams that were sealed.
     Foreseen,
@@ -49,7 +49,7 @@ pub(crate) enum Victim {
     Old(usize),
     /// As many blocks allocated later, or earlier, than the one freed last. Only in streams that were sealed.
     Apart(i64),
-    /// As many living blocks from the one freed last: younger ones from 0 on, older ones from -1 down. Only in streams that are packed whole.
+    /// As many living blocks from the one freed last: younger ones from 0 on, older ones from -1 down. Only in streams that were sealed.
     Near(isize),
     /// One from before.
     Unknown,

@@ -26,11 +26,28 @@ const MOST_DEFINITIONS: usize = 16 << 20;
 /// To follow the C library's allocator takes longer than all else that reading does: it is not done for streams of more records.
 const FOLLOWED: u64 = 1 << 19;
 
+/// What sealing makes use of. Only measurements leave something out; a reader takes any.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Aids {
+    /// The model of the C library's allocator.
+    pub model: bool,
+    /// The dictionary of the program's version of CPython.
+    pub dictionary: bool,
+}
+
+impl Default for Aids {
+    fn default() -> Self {
+        Aids { model: true, dictionary: true }
+    }
+}
+
 /// Writes a finished file anew to `path`; `None` when it is not for packing whole.
 pub(crate) fn seal(
     source: &mut Source,
     header: &Header,
     path: &Path,
+    aids: Aids,
 ) -> Result<Option<Finished>, CaptureError> {
     let Some(old) = &source.finished else { return Ok(None) };
     if !old.blocks.iter().all(is_known) || old.sound_bytes() > MOST_BYTES {
@@ -48,6 +65,7 @@ pub(crate) fn seal(
         old.codes_used(entry, &mut needed)?;
     }
     let Some((codes, mut python)) = definitions(source, &pieces, needed)? else { return Ok(None) };
+    python = python.filter(|_| aids.dictionary);
     let mut new = Finished::create(path, header)?;
     // The start of the interpreter is in the first stream. To make a dictionary ready takes longer than to pack a short stream.
     let mut append = |done: Stream<'_>| new.append_whole(&done.run, done.packed, python.take());
@@ -56,7 +74,10 @@ pub(crate) fn seal(
         if let Some(done) = open.take_if(|stream| !stream.goes_on(piece)) {
             append(done)?;
         }
-        let stream = open.get_or_insert_with(|| Stream::new(piece, &codes, reach(&pieces, piece.stream)));
+        let stream = open.get_or_insert_with(|| {
+            let reach = if aids.model { reach(&pieces, piece.stream) } else { 0 };
+            Stream::new(piece, &codes, reach)
+        });
         chunks(source, piece, |length, chunk| stream.push(length, chunk))?;
     }
     if let Some(done) = open {

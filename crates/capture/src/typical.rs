@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::CaptureError;
-use crate::columns::{FILE_NAMES, Form};
+use crate::columns::{COLUMNS, FILE_NAMES};
 use crate::seal;
 use crate::source::Source;
 use crate::wire::{Put, Take};
@@ -16,20 +16,12 @@ pub(crate) type Typical = Vec<Vec<u8>>;
 /// Most bytes of one dictionary, unpacked.
 const MOST: usize = 1 << 20;
 
-/// Those of version 3, by number from 1 on: CPython 3.11 and so on.
-static WHOLE: [LazyLock<Option<Typical>>; 4] = [
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.11.zst"), Form::Whole)),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.12.zst"), Form::Whole)),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.13.zst"), Form::Whole)),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.14.zst"), Form::Whole)),
-];
-
-/// Those of version 4.
+/// By number from 1 on: CPython 3.11 and so on.
 static SEALED: [LazyLock<Option<Typical>>; 4] = [
-    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.11.zst"), Form::Sealed)),
-    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.12.zst"), Form::Sealed)),
-    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.13.zst"), Form::Sealed)),
-    LazyLock::new(|| load(include_bytes!("../typical/4-cpython-3.14.zst"), Form::Sealed)),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.11.zst"))),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.12.zst"))),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.13.zst"))),
+    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.14.zst"))),
 ];
 
 /// The number of the dictionary for a Python of this version (as `Py_Version` gives it); 0: none.
@@ -41,18 +33,17 @@ pub(crate) fn number_for(version: u64) -> u8 {
 }
 
 /// The dictionary of a number: none, or one. `None`: not known to this release.
-pub(crate) fn numbered(form: Form, number: u8) -> Option<Option<&'static Typical>> {
-    let known = if form == Form::Sealed { &SEALED } else { &WHOLE };
+pub(crate) fn numbered(number: u8) -> Option<Option<&'static Typical>> {
     match number.checked_sub(1) {
         None => Some(None),
-        Some(index) => known.get(usize::from(index))?.as_ref().map(Some),
+        Some(index) => SEALED.get(usize::from(index))?.as_ref().map(Some),
     }
 }
 
-fn load(packed: &[u8], form: Form) -> Option<Typical> {
+fn load(packed: &[u8]) -> Option<Typical> {
     let bytes = zstd::bulk::decompress(packed, MOST).ok()?;
     let mut take = Take::new(&bytes);
-    (0..form.columns()).map(|_| take.bytes().map(<[u8]>::to_vec)).collect()
+    (0..COLUMNS).map(|_| take.bytes().map(<[u8]>::to_vec)).collect()
 }
 
 /// A dictionary from a capture, the file names of which begin with `prefix` where others begin with `/usr`.
@@ -87,33 +78,25 @@ mod tests {
 
     /// Files were packed with these very bytes.
     #[test]
-    fn what_was_released_stays() {
-        let bytes: [&[u8]; 8] = [
+    fn dictionaries_of_the_format_stay() {
+        let bytes: [&[u8]; 4] = [
             include_bytes!("../typical/cpython-3.11.zst"),
             include_bytes!("../typical/cpython-3.12.zst"),
             include_bytes!("../typical/cpython-3.13.zst"),
             include_bytes!("../typical/cpython-3.14.zst"),
-            include_bytes!("../typical/4-cpython-3.11.zst"),
-            include_bytes!("../typical/4-cpython-3.12.zst"),
-            include_bytes!("../typical/4-cpython-3.13.zst"),
-            include_bytes!("../typical/4-cpython-3.14.zst"),
         ];
-        let version_3 = [0x492c_5378, 0x4181_5af4, 0xac9d_7ddc, 0xce48_56b9];
-        let version_4 = [0x7a2a_8499, 0x3812_1657, 0xd442_4222, 0xc8bb_db0a];
-        assert_eq!(bytes.map(crc32fast::hash)[..], [version_3, version_4].concat());
+        assert_eq!(bytes.map(crc32fast::hash), [0x7a2a_8499, 0x3812_1657, 0xd442_4222, 0xc8bb_db0a]);
     }
 
     #[test]
     fn every_version_has_its_number() {
         let python = |minor: u64| number_for(3 << 24 | minor << 16 | 7 << 8 | 0xf0);
         assert_eq!([10, 11, 12, 13, 14, 15].map(python), [0, 1, 2, 3, 4, 4]);
-        for form in [Form::Whole, Form::Sealed] {
-            for number in 1..=4 {
-                let typical = numbered(form, number).unwrap().unwrap();
-                assert_eq!(typical.len(), form.columns());
-                assert!(typical[FILE_NAMES].windows(12).any(|text| text == b"/lib/python3"));
-            }
-            assert_eq!((numbered(form, 0), numbered(form, 5)), (Some(None), None));
+        for number in 1..=4 {
+            let typical = numbered(number).unwrap().unwrap();
+            assert_eq!(typical.len(), COLUMNS);
+            assert!(typical[FILE_NAMES].windows(12).any(|text| text == b"/lib/python3"));
         }
+        assert_eq!((numbered(0), numbered(5)), (Some(None), None));
     }
 }

@@ -61,9 +61,8 @@ pub(crate) struct Names {
     /// Only the encoder needs to find them.
     by_file: FxHashMap<(u8, Vec<u8>), usize>,
     first_lines: FxHashMap<u64, u32>,
-    /// The code that was defined, and the code of the node, last.
+    /// The code that was defined last.
     pub(crate) defined: u64,
-    pub(crate) used: u64,
 }
 
 impl Names {

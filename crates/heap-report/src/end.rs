@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn who_ended_it_is_said() {
-        let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/heap-v4.bin");
+        let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/heap.bin");
         let mut heap = Capture::open(&capture).unwrap().read(Watch::default()).unwrap();
         for (ending, words) in [
             (json!({"state": 1, "exit_code": 0, "signal": null}), "well, after 1.0 s"),

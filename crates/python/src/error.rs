@@ -155,9 +155,10 @@ fn from_capture(error: &ViewError) -> PyErr {
         ViewError::Heap(ReadError::NoCapture { path }) => {
             HeapErrorKind::Missing.new_err((libc::ENOENT, error.to_string(), path.as_os_str().to_owned()))
         }
-        ViewError::Heap(ReadError::Capture(CaptureError::Newer { .. }) | ReadError::MemrayVersion { .. }) => {
-            HeapErrorKind::Version.new_err(error.to_string())
-        }
+        ViewError::Heap(
+            ReadError::Capture(CaptureError::Newer { .. } | CaptureError::Older { .. })
+            | ReadError::MemrayVersion { .. },
+        ) => HeapErrorKind::Version.new_err(error.to_string()),
         ViewError::Heap(
             ReadError::Capture(CaptureError::Foreign { .. } | CaptureError::Damaged { .. })
             | ReadError::NothingLeft { .. }
