@@ -42,7 +42,7 @@ for line in sys.stdin:
         (event,) = tracker.get_events(event_type="sample")
         answer([rss, event.memory_allocated, event.device_total])
     else:
-        gpu = _native.Gpu.find(asked)
+        gpu = _native.cuda.Gpu.find(asked)
         answer([gpu.memory()[:3], gpu.processes()])
 """
 AMD = {

@@ -10,9 +10,7 @@ use stormlog_collect::cgroup::MemoryCgroup;
 use stormlog_collect::host::HostReader;
 use stormlog_collect::pressure::PressureReader;
 use stormlog_collect::process::{MapLimits, ProcessReader};
-use stormlog_collect::{
-    Collector, CpuCollector, ExternalCounters, ProcessTree, Pushed, Roots, Watched, discover_gpus,
-};
+use stormlog_collect::{Collector, ExternalCounters, ProcessTree, Pushed, Roots, discover_gpus};
 
 const ROUNDS: usize = 15;
 
@@ -42,10 +40,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         cost("cgroup: usage", 1000, || usage.usage().is_ok());
         cost("cgroup: all levels", 100, || !cgroup.read().levels.is_empty());
     }
-    let mut cpu = Watched::new(CpuCollector::open(own)?);
-    cost("cpu device, watched (statm, meminfo, limit)", 500, || cpu.poll(0).sample.is_some());
-    let mut cpu = Watched::new(CpuCollector::open(own)?.host_every(100));
-    cost("cpu device, watched, host every 100th", 500, || cpu.poll(0).sample.is_some());
     let counters = Arc::new(ExternalCounters::default());
     let pushed = Pushed { allocated: Some(1), reserved: Some(2), ..Pushed::default() };
     cost("external: push", 100_000, || {

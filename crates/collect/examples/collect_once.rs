@@ -11,7 +11,7 @@ use stormlog_collect::kernel_log::KernelLog;
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_collect::process::{MapLimits, ProcessReader};
 use stormlog_collect::{
-    CollectError, Collector, CpuCollector, DeviceCapabilities, ProcessTree, Roots, discover_gpus, drm, nvml,
+    CollectError, Collector, DeviceCapabilities, ProcessTree, Roots, discover_gpus, drm, nvml,
 };
 use stormlog_model::Support;
 
@@ -30,7 +30,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             "memory": cgroup.read(),
             "oom": OomWatch::start(cgroup).look(),
         })),
-        "cpu_device": CpuCollector::open(pid).map_or_else(refused, |mut cpu| device(&mut cpu)),
         "nvml": nvml::versions().map_or_else(refused, shown),
         "gpus": gpus(&roots, pid),
         "drm_clients": drm::process_clients(&roots, pid).map_or_else(refused, shown),

@@ -9,7 +9,6 @@
 pub mod cgroup;
 mod collector;
 mod combine;
-mod cpu;
 mod devices;
 mod error;
 mod external;
@@ -27,7 +26,6 @@ pub use collector::{
     Collector, DeviceCapabilities, DeviceIdentity, DeviceSample, Missing, PROCESS_COLLECTOR, Reading,
 };
 pub use combine::Combined;
-pub use cpu::CpuCollector;
 pub use devices::{Gpu, Vitals, bytes_held, discover_gpus, drm, find_gpu, nvml};
 pub use error::CollectError;
 pub use external::{ExternalCollector, ExternalCounters, Pushed};

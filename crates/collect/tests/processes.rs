@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Child, wait_until};
+use stormlog_collect::ProcessTree;
 use stormlog_collect::process::{MapLimits, ProcessReader, State};
-use stormlog_collect::{Collector, CpuCollector, ProcessTree, Watched};
 
 const MIB: u64 = 1 << 20;
 
@@ -167,27 +167,11 @@ fn children_files_are_used_where_the_kernel_has_them_from_a_stand_in_proc() {
 }
 
 #[test]
-fn the_cpu_collector_degrades_when_its_process_ends() {
-    let mut child = Command::new("sleep").arg("62").spawn().unwrap();
-    let mut watched = Watched::new(CpuCollector::open(child.id()).unwrap());
-    let sample = watched.poll(0).sample.unwrap();
-    assert_eq!((sample.device_id, sample.allocated), (-1, None));
-    assert!(sample.used.unwrap() > 0 && sample.free.unwrap() <= sample.total.unwrap());
-    assert!(watched.collector().is_available());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(watched.poll(1).sample, None);
-    assert!(watched.health().last_error.as_deref().unwrap().contains("is gone"));
-}
-
-#[test]
 fn readers_leak_no_descriptors() {
     let count = || fs::read_dir("/proc/self/fd").unwrap().count();
     let own = std::process::id();
     let once = || {
-        let mut collector = CpuCollector::open(own).unwrap();
-        collector.sample().unwrap();
-        collector.process().sample().unwrap();
+        ProcessReader::open(own).unwrap().sample().unwrap();
     };
     once();
     // Tests run beside each other and open files too, so only a leak of many is a leak.

@@ -101,6 +101,7 @@ impl From<Reading> for Sampled {
             partial_fields,
             error,
             facts: facts.into_iter().map(|(name, number)| (name, number.into())).collect(),
+            ..Sampled::default()
         }
     }
 }

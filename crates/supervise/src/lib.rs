@@ -13,7 +13,6 @@ mod error;
 mod exits;
 mod facts;
 mod finish;
-mod forecast;
 mod gpus;
 mod groups;
 mod heap;

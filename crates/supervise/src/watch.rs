@@ -9,18 +9,19 @@ use std::io::PipeReader;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stormlog_alert::alerts::AlertEvent;
 use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
+use stormlog_postmortem::verdict::Growth;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::wall_ns;
-use stormlog_track::{GpuSamples, TreePids};
+use stormlog_track::{Forecasts, GpuSamples, LimitOptions, MemoryLimits, TreePids};
 
 use crate::facts::{held_by, holder};
 use crate::finish::Scene;
-use crate::forecast::Forecasts;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
 use crate::watched::{Seen, Watched, identity_of};
@@ -39,6 +40,8 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(500);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The machine's count of OOM kills is a long read too.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
+/// Looking at limits more often tells nothing new.
+const SHORTEST_LIMIT_INTERVAL: Duration = Duration::from_millis(50);
 /// Children often end with the program: so long their end is waited for.
 const SETTLE: Duration = Duration::from_millis(50);
 /// A program may end before its first sample is due, and is largest then: it is looked at so early, and again after twice the time.
@@ -70,6 +73,8 @@ pub(crate) struct Watcher {
     processes: BTreeMap<u32, Watched>,
     /// Those met as copies of their parents, and when.
     newborn: Vec<(TreeMember, Instant)>,
+    /// How near its limits the program is, and when it will meet them.
+    limits: MemoryLimits,
     forecasts: Forecasts,
     map_looks: Option<MapLooks>,
     /// The processes, for the thread that samples GPUs.
@@ -99,7 +104,7 @@ impl Watcher {
         warn: Option<fn(&str)>,
     ) -> Self {
         let tree = ProcessTree::of(root).ok();
-        let forecasts = Forecasts::of(root, scene.limit_as, interval);
+        let (limits, forecasts) = limits_of(root, scene.limit_as, interval);
         let pids = TreePids::default();
         pids.set(vec![root]);
         let first = root_member(root, &scene.program);
@@ -113,6 +118,7 @@ impl Watcher {
             orphans,
             processes: BTreeMap::new(),
             newborn: Vec::new(),
+            limits,
             forecasts,
             map_looks: MapLooks::start(),
             gpus: GpuSamples::start(interval, pids.clone()),
@@ -167,7 +173,7 @@ impl Watcher {
             alive: self.processes.into_values().collect(),
             peak_total_rss: self.peak_total_rss,
             lost_records: self.lost_records,
-            limit_bytes: self.forecasts.memory.0,
+            limit_bytes: self.limits.total(),
         }
     }
 
@@ -233,7 +239,11 @@ impl Watcher {
     fn describe_the_scene(&mut self) {
         self.hear_maps();
         self.scene.held_by = self.holders();
-        self.scene.growth = self.forecasts.growth();
+        self.scene.growth = self.forecasts.growth(wall_ns()).map(|found| Growth {
+            bytes_per_second: found.bytes_per_second,
+            confidence: found.confidence,
+            since_ns: found.since_ns,
+        });
         self.scene.gpus = self.gpus.as_ref().map(|gpus| gpus.latest.clone()).unwrap_or_default();
     }
 
@@ -244,11 +254,10 @@ impl Watcher {
         }
         let vms = self.processes.get(&self.root).and_then(|root| root.last_vms);
         let held = self.processes.values().filter_map(|watched| watched.last_rss).sum();
-        let alerts = self.forecasts.look(now, wall_ns(), held, vms);
-        let (limit, used) = self.forecasts.memory;
-        let free = limit.zip(used).map(|(limit, used)| limit.saturating_sub(used));
+        let alerts = self.look_at_limits(now, held, vms);
+        let (limit, free) = (self.limits.total(), self.limits.free());
         let mut total = 0;
-        let stalls = self.forecasts.stalls();
+        let stalls = self.limits.stalls();
         let refresh_peaks = now >= self.next_peak_look;
         if refresh_peaks {
             self.next_peak_look = now + PEAK_INTERVAL;
@@ -289,6 +298,15 @@ impl Watcher {
         }
     }
 
+    /// The warnings that begin or end now.
+    fn look_at_limits(&mut self, now: Instant, held: u64, vms: Option<u64>) -> Vec<AlertEvent> {
+        if !self.limits.look(now, held, vms) {
+            return Vec::new();
+        }
+        let (readings, at_ns) = (self.limits.readings(held), wall_ns());
+        readings.iter().flat_map(|reading| self.forecasts.observe(reading, at_ns)).collect()
+    }
+
     /// Removes what processes left that have ended: a program may start them all day.
     fn sweep(&self) {
         exceptions::bound(&self.scene.run.exceptions(), |pid| self.processes.contains_key(&pid));
@@ -310,14 +328,14 @@ impl Watcher {
     /// A program in another cgroup has another limit.
     fn forecast_again(&mut self, is_moved: bool) {
         if is_moved {
-            self.forecasts = Forecasts::of(self.root, self.scene.limit_as, self.interval);
+            (self.limits, self.forecasts) = limits_of(self.root, self.scene.limit_as, self.interval);
         }
     }
 
     /// Looks into the process that has changed most since its last look, if it is time for one.
     fn ask_for_a_map(&mut self) {
         let Some(looks) = self.map_looks.as_mut().filter(|looks| looks.is_free()) else { return };
-        let is_pressed = self.forecasts.is_pressed();
+        let is_pressed = self.limits.is_pressed();
         let worth = |watched: &&Watched| watched.mapped.worth(watched.last_rss?, is_pressed);
         let most = self.processes.values().filter(|watched| worth(watched).is_some()).max_by_key(worth);
         if let Some(watched) = most {
@@ -440,7 +458,7 @@ impl Watcher {
             self.newborn.push((member.clone(), Instant::now()));
         }
         let group = self.scene.groups.find(watched.pid);
-        let seen = Seen { rss: watched.read_memory(), limit: self.forecasts.memory.0, free: None };
+        let seen = Seen { rss: watched.read_memory(), limit: self.limits.total(), free: None };
         if seen.rss.is_some() {
             watched.is_moved_to(group);
         }
@@ -450,6 +468,13 @@ impl Watcher {
         }
         self.processes.insert(watched.pid, watched);
     }
+}
+
+/// The limits of the program, and their forecasts.
+fn limits_of(pid: u32, limit_as: Option<u64>, interval: Duration) -> (MemoryLimits, Forecasts) {
+    let pace = interval.max(SHORTEST_LIMIT_INTERVAL);
+    let options = LimitOptions { limit_as, pace, is_thorough: true };
+    (MemoryLimits::of(pid, options), Forecasts::every(pace))
 }
 
 /// The program itself, whatever can still be read of it.

@@ -2,12 +2,11 @@
 //!
 //! Every event goes straight into crash-safe files. Must never fail for what it cannot record; that is counted.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stormlog_alert::alerts::{AlertEvent, RECOVERED};
+use stormlog_alert::alerts::AlertEvent;
 use stormlog_catalog::run::{PROGRAM, START_TICKS};
 pub(crate) use stormlog_collect::PROCESS_COLLECTOR as COLLECTOR;
 use stormlog_collect::process::ProcessReader;
@@ -18,7 +17,7 @@ use stormlog_model::{
 };
 use stormlog_store::recording::Recorder;
 use stormlog_store::wall_ns;
-use stormlog_track::{GpuSample, host_metadata};
+use stormlog_track::{GpuSample, HOST_DEVICE, Heads, host_metadata, host_sample};
 
 use crate::exits::Exit;
 use crate::groups::GroupId;
@@ -27,8 +26,6 @@ use crate::naming::program_of;
 
 /// By this name `analyze` knows a start.
 const FILE_BACKED: &str = "file_backed_bytes";
-/// The host among the devices.
-const HOST: i64 = -1;
 
 /// A process that is or was watched.
 pub(crate) struct Watched {
@@ -64,7 +61,7 @@ pub(crate) struct Watched {
     shortage: Shortage,
     /// As it was told last, and how often it was.
     file_backed: (u64, u32),
-    heads: BTreeMap<&'static str, Arc<Head>>,
+    heads: Heads,
 }
 
 /// How short of memory a process and its surroundings are; 0 is not at all.
@@ -132,7 +129,7 @@ impl Watched {
             metadata: Arc::new(metadata(member)),
             shortage: Shortage::default(),
             file_backed: (0, 0),
-            heads: heads(&summary, &identity, interval),
+            heads: Heads::new(&summary, &identity, COLLECTOR, interval),
             summary,
             identity,
         };
@@ -174,26 +171,21 @@ impl Watched {
     /// Records an event; the number of records lost, 0 or 1.
     pub(crate) fn record(&mut self, event_type: &'static str, seen: Seen, context: Option<&str>) -> u64 {
         let Seen { rss, limit, free } = seen;
-        let mut counters = Counters::UNKNOWN;
-        // A process can have more resident than its limit says for a moment; the limit is then not what bounds it.
-        let total = limit.filter(|limit| rss.is_none_or(|rss| rss <= *limit));
-        counters.set(Counter::Used, rss);
-        counters.set(Counter::Total, total);
-        counters.set(Counter::Free, free.filter(|free| total.is_some_and(|total| *free <= total)));
+        let counters = host_sample(rss, limit, free).counters();
         if rss.is_some() {
             self.last_rss = rss;
             self.peak_rss = self.peak_rss.max(rss);
             // The start is written with the first sample, at the same moment.
             self.samples += u64::from(event_type == "sample");
         }
-        let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
+        let head = self.heads.get(event_type, HOST_DEVICE);
         let metadata = Arc::clone(&self.metadata);
         self.append(counters, context, head, metadata)
     }
 
     /// Records how it ended, as of when that was noticed: to judge it takes time, and a busy machine takes more.
     pub(crate) fn record_end(&mut self, event_type: &'static str, at_ns: u64, context: Option<&str>) -> u64 {
-        let Some(head) = self.heads.get(event_type).map(Arc::clone) else { return 1 };
+        let head = self.heads.get(event_type, HOST_DEVICE);
         let metadata = Arc::clone(&self.metadata);
         // A clock that was set back must not put the end before what came before it.
         self.append_at(at_ns.max(self.last_event_ns), Counters::UNKNOWN, context, head, metadata)
@@ -201,7 +193,7 @@ impl Watched {
 
     /// Records the beginning or the end of a warning.
     pub(crate) fn record_alert(&mut self, alert: &AlertEvent) -> u64 {
-        let Some(head) = self.heads.get(alert.event_type).map(Arc::clone) else { return 1 };
+        let head = self.heads.get(alert.event_type, HOST_DEVICE);
         let mut metadata = (*self.metadata).clone();
         metadata.map.extend(alert.metadata.clone());
         let mut counters = Counters::UNKNOWN;
@@ -212,13 +204,8 @@ impl Watched {
     /// Records a sample of a GPU.
     pub(crate) fn record_gpu(&mut self, sample: &GpuSample) -> u64 {
         let Some(metadata) = sample.metadata(self.pid) else { return 1 };
-        let Some(plain) = self.heads.get("sample") else { return 1 };
-        let head = Head {
-            device_id: sample.gpu.identity.device_id,
-            collector: sample.gpu.collector.clone(),
-            ..(**plain).clone()
-        };
-        self.append(sample.counters, None, Arc::new(head), Arc::new(metadata))
+        let head = self.heads.get_by("sample", sample.gpu.identity.device_id, &sample.gpu.collector);
+        self.append(sample.counters, None, head, Arc::new(metadata))
     }
 
     fn append(
@@ -312,27 +299,6 @@ impl Watched {
             self.metadata = Arc::new(metadata);
         }
     }
-}
-
-fn heads(
-    summary: &SessionSummary,
-    identity: &Identity,
-    interval: Duration,
-) -> BTreeMap<&'static str, Arc<Head>> {
-    let head = |event_type: &'static str| {
-        let head = Head {
-            session_id: summary.session_id.clone(),
-            event_type: event_type.to_owned(),
-            collector: COLLECTOR.to_owned(),
-            sampling_interval_ms: u64::try_from(interval.as_millis()).unwrap_or(0),
-            pid: summary.pid,
-            host: summary.host.clone(),
-            identity: identity.clone(),
-            device_id: HOST,
-        };
-        (event_type, Arc::new(head))
-    };
-    ["start", "sample", "stop", "error", "warning", "critical", RECOVERED].into_iter().map(head).collect()
 }
 
 fn metadata(member: &TreeMember) -> Metadata {

@@ -68,7 +68,7 @@ impl Source for GpuSource {
             sample: Some(reading.sample),
             partial_fields: partial.into_iter().map(str::to_owned).collect(),
             error: reading.missing.into_iter().next().map(|missing| missing.reason),
-            facts: Record::new(),
+            ..Sampled::default()
         }
     }
 }

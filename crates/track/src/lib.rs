@@ -7,11 +7,14 @@
 
 mod config;
 mod evidence;
+mod forecast;
 mod gpu_samples;
 mod gpu_source;
 mod group;
+mod heads;
 mod health;
 mod history;
+mod limits;
 mod outlets;
 mod source;
 mod state;
@@ -24,10 +27,13 @@ mod words;
 
 pub use config::{Config, Wording};
 pub use evidence::evidence_now;
+pub use forecast::{Forecasts, LimitReading};
 pub use gpu_samples::{GpuSample, GpuSamples};
 pub use gpu_source::{GpuFacts, GpuHoldings, GpuSource, gpus, host_metadata};
 pub use group::Group;
+pub use heads::Heads;
 pub use health::{Health, HealthStatus};
+pub use limits::{LimitOptions, MemoryLimits, host_sample};
 pub use outlets::Outlets;
 pub use source::{HOST_DEVICE, HostSource, Sampled, Source};
 pub use state::NewEvent;

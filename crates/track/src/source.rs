@@ -7,8 +7,10 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use stormlog_collect::process::ProcessReader;
-use stormlog_collect::{CollectError, Collector, CpuCollector, DeviceSample};
+use stormlog_collect::{CollectError, DeviceSample};
 use stormlog_model::Record;
+
+use crate::{LimitOptions, LimitReading, MemoryLimits, host_sample};
 
 /// The host's number among the devices.
 pub const HOST_DEVICE: i64 = -1;
@@ -27,6 +29,8 @@ pub struct Sampled {
     pub error: Option<String>,
     /// What else the source knows, for the metadata of what follows: `num_alloc_retries`, `process_swap_bytes`.
     pub facts: Record,
+    /// How near the limits of a process are; empty where the device is its own limit.
+    pub limits: Vec<LimitReading>,
 }
 
 /// Something to sample.
@@ -38,44 +42,27 @@ pub trait Source: Send {
 /// Size of, and room in, whatever ends a process first, as read at most once a second.
 #[derive(Debug)]
 pub(crate) struct Room {
-    limits: Option<CpuCollector>,
-    total: Option<u64>,
-    free: Option<u64>,
-    read_at: Option<Instant>,
+    limits: MemoryLimits,
 }
 
 impl Room {
     pub(crate) fn of(pid: u32) -> Self {
-        let mut room = Room { limits: CpuCollector::open(pid).ok(), total: None, free: None, read_at: None };
-        room.refresh();
-        room
+        let options = LimitOptions { limit_as: None, pace: LIMIT_AGE, is_thorough: false };
+        Room { limits: MemoryLimits::of(pid, options) }
     }
 
-    /// The host's sample of a process, or several, with that much resident.
-    pub(crate) fn seen_from_outside(&mut self, rss: u64) -> DeviceSample {
-        self.refresh();
-        DeviceSample {
-            device_id: HOST_DEVICE,
-            used: Some(rss),
-            // A limit below what is resident was lowered meanwhile or does not count shared pages.
-            total: self.total.map(|total| total.max(rss)),
-            free: self.free,
-            ..DeviceSample::default()
-        }
+    /// The host's sample of a process, or several, with that much resident, and how near its limits are.
+    pub(crate) fn seen_from_outside(&mut self, rss: u64) -> Sampled {
+        self.limits.look(Instant::now(), rss, None);
+        let sample = host_sample(Some(rss), self.limits.total(), self.limits.free());
+        Sampled { sample: Some(sample), limits: self.limits.readings(rss), ..Sampled::default() }
     }
 
     /// The same as 0.4.3's tracker has it: the resident memory stands for what an allocator holds.
-    fn of_tracker(&mut self, rss: u64) -> DeviceSample {
-        DeviceSample { allocated: Some(rss), reserved: Some(rss), ..self.seen_from_outside(rss) }
-    }
-
-    fn refresh(&mut self) {
-        if self.read_at.is_some_and(|at| at.elapsed() < LIMIT_AGE) {
-            return;
-        }
-        self.read_at = Some(Instant::now());
-        let reading = self.limits.as_mut().and_then(|limits| limits.sample().ok());
-        (self.total, self.free) = reading.map_or((None, None), |it| (it.sample.total, it.sample.free));
+    fn of_tracker(&mut self, rss: u64) -> Sampled {
+        let sampled = self.seen_from_outside(rss);
+        let stands = |sample| DeviceSample { allocated: Some(rss), reserved: Some(rss), ..sample };
+        Sampled { sample: sampled.sample.map(stands), ..sampled }
     }
 }
 
@@ -120,11 +107,6 @@ impl HostSource {
             swapped: Swapped::default(),
         })
     }
-
-    /// The limit that ends this process first, as last read.
-    pub fn total(&self) -> Option<u64> {
-        self.room.total
-    }
 }
 
 impl Source for HostSource {
@@ -136,11 +118,10 @@ impl Source for HostSource {
             }
         }
         match self.reader.memory() {
-            Ok(memory) => Sampled {
-                sample: Some(self.room.of_tracker(memory.rss)),
-                facts: self.swapped.facts(&mut self.reader),
-                ..Sampled::default()
-            },
+            Ok(memory) => {
+                let facts = self.swapped.facts(&mut self.reader);
+                Sampled { facts, ..self.room.of_tracker(memory.rss) }
+            }
             Err(error) => failed(&error),
         }
     }

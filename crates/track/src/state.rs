@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use stormlog_alert::alerts::{AlertEvent, AlertSample, Alerts};
-use stormlog_alert::predict::{PredictConfig, Predictor, Reading};
 use stormlog_collect::{DeviceSample, retry_delay_ns};
 use stormlog_model::{
-    Capabilities, Counter, Counters, Event, Head, Metadata, Problem, Record, SessionStatus, SessionSummary,
-    Support,
+    Capabilities, Counter, Counters, Event, Metadata, Problem, Record, SessionStatus, SessionSummary, Support,
 };
 
 use crate::health::{Health, HealthStatus};
 use crate::history::History;
-use crate::{Config, Outlets, Sampled, Statistics, Wording, words};
+use crate::{Config, Forecasts, Heads, LimitReading, Outlets, Sampled, Statistics, Wording, words};
 
 /// An event that is no sample: a start, a phase, an error.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +36,12 @@ pub(crate) struct State {
     pub(crate) flight: History,
     pub(crate) outlets: Outlets,
     pub(crate) alerts: Alerts,
-    predictor: Predictor,
+    forecasts: Forecasts,
     pub(crate) health: Health,
     pub(crate) session: SessionSummary,
     stats: Statistics,
     capabilities: Capabilities,
-    heads: Vec<Arc<Head>>,
+    heads: Heads,
     plain: Arc<Metadata>,
     sample_text: Arc<str>,
     last: Option<DeviceSample>,
@@ -59,16 +57,16 @@ impl State {
         let capabilities = checked.capabilities;
         let session = config.session.clone();
         let mut state = State {
+            heads: Heads::new(&session, &config.identity, &config.collector, config.interval),
             history: History::new(config.max_events),
             flight: History::new(0),
             outlets,
             alerts: Alerts::new(config.thresholds),
-            predictor: Predictor::new(PredictConfig::for_interval(nanoseconds(config.interval))),
+            forecasts: Forecasts::every(config.interval),
             health: Health::default(),
             session,
             stats: Statistics { total_bytes: config.total_bytes, ..Statistics::default() },
             capabilities,
-            heads: Vec::new(),
             plain: Arc::new(checked),
             sample_text: words::sample(config.wording, &[]),
             last: None,
@@ -134,7 +132,10 @@ impl State {
             let text = words::change(change, self.config.wording);
             self.keep(kind, sample.device_id, with(counters, of_allocator(Some(change))), text, now_ns);
         }
-        let alerts = if self.config.alerts { self.check(&sample, change, now_ns) } else { Vec::new() };
+        let alerts = match self.config.alerts {
+            true => self.check(&sample, change, &sampled.limits, now_ns),
+            false => Vec::new(),
+        };
         let change = of_allocator(if is_cpu { Some(0) } else { change });
         let text = if is_partial {
             words::sample(self.config.wording, &self.health.partial_fields)
@@ -201,7 +202,7 @@ impl State {
             retained_events: self.history.len() as u64,
             dropped_events: self.history.dropped(),
             last_sample: self.last.filter(|_| is_readable),
-            seconds_to_limit: self.predictor.forecast().map(|forecast| forecast.seconds_left),
+            seconds_to_limit: self.forecasts.nearest().map(|forecast| forecast.seconds_left),
             ..self.stats
         }
     }
@@ -260,7 +261,13 @@ impl State {
         }
     }
 
-    fn check(&mut self, sample: &DeviceSample, change: Option<i64>, now_ns: u64) -> Vec<Event> {
+    fn check(
+        &mut self,
+        sample: &DeviceSample,
+        change: Option<i64>,
+        limits: &[LimitReading],
+        now_ns: u64,
+    ) -> Vec<Event> {
         let can = |support| self.capabilities.supports(support);
         let usage = if can(Support::AllocatorAllocated) { sample.allocated } else { sample.used };
         let splits = can(Support::FragmentationAnalysis) && can(Support::AllocatorInactive);
@@ -273,18 +280,21 @@ impl State {
             reserved_bytes: sample.reserved,
         };
         let mut found = self.alerts.observe(&seen);
-        let reading = self.reading(sample, now_ns);
-        found.extend(self.predictor.observe(&reading));
+        let own = [self.reading(sample)];
+        for reading in if limits.is_empty() { &own } else { limits } {
+            found.extend(self.forecasts.observe(reading, now_ns));
+        }
         found.into_iter().filter_map(|alert| self.add_alert(alert, change, Some(*sample))).collect()
     }
 
-    /// What is used against the limit: of the host by everybody, for it is the host's memory that runs out.
-    fn reading(&self, sample: &DeviceSample, now_ns: u64) -> Reading {
+    /// What is used of a device that is its own limit; of the host by everybody, since it is the host's memory that runs
+    /// out.
+    fn reading(&self, sample: &DeviceSample) -> LimitReading {
         let total = self.stats.total_bytes;
         let by_all = total.zip(sample.free).map(|(total, free)| total.saturating_sub(free));
         let is_host = sample.device_id == crate::HOST_DEVICE;
-        let used_bytes = if is_host { by_all.or(sample.used) } else { sample.used };
-        Reading { timestamp_ns: now_ns, used_bytes, limit_bytes: total, ..Reading::default() }
+        let used = if is_host { by_all.or(sample.used) } else { sample.used };
+        LimitReading { used, limit: total, ..LimitReading::default() }
     }
 
     fn add_alert(
@@ -355,31 +365,8 @@ impl State {
         context: Option<Arc<str>>,
         metadata: Arc<Metadata>,
     ) -> Event {
-        let head = self.head(event_type, device_id);
+        let head = self.heads.get(event_type, device_id);
         Event { timestamp_ns: 0, counters, context, head, metadata }
-    }
-
-    fn head(&mut self, event_type: &str, device_id: i64) -> Arc<Head> {
-        let same = |head: &&Arc<Head>| head.event_type == event_type && head.device_id == device_id;
-        if let Some(head) = self.heads.iter().find(same) {
-            return Arc::clone(head);
-        }
-        let head = Arc::new(Head {
-            session_id: self.session.session_id.clone(),
-            event_type: event_type.to_owned(),
-            collector: self.config.collector.clone(),
-            sampling_interval_ms: u64::try_from(self.config.interval.as_micros().div_ceil(500) / 2)
-                .unwrap_or(0),
-            pid: self.session.pid,
-            host: self.session.host.clone(),
-            identity: self.config.identity.clone(),
-            device_id,
-        });
-        // Kinds a caller invents must not fill the table that is searched for every event.
-        if self.heads.len() < 32 {
-            self.heads.push(Arc::clone(&head));
-        }
-        head
     }
 
     fn refresh_metadata(&mut self) {
@@ -400,10 +387,6 @@ impl State {
     fn fallback_device(&self) -> i64 {
         if self.config.wording == Wording::Cpu { crate::HOST_DEVICE } else { 0 }
     }
-}
-
-fn nanoseconds(interval: std::time::Duration) -> u64 {
-    u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn with(mut counters: Counters, change: Option<i64>) -> Counters {

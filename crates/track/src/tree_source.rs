@@ -101,6 +101,6 @@ impl Source for TreeSource {
         // A child that ended since the last look holds nothing any more.
         let of_children = self.children.values_mut().filter_map(|child| child.memory().ok());
         let rss = of_children.fold(own, |sum, memory| sum.saturating_add(memory.rss));
-        Sampled { sample: Some(self.room.seen_from_outside(rss)), ..Sampled::default() }
+        self.room.seen_from_outside(rss)
     }
 }

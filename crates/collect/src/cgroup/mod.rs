@@ -219,6 +219,14 @@ impl MemoryCgroup {
         CgroupMemory { version: self.version, path: self.path.clone(), levels, effective_limit, pressure }
     }
 
+    /// The group's own limit alone; `None` when it cannot be read.
+    pub fn limit(&self) -> Option<Limit> {
+        match self.version {
+            Version::V1 => v1::own_limit(&self.directory),
+            Version::V2 => v2::own_limit(&self.directory),
+        }
+    }
+
     /// A cheap repeated reading of the group's usage.
     pub fn usage_reader(&self) -> Result<UsageReader, CollectError> {
         let name = match self.version {

@@ -40,6 +40,10 @@ fn add(memory: Option<u64>, with_swap: Option<u64>) -> Option<u64> {
     Some(memory?.saturating_add(with_swap.unwrap_or(0)))
 }
 
+pub(super) fn own_limit(directory: &Path) -> Option<Limit> {
+    read_number(&directory.join("memory.limit_in_bytes")).map(limit)
+}
+
 fn limit(bytes: u64) -> Limit {
     if bytes >= UNLIMITED_FROM { Limit::Unlimited } else { Limit::Bytes(bytes) }
 }

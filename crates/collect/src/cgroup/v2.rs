@@ -25,6 +25,10 @@ pub(super) fn read(directory: &Path) -> LevelMemory {
     }
 }
 
+pub(super) fn own_limit(directory: &Path) -> Option<Limit> {
+    limit(directory, "memory.max")
+}
+
 fn limit(directory: &Path, name: &str) -> Option<Limit> {
     let bytes = read_bounded(&directory.join(name), 64).ok()?;
     match bytes.trim_ascii() {
