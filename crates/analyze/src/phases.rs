@@ -12,16 +12,29 @@ use stormlog_model::{Event, Record};
 /// More boundaries than this are a loop that marks its every turn; the rest is counted, not kept.
 const MAX_SPANS: usize = 500_000;
 
+/// A phase from its beginning to its end.
 #[derive(Debug, Clone)]
-struct Span {
-    from_ns: u64,
-    to_ns: u64,
-    depth: usize,
-    sequence: i64,
-    thread_id: i64,
-    thread_name: String,
-    scope_id: String,
-    path: String,
+pub struct Span {
+    /// When it was entered.
+    pub from_ns: u64,
+    /// When it was left.
+    pub to_ns: u64,
+    /// How many phases it is inside of, itself included.
+    pub depth: usize,
+    /// Its number among the phases of its session.
+    pub sequence: i64,
+    /// The thread that entered it.
+    pub thread_id: i64,
+    /// The name of that thread.
+    pub thread_name: String,
+    /// `<session>:<sequence>`.
+    pub scope_id: String,
+    /// The names of the phases it is inside of and its own, `train / forward`.
+    pub path: String,
+    /// The same, name by name.
+    pub parts: Vec<String>,
+    /// It was never left: it ends with the last event.
+    pub is_open: bool,
 }
 
 impl Span {
@@ -40,7 +53,7 @@ struct Boundary {
 /// The phase of a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseAttribution {
-    /// One phase, as it was found: `heuristic`, with its scope and thread. `None` when ambiguous.
+    /// One phase, with how it was found, its scope and thread. `None` when ambiguous.
     pub unique: Option<PhaseScope>,
     /// The paths in question, sorted.
     pub paths: Vec<String>,
@@ -51,6 +64,8 @@ pub struct PhaseAttribution {
 /// The one phase a moment belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseScope {
+    /// How it was found: `exact` by the scope that was named, `thread_local` by the thread, `heuristic` by the time.
+    pub source: &'static str,
     /// `<session>:<sequence>`.
     pub scope_id: String,
     /// The thread that entered it.
@@ -67,7 +82,7 @@ impl PhaseAttribution {
         put("phase_resolution", if self.unique.is_some() { "unique" } else { "ambiguous" }.into());
         put("phase_paths", self.paths.clone().into());
         if let Some(scope) = &self.unique {
-            put("phase_source", "heuristic".into());
+            put("phase_source", scope.source.into());
             put("phase_path", self.paths.first().cloned().into());
             put("scope_id", scope.scope_id.as_str().into());
             put("thread_id", scope.thread_id.into());
@@ -143,11 +158,12 @@ impl PhaseRecord {
             if boundary.enters {
                 stack.push(boundary.span);
             } else if let Some(opened) = stack.pop_if(|opened| opened.scope_id == boundary.span.scope_id) {
-                spans.push(Span { to_ns: boundary.at_ns, ..opened });
+                let thread_name = boundary.span.thread_name;
+                spans.push(Span { to_ns: boundary.at_ns, thread_name, ..opened });
             }
         }
         let last_ns = self.last_ns;
-        spans.extend(open.into_values().flatten().map(|span| Span { to_ns: last_ns, ..span }));
+        spans.extend(open.into_values().flatten().map(|span| Span { to_ns: last_ns, is_open: true, ..span }));
         PhaseIndex::of(spans)
     }
 }
@@ -172,6 +188,8 @@ fn boundary(event: &Event, enters: bool) -> Option<Boundary> {
         thread_name: text("thread_name")?.to_owned(),
         scope_id: text("scope_id")?.to_owned(),
         path: parts.join(" / "),
+        parts: parts.into_iter().map(str::to_owned).collect(),
+        is_open: false,
     };
     Some(Boundary { at_ns: event.timestamp_ns, enters, span })
 }
@@ -248,13 +266,38 @@ impl PhaseIndex {
         Some((path, spans))
     }
 
+    /// Every phase, in time order.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
     /// The phase at a moment: the deepest of each thread, one or several.
     pub fn resolve(&self, at_ns: u64) -> Option<PhaseAttribution> {
+        self.resolve_from(at_ns, None, None)
+    }
+
+    /// The phase of an event that may name the thread and the scope it came from: the scope wins, then the newest of the thread.
+    pub fn resolve_from(
+        &self,
+        at_ns: u64,
+        thread_id: Option<i64>,
+        scope_id: Option<&str>,
+    ) -> Option<PhaseAttribution> {
         let mut spans = Vec::new();
         self.active(at_ns, 0, self.spans.len(), &mut spans);
         let newest = |spans: &[&'_ Span]| -> Option<Span> {
             spans.iter().max_by_key(|span| (span.sequence, &span.scope_id)).map(|span| (*span).clone())
         };
+        let named: Vec<&Span> =
+            spans.iter().filter(|span| scope_id == Some(span.scope_id.as_str())).copied().collect();
+        if let [only] = named.as_slice() {
+            return Some(unique(only, "exact"));
+        }
+        let own: Vec<&Span> =
+            spans.iter().filter(|span| thread_id == Some(span.thread_id)).copied().collect();
+        if let Some(latest) = newest(&own) {
+            return Some(unique(&latest, "thread_local"));
+        }
         let mut threads: FxHashMap<i64, Vec<&Span>> = FxHashMap::default();
         for span in &spans {
             threads.entry(span.thread_id).or_default().push(span);
@@ -272,20 +315,25 @@ impl PhaseIndex {
         }
         match (winners.as_slice(), is_torn) {
             ([], _) => None,
-            ([only], false) => Some(PhaseAttribution {
-                unique: Some(PhaseScope {
-                    scope_id: only.scope_id.clone(),
-                    thread_id: only.thread_id,
-                    thread_name: only.thread_name.clone(),
-                }),
-                paths: vec![only.path.clone()],
-                likely: None,
-            }),
+            ([only], false) => Some(unique(only, "heuristic")),
             _ => {
                 let likely = (paths.len() > 1).then(|| newest(&spans).map(|span| span.path)).flatten();
                 Some(PhaseAttribution { unique: None, paths: paths.into_iter().collect(), likely })
             }
         }
+    }
+}
+
+fn unique(span: &Span, source: &'static str) -> PhaseAttribution {
+    PhaseAttribution {
+        unique: Some(PhaseScope {
+            source,
+            scope_id: span.scope_id.clone(),
+            thread_id: span.thread_id,
+            thread_name: span.thread_name.clone(),
+        }),
+        paths: vec![span.path.clone()],
+        likely: None,
     }
 }
 
@@ -303,6 +351,8 @@ mod tests {
             thread_name: format!("t{thread_id}"),
             scope_id: format!("s:{sequence}"),
             path: path.to_owned(),
+            parts: path.split(" / ").map(str::to_owned).collect(),
+            is_open: false,
         }
     }
 
@@ -338,7 +388,12 @@ mod tests {
     #[test]
     fn merging_never_invents_a_unique_phase() {
         let unique = |path: &str, id: &str| PhaseAttribution {
-            unique: Some(PhaseScope { scope_id: id.into(), thread_id: 1, thread_name: "t".into() }),
+            unique: Some(PhaseScope {
+                source: "heuristic",
+                scope_id: id.into(),
+                thread_id: 1,
+                thread_name: "t".into(),
+            }),
             paths: vec![path.into()],
             likely: None,
         };

@@ -59,7 +59,10 @@ fn a_session_belongs_to_the_run_that_lists_it_or_holds_it() {
     let envelope = root.path().join("0-envelope");
     fs::create_dir(&envelope).unwrap();
     let listed = format!("{:08}{}", 1, &SESSION[8..]);
-    let text = format!(r#"{{"run_id": "nightly", "sessions": [{{"session_id": "{listed}"}}]}}"#);
+    let text = format!(
+        r#"{{"schema_version": 1, "format": "stormlog.run_envelope", "run_id": "nightly", "metadata": {{}},
+            "sessions": [{{"session_id": "{listed}", "metadata": {{}}}}]}}"#
+    );
     fs::write(envelope.join("stormlog_run.json"), text).unwrap();
     let output = limited(96, &["query", "runs", "--json"], root.path());
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();

@@ -18,17 +18,32 @@ pub const RUN_FORMAT: &str = "stormlog.run";
 pub const RUN_VERSION: i64 = 1;
 
 /// What a listing asks of each of 10,000 runs. The rest of the file, mostly the environment, is passed over without a copy.
-#[derive(Deserialize)]
-struct Head {
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct RunHead {
     format: String,
     schema_version: i64,
-    status: Option<String>,
+    /// How far it is: `running`, `completed`, …
+    pub status: Option<String>,
+    /// What was started, word by word, secrets replaced.
+    pub command: Vec<String>,
+    /// When it was started.
+    pub started_at_ns: Option<i64>,
+    /// When it ended.
+    pub ended_at_ns: Option<i64>,
+}
+
+/// The head of the run in a directory; `None` where there is none of this version.
+pub fn run_head(directory: &Path) -> Option<RunHead> {
+    let bytes = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD).ok()?;
+    let head: RunHead = serde_json::from_slice(&bytes).ok()?;
+    (head.format == RUN_FORMAT && head.schema_version == RUN_VERSION).then_some(head)
 }
 
 /// The `status` of the run in a directory, with the errors of [`read_run`].
 pub fn run_status(directory: &Path) -> Result<Option<String>, StoreError> {
     let Ok(bytes) = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD) else { return Ok(None) };
-    match serde_json::from_slice::<Head>(&bytes) {
+    match serde_json::from_slice::<RunHead>(&bytes) {
         Ok(head) if head.format == RUN_FORMAT && head.schema_version == RUN_VERSION => Ok(head.status),
         // Whatever else it is, the strict reader has the words for it.
         _ => Ok(read_run(directory)?.and_then(|record| Some(record.get("status")?.as_str()?.to_owned()))),

@@ -47,6 +47,10 @@ pub struct Sources {
     pub found: Vec<Source>,
     /// Runs that were left out, each with the reason.
     pub skipped: Vec<StoreError>,
+    /// Directories of runs that were not left out.
+    pub runs: Vec<PathBuf>,
+    /// Files of the names that were asked for.
+    pub companions: Vec<PathBuf>,
 }
 
 /// Events as they are read, and what was noticed on the way.
@@ -84,20 +88,32 @@ impl Source {
 
     /// The same for listings: runs of an unknown version are skipped, unless there is nothing else.
     pub fn find_known(path: &Path) -> Result<Sources, StoreError> {
-        let metadata = std::fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
-        if !metadata.is_dir() {
-            return Ok(Sources { found: vec![Source::of_file(path)?], skipped: Vec::new() });
-        }
-        let mut found = Sources::default();
-        search(path, 0, &mut found)?;
+        let found = Source::survey(path, &[])?;
         if found.found.is_empty() {
-            if let Some(error) = found.skipped.into_iter().next() {
-                return Err(error);
-            }
-            let message = "no telemetry found here (looked for sinks, bundles, recordings, and event files)";
-            return Err(StoreError::Unrecognised { path: path.to_owned(), message: message.to_owned() });
+            return Err(match found.skipped.into_iter().next() {
+                Some(error) => error,
+                None => Source::nothing_at(path),
+            });
         }
         Ok(found)
+    }
+
+    /// The same, with the files named `companions` that are met on the way; nothing at all is no error.
+    pub fn survey(path: &Path, companions: &[&str]) -> Result<Sources, StoreError> {
+        let metadata = std::fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
+        let mut found = Sources::default();
+        if metadata.is_dir() {
+            search(path, 0, companions, &mut found)?;
+        } else {
+            found.found.push(Source::of_file(path)?);
+        }
+        Ok(found)
+    }
+
+    /// What is wrong with a directory in which nothing was found.
+    pub fn nothing_at(path: &Path) -> StoreError {
+        let message = "no telemetry found here (looked for sinks, bundles, recordings, and event files)";
+        StoreError::Unrecognised { path: path.to_owned(), message: message.to_owned() }
     }
 
     fn of_file(path: &Path) -> Result<Source, StoreError> {
@@ -314,13 +330,20 @@ fn of_manifest(directory: &Path) -> Option<Source> {
     })
 }
 
-fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), StoreError> {
+fn search(
+    directory: &Path,
+    depth: usize,
+    companions: &[&str],
+    found: &mut Sources,
+) -> Result<(), StoreError> {
     let mut entries = Vec::new();
     let listing = std::fs::read_dir(directory).map_err(|error| StoreError::io(directory, error))?;
     for entry in listing {
         entries.push(entry.map_err(|error| StoreError::io(directory, error))?);
     }
     entries.sort_by_cached_key(std::fs::DirEntry::file_name);
+    let is_companion = |entry: &&std::fs::DirEntry| companions.iter().any(|name| entry.file_name() == *name);
+    found.companions.extend(entries.iter().filter(is_companion).map(std::fs::DirEntry::path));
     let name_of = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().to_lowercase();
     // Most directories have no manifest, and a listing costs less than an attempt to open one in each of 10,000 runs.
     if entries.iter().any(|entry| entry.file_name() == "manifest.json")
@@ -338,11 +361,12 @@ fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), Sto
         return Ok(());
     }
     let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
-    if has(RUN_FILE)
-        && let Err(error) = run_status(directory)
-    {
-        found.skipped.push(error);
-        return Ok(());
+    if has(RUN_FILE) {
+        if let Err(error) = run_status(directory) {
+            found.skipped.push(error);
+            return Ok(());
+        }
+        found.runs.push(directory.to_owned());
     }
     if has("events.json") && has("metadata.json") {
         // A bundle whose manifest, written last, is missing: its writer died in the middle.
@@ -356,7 +380,7 @@ fn search(directory: &Path, depth: usize, found: &mut Sources) -> Result<(), Sto
         let name = name_of(&entry);
         if kind.is_dir() {
             if depth < MAX_DEPTH {
-                search(&entry.path(), depth + 1, found)?;
+                search(&entry.path(), depth + 1, companions, found)?;
             }
         } else if kind.is_file() {
             let eventful = ["event", "track", "telemetry"].iter().any(|word| name.contains(word));

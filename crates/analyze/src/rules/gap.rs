@@ -4,9 +4,10 @@
 //! are 0.4.3's; ours is linear and never fails on a series without time. Page: `docs/rules/hidden_gap.md`.
 
 use serde_json::Value;
-use stormlog_model::{Finding, Record, Severity};
+use stormlog_model::{Event, Finding, Record, Severity};
 
 use super::{Rule, RuleContext, findings};
+use crate::recording::derived_of;
 use crate::sample::Sample;
 use crate::series::{mean, round_to, sample_deviation, slope_of_line, student_t_two_sided};
 use crate::text::python_bytes;
@@ -125,6 +126,23 @@ impl FragmentationSeen {
 /// Whether a sample counts for the gap: device size, use and reservation are known.
 pub fn is_usable(sample: &Sample) -> bool {
     sample.total().is_some() && sample.gap().is_some()
+}
+
+/// The classes of gap in the samples among events, the worst first, each with the place of the event that shows it.
+pub fn hidden_gaps_of(events: &[Event], thresholds: &GapThresholds) -> Vec<(GapFinding, usize)> {
+    let (mut samples, mut places, mut seen) = (Vec::new(), Vec::new(), FragmentationSeen::default());
+    for (place, event) in events.iter().enumerate() {
+        let Some(sample) = Sample::of(event).filter(is_usable) else { continue };
+        if let Some(ratio) = derived_of(event).fragmentation_ratio {
+            seen.observe(sample.at_ns, ratio);
+        }
+        samples.push(sample);
+        places.push(place);
+    }
+    let place_of =
+        |gap: &GapFinding| samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
+    let found = hidden_gaps(&samples, &seen, thresholds).into_iter();
+    found.map(|gap| (places[place_of(&gap)], gap)).map(|(place, gap)| (gap, place)).collect()
 }
 
 /// The classes of gap in samples, the worst first.

@@ -72,6 +72,10 @@ impl Bundle {
     }
 
     /// Reads all but the events and the environment: enough for a list.
+    pub fn summary(path: &Path) -> Result<Self, StoreError> {
+        Bundle::open(path)
+    }
+
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let directory = directory_of(path)?;
         let mut notes = Vec::new();

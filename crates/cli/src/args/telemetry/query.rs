@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use stormlog_catalog::query as catalog;
 
 use crate::cmd::telemetry::{query, sql};
 
@@ -140,9 +141,9 @@ enum Target {
     Summary {
         #[command(flatten)]
         from: Place,
-        #[arg(long, value_parser = query::METRICS)]
+        #[arg(long, value_parser = catalog::METRICS)]
         metric: String,
-        #[arg(long, default_value = "session", value_parser = ["session", "session-rank", "rank", "status"])]
+        #[arg(long, default_value = "session", value_parser = catalog::GROUPS)]
         group_by: String,
     },
     /// What else happened around a moment
@@ -163,7 +164,7 @@ enum Target {
         scope: String,
         #[arg(long, default_value_t = 60_000_000_000)]
         window_ns: u64,
-        #[arg(long, value_parser = query::KINDS)]
+        #[arg(long, value_parser = catalog::EVIDENCE_KINDS)]
         kind: Vec<String>,
         #[arg(long)]
         limit: Option<usize>,
@@ -186,10 +187,10 @@ struct RunFlags {
     source_ref: Option<String>,
 }
 
-impl From<RunFlags> for query::RunFilter {
+impl From<RunFlags> for catalog::RunFilter {
     fn from(typed: RunFlags) -> Self {
         let RunFlags { run_id, session_id, job_id, rank, source_namespace, source_ref } = typed;
-        query::RunFilter { run_id, session_id, job_id, rank, source_namespace, source_ref }
+        catalog::RunFilter { run_id, session_id, job_id, rank, source_namespace, source_ref }
     }
 }
 
@@ -232,7 +233,17 @@ impl From<Query> for query::Options {
         let (from, target) = match typed.target {
             Target::Runs { from, filter } => (from, query::Target::Runs((*filter).into())),
             Target::Attachments { from, filter, kind } => {
-                (from, query::Target::Attachments(query::AttachmentFilter { of: (*filter).into(), kind }))
+                let RunFlags { run_id, session_id, job_id, rank, source_namespace, source_ref } = *filter;
+                let filter = catalog::AttachmentFilter {
+                    run_id,
+                    session_id,
+                    job_id,
+                    rank,
+                    kind,
+                    source_namespace,
+                    source_ref,
+                };
+                (from, query::Target::Attachments(filter))
             }
             Target::Sessions {
                 from,
@@ -246,7 +257,7 @@ impl From<Query> for query::Options {
                 no_has_oom_bundle,
             } => (
                 from,
-                query::Target::Sessions(query::SessionFilter {
+                query::Target::Sessions(catalog::SessionFilter {
                     session_id,
                     status,
                     job_id,
@@ -258,23 +269,23 @@ impl From<Query> for query::Options {
             ),
             Target::Events { from, filter } => (
                 from,
-                query::Target::Events(query::EventFilter {
+                query::Target::Events(catalog::EventFilter {
                     session_id: filter.session_id,
                     event_type: filter.event_type,
                     rank: filter.rank,
                     collector: filter.collector,
                     status: filter.status,
-                    time_start_ns: filter.time_start_ns,
-                    time_end_ns: filter.time_end_ns,
+                    time_start_ns: filter.time_start_ns.map(i128::from),
+                    time_end_ns: filter.time_end_ns.map(i128::from),
                     has_alert: either(filter.has_alert, filter.no_has_alert),
-                    health: filter.collector_health_status,
+                    collector_health_status: filter.collector_health_status,
                     backend: filter.backend,
-                    limit: filter.limit,
+                    limit: filter.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
                 }),
             ),
             Target::Ooms { from, session_id, backend, reason, created_after, created_before } => (
                 from,
-                query::Target::Ooms(query::OomFilter {
+                query::Target::Ooms(catalog::BundleFilter {
                     session_id,
                     backend,
                     reason,
@@ -284,7 +295,7 @@ impl From<Query> for query::Options {
             ),
             Target::Issues { from, fingerprint_id, kind, state, severity, session_id } => (
                 from,
-                query::Target::Issues(query::IssueFilter {
+                query::Target::Issues(catalog::IssueFilter {
                     fingerprint_id,
                     kind,
                     state,
@@ -306,14 +317,14 @@ impl From<Query> for query::Options {
                 limit,
             } => (
                 from,
-                query::Target::Correlate(query::CorrelateFilter {
-                    at_ns,
+                query::Target::Correlate(catalog::CorrelationFilter {
+                    at_ns: at_ns.map(i128::from),
                     record_id,
                     session_id,
                     job_id,
                     rank,
                     is_distributed: scope == "distributed",
-                    window_ns,
+                    window_ns: window_ns.into(),
                     kinds: kind,
                     limit,
                 }),

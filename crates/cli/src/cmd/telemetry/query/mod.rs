@@ -1,32 +1,23 @@
-//! `stormlog query`: rows out of whatever recordings are at some paths, with 0.4.3's targets, filters and columns.
+//! `stormlog query`: a question to the catalog, its rows as a table, as JSON or as CSV, and the exit code. The answers are
+//! `stormlog_catalog::query`'s.
 
-mod attachments;
-mod catalog;
-mod correlate;
-mod events;
-mod evidence;
-mod issues;
-mod ooms;
+mod columns;
 mod rows;
-mod runs;
-mod sessions;
-mod summary;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::exit::{CtrlC, Exit, Wrong};
-use crate::place;
-use catalog::Catalog;
+use serde_json::{Value, json};
+use stormlog_catalog::query::{
+    AttachmentFilter, BundleFilter, CorrelationFilter, EventFilter, IssueFilter, QueryError, RunFilter,
+    SessionFilter, Store, WarningKind,
+};
+use stormlog_catalog::run::finish_abandoned;
+use stormlog_model::Record;
+use stormlog_store::json::write::sort_keys;
 
-pub(crate) use attachments::AttachmentFilter;
-pub(crate) use correlate::{CorrelateFilter, KINDS};
-pub(crate) use events::EventFilter;
-pub(crate) use issues::IssueFilter;
-pub(crate) use ooms::OomFilter;
-pub(crate) use runs::RunFilter;
-pub(crate) use sessions::SessionFilter;
-pub(crate) use summary::METRICS;
+use crate::exit::{CtrlC, Exit, Interrupted, NotThere, Wrong};
+use crate::place;
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,10 +33,10 @@ pub(crate) enum Target {
     Attachments(AttachmentFilter),
     Sessions(SessionFilter),
     Events(EventFilter),
-    Ooms(OomFilter),
+    Ooms(BundleFilter),
     Issues(IssueFilter),
     Summary { metric: String, group_by: String },
-    Correlate(CorrelateFilter),
+    Correlate(CorrelationFilter),
 }
 
 pub(crate) struct Options {
@@ -65,50 +56,90 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         return Err(Wrong(format!("--csv is not supported for {what} queries")).into());
     }
     let ctrl_c = CtrlC::watch();
-    let mut catalog = match options.paths.as_slice() {
-        [] => Catalog::open(&[place::or_runs(None)?]),
-        given => Catalog::open(given),
-    };
+    let paths = if options.paths.is_empty() { vec![place::or_runs(None)?] } else { options.paths.clone() };
+    for path in &paths {
+        // Where this user may not write, the sessions are judged without it.
+        drop(finish_abandoned(path));
+    }
+    let go_on = Box::new(move || ctrl_c.check().is_ok());
+    let mut store = Store::open(&paths, stormlog_catalog::query::Options { go_on, retain_events: false });
     let mut out = io::BufWriter::new(io::stdout().lock());
+    answer(&mut store, options, &mut out)?;
+    out.flush()?;
+    let mut exit = Exit::Ok;
+    for warning in &store.catalog().warnings {
+        let word = match warning.kind {
+            WarningKind::Skipped => "Skipped",
+            WarningKind::Ambiguous => "Warning",
+            WarningKind::Damage | WarningKind::Empty => {
+                exit = Exit::InvalidInput;
+                "Error"
+            }
+        };
+        writeln!(io::stderr(), "{word}: {}", warning.sentence)?;
+    }
+    Ok(exit)
+}
+
+fn answer(store: &mut Store, options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+    let mode = options.mode;
     match &options.target {
         Target::Runs(filter) => {
-            let rows = runs::rows(&mut catalog, filter, &ctrl_c)?;
-            rows::emit(&mut out, &rows, options.mode, &runs::COLUMNS)?;
+            let found = store.runs(filter).map_err(failed)?;
+            rows::emit(out, &|| found.iter().map(|row| row.to_record()), mode, &columns::RUNS)?;
         }
         Target::Attachments(filter) => {
-            let rows = attachments::rows(&mut catalog, filter, &ctrl_c)?;
-            rows::emit(&mut out, &rows, options.mode, &attachments::COLUMNS)?;
+            let found = store.attachments(filter).map_err(failed)?;
+            rows::emit(out, &|| found.iter().map(|row| row.to_record()), mode, &columns::ATTACHMENTS)?;
         }
         Target::Sessions(filter) => {
-            let rows = sessions::rows(&mut catalog, filter, &ctrl_c)?;
-            rows::emit(&mut out, &rows, options.mode, &sessions::COLUMNS)?;
+            let found = store.sessions(filter).map_err(failed)?;
+            rows::emit(out, &|| found.iter().map(|row| row.to_record()), mode, &columns::SESSIONS)?;
         }
         Target::Events(filter) => {
-            let found = events::find(&mut catalog, filter, &ctrl_c)?;
-            let each = || found.iter().map(|row| row.to_record());
-            rows::emit_with(&mut out, &each, options.mode, &events::COLUMNS)?;
+            let found = store.events(filter).map_err(failed)?;
+            rows::emit(out, &|| found.records(), mode, &columns::EVENTS)?;
         }
         Target::Ooms(filter) => {
-            rows::emit(&mut out, &ooms::rows(&catalog, filter), options.mode, &ooms::COLUMNS)?;
+            let found = store.bundles(filter).map_err(failed)?;
+            rows::emit(out, &|| found.iter().map(|row| row.to_record()), mode, &columns::OOMS)?;
         }
         Target::Issues(filter) => {
-            let rows = issues::rows(&mut catalog, filter, &ctrl_c)?;
-            rows::emit(&mut out, &rows, options.mode, &issues::COLUMNS)?;
+            let found = store.issues(filter, &[]).map_err(failed)?;
+            let row = |issue: &stormlog_catalog::query::Issue| {
+                let mut row = issue.to_record();
+                // A table has no room for every place; JSON has them all.
+                row.retain(|key, _| mode == Mode::Json || columns::ISSUES.contains(&key.as_str()));
+                row
+            };
+            rows::emit(out, &|| found.iter().map(row), mode, &columns::ISSUES)?;
         }
         Target::Summary { metric, group_by } => {
-            let rows = summary::rows(&mut catalog, metric, group_by, &ctrl_c)?;
-            rows::emit(&mut out, &rows, options.mode, &summary::COLUMNS)?;
+            let found = store.summarize(metric, Some(group_by)).map_err(failed)?;
+            rows::emit(out, &|| found.iter().map(|row| row.to_record()), mode, &columns::SUMMARY)?;
         }
         Target::Correlate(filter) => {
-            correlate::run(&mut out, &mut catalog, filter, options.mode, &ctrl_c)?;
+            let found = store.correlate(filter).map_err(failed)?;
+            let evidence: Vec<Record> = found.evidence.iter().map(|row| row.to_record()).collect();
+            if mode != Mode::Json {
+                rows::emit(out, &|| evidence.iter().cloned(), mode, &columns::EVIDENCE)?;
+                return Ok(());
+            }
+            let shown = store.catalog().warnings.iter().filter(|warning| warning.kind != WarningKind::Empty);
+            let warnings: Vec<Value> = shown.map(|warning| warning.message.as_str().into()).collect();
+            let mut answer = json!({"anchor": found.anchor, "evidence": evidence, "warnings": warnings});
+            sort_keys(&mut answer);
+            out.write_all(crate::cmd::telemetry::analyze::indented(&answer).as_bytes())?;
         }
     }
-    out.flush()?;
-    for skipped in &catalog.skipped {
-        writeln!(io::stderr(), "Skipped: {skipped}")?;
+    Ok(())
+}
+
+/// The error with the exit code that fits it.
+fn failed(error: QueryError) -> anyhow::Error {
+    match error {
+        QueryError::Interrupted => Interrupted.into(),
+        QueryError::UnknownRecord(_) => NotThere(error.to_string()).into(),
+        other => Wrong(other.to_string()).into(),
     }
-    for problem in &catalog.problems {
-        writeln!(io::stderr(), "Error: {problem}")?;
-    }
-    Ok(if catalog.problems.is_empty() { Exit::Ok } else { Exit::InvalidInput })
 }

@@ -9,13 +9,8 @@ use stormlog_store::json::write::{dumps, sort_keys, write_indented};
 
 use super::Mode;
 
-/// Writes rows that are in memory.
-pub(crate) fn emit(out: &mut impl Write, rows: &[Record], mode: Mode, preferred: &[&str]) -> io::Result<()> {
-    emit_with(out, &|| rows.iter().cloned(), mode, preferred)
-}
-
 /// Writes rows that are made as they are written; `rows` is asked more than once.
-pub(crate) fn emit_with<I: Iterator<Item = Record>>(
+pub(crate) fn emit<I: Iterator<Item = Record>>(
     out: &mut impl Write,
     rows: &dyn Fn() -> I,
     mode: Mode,

@@ -1,0 +1,325 @@
+//! Runs as rows: what was started together.
+//!
+//! A run is what a `stormlog_run.json` describes, what `stormlog run` recorded in one directory, or else the sessions of one job. A session
+//! belongs to the files that name it, else to the run directory it is in, else to its job.
+
+use std::path::Path;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
+use stormlog_model::Record;
+
+use super::envelope::RunEnvelope;
+use super::links::Links;
+use super::sessions::SessionRow;
+use super::sources::RunDirectory;
+use super::store::Store;
+use super::{QueryError, is_wanted, record};
+
+/// Which runs; `None` is any.
+#[derive(Debug, Default, Clone)]
+#[allow(missing_docs, reason = "the names are those of the rows")]
+pub struct RunFilter {
+    pub run_id: Option<String>,
+    pub session_id: Option<String>,
+    pub job_id: Option<String>,
+    pub rank: Option<i64>,
+    pub source_namespace: Option<String>,
+    pub source_ref: Option<String>,
+}
+
+/// One run; `explicit` where it is described or recorded as one.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the names are those of the file's keys")]
+pub struct RunRow {
+    pub run_id: String,
+    pub explicit: bool,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub job_id: Option<String>,
+    pub started_at_ns: Option<i64>,
+    pub ended_at_ns: Option<i64>,
+    pub source_path: String,
+    pub source_kind: &'static str,
+    pub source_namespace: Option<String>,
+    pub source_ref: Option<String>,
+    pub attachment_count: u64,
+    pub sessions: Vec<String>,
+    pub ranks: Vec<i64>,
+    pub tags: Vec<String>,
+    pub metadata: Record,
+}
+
+/// A run with the places of its sessions among the session rows.
+#[derive(Debug)]
+pub(super) struct RunContext {
+    pub(super) run_id: String,
+    pub(super) explicit: bool,
+    pub(super) title: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) job_id: Option<String>,
+    pub(super) started_at_ns: Option<i64>,
+    pub(super) ended_at_ns: Option<i64>,
+    pub(super) source_path: String,
+    pub(super) source_kind: &'static str,
+    pub(super) source_namespace: Option<String>,
+    pub(super) source_ref: Option<String>,
+    pub(super) members: Vec<usize>,
+    tags: Vec<String>,
+    metadata: Record,
+}
+
+impl RunRow {
+    /// The object form.
+    pub fn to_record(&self) -> Record {
+        record([
+            ("run_id", self.run_id.as_str().into()),
+            ("explicit", self.explicit.into()),
+            ("title", self.title.as_deref().into()),
+            ("description", self.description.as_deref().into()),
+            ("job_id", self.job_id.as_deref().into()),
+            ("started_at_ns", self.started_at_ns.into()),
+            ("ended_at_ns", self.ended_at_ns.into()),
+            ("source_path", self.source_path.as_str().into()),
+            ("source_kind", self.source_kind.into()),
+            ("source_namespace", self.source_namespace.as_deref().into()),
+            ("source_ref", self.source_ref.as_deref().into()),
+            ("session_count", self.sessions.len().into()),
+            ("attachment_count", self.attachment_count.into()),
+            ("sessions", self.sessions.clone().into()),
+            ("ranks", self.ranks.clone().into()),
+            ("tags", self.tags.clone().into()),
+            ("metadata", Value::Object(self.metadata.clone())),
+        ])
+    }
+}
+
+impl RunFilter {
+    fn matches(&self, row: &RunRow) -> bool {
+        is_wanted(&self.run_id, Some(&row.run_id))
+            && self.session_id.as_ref().is_none_or(|id| row.sessions.contains(id))
+            && is_wanted(&self.job_id, row.job_id.as_deref())
+            && self.rank.is_none_or(|rank| row.ranks.contains(&rank))
+            && is_wanted(&self.source_namespace, row.source_namespace.as_deref())
+            && is_wanted(&self.source_ref, row.source_ref.as_deref())
+    }
+}
+
+impl Store {
+    /// The runs, newest first.
+    pub fn runs(&mut self, filter: &RunFilter) -> Result<Vec<RunRow>, QueryError> {
+        let sessions = self.session_rows()?;
+        let contexts = self.contexts(&sessions);
+        let mut counts: FxHashMap<String, u64> = FxHashMap::default();
+        let links = Links::of(&contexts, &sessions);
+        self.each_attachment(&contexts, &links, &sessions, &mut |row| {
+            *counts.entry(row.run_id).or_default() += 1
+        })?;
+        let row = |context: RunContext| {
+            let of = |at: &usize| &sessions[*at].summary;
+            let mut ranks: Vec<i64> = context.members.iter().map(|at| of(at).rank).collect();
+            ranks.sort_unstable();
+            ranks.dedup();
+            RunRow {
+                attachment_count: counts.get(&context.run_id).copied().unwrap_or(0),
+                sessions: context.members.iter().map(|at| of(at).session_id.clone()).collect(),
+                ranks,
+                run_id: context.run_id,
+                explicit: context.explicit,
+                title: context.title,
+                description: context.description,
+                job_id: context.job_id,
+                started_at_ns: context.started_at_ns,
+                ended_at_ns: context.ended_at_ns,
+                source_path: context.source_path,
+                source_kind: context.source_kind,
+                source_namespace: context.source_namespace,
+                source_ref: context.source_ref,
+                tags: context.tags,
+                metadata: context.metadata,
+            }
+        };
+        let mut rows: Vec<RunRow> = contexts.into_iter().map(row).filter(|row| filter.matches(row)).collect();
+        rows.sort_by(|a, b| {
+            let key = |row: &RunRow| (row.started_at_ns.unwrap_or(-1), row.run_id.clone());
+            key(b).cmp(&key(a))
+        });
+        Ok(rows)
+    }
+
+    /// The runs that describe themselves, those of run directories, then those of the sessions that none of them has.
+    pub(super) fn contexts(&self, rows: &[SessionRow]) -> Vec<RunContext> {
+        let finder = Finder::of(rows);
+        let mut contexts: Vec<RunContext> =
+            self.catalog.envelopes.iter().map(|envelope| of_envelope(envelope, rows, &finder)).collect();
+        let named = |contexts: &[RunContext]| -> FxHashSet<String> {
+            let members = contexts.iter().flat_map(|context| &context.members);
+            members.map(|at| rows[*at].summary.session_id.clone()).collect()
+        };
+        let mut taken = named(&contexts);
+        let mut ids: FxHashSet<String> = contexts.iter().map(|context| context.run_id.clone()).collect();
+        // Looked up, not searched for: each of 10,000 sessions against each of 10,000 runs took 40 s.
+        let by_path: FxHashMap<&Path, usize> =
+            self.catalog.runs.iter().enumerate().map(|(at, run)| (run.path.as_path(), at)).collect();
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); self.catalog.runs.len()];
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(&row.summary.session_id)) {
+            let around = Path::new(&row.source_path).ancestors().find_map(|above| by_path.get(above));
+            if let Some(run) = around {
+                members[*run].push(at);
+            }
+        }
+        for (run, members) in self.catalog.runs.iter().zip(members) {
+            taken.extend(members.iter().map(|at| rows[*at].summary.session_id.clone()));
+            let context = of_directory(run, rows, members, &mut ids);
+            contexts.push(context);
+        }
+        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+        let mut group_of: FxHashMap<String, usize> = FxHashMap::default();
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(&row.summary.session_id)) {
+            let base = match &row.summary.job_id {
+                Some(job) => format!("job:{job}"),
+                None => format!("session:{}", row.summary.session_id),
+            };
+            let group = *group_of.entry(base.clone()).or_insert_with(|| {
+                groups.push((base, Vec::new()));
+                groups.len() - 1
+            });
+            groups[group].1.push(at);
+        }
+        for (base, mut members) in groups {
+            in_time(&mut members, rows);
+            contexts.push(implicit(unused(base, &mut ids), rows, members));
+        }
+        contexts
+    }
+}
+
+/// Session rows by id and by job.
+struct Finder<'a> {
+    sessions: FxHashMap<&'a str, usize>,
+    jobs: FxHashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Finder<'a> {
+    fn of(rows: &'a [SessionRow]) -> Self {
+        let mut found = Finder { sessions: FxHashMap::default(), jobs: FxHashMap::default() };
+        for (at, row) in rows.iter().enumerate() {
+            // A session that is in several sources is a member once.
+            found.sessions.entry(row.summary.session_id.as_str()).or_insert(at);
+            if let Some(job) = &row.summary.job_id {
+                found.jobs.entry(job.as_str()).or_default().push(at);
+            }
+        }
+        found
+    }
+}
+
+fn of_envelope(envelope: &RunEnvelope, rows: &[SessionRow], finder: &Finder<'_>) -> RunContext {
+    let wanted: FxHashSet<&str> =
+        envelope.sessions.iter().map(|session| session.session_id.as_str()).collect();
+    let mut members: Vec<usize> = wanted.iter().filter_map(|id| finder.sessions.get(id).copied()).collect();
+    if members.is_empty() {
+        let of_job = envelope.job_id.as_deref().and_then(|job| finder.jobs.get(job));
+        members = of_job.cloned().unwrap_or_default();
+    }
+    in_time(&mut members, rows);
+    RunContext {
+        run_id: envelope.run_id.clone(),
+        explicit: true,
+        title: envelope.title.clone(),
+        description: envelope.description.clone(),
+        job_id: envelope.job_id.clone().or_else(|| common_job(rows, &members)),
+        started_at_ns: envelope.started_at_ns.or_else(|| first_start(rows, &members)),
+        ended_at_ns: envelope.ended_at_ns.or_else(|| last_end(rows, &members)),
+        source_path: envelope.path.display().to_string(),
+        source_kind: "run_envelope",
+        source_namespace: envelope.source_namespace.clone(),
+        source_ref: envelope.source_ref.clone(),
+        members,
+        tags: envelope.tags.clone(),
+        metadata: envelope.metadata.clone(),
+    }
+}
+
+fn of_directory(
+    run: &RunDirectory,
+    rows: &[SessionRow],
+    mut members: Vec<usize>,
+    ids: &mut FxHashSet<String>,
+) -> RunContext {
+    in_time(&mut members, rows);
+    let name = run.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    RunContext {
+        run_id: unused(name, ids),
+        explicit: true,
+        title: (!run.head.command.is_empty()).then(|| run.head.command.join(" ")),
+        description: None,
+        job_id: common_job(rows, &members),
+        started_at_ns: run.head.started_at_ns.or_else(|| first_start(rows, &members)),
+        ended_at_ns: run.head.ended_at_ns.or_else(|| last_end(rows, &members)),
+        source_path: run.path.display().to_string(),
+        source_kind: "run_directory",
+        source_namespace: None,
+        source_ref: None,
+        members,
+        tags: Vec::new(),
+        metadata: Record::new(),
+    }
+}
+
+fn implicit(run_id: String, rows: &[SessionRow], members: Vec<usize>) -> RunContext {
+    let job_id = common_job(rows, &members);
+    let first = members.first().map(|at| &rows[*at]);
+    let title = match (&job_id, first) {
+        (Some(job), _) => Some(format!("Distributed job {job}")),
+        (None, first) => first.map(|row| format!("Session {}", row.summary.session_id)),
+    };
+    RunContext {
+        run_id,
+        explicit: false,
+        title,
+        description: None,
+        job_id,
+        started_at_ns: first_start(rows, &members),
+        ended_at_ns: last_end(rows, &members),
+        source_path: first.map(|row| row.source_path.clone()).unwrap_or_default(),
+        source_kind: "implicit_run",
+        source_namespace: None,
+        source_ref: None,
+        members,
+        tags: Vec::new(),
+        metadata: Record::new(),
+    }
+}
+
+/// An id that no run has yet.
+fn unused(base: String, taken: &mut FxHashSet<String>) -> String {
+    let mut candidate = base.clone();
+    let mut suffix = 0;
+    while !taken.insert(candidate.clone()) {
+        suffix += 1;
+        candidate =
+            if suffix == 1 { format!("implicit:{base}") } else { format!("implicit:{base}:{suffix}") };
+    }
+    candidate
+}
+
+fn in_time(members: &mut [usize], rows: &[SessionRow]) {
+    members.sort_by_key(|at| (rows[*at].summary.started_at_ns, rows[*at].summary.session_id.as_str(), *at));
+}
+
+fn common_job(rows: &[SessionRow], members: &[usize]) -> Option<String> {
+    let mut jobs = members.iter().filter_map(|at| rows[*at].summary.job_id.as_ref());
+    let first = jobs.next()?;
+    jobs.all(|job| job == first).then(|| first.clone())
+}
+
+fn first_start(rows: &[SessionRow], members: &[usize]) -> Option<i64> {
+    members.iter().map(|at| rows[*at].summary.started_at_ns).min()
+}
+
+/// The last end, once all have ended.
+fn last_end(rows: &[SessionRow], members: &[usize]) -> Option<i64> {
+    let ends: Option<Vec<i64>> = members.iter().map(|at| rows[*at].summary.ended_at_ns).collect();
+    ends?.into_iter().max()
+}
