@@ -1,18 +1,17 @@
 """Trouble that comes back: the same things under one fingerprint, which is the same in every recording.
 
 The fingerprint is a hash of what an issue is about, with everything that varies from run to run taken out.
+Its rules are native (`crates/model/src/fingerprint.rs`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
+from stormlog import _native
 from stormlog._row import Row
 
 __all__ = [
@@ -44,11 +43,6 @@ ISSUE_STATE_RESOLVED: IssueState = "resolved"
 ISSUE_STATE_IGNORED: IssueState = "ignored"
 ISSUE_STATE_REGRESSED: IssueState = "regressed"
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_NUMBER = re.compile(r"(?<!\w)\d+(?:\.\d+)?%?(?!\w)")
-_BLANKS = re.compile(r"\s+")
-_LONGEST_STEM = 120
-
 
 @dataclass(frozen=True)
 class IssueFingerprint:
@@ -68,8 +62,7 @@ class IssueFingerprint:
     @property
     def fingerprint_id(self) -> str:
         """The hash that names the issue."""
-        text = json.dumps(self._payload(), sort_keys=True, separators=(",", ":"))
-        return f"issue:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        return _native.issues.fingerprint_id(self.schema_version, self.kind, self.dimensions)
 
     def as_dict(self) -> dict[str, Any]:
         """The fingerprint as a dictionary for JSON."""
@@ -148,41 +141,27 @@ class StormlogIssue(Row):
 
 def normalize_issue_state(state: str) -> IssueState:
     """The state a word stands for; ValueError for a word that is none."""
-    word = state.strip().lower()
-    if word not in get_args(IssueState):
-        raise ValueError(f"unsupported issue state: {state}")
-    return cast(IssueState, word)
+    return cast(IssueState, _native.issues.issue_state(state))
 
 
 def normalize_text_dimension(value: object, *, default: str = "unknown") -> str:
     """A text with what varies taken out: lower case, addresses `<hex>`, numbers `<num>`, single blanks."""
-    text = "" if value is None else str(value).strip().lower()
-    if not text:
-        return default
-    return _BLANKS.sub(" ", _NUMBER.sub("<num>", _ADDRESS.sub("<hex>", text)))
+    return default if value is None else _native.issues.normalize_text(str(value), default)
 
 
 def normalized_error_stem(error: object) -> str:
     """The beginning of an error's text, up to its first colon or line end."""
-    stem = re.split("[:\n]", normalize_text_dimension(error), maxsplit=1)[0].strip()
-    return stem[:_LONGEST_STEM] or "unknown"
+    return _native.issues.error_stem("" if error is None else str(error))
 
 
 def categorize_alert_context(context: object) -> str:
     """What an alert is about, by its sentence."""
-    text = normalize_text_dimension(context)
-    if "fragmentation" in text:
-        return "high_fragmentation"
-    if "oom" in text or "out of memory" in text:
-        return "oom_alert"
-    return "generic_alert" if text == "unknown" else text
+    return _native.issues.alert_category("" if context is None else str(context))
 
 
 def normalize_dimensions(dimensions: Mapping[str, Any]) -> dict[str, Any]:
     """Dimensions with what varies taken out, in the order of their names."""
-    if not all(isinstance(key, str) and key.strip() for key in dimensions):
-        raise ValueError("fingerprint dimension keys must be non-empty strings")
-    return {key: _normalized(dimensions[key]) for key in sorted(dimensions)}
+    return _native.issues.normalize_dimensions(dimensions)
 
 
 def freeze_dimensions(dimensions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -193,16 +172,6 @@ def freeze_dimensions(dimensions: Mapping[str, Any]) -> Mapping[str, Any]:
 def json_safe_dimensions(dimensions: Mapping[str, Any]) -> dict[str, Any]:
     """The same dimensions as dictionaries and lists."""
     return {key: _thawed(dimensions[key]) for key in sorted(dimensions)}
-
-
-def _normalized(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return sorted(map(_normalized, value), key=lambda item: json.dumps(item, sort_keys=True))
-    return normalize_dimensions(value) if isinstance(value, Mapping) else normalize_text_dimension(value)
 
 
 def _frozen(value: Any) -> Any:

@@ -12,7 +12,9 @@ use serde_json::Value;
 use stormlog_analyze::Sample;
 use stormlog_analyze::calls::{self, Call, CallThresholds};
 use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
-use stormlog_analyze::rules::gap::{FragmentationSeen, GapThresholds, hidden_gaps};
+use stormlog_analyze::rules::gap::{
+    FragmentationSeen, GapFinding, GapThresholds, hidden_gaps, hidden_gaps_of,
+};
 use stormlog_analyze::rules::ranks::{Job, cross_rank};
 use stormlog_model::{Head, Record};
 
@@ -76,12 +78,17 @@ fn memory_gaps(
     fragmentation: f64,
 ) -> PyResult<Vec<Finding>> {
     let thresholds = GapThresholds { ratio, spike_zscore, drift_r_squared, fragmentation };
-    let GapEvents { samples, places, seen } = match events.cast::<EventBuffer>() {
-        Ok(buffer) => analysis_buffer::gap_events(buffer.get().events()),
-        Err(_) => gap_events(events)?,
+    let found = match events.cast::<EventBuffer>() {
+        Ok(buffer) => hidden_gaps_of(buffer.get().events(), &thresholds),
+        Err(_) => {
+            let GapEvents { samples, places, seen } = gap_events(events)?;
+            let place =
+                |gap: &GapFinding| samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
+            let gaps = hidden_gaps(&samples, &seen, &thresholds).into_iter();
+            gaps.map(|gap| (places[place(&gap)], gap)).map(|(place, gap)| (gap, place)).collect()
+        }
     };
-    let found = hidden_gaps(&samples, &seen, &thresholds).into_iter().map(|gap| {
-        let shown = samples.iter().position(|sample| sample.at_ns == gap.at_ns).unwrap_or(0);
+    let row = |(gap, place): (GapFinding, usize)| {
         Ok(Finding {
             classification: gap.class.as_str(),
             severity: gap.severity.as_str(),
@@ -89,17 +96,17 @@ fn memory_gaps(
             evidence: object_to_python(events.py(), &gap.evidence)?.unbind(),
             description: gap.description,
             remediation: gap.class.remediation().to_vec(),
-            event: places[shown],
+            event: place,
         })
-    });
-    found.collect()
+    };
+    found.into_iter().map(row).collect()
 }
 
 /// The samples of a list of events in which hidden memory can be seen, and where they are in it.
-pub(crate) struct GapEvents {
-    pub(crate) samples: Vec<Sample>,
-    pub(crate) places: Vec<usize>,
-    pub(crate) seen: FragmentationSeen,
+struct GapEvents {
+    samples: Vec<Sample>,
+    places: Vec<usize>,
+    seen: FragmentationSeen,
 }
 
 fn gap_events(events: &Bound<'_, PyAny>) -> PyResult<GapEvents> {

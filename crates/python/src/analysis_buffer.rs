@@ -6,28 +6,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use stormlog_analyze::Sample;
-use stormlog_analyze::recording::derived_of;
 use stormlog_analyze::rules::collective::MarkerSearch;
-use stormlog_analyze::rules::gap::FragmentationSeen;
 use stormlog_model::{Counter, Event, Metadata, Support};
 
-use crate::analysis::{GapEvents, RankComparison, RankEvents, rank_result};
+use crate::analysis::{RankComparison, RankEvents, rank_result};
 use crate::events::EventBuffer;
-
-/// The samples in which hidden memory can be seen.
-pub(crate) fn gap_events(events: &[Event]) -> GapEvents {
-    let mut found = GapEvents { samples: Vec::new(), places: Vec::new(), seen: FragmentationSeen::default() };
-    for (place, event) in events.iter().enumerate() {
-        let usable = Sample::of(event).filter(|sample| sample.total().is_some() && sample.gap().is_some());
-        let Some(sample) = usable else { continue };
-        if let Some(ratio) = derived_of(event).fragmentation_ratio {
-            found.seen.observe(sample.at_ns, ratio);
-        }
-        found.samples.push(sample);
-        found.places.push(place);
-    }
-    found
-}
 
 /// The events of each rank, the largest world that was claimed, and the first moment.
 pub(crate) fn by_rank(events: &[Event]) -> (BTreeMap<u64, RankEvents>, u64, u64) {

@@ -8,10 +8,11 @@
 use std::io;
 use std::path::Path;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use stormlog_alert::alerts::ThresholdError;
 use stormlog_capture::CaptureError;
+use stormlog_catalog::query::QueryError;
 use stormlog_collect::CollectError;
 use stormlog_cupti::CuptiError;
 use stormlog_heap::HeapError as ReadError;
@@ -33,6 +34,7 @@ pub(crate) enum Error {
     Problem(Problem),
     Store(StoreError),
     Sink(SinkError),
+    Query(QueryError),
     Collect(CollectError),
     Start(StartError),
     Bundle(BundleError),
@@ -66,6 +68,7 @@ from! {
     Problem: Problem,
     Store: StoreError,
     Sink: SinkError,
+    Query: QueryError,
     Collect: CollectError,
     Start: StartError,
     Bundle: BundleError,
@@ -88,6 +91,8 @@ pub(crate) fn raise(error: impl Into<Error>) -> PyErr {
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
+            Error::Query(QueryError::Interrupted) => PyKeyboardInterrupt::new_err(()),
+            Error::Query(error) => PyValueError::new_err(error.to_string()),
             Error::Problem(problem) => PyValueError::new_err(problem.message),
             Error::Store(error) => from_store(error),
             Error::Sink(error) => from_sink(error),

@@ -23,6 +23,7 @@ mod files;
 mod gpus;
 mod heap;
 mod heap_error;
+mod issues;
 mod oom;
 mod phases;
 mod plot;
@@ -83,7 +84,8 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         &[analysis::register, analysis_buffer::register],
     ),
     ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register]),
-    ("catalog", "What is found at a path: sources, runs, sessions.", &[catalog::register, runs::register]),
+    ("catalog", "What is found at a path, and the questions about it.", &[catalog::register, runs::register]),
+    ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),
     ("plot", "Figures.", &[plot::register]),
     ("text", "Text for people, as the commands write it.", &[text::register]),

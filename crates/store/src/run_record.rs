@@ -33,21 +33,22 @@ pub struct RunHead {
     pub ended_at_ns: Option<i64>,
 }
 
-/// The head of the run in a directory; `None` where there is none of this version.
-pub fn run_head(directory: &Path) -> Option<RunHead> {
-    let bytes = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD).ok()?;
-    let head: RunHead = serde_json::from_slice(&bytes).ok()?;
-    (head.format == RUN_FORMAT && head.schema_version == RUN_VERSION).then_some(head)
+/// The head of the run in a directory, with the errors of [`read_run`].
+pub fn run_head(directory: &Path) -> Result<Option<RunHead>, StoreError> {
+    let Ok(bytes) = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD) else { return Ok(None) };
+    match serde_json::from_slice::<RunHead>(&bytes) {
+        Ok(head) if head.format == RUN_FORMAT && head.schema_version == RUN_VERSION => Ok(Some(head)),
+        // Whatever else it is, the strict reader has the words for it.
+        _ => Ok(read_run(directory)?.map(|record| {
+            let status = record.get("status").and_then(Value::as_str).map(str::to_owned);
+            RunHead { status, ..RunHead::default() }
+        })),
+    }
 }
 
 /// The `status` of the run in a directory, with the errors of [`read_run`].
 pub fn run_status(directory: &Path) -> Result<Option<String>, StoreError> {
-    let Ok(bytes) = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD) else { return Ok(None) };
-    match serde_json::from_slice::<RunHead>(&bytes) {
-        Ok(head) if head.format == RUN_FORMAT && head.schema_version == RUN_VERSION => Ok(head.status),
-        // Whatever else it is, the strict reader has the words for it.
-        _ => Ok(read_run(directory)?.and_then(|record| Some(record.get("status")?.as_str()?.to_owned()))),
-    }
+    Ok(run_head(directory)?.and_then(|head| head.status))
 }
 
 /// What the `run.json` in a directory says; `None` where there is none that can be read, or where it is another program's file.
@@ -68,7 +69,7 @@ pub fn read_run(directory: &Path) -> Result<Option<Record>, StoreError> {
 /// As [`read_run`], of the fields that `T` has alone: the rest of the file, mostly the environment, is passed over without a copy.
 pub fn read_run_as<T: DeserializeOwned>(directory: &Path) -> Result<Option<T>, StoreError> {
     let Ok(bytes) = file::read_bounded(&directory.join(RUN_FILE), json::MAX_RECORD) else { return Ok(None) };
-    match serde_json::from_slice::<Head>(&bytes) {
+    match serde_json::from_slice::<RunHead>(&bytes) {
         Ok(head) if head.format == RUN_FORMAT && head.schema_version == RUN_VERSION => {
             Ok(serde_json::from_slice(&bytes).ok())
         }

@@ -12,7 +12,7 @@ use crate::csv::CsvReader;
 use crate::json::{self, EventReader};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
-use crate::run_record::run_status;
+use crate::run_record::{RunHead, run_head};
 use crate::{Place, ReadOptions, StoreError, file, recording, sink};
 
 /// Directories are searched this deep; deeper trees are not recordings.
@@ -47,8 +47,8 @@ pub struct Sources {
     pub found: Vec<Source>,
     /// Runs that were left out, each with the reason.
     pub skipped: Vec<StoreError>,
-    /// Directories of runs that were not left out.
-    pub runs: Vec<PathBuf>,
+    /// Directories of runs that were not left out, each with what its file states first.
+    pub runs: Vec<(PathBuf, RunHead)>,
     /// Files of the names that were asked for.
     pub companions: Vec<PathBuf>,
 }
@@ -362,11 +362,13 @@ fn search(
     }
     let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
     if has(RUN_FILE) {
-        if let Err(error) = run_status(directory) {
-            found.skipped.push(error);
-            return Ok(());
+        match run_head(directory) {
+            Ok(head) => found.runs.extend(head.map(|head| (directory.to_owned(), head))),
+            Err(error) => {
+                found.skipped.push(error);
+                return Ok(());
+            }
         }
-        found.runs.push(directory.to_owned());
     }
     if has("events.json") && has("metadata.json") {
         // A bundle whose manifest, written last, is missing: its writer died in the middle.

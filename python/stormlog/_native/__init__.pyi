@@ -8,6 +8,7 @@ from stormlog._native import command as command
 from stormlog._native import cuda as cuda
 from stormlog._native import files as files
 from stormlog._native import heap as heap
+from stormlog._native import issues as issues
 from stormlog._native import oom as oom
 from stormlog._native import plot as plot
 from stormlog._native import sink as sink
@@ -25,6 +26,7 @@ __all__ = [
     "cuda",
     "files",
     "heap",
+    "issues",
     "oom",
     "plot",
     "sink",

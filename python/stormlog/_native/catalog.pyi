@@ -1,25 +1,142 @@
-# What is found at a path: sources, runs, sessions: the submodule `stormlog._native.catalog`.
+# What is found at a path, and the questions about it: the submodule `stormlog._native.catalog`.
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, TypeAlias, final
+
+from stormlog._native.telemetry import EventBuffer
 
 __all__ = [
     "DUMPS_DIRECTORY",
     "RUNS_DIRECTORY",
     "RUNS_VARIABLE",
     "RUN_VARIABLE",
+    "Catalog",
+    "EventAnswer",
+    "Origin",
     "Process",
     "ProcessEnd",
     "ProcessSession",
     "Run",
     "find_processes",
     "find_runs",
-    "find_sources",
-    "is_session_dead",
     "run_interval_ms",
     "session_directory",
     "unused_directory",
 ]
+
+@final
+class Origin:
+    @property
+    def source_path(self) -> str: ...
+    @property
+    def source_kind(self) -> str: ...
+    @property
+    def session_status(self) -> str: ...
+
+@final
+class EventAnswer:
+    @property
+    def events(self) -> EventBuffer: ...
+    @property
+    def origin_of(self) -> list[int]: ...
+    @property
+    def origins(self) -> list[Origin]: ...
+
+# A row of an answer: the names and values of a dataclass of stormlog.query.
+_Row: TypeAlias = dict[str, Any]
+
+@final
+class Catalog:
+    def __new__(cls, paths: Sequence[Path]) -> Catalog: ...
+    def sources(self) -> list[_Row]: ...
+    def oom_bundles(self) -> list[_Row]: ...
+    def sidecar_attachments(self) -> list[_Row]: ...
+    def run_envelopes(self) -> list[_Row]: ...
+    def warnings(self) -> list[_Row]: ...
+    def runs(
+        self,
+        *,
+        run_id: str | None,
+        session_id: str | None,
+        job_id: str | None,
+        rank: int | None,
+        source_namespace: str | None,
+        source_ref: str | None,
+    ) -> list[_Row]: ...
+    def run_attachments(
+        self,
+        *,
+        run_id: str | None,
+        session_id: str | None,
+        job_id: str | None,
+        rank: int | None,
+        kind: str | None,
+        source_namespace: str | None,
+        source_ref: str | None,
+    ) -> list[_Row]: ...
+    def attachments(
+        self, *, session_id: str | None, job_id: str | None, rank: int | None, kind: str | None
+    ) -> list[_Row]: ...
+    def sessions(
+        self,
+        *,
+        session_id: str | None,
+        status: str | None,
+        job_id: str | None,
+        rank: int | None,
+        world_size: int | None,
+        has_oom_bundle: bool | None,
+        source_kind: str | None,
+    ) -> list[_Row]: ...
+    def events(
+        self,
+        *,
+        session_id: str | None,
+        event_type: str | None,
+        rank: int | None,
+        collector: str | None,
+        status: str | None,
+        time_start_ns: int | None,
+        time_end_ns: int | None,
+        has_alert: bool | None,
+        collector_health_status: str | None,
+        backend: str | None,
+        limit: int | None,
+    ) -> EventAnswer: ...
+    def bundles(
+        self,
+        *,
+        session_id: str | None,
+        backend: str | None,
+        reason: str | None,
+        created_after: str | None,
+        created_before: str | None,
+    ) -> list[_Row]: ...
+    def issues(
+        self,
+        states: Sequence[tuple[str, str]],
+        *,
+        fingerprint_id: str | None,
+        kind: str | None,
+        state: str | None,
+        severity: str | None,
+        session_id: str | None,
+    ) -> list[_Row]: ...
+    def summarize(self, metric: str, group_by: str | None) -> list[_Row]: ...
+    def correlate(
+        self,
+        *,
+        session_id: str | None,
+        job_id: str | None,
+        rank: int | None,
+        scope: str,
+        at_ns: int | None,
+        record_id: str | None,
+        window_ns: int,
+        kinds: Sequence[str],
+        limit: int | None,
+    ) -> tuple[_Row, list[_Row]]: ...
 
 @final
 class Run:
@@ -129,5 +246,3 @@ def find_processes(path: str | os.PathLike[str]) -> list[Process]: ...
 def session_directory(run: str | os.PathLike[str], rank: int, device: int) -> Path: ...
 def unused_directory(directory: str | os.PathLike[str]) -> Path: ...
 def run_interval_ms(run: str | os.PathLike[str]) -> int | None: ...
-def find_sources(path: str | os.PathLike[str]) -> tuple[list[tuple[str, Path]], list[str]]: ...
-def is_session_dead(path: str | os.PathLike[str], pid: int, host: str, started_at_ns: int) -> bool: ...

@@ -6,13 +6,10 @@ from typing import Any, Literal, Self, TypeAlias, final
 __all__ = [
     "EventBuffer",
     "Recorder",
-    "are_in_order",
-    "counter_peaks",
     "derive_event",
     "derive_session",
     "event_from_record",
     "first_events",
-    "hidden_gaps",
     "legacy_session_id",
     "likely_events",
     "load_sessions",
@@ -94,9 +91,6 @@ def likely_events(
     time_ns: tuple[int | None, int | None],
 ) -> list[int]: ...
 def first_events(buffer: EventBuffer) -> list[int]: ...
-def are_in_order(buffer: EventBuffer) -> bool: ...
-def counter_peaks(buffer: EventBuffer, counter: str) -> list[tuple[str, int, int, int]]: ...
-def hidden_gaps(buffer: EventBuffer) -> list[tuple[str, int, int, int, int, int, int, int]]: ...
 
 @final
 class Recorder:

@@ -236,12 +236,6 @@ def untouched(events: object) -> _native.telemetry.EventBuffer | None:
     return None if made or tail else buffer
 
 
-def in_order(events: object) -> bool:
-    """Whether events are known to be in the order of time, those of one moment in that of their sessions."""
-    buffer = untouched(events)
-    return buffer is not None and _native.telemetry.are_in_order(buffer)
-
-
 def likely(events: Iterable[_T], types: Sequence[str], said: Sequence[Said] = ()) -> Iterable[_T]:
     """The events of any iterable in which something may be found: see `TelemetryEventList.likely`."""
     if isinstance(events, TelemetryEventList):

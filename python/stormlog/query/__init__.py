@@ -32,10 +32,11 @@ from stormlog.query._rows import (
     OOMBundleRow,
     SessionFilter,
     SessionRow,
+    SummaryGroupBy,
+    SummaryMetric,
     SummaryRow,
 )
 from stormlog.query._store import QueryStore, open
-from stormlog.query._summary import SummaryGroupBy, SummaryMetric
 from stormlog.run_catalog import (
     AttachmentStorage,
     CatalogRunEnvelope,

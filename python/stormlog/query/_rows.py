@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from stormlog._row import Row
 from stormlog.issues import IssueKind, IssueState
 from stormlog.telemetry import TelemetryEvent, telemetry_event_to_dict
+
+SummaryMetric = Literal[
+    "session_count_by_status",
+    "peak_allocator_allocated_bytes",
+    "peak_allocator_reserved_bytes",
+    "peak_device_used_bytes",
+    "alert_count",
+    "collector_degradation_transitions",
+    "interrupted_sessions_with_oom_bundles",
+    "hidden_memory_gap_growth",
+]
+SummaryGroupBy = Literal["session", "session-rank", "rank", "status"]
 
 
 @dataclass(frozen=True)

@@ -161,9 +161,9 @@ impl Store {
         for number in 0..self.source_count() {
             let kind = self.kind_of(number);
             for loaded in self.load(number)?.iter() {
-                let (job, place) = (loaded.known.summary.job_id.as_deref(), loaded.known.place.as_str());
+                let (job, place) = (loaded.known.summary.job_id.as_deref(), loaded.known.place());
                 let all = markers(&loaded.events);
-                let markers = all.iter().map(|marker| Evidence::of_marker(marker, job, place, kind));
+                let markers = all.iter().map(|marker| Evidence::of_marker(marker, job, &place, kind));
                 found.extend(markers.filter(|one| one.distance(anchor.at_ns) <= filter.window_ns));
             }
         }
@@ -212,7 +212,7 @@ fn judge(one: Evidence, anchor: &Anchor, filter: &CorrelationFilter) -> Option<E
         return None;
     }
     // Without a time only what it states about itself makes it belong here.
-    if !is_timed && !(is_session || is_job) {
+    if !(is_timed || is_session || is_job) {
         return None;
     }
     if (differ(&anchor.session_id, &one.session_id) && !is_job)

@@ -104,7 +104,7 @@ impl Gathering {
         if !is_same {
             self.last = Some((number, known.summary.session_id.clone()));
             let origin = EventOrigin {
-                source_path: known.place.clone(),
+                source_path: known.place(),
                 source_kind: kind,
                 session_status: known.summary.status.as_str(),
             };

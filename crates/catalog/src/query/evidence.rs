@@ -98,7 +98,7 @@ impl Evidence {
         let metadata = json!({
             "record_id": id, "observed_timestamp_ns": event.timestamp_ns, "event_type": head.event_type,
             "collector": head.collector, "context": event.context.as_deref(),
-            "session_status": origin.session_status, "metadata": event.metadata.to_map(Schema::V4),
+            "session_status": origin.session_status, "metadata": event.metadata.map,
         });
         let title = format!("{} telemetry event", head.event_type);
         Evidence::of_row(event, origin, format!("event:{id}"), "telemetry_event", title, metadata)
@@ -111,7 +111,7 @@ impl Evidence {
             json!(["alert", head.session_id, event.timestamp_ns, head.identity.rank, head.event_type]);
         let metadata = json!({
             "event_type": head.event_type, "severity": event_severity(event), "collector": head.collector,
-            "context": event.context.as_deref(), "metadata": event.metadata.to_map(Schema::V4),
+            "context": event.context.as_deref(), "metadata": event.metadata.map,
         });
         let title = format!("Alert: {}", head.event_type);
         is_alert_event(event)

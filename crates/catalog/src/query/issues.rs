@@ -360,7 +360,7 @@ fn hidden(loaded: &Loaded, source_kind: &str) -> Vec<Sign> {
             session_id: Some(loaded.known.summary.session_id.clone()),
             timestamp_ns: Some(gap.at_ns.into()),
             rank: shown.map(|event| event.head.identity.rank),
-            source_path: Some(loaded.known.place.clone()),
+            source_path: Some(loaded.known.place()),
             source_kind: Some(source_kind.to_owned()),
             event_type: Some(shown.map_or("sample", |event| &event.head.event_type).to_owned()),
             bundle_path: None,

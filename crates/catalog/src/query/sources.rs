@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use stormlog_model::Record;
 use stormlog_postmortem::bundle::Bundle;
-use stormlog_store::run_record::{RunHead, run_head};
+use stormlog_store::run_record::RunHead;
 use stormlog_store::sink::{self, MANIFEST_FILENAME, ROLLUP_FILENAME};
 use stormlog_store::{Source, Sources, StoreError, json};
 
@@ -116,7 +116,7 @@ pub struct Catalog {
 #[derive(Default)]
 struct Met {
     sources: Vec<Source>,
-    runs: Vec<PathBuf>,
+    runs: Vec<(PathBuf, RunHead)>,
     companions: Vec<PathBuf>,
     skipped: Vec<StoreError>,
 }
@@ -188,9 +188,7 @@ impl Catalog {
                 self.read_companion(file);
             }
         }
-        self.runs.extend(
-            met.runs.into_iter().filter_map(|path| Some(RunDirectory { head: run_head(&path)?, path })),
-        );
+        self.runs.extend(met.runs.into_iter().map(|(path, head)| RunDirectory { path, head }));
         let is_empty = met.sources.is_empty() && met.companions.is_empty();
         if is_empty && met.skipped.is_empty() {
             let error = Source::nothing_at(path).to_string();

@@ -45,7 +45,17 @@ pub(super) struct Known {
     pub(super) source_count: u64,
     pub(super) warning_count: u64,
     /// The file that stands for its events: of a sink the first of its segments.
-    pub(super) place: String,
+    place: PathBuf,
+    /// Whether links in it are still to be resolved. A listing of 10,000 runs does not need it.
+    is_plain: bool,
+}
+
+impl Known {
+    /// The file that stands for its events.
+    pub(super) fn place(&self) -> String {
+        let resolved = if self.is_plain { std::fs::canonicalize(&self.place).ok() } else { None };
+        resolved.as_ref().unwrap_or(&self.place).display().to_string()
+    }
 }
 
 /// A session with its events, in time order.
@@ -136,13 +146,15 @@ impl Store {
             summary.status = SessionStatus::Interrupted;
             summary.ended_at_ns = events.iter().map(|event| event.timestamp_ns).max().map(signed);
         }
-        let place = sources.first().map_or(path, PathBuf::as_path).display().to_string();
+        let source_count = sources.len().max(1) as u64;
+        let place = sources.into_iter().next().unwrap_or_else(|| path.to_owned());
         let known = Known {
             summary,
             event_count: Some(events.len() as u64),
-            source_count: sources.len().max(1) as u64,
+            source_count,
             warning_count: warnings.len() as u64,
             place,
+            is_plain: false,
         };
         Loaded { known, events }
     }
@@ -182,7 +194,6 @@ impl Store {
             return Ok(Vec::new());
         }
         let manifest = self.manifest(number);
-        let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let known = found.sessions.drain(..).map(|session| {
             let id = session.summary.session_id.as_str();
             let listed = manifest.iter().flat_map(|manifest| &manifest.segments);
@@ -192,7 +203,8 @@ impl Store {
                 source_count: (segments.count() as u64) + 1,
                 event_count: Some(session.event_count),
                 warning_count: session.notes.len() as u64,
-                place: first.as_ref().unwrap_or(&place).display().to_string(),
+                is_plain: first.is_none(),
+                place: first.unwrap_or_else(|| path.to_owned()),
                 summary: session.summary,
             }
         });
