@@ -102,7 +102,11 @@ def is_recording() -> bool:
 
 
 def stats(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Totals, peak, top allocators: what ``stormlog stats --json`` prints."""
+    """Totals, peak, top allocators: what ``stormlog stats --json`` prints.
+
+    A capture that is missing, unreadable, damaged or too new raises the `HeapError` that says so, which is
+    also a `FileNotFoundError`, a `PermissionError` or a `ValueError`.
+    """
     return _native.heap.heap_stats(path)
 
 
