@@ -92,6 +92,9 @@ def test_command_and_python_have_the_same_processes(recorded: Path) -> None:
             assert row["end"].get("cause") == process.end.cause
             stated = [(part["viewpoint"], part["session_id"], part["path"]) for part in row["sessions"]]
             assert stated == [(s.viewpoint, s.session_id, str(s.path)) for s in process.sessions]
+    (main,) = [process for process in processes if process.bundles]
+    shown = command("oom", "show", str(main.bundles[0]))["process"]
+    assert shown == by_session[main.sessions[0].session_id]
     captures = {row["path"]: row["pid"] for row in command("captures", str(recorded))}
     joined = {str(path): process.pid for process in processes for path in process.captures}
     assert captures == joined

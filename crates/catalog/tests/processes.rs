@@ -8,7 +8,7 @@ use serde_json::json;
 use stormlog_catalog::run::layout::{RUN_FILE, SESSION_FILE, SNAPSHOT_FILE, Viewpoint};
 use stormlog_catalog::run::{ProcessEnd, Run, RunDirectory, find_runs, processes, runs};
 use stormlog_model::{SessionStatus, SessionSummary};
-use stormlog_store::recording::write_session;
+use stormlog_store::recording::session_text;
 
 fn session(run: &Path, name: &str, id: &str, pid: i64, started_at_ns: i64, status: SessionStatus) {
     let directory = run.join(name);
@@ -26,7 +26,7 @@ fn session(run: &Path, name: &str, id: &str, pid: i64, started_at_ns: i64, statu
         world_size: 1,
         source: "test".to_owned(),
     };
-    write_session(&directory, &summary).unwrap();
+    fs::write(directory.join(SESSION_FILE), session_text(&summary)).unwrap();
 }
 
 fn write_run(run: &Path, more: serde_json::Value) {

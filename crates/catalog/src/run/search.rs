@@ -149,6 +149,14 @@ impl SessionProcesses {
 }
 
 impl Process {
+    /// The process that a part of a run belongs to: a session's directory, a capture, a bundle.
+    #[must_use]
+    pub fn of_part(path: &Path) -> Option<Process> {
+        let path = std::path::absolute(path).ok()?;
+        let run = RunDirectory::open(run_around(&path, LEVELS)?)?;
+        Run::load(&run).ok()??.process_of_path(&path).cloned()
+    }
+
     /// A session that is in no run: a process of which one recording is known.
     #[must_use]
     pub fn of_session(session: &FoundSession) -> Process {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_catalog::run::Process;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_model::{Counter, Event, Schema, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, Listing, list};
@@ -37,6 +38,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             if *json {
                 let mut record = bundle.to_record();
                 record.extend(CudaOom::of(&bundle).map(|found| ("cuda".to_owned(), found.to_value())));
+                // What else was recorded about the process: its samples, its heap, other bundles.
+                record.extend(
+                    Process::of_part(&bundle.path).map(|found| ("process".to_owned(), found.to_value())),
+                );
                 writeln!(out, "{:#}", Value::Object(record))?;
             } else {
                 let mut page = Vec::new();
