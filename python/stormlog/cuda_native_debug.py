@@ -48,14 +48,14 @@ __all__ = [
 ]
 
 DEFAULT_TRACE_ALLOC_MAX_ENTRIES = 100_000
-SNAPSHOT_PICKLE_FILENAME = "cuda_allocator_snapshot.pickle"
+SNAPSHOT_PICKLE_FILENAME = _native.oom.CUDA_SNAPSHOT_FILE
 TRACE_HTML_FILENAME = "cuda_allocator_state_history.html"
 TRACE_HTML_ANNOTATED_FILENAME = "cuda_allocator_state_history_annotated.html"
 SEGMENT_SUMMARY_FILENAME = "cuda_allocator_segments.txt"
 TRACE_SUMMARY_FILENAME = "cuda_allocator_trace.txt"
 TENSOR_ATTRIBUTION_FILENAME = "cuda_tensor_attribution.json"
 ALLOCATION_ATTRIBUTION_FILENAME = "cuda_allocation_attribution.json"
-MEMORY_CATEGORIES_FILENAME = "cuda_memory_categories.json"
+MEMORY_CATEGORIES_FILENAME = _native.oom.CUDA_CATEGORIES_FILE
 DEBUG_METADATA_FILENAME = "cuda_native_debug_metadata.json"
 
 

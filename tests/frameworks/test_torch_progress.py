@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stormlog._torch.auto_bundle import Failure
 from stormlog._torch.auto_progress import STEPS, Steps, phase_of, stack_and_phase
-from stormlog._torch.auto_verdict import usable_blocks, verdict
+from stormlog._torch.auto_verdict import verdict
 
 torch: Any = pytest.importorskip("torch")
 
@@ -130,8 +130,10 @@ def test_the_verdict_begins_with_it() -> None:
     failure = seen[0]
     assert (failure.step, failure.phase) == (1204, "backward") and kept
     empty: dict[str, Any] = {"segments": [], "device_traces": [[]]}
-    sentence, _ = verdict(failure, usable_blocks(empty, 0, failure.segment_bytes), {}, {})
-    assert sentence.startswith("CUDA out of memory at step 1,204 in backward on GPU 0: 1.00 GiB asked")
+    sentence = verdict(failure, empty, {}, {}).sentence
+    assert sentence.startswith(
+        "CUDA out of memory at step 1,204 in backward on GPU 0: really full: 1.00 GiB were asked for"
+    )
 
 
 def test_a_stack_without_signs_has_no_phase() -> None:

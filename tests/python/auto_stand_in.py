@@ -59,7 +59,7 @@ class Cuda:
                 }
             )
             for observer in self.observers:
-                observer(device, size, self.limit, self.limit - allocator.current)
+                observer(device, size, self.limit, 8 * GB)
             raise self.torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / MB:.2f} MiB.")
         tensor = kind(allocator, size)
         self.frames[tensor.address] = frames

@@ -22,7 +22,7 @@ from stormlog import hidden_memory
 from stormlog._torch import auto as _auto
 from stormlog._torch.auto_bundle import Failure
 from stormlog._torch.auto_settings import Settings
-from stormlog._torch.auto_verdict import Usable, verdict
+from stormlog._torch.auto_verdict import verdict
 from stormlog._torch.cuda_categories import stack_of
 from stormlog.telemetry import load_telemetry_sessions
 
@@ -113,7 +113,7 @@ def test_an_oom_leaves_a_bundle_before_it_is_raised(torch: Any, tmp_path: Path) 
     assert found["allocator_settings"]["expandable_segments"] is False
     assert "test_auto.py" in found["stack"][0] or "auto_stand_in.py" in found["stack"][0]
     assert any("test_an_oom_leaves_a_bundle" in line for line in found["stack"])
-    assert found["problems"] == [] and "200.00 MiB asked; it is full" in found["verdict"]
+    assert found["problems"] == [] and "really full: 200.00 MiB were asked for" in found["verdict"]
     assert "test_an_oom_leaves_a_bundle" in found["held_by"][0]["place"]
     with (bundle / "cuda_allocator_snapshot.pickle").open("rb") as file:
         assert pickle.load(file)["device_traces"][0][-1]["action"] == "oom"
@@ -144,8 +144,8 @@ def test_memory_comes_back_to_who_caught_the_error(torch: Any) -> None:
 def test_fragmentation_is_named(torch: Any, tmp_path: Path) -> None:
     torch.stand_in.limit = 40 * MB
     with pytest.raises(torch.OutOfMemoryError):
-        torch.stand_in.take(60 * MB)
-    assert "it is full" in page(bundles(tmp_path)[0])["verdict"]
+        torch.stand_in.take(80 * MB)
+    assert "really full" in page(bundles(tmp_path)[0])["verdict"]
     free = [{"size": 30 * MB, "state": "inactive"}, {"size": 40 * MB, "state": "inactive"}]
     segment = {"device": 0, "stream": 0, "segment_type": "large", "blocks": free}
     torch.history._snapshot = lambda: {
@@ -155,22 +155,24 @@ def test_fragmentation_is_named(torch: Any, tmp_path: Path) -> None:
     with pytest.raises(torch.OutOfMemoryError):
         torch.stand_in.take(60 * MB)
     found = page(bundles(tmp_path)[1])
-    assert "fragmentation: 70.00 MiB is free in the allocator" in found["verdict"]
-    assert "may use is 40.00 MiB" in found["verdict"] and "expandable_segments:True" in found["try"][0]
+    assert "and 70.00 MiB are free in this pool" in found["verdict"]
+    assert (
+        "the largest block is 40.00 MiB" in found["verdict"] and "expandable_segments:True" in found["try"][0]
+    )
 
 
 @pytest.mark.parametrize(
     ("free", "words"),
-    [(900 * MB, "256.00 MiB allowed, though 900.00 MiB of the"), (9 * MB, "other processes hold 5.00 GiB")],
+    [
+        (900 * MB, "had 900.00 MiB free, so this process was limited to 256.00 MiB"),
+        (9 * MB, "other processes hold 5.00 GiB"),
+    ],
 )
 def test_who_is_in_the_way_is_told_by_the_room_there_is(free: int, words: str) -> None:
     names = ("OutOfMemoryError", "torch", "CUDA out of memory.")
     failure = Failure(0, "torch.cuda.OutOfMemoryError", names, 200 * MB, 256 * MB, free, (), "main", True)
-    usable = Usable(200 * MB, 0, 0, 0, 0, 0)
-    sentence, tries = verdict(
-        failure, usable, {"allocated_bytes": 100 * MB}, {"other_processes_bytes": 5 << 30}
-    )
-    assert words in sentence and tries, sentence
+    found = verdict(failure, {}, {"allocated_bytes": 100 * MB}, {"other_processes_bytes": 5 << 30})
+    assert words in found.sentence and found.tries, found
 
 
 def test_the_programs_own_line_is_kept_however_deep_the_library_is() -> None:

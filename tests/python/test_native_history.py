@@ -168,7 +168,7 @@ def test_a_workspace_is_known_by_its_size(torch: Any, monkeypatch: pytest.Monkey
     blocks = [{"size": size, "state": "active_allocated"} for _ in range(2)]
     segments = [{"address": 1 << 40, "stream": stream, "blocks": blocks} for stream in (0, 7)]
     found = cuda_native_debug.memory_categories({"segments": segments}, {}, size)["categories"]
-    assert {name: part["blocks"] for name, part in found.items()} == {"workspaces": 2, "no_python_tensor": 2}
+    assert {name: part["blocks"] for name, part in found.items()} == {"workspaces": 2, "unknown": 2}
 
 
 def test_every_allocated_byte_has_a_category(torch: Any) -> None:
@@ -209,7 +209,7 @@ def test_every_allocated_byte_has_a_category(torch: Any) -> None:
         "gradients": 8,
         "graph_pools": 6,
         "activations": 4,
-        "no_python_tensor": 3,
+        "unknown": 3,
         "data": 2,
         "buffers": 1,
         "awaiting_free": 1,

@@ -5,6 +5,7 @@
 //! error texts are part of the contract, because scripts match them.
 #![forbid(unsafe_code)]
 
+pub mod alloc_conf;
 mod by_frame;
 mod capability;
 mod check;

@@ -15,6 +15,7 @@ mod catalog;
 mod cli;
 mod code;
 mod cuda_driver;
+mod cuda_oom;
 mod derived;
 mod error;
 mod event_search;
@@ -83,7 +84,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         "Analysis rules for events, ranks and profiled calls.",
         &[analysis::register, analysis_buffer::register],
     ),
-    ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register]),
+    ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register, cuda_oom::register]),
     ("catalog", "What is found at a path, and the questions about it.", &[catalog::register, runs::register]),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),

@@ -131,12 +131,14 @@ impl Tracker {
     }
 
     /// Times, and the counters allocated, reserved, used, free, total at each.
-    fn timeline(&self, py: Python<'_>, interval: f64) -> (Vec<f64>, Vec<Vec<Option<u64>>>) {
-        let points = py.detach(|| self.tracker.timeline(interval));
+    fn timeline(&self, py: Python<'_>, interval: f64) -> PyResult<(Vec<f64>, Vec<Vec<Option<u64>>>)> {
+        let points = py
+            .detach(|| self.tracker.timeline(interval))
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let wanted = [Counter::Allocated, Counter::Reserved, Counter::Used, Counter::Free, Counter::Total];
         let columns =
             wanted.map(|counter| points.iter().map(|(_, counters)| counters.get(counter)).collect()).to_vec();
-        (points.iter().map(|(at, _)| *at).collect(), columns)
+        Ok((points.iter().map(|(at, _)| *at).collect(), columns))
     }
 
     /// The numbers so far.

@@ -16,7 +16,7 @@ pub struct StrId(pub(crate) u32);
 pub struct FrameId(pub(crate) u32);
 
 /// A stack of the snapshot: frames, innermost first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub(crate) u32);
 
 impl StackId {

@@ -24,14 +24,15 @@ mod timeline;
 mod trace;
 mod track;
 
-pub use analysis::categories::Category;
+pub use analysis::categories::{CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, Category};
 pub use analysis::decompose::Decomposition;
 pub use analysis::diff::{CategoryDiff, DeviceDiff, Sides, SnapshotDiff, StackDiff, diff};
 pub use analysis::growth::Growth;
 pub use analysis::holders::{CategoryShare, Holder};
 pub use analysis::moment::{Mark, Moment, NoSuchMark};
-pub use analysis::oom::{OomCause, OomReport};
+pub use analysis::oom::OomReport;
 pub use analysis::peak::Peaks;
+pub use analysis::request::{FailedRequest, OomCause, ProcessLimit};
 pub use analysis::stacks::holdings;
 pub use analysis::verdict::{Verdict, VerdictKind};
 pub use error::SnapshotError;

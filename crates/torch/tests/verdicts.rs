@@ -152,7 +152,7 @@ fn categories_of_a_training_step() {
         |category| shares.iter().find(|share| share.category == category).map_or(0.0, |share| share.share);
     // 8 layers of 512 and a 32,000-word vocabulary: 58,019,072 weights of four bytes, and twice that for AdamW.
     let parameters = shares.iter().find(|share| share.category == Category::Parameters).unwrap();
-    let optimizer = shares.iter().find(|share| share.category == Category::Optimizer).unwrap();
+    let optimizer = shares.iter().find(|share| share.category == Category::OptimizerState).unwrap();
     assert_eq!(optimizer.bytes, 2 * parameters.bytes);
     assert!(share(Category::Activations) > 0.4 && share(Category::BackwardTemporaries) > 0.2);
     assert!(share(Category::Unknown) < 0.03, "{shares:?}");

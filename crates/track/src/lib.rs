@@ -21,6 +21,7 @@ mod state;
 #[cfg(test)]
 mod state_tests;
 mod statistics;
+mod timeline;
 mod tracker;
 mod tree_source;
 mod words;
@@ -39,5 +40,6 @@ pub use source::{HOST_DEVICE, HostSource, Sampled, Source};
 pub use state::NewEvent;
 pub use statistics::Statistics;
 pub use stormlog_collect::DeviceSample;
+pub use timeline::TooManyPoints;
 pub use tracker::{Listener, StartError, Tracker};
 pub use tree_source::{TreePids, TreeSource};

@@ -15,6 +15,7 @@ use stormlog_store::sink::{Diagnostics, SinkError};
 use stormlog_store::wall_ns;
 
 use crate::state::{NewEvent, State};
+use crate::timeline::{self, TooManyPoints};
 use crate::{Config, DeviceSample, Health, Outlets, Sampled, Source, Statistics};
 
 /// The thread's name, within the 15 characters the kernel keeps.
@@ -176,23 +177,10 @@ impl Tracker {
         self.shared.state().map_or(0, |state| state.history.iter().filter(|event| wanted(event)).count())
     }
 
-    /// The last event of each interval that has one, under the time its interval began.
-    pub fn timeline(&self, interval_s: f64) -> Vec<(f64, Counters)> {
-        let Some(state) = self.shared.state() else { return Vec::new() };
-        let mut points: Vec<(f64, Counters)> = Vec::new();
-        let mut bucket = f64::NAN;
-        let mut start = None;
-        for event in state.history.iter() {
-            let at = event.timestamp_ns as f64 / 1e9;
-            let start = *start.get_or_insert(at);
-            let now = ((at - start) / interval_s).floor().max(0.0);
-            match points.last_mut() {
-                Some(last) if now == bucket => last.1 = event.counters,
-                _ => points.push((start + now * interval_s, event.counters)),
-            }
-            bucket = now;
-        }
-        points
+    /// Memory in intervals of so many seconds, as [`TooManyPoints`] allows.
+    pub fn timeline(&self, interval_s: f64) -> Result<Vec<(f64, Counters)>, TooManyPoints> {
+        let Some(state) = self.shared.state() else { return Ok(Vec::new()) };
+        timeline::filled(state.history.iter().map(|event| (event.timestamp_ns, event.counters)), interval_s)
     }
 
     /// Shows the events kept for a bundle, oldest first, without copying them.

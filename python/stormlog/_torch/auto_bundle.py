@@ -19,7 +19,7 @@ from typing import Any
 
 from stormlog import _native, cuda_native_debug, hidden_memory
 from stormlog._torch.auto_progress import STEPS, phase_of, stack_and_phase
-from stormlog._torch.auto_verdict import binary_size, usable_blocks, verdict
+from stormlog._torch.auto_verdict import torch_version, verdict
 from stormlog._torch.cuda_categories import responsible, tensor_categories, workspace_bytes
 from stormlog._torch.cuda_snapshot import allocator_snapshot
 from stormlog._torch.meter import CudaMeter
@@ -27,7 +27,7 @@ from stormlog._tracking.failure import largest_tensors
 from stormlog.tracker import MemoryTracker
 
 _LOGGER = logging.getLogger("stormlog.auto")
-OOM_FILENAME = "cuda_oom.json"
+OOM_FILENAME = _native.oom.CUDA_OOM_FILE
 _HOLDERS = 8
 
 
@@ -50,7 +50,7 @@ class Failure:
     @classmethod
     def of_allocator(cls, device: int, wanted: int, allowed: int, free: int, is_recorded: bool) -> Failure:
         """As PyTorch's observer tells it."""
-        text = f"CUDA out of memory. Tried to allocate {binary_size(wanted)} on device {device}."
+        text = f"CUDA out of memory. Tried to allocate {_native.text.binary_size(wanted)} on device {device}."
         names = ("OutOfMemoryError", "torch", text)
         reason = "torch.cuda.OutOfMemoryError"
         stack, phase = stack_and_phase()
@@ -133,18 +133,17 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         _replace(bundle / cuda_native_debug.MEMORY_CATEGORIES_FILENAME, categories)
     except Exception as error:
         problems.append(f"categories: {_sentence(error)}")
-    usable = usable_blocks(snapshot, failure.device, failure.segment_bytes)
     hidden = _hidden(failure.device, problems)
-    sentence, tries = verdict(failure, usable, categories, hidden)
+    found = verdict(failure, snapshot, categories, hidden)
     return {
         "format": "stormlog.cuda_oom",
         "schema_version": 1,
         "device_index": failure.device,
         "device_name": _quietly(lambda: torch.cuda.get_device_name(failure.device)),
-        "requested_bytes": usable.request,
+        "requested_bytes": found.requested_bytes,
         "segment_bytes": failure.segment_bytes,
-        "largest_usable_block_bytes": usable.largest,
-        "usable_free_bytes": usable.free,
+        "largest_usable_block_bytes": found.largest_usable_free_bytes,
+        "usable_free_bytes": found.usable_free_bytes,
         "allowed_bytes": failure.allowed_bytes,
         "device_free_bytes": failure.free_bytes,
         "device_total_bytes": hidden.get("device_total_bytes"),
@@ -153,9 +152,11 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         "categories": categories.get("categories"),
         "allocator_backend": _quietly(torch._C._cuda_getAllocatorBackend),
         "allocator_settings": snapshot.get("allocator_settings"),
+        "torch_version": torch_version(),
         "hidden_memory": hidden,
-        "verdict": sentence,
-        "try": tries,
+        "verdict": found.sentence,
+        "cause": found.cause,
+        "try": found.tries,
         "held_by": held,
         "stack": list(failure.stack),
         "thread": failure.thread,

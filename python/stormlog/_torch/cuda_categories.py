@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stormlog._native import code
+from stormlog._native import code, oom
 
+# The words are those of `oom.GPU_MEMORY_CATEGORIES` (docs/gpu-memory-categories.md).
 # Where a storage is several things at once, the first of these.
 PRECEDENCE = ("parameters", "gradients", "optimizer_state", "buffers", "activations", "data")
-UNEXPLAINED = "no_python_tensor"
+UNEXPLAINED = "unknown"
 _TOP_STACKS = 20
 _FRAMES = 8
 # Who allocates, and for whom.
@@ -49,7 +50,8 @@ def workspace_bytes(torch: Any, device: int) -> int | None:
     text = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
     if not text:
         # Hopper and later have a larger one.
-        return 32 << 20 if torch.cuda.get_device_capability(device)[0] >= 9 else 8320 << 10
+        is_hopper = torch.cuda.get_device_capability(device)[0] >= 9
+        return oom.CUBLAS_WORKSPACE_HOPPER_BYTES if is_hopper else oom.CUBLAS_WORKSPACE_BYTES
     try:
         numbers = [int(part) for part in text.split(":") if part]
         return sum(size * count for size, count in zip(numbers[::2], numbers[1::2], strict=True)) << 10

@@ -13,7 +13,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,9 +43,6 @@ HEALTH_KEYS = (
     "collector_consecutive_failures",
     "collector_next_retry_epoch_s",
 )
-
-# A timeline of more points is a mistake in the unit of its interval.
-_MAX_INTERVALS = 1_000_000
 
 _LOGGER = logging.getLogger("stormlog.tracker")
 
@@ -364,21 +360,7 @@ class BaseTracker(Phased):
             raise ValueError("interval must be > 0")
         if self._tracker is None:
             return [], [[] for _ in range(5)]
-        times, columns = self._tracker.timeline(interval)
-        count = round((times[-1] - times[0]) / interval) + 1 if times else 0
-        if count == len(times):
-            return times, columns
-        if count > _MAX_INTERVALS:
-            raise ValueError(
-                f"interval {interval} would give {count} points of {times[-1] - times[0]:.0f} seconds: "
-                f"take {(times[-1] - times[0]) / _MAX_INTERVALS:g} or more"
-            )
-        taken = [0] * count
-        for position, at in enumerate(times):
-            taken[round((at - times[0]) / interval)] = position
-        held = list(accumulate(taken, max))
-        whole = [times[0] + number * interval for number in range(count)]
-        return whole, [[column[position] for position in held] for column in columns]
+        return self._tracker.timeline(interval)
 
     def _running_session(self) -> SessionSummary | None:
         return self.get_session_summary() if self.is_tracking else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from stormlog._torch.auto_verdict import binary_size
+from stormlog._native.text import binary_size
 
 # A chain is rarely longer than three; a cycle of them is possible.
 _MAX_CHAIN = 16

@@ -5,6 +5,7 @@
 //! run the second is always high, so neither is asked there. Page: `docs/rules/fragmentation.md`.
 
 use serde_json::Value;
+use stormlog_model::alloc_conf::setting;
 use stormlog_model::{Counter, Finding, Severity, format_bytes};
 
 use super::{Observed, Rule, RuleContext, about, advice, metrics};
@@ -124,7 +125,10 @@ fn described(mut finding: Finding, moment: &Moment) -> Finding {
         (pointer.start_ns, pointer.end_ns) = (Some(moment.at_ns), Some(moment.at_ns));
     }
     finding.advice = advice([
-        "Set PYTORCH_ALLOC_CONF=expandable_segments:True, so that segments grow in place instead of being split.",
+        &format!(
+            "Set {}, so that segments grow in place instead of being split.",
+            setting("expandable_segments:True", None)
+        ),
         "Allocate what lives long (weights, optimizer state, buffers) before the loop.",
         "Pad or bucket shapes into a few sizes; largest batch first.",
     ]);

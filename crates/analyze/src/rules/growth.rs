@@ -4,6 +4,7 @@
 //! to say. A floor that keeps rising is a `leak`; one that rose and stopped is `growth`, for information. Page:
 //! `docs/rules/growth.md`.
 
+use stormlog_model::alloc_conf::setting;
 use stormlog_model::{Finding, Severity, format_bytes};
 
 use super::{Rule, RuleContext, about, advice, metrics};
@@ -64,7 +65,10 @@ impl Counter {
             ]),
             Counter::Reserved => advice([
                 "The program does not hold it, the allocator does: shapes that keep changing split its blocks. Pad or bucket them.",
-                "Set PYTORCH_ALLOC_CONF=expandable_segments:True (and no max_split_size_mb with it).",
+                &format!(
+                    "Set {}, and no max_split_size_mb with it.",
+                    setting("expandable_segments:True", None)
+                ),
             ]),
             Counter::Driver => advice([
                 "Something beside the framework's allocator allocates: a library, a custom kernel, another process on the device.",

@@ -2,6 +2,7 @@
 //! Page: `docs/rules/allocator_retries.md`.
 
 use serde_json::Value;
+use stormlog_model::alloc_conf::setting;
 use stormlog_model::{Finding, Severity};
 
 use super::{Observed, Rule, RuleContext, about, advice, metrics};
@@ -51,7 +52,10 @@ impl AllocatorRetries {
         }
         finding.advice = advice([
             "Lower the peak a little: it just fits, and each retry synchronises the device.",
-            "Try PYTORCH_ALLOC_CONF=expandable_segments:True, which gives cached memory back by the page.",
+            &format!(
+                "Try {}, which gives cached memory back by the page.",
+                setting("expandable_segments:True", None)
+            ),
         ]);
         Some(finding)
     }

@@ -51,7 +51,7 @@ impl From<Snapshot> for report::Options {
 pub(crate) struct Replay {
     /// The snapshot
     file: PathBuf,
-    /// Settings to try, as for PYTORCH_CUDA_ALLOC_CONF; may be given again
+    /// Settings to try, as for PYTORCH_ALLOC_CONF; may be given again
     #[arg(long, value_parser = settings, value_name = "KEY:VALUE[,…]")]
     set: Vec<AllocatorSettings>,
     /// Try every setting worth trying, the best first

@@ -21,7 +21,12 @@ fn answers_would_it_have_fitted() {
 
     let (code, page, _) = stormlog(&["replay", &file, "--search", "--limit", "2.3GiB"]);
     assert_eq!(code, 0);
-    assert!(page.contains("Best: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{page}");
+    assert!(
+        page.contains(
+            "Best: PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)"
+        ),
+        "{page}"
+    );
     assert!(page.lines().any(|line| line.ends_with("no    (defaults)")), "{page}");
 }
 

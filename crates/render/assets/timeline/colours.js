@@ -2,7 +2,7 @@
 // colour, in light and dark.
 "use strict";
 
-const CATEGORY_HUES = { parameters: 215, gradients: 28, optimizer: 280, activations: 150, "backward temporaries": 48, inputs: 190, communication: 330, workspaces: 0, unknown: null };
+const CATEGORY_HUES = { parameters: 215, gradients: 28, optimizer_state: 280, activations: 150, backward_temporaries: 48, inputs: 190, communication: 330, workspaces: 0, unknown: null };
 
 function rgb(hue, saturation, lightness) {
   const channel = (n) => {

@@ -12,16 +12,16 @@ use crate::snapshot::{BlockState, Snapshot};
 use crate::trace::{Action, Event};
 use crate::track::TrackedBlock;
 
-/// What memory was for.
+/// What GPU memory is for: the one vocabulary of reports, pages, bundles and the Python package. In words: `docs/gpu-memory-categories.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// Weights and buffers of modules.
+    /// Weights of modules; by stacks alone their buffers too.
     Parameters,
     /// Gradients of parameters.
     Gradients,
     /// Optimizer state, and what its step needs for a moment.
-    Optimizer,
+    OptimizerState,
     /// Results of the forward pass, kept for the backward pass.
     Activations,
     /// What the backward pass needs for a moment.
@@ -32,43 +32,63 @@ pub enum Category {
     Communication,
     /// Scratch space of math libraries.
     Workspaces,
-    /// No rule covers it.
+    /// No rule covers it, and no live Python tensor explains it.
     Unknown,
+    /// Registered buffers of modules; known only inside the program.
+    Buffers,
+    /// Other live Python tensors; known only inside the program.
+    Data,
+    /// Private pools: CUDA graphs and `MemPool`.
+    GraphPools,
+    /// Given back, but another stream may still use it.
+    AwaitingFree,
 }
 
 impl Category {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Category; 9] = [
+    pub const ALL: [Category; 13] = [
         Category::Parameters,
         Category::Gradients,
-        Category::Optimizer,
+        Category::OptimizerState,
         Category::Activations,
         Category::BackwardTemporaries,
         Category::Inputs,
         Category::Communication,
         Category::Workspaces,
         Category::Unknown,
+        Category::Buffers,
+        Category::Data,
+        Category::GraphPools,
+        Category::AwaitingFree,
     ];
 
-    /// As it is written in reports.
+    /// As it is written in files.
     pub fn name(self) -> &'static str {
         match self {
             Category::Parameters => "parameters",
             Category::Gradients => "gradients",
-            Category::Optimizer => "optimizer",
+            Category::OptimizerState => "optimizer_state",
             Category::Activations => "activations",
-            Category::BackwardTemporaries => "backward temporaries",
+            Category::BackwardTemporaries => "backward_temporaries",
             Category::Inputs => "inputs",
             Category::Communication => "communication",
             Category::Workspaces => "workspaces",
             Category::Unknown => "unknown",
+            Category::Buffers => "buffers",
+            Category::Data => "data",
+            Category::GraphPools => "graph_pools",
+            Category::AwaitingFree => "awaiting_free",
         }
     }
 }
 
 /// Sizes cuBLAS and cublasLt take for scratch: 8.125 MiB, 32 MiB on newer GPUs, 1 MiB. Of what was there before recording
 /// started they prove nothing: many a weight has such a size.
-const WORKSPACES: [u64; 3] = [8_519_680, 33_554_432, 1_048_576];
+const WORKSPACES: [u64; 3] = [CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, 1_048_576];
+/// What PyTorch gives cuBLAS on each stream, before Hopper and since.
+pub const CUBLAS_WORKSPACE: u64 = 8_519_680;
+/// The same on Hopper and newer GPUs.
+pub const CUBLAS_WORKSPACE_HOPPER: u64 = 33_554_432;
 
 /// Decides for the blocks that are live at one moment.
 pub(crate) struct Judge<'a> {
@@ -147,7 +167,7 @@ impl<'a> Judge<'a> {
         }
         let time = born.and_then(|event| event.time_us);
         if within(&self.steps, time) {
-            return Category::Optimizer;
+            return Category::OptimizerState;
         }
         match (born, tables.stack(stack).len()) {
             // The autograd engine's own thread has no Python frames.
@@ -199,14 +219,14 @@ fn within(spans: &[(i64, i64)], time: Option<i64>) -> bool {
 fn is_setup(tables: &Tables, stack: StackId) -> bool {
     matches!(
         by_frames(tables, stack),
-        Some(Category::Parameters | Category::Optimizer | Category::Communication | Category::Inputs)
+        Some(Category::Parameters | Category::OptimizerState | Category::Communication | Category::Inputs)
     )
 }
 
 /// The strongest hint of any frame.
 fn by_frames(tables: &Tables, stack: StackId) -> Option<Category> {
     const ORDER: [Category; 6] = [
-        Category::Optimizer,
+        Category::OptimizerState,
         Category::Parameters,
         Category::Communication,
         Category::Inputs,
@@ -229,7 +249,7 @@ fn by_frames(tables: &Tables, stack: StackId) -> Option<Category> {
 fn by_frame(file: &str, name: &str) -> Option<Category> {
     let is = |names: &[&str]| names.contains(&name);
     if file.contains("torch/optim/") || file.contains("/optimizers/") || file.contains("bitsandbytes/optim") {
-        return Some(Category::Optimizer);
+        return Some(Category::OptimizerState);
     }
     if (file.ends_with("nn/modules/module.py")
         && is(&["_apply", "convert", "to_empty", "_load_from_state_dict", "load_state_dict"]))

@@ -6,7 +6,8 @@ use stormlog_model::format_bytes as size;
 use super::categories::Category;
 use super::growth::Growth;
 use super::holders::CategoryShare;
-use super::oom::{OomCause, OomReport};
+use super::oom::OomReport;
+use super::request::{CHANGING_SIZES, remedy};
 use super::verdict::{Churn, Verdict, VerdictKind};
 
 /// What the hints rest on.
@@ -49,9 +50,6 @@ pub(crate) fn hints(clues: &Clues<'_>) -> Vec<String> {
     hints
 }
 
-const CHANGING_SIZES: &str = "sizes that change from step to step (sequence lengths, batches) leave holes nothing fits: pad to a few \
-                              sizes, or run the largest first";
-
 /// Parts of the memory in use from which on a category is worth a sentence.
 const WORTH: f64 = 0.2;
 
@@ -74,7 +72,7 @@ fn full(clues: &Clues<'_>) -> Vec<String> {
                 "activations are {all}: half the batch would free about {}, checkpointing (torch.utils.checkpoint) most of it",
                 size(share.bytes / 2)
             ),
-            Category::Optimizer => format!(
+            Category::OptimizerState => format!(
                 "optimizer state is {all}: kept in 8 bits it would free about {}, sharded (ZeRO, FSDP) all but this rank's part",
                 size(share.bytes / 4 * 3)
             ),
@@ -91,28 +89,7 @@ fn full(clues: &Clues<'_>) -> Vec<String> {
 }
 
 fn other(clues: &Clues<'_>) -> Option<String> {
-    let hint = match clues.oom?.cause {
-        OomCause::WalledOff => {
-            "let captures share a pool (torch.cuda.graph_pool_handle()), or drop the graphs and pools that are done: what is free in them serves nobody else"
-        }
-        OomCause::OtherStreams => {
-            "free blocks serve only the stream they were taken on: allocate on one stream, or call empty_cache() once when the work moves to another"
-        }
-        OomCause::PendingFrees => {
-            "record_stream defers each free until the other stream is done: let the streams wait for each other and drop the tensor there instead"
-        }
-        OomCause::OutsideMemory => {
-            "see who else is on the device (stormlog info), and what this process holds outside the allocator: context, NCCL, libraries"
-        }
-        OomCause::Refused if clues.splits_are_limited => {
-            "drop max_split_size_mb: its rule keeps large free blocks from smaller requests"
-        }
-        OomCause::Refused => {
-            "record from the start of the program, and with a larger max_entries: what is missing decides here"
-        }
-        OomCause::Fragmentation | OomCause::Full => return None,
-    };
-    Some(hint.to_owned())
+    remedy(clues.oom?.cause, clues.splits_are_limited).map(str::to_owned)
 }
 
 fn leak(clues: &Clues<'_>) -> Option<String> {

@@ -11,6 +11,7 @@ pub(crate) mod holders;
 pub(crate) mod moment;
 pub(crate) mod oom;
 pub(crate) mod peak;
+pub(crate) mod request;
 pub(crate) mod stacks;
 pub(crate) mod text;
 pub(crate) mod verdict;

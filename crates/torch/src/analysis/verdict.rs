@@ -5,8 +5,9 @@ use stormlog_model::format_bytes as size;
 
 use super::decompose::Decomposition;
 use super::growth::Growth;
-use super::oom::{OomCause, OomReport};
+use super::oom::OomReport;
 use super::peak::Peaks;
+use super::request::OomCause;
 use crate::program::{Op, Program};
 use crate::settings::AllocatorSettings;
 

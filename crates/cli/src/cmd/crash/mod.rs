@@ -2,4 +2,3 @@
 
 pub(crate) mod diagnose;
 pub(crate) mod oom;
-mod oom_cuda;

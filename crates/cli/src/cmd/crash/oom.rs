@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use stormlog_catalog::cuda_oom::CudaOom;
 use stormlog_catalog::run::Process;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_model::{Counter, Event, Schema, format_bytes};
@@ -12,7 +13,6 @@ use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 
 use crate::chart::sparkline;
-use crate::cmd::crash::oom_cuda::CudaOom;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
 use crate::place;
@@ -156,7 +156,9 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     if let Some(frame) = innermost(&bundle.metadata) {
         line(out, "at", &frame)?;
     }
-    cuda.iter().try_for_each(|found| found.write(out))?;
+    for found in cuda.iter().flat_map(CudaOom::lines) {
+        line(out, found.label, &found.text)?;
+    }
     let mut sizes = Vec::new();
     sizes.extend(bundle.peak_rss_bytes.map(|peak| format!("peak {}", format_bytes(peak))));
     sizes.extend(bundle.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));

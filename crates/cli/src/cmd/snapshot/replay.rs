@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use stormlog_model::alloc_conf::setting;
 use stormlog_model::format_bytes;
 use stormlog_torch::{AllocatorSettings, ReplayReport};
 
@@ -97,7 +98,7 @@ fn write_page(out: &mut impl Write, report: &ReplayReport) -> io::Result<()> {
         }
     }
     match &report.best {
-        Some(best) => writeln!(out, "\nBest: PYTORCH_CUDA_ALLOC_CONF={best}")?,
+        Some(best) => writeln!(out, "\nBest: {}", setting(best, None))?,
         None if report.limit_bytes.is_some() => {
             writeln!(out, "\nNone of these fits, or is better than what was recorded.")?
         }

@@ -125,7 +125,10 @@ fn look(mut watch: Watch, options: &Options, mut session: SessionSummary, facts:
     };
     let (mut timeline, mut summary) = (json!({"timestamps": [], "allocated": [], "reserved": []}), None);
     if let (Some(part), Some(tracker)) = (watch.parts.get(asked), watch.group.trackers().get(asked)) {
-        let points = if options.duration > 0.0 { tracker.timeline(options.interval) } else { Vec::new() };
+        // An interval far too short for the time watched is widened: the bundle must have a timeline.
+        let taken = tracker.timeline(options.interval);
+        let taken = taken.or_else(|refused| tracker.timeline(refused.least_interval_s * 1.01));
+        let points = if options.duration > 0.0 { taken.unwrap_or_default() } else { Vec::new() };
         let row = |counter: Counter| -> Vec<u64> {
             let used = |at: usize| points[at].1.get(Counter::Used).unwrap_or(0);
             (0..points.len()).map(|at| points[at].1.get(counter).unwrap_or_else(|| used(at))).collect()
