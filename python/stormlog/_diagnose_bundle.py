@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stormlog import _native
 from stormlog.diagnose_report import (
     MANIFEST_FILENAME,
     validate_output_directory,
@@ -29,7 +30,7 @@ from stormlog.session import (
     update_session_summary,
 )
 
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = _native.catalog.DIAGNOSE_MANIFEST_VERSION
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -40,7 +41,7 @@ class DiagnoseBundle:
         self, output: str | None, prefix: str, tool_name: str, thresholds: Mapping[str, float]
     ) -> None:
         validate_output_directory(output)
-        self.directory = _new_directory(output, prefix)
+        self.directory = _native.catalog.diagnose_directory(Path(output or ".").resolve(), prefix)
         self.files: list[str] = []
         self._tool_name = tool_name
         self._thresholds = thresholds
@@ -49,7 +50,7 @@ class DiagnoseBundle:
     def write(self, name: str, value: Any) -> None:
         """Writes one file; what JSON has no word for, as an array's number, is written as its text."""
         text = json.dumps(value, indent=2, default=str)
-        (self.directory / name).write_text(text, encoding="utf-8")
+        _native.files.replace_file(self.directory / name, text.encode())
         self.files.append(name)
 
     def fill(self, make: Callable[[], tuple[dict[str, Any], bool]], stated: Mapping[str, Any]) -> int:
@@ -108,21 +109,6 @@ class DiagnoseBundle:
             "session": session_summary_to_dict(session),
             **stated,
         }
-        (self.directory / MANIFEST_FILENAME).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-
-
-def _new_directory(output: str | None, prefix: str) -> Path:
-    """The directory asked for, where there is none yet; else a new one in it, or in the current one."""
-    asked = Path(output or ".").resolve()
-    if not asked.is_dir():
-        asked.mkdir(parents=True)
-        return asked
-    name = f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    number = 0
-    while True:
-        path = asked / (f"{name}-{number}" if number else name)
-        try:
-            path.mkdir()
-            return path
-        except FileExistsError:
-            number += 1
+        _native.files.replace_file(
+            self.directory / MANIFEST_FILENAME, json.dumps(manifest, indent=2).encode()
+        )

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stormlog import _native
 from stormlog._diagnose_bundle import MANIFEST_VERSION, DiagnoseBundle
 from stormlog.cuda_native_debug import (
     DEFAULT_TRACE_ALLOC_MAX_ENTRIES,
@@ -39,8 +40,8 @@ __all__ = [
     "run_timeline_capture",
 ]
 
-HIGH_UTILIZATION_RATIO = 0.85
-FRAGMENTATION_WARNING_RATIO = 0.3
+HIGH_UTILIZATION_RATIO = _native.catalog.DIAGNOSE_HIGH_UTILIZATION
+FRAGMENTATION_WARNING_RATIO = _native.catalog.DIAGNOSE_FRAGMENTATION
 _THRESHOLDS = {
     "high_utilization": HIGH_UTILIZATION_RATIO,
     "fragmentation_warning": FRAGMENTATION_WARNING_RATIO,
@@ -155,7 +156,7 @@ def run_diagnose(
     bundle = DiagnoseBundle(output, "stormlog-diagnose", "gpumemprof", _THRESHOLDS)
 
     def make() -> tuple[dict[str, Any], bool]:
-        bundle.write("environment.json", collect_environment(device))
+        bundle.write(_native.catalog.DIAGNOSE_ENVIRONMENT_FILE, collect_environment(device))
         if native_history:
             with cuda_memory_history(device=device, trace_alloc_max_entries=native_history_max_entries):
                 timeline = run_timeline_capture(device, duration, interval)
@@ -164,9 +165,9 @@ def run_diagnose(
                 )
         else:
             timeline = run_timeline_capture(device, duration, interval)
-        bundle.write("telemetry_timeline.json", timeline)
+        bundle.write(_native.catalog.DIAGNOSE_TIMELINE_FILE, timeline)
         summary, is_risky = build_diagnostic_summary(device)
-        bundle.write("diagnostic_summary.json", summary)
+        bundle.write(_native.catalog.DIAGNOSE_SUMMARY_FILE, summary)
         return summary, is_risky
 
     stated = {"command_line": command_line, "native_history_enabled": native_history}

@@ -1,26 +1,17 @@
-"""The report of a diagnose bundle: what its summary says, as findings that point back into the bundle."""
+"""The report of a diagnose bundle: 0.4.3's names over the rule that the command has too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stormlog.exit_codes import ExitCode
-from stormlog.report import (
-    REPORT_FILENAME,
-    REPORT_FORMAT,
-    REPORT_SCHEMA_VERSION,
-    SEVERITY_CRITICAL,
-    SEVERITY_WARNING,
-    Artifact,
-    Evidence,
-    Finding,
-    build_report,
-    write_report,
-)
+from stormlog import _native
+from stormlog.exit_codes import ExitCode, verdict_status
+from stormlog.report import REPORT_FILENAME, write_report
 
 __all__ = [
     "DIAGNOSE_REPORT_KIND",
@@ -33,48 +24,9 @@ __all__ = [
 ]
 
 DIAGNOSE_REPORT_KIND = "diagnose"
-DIAGNOSE_MANIFEST_SCHEMA_VERSION = 2
-SUMMARY_FILENAME = "diagnostic_summary.json"
-MANIFEST_FILENAME = "manifest.json"
-
-# Of each risk: the kind of finding, how bad it is, its title, and the number it is about.
-_RISKS = {
-    "oom_occurred": (
-        "oom",
-        SEVERITY_CRITICAL,
-        "The allocator recorded out-of-memory events",
-        "num_ooms",
-    ),
-    "high_utilization": (
-        "high_utilization",
-        SEVERITY_WARNING,
-        "Device memory utilization is above the risk threshold",
-        "utilization_ratio",
-    ),
-    "fragmentation_warning": (
-        "fragmentation",
-        SEVERITY_WARNING,
-        "Allocator fragmentation is above the warning threshold",
-        "fragmentation_ratio",
-    ),
-}
-_METRICS = (
-    "allocated_bytes",
-    "reserved_bytes",
-    "peak_bytes",
-    "total_bytes",
-    "allocator_gap_bytes",
-    "utilization_ratio",
-    "fragmentation_ratio",
-    "num_ooms",
-)
-_ARTIFACTS = {
-    MANIFEST_FILENAME: ("diagnose_manifest", None, DIAGNOSE_MANIFEST_SCHEMA_VERSION),
-    REPORT_FILENAME: ("report", REPORT_FORMAT, REPORT_SCHEMA_VERSION),
-    SUMMARY_FILENAME: ("diagnose_summary", None, None),
-    "environment.json": ("environment", None, None),
-    "telemetry_timeline.json": ("telemetry_timeline", None, None),
-}
+DIAGNOSE_MANIFEST_SCHEMA_VERSION = _native.catalog.DIAGNOSE_MANIFEST_VERSION
+SUMMARY_FILENAME = _native.catalog.DIAGNOSE_SUMMARY_FILE
+MANIFEST_FILENAME = _native.catalog.DIAGNOSE_MANIFEST_FILE
 
 
 class DiagnoseUsageError(ValueError):
@@ -85,9 +37,8 @@ def validate_output_directory(output: str | None) -> None:
     """DiagnoseUsageError where a directory could not be made because something else is in the way."""
     if not output:
         return
-    path = Path(output).resolve()
-    there = next((one for one in (path, *path.parents) if one.exists()), None)
-    if there is not None and not there.is_dir():
+    there = _native.catalog.diagnose_obstacle(Path(output).resolve())
+    if there is not None:
         raise DiagnoseUsageError(f"Output path is not a directory: {there}")
 
 
@@ -105,31 +56,29 @@ def build_diagnose_report(
     """The report of one bundle. With an error it claims no findings: the summary may be half of one."""
     stated = summary.get("risk_flags")
     risks = {str(k): bool(v) for k, v in stated.items()} if isinstance(stated, Mapping) else {}
-    raised = [flag for flag, is_raised in risks.items() if is_raised and error is None]
-    findings = [_finding(flag, summary, session_id, (thresholds or {}).get(flag)) for flag in raised]
-    if error is not None:
-        verdict = f"Bundle incomplete: {error}"
-    elif findings:
-        verdict = "Memory risk detected: " + ", ".join(finding.kind for finding in findings)
-    else:
-        verdict = "No memory risk detected"
-    return build_report(
-        report_kind=DIAGNOSE_REPORT_KIND,
+    numbers = {
+        str(key): _finite(value) for key, value in summary.items() if value is None or _is_number(value)
+    }
+    backend = summary.get("backend")
+    told = _native.catalog.DiagnoseSummary(
+        None if backend is None else str(backend),
+        risks,
+        numbers,
+        [str(item) for item in summary.get("suggestions", [])],
+    )
+    from stormlog import __version__
+
+    return _native.catalog.diagnose_report(
+        told,
         tool_name=tool_name,
-        command="diagnose",
+        tool_version=__version__ if tool_version is None else tool_version,
         exit_code=exit_code,
-        summary=verdict,
-        findings=findings,
-        metrics={
-            key: _finite(summary[key])
-            for key in _METRICS
-            if key in summary and (summary[key] is None or _is_number(summary[key]))
-        },
-        artifacts=[_artifact(name) for name in files],
-        recommendations=[str(item) for item in summary.get("suggestions", [])],
+        status=verdict_status(exit_code),
         session_id=session_id,
-        payload={"backend": summary.get("backend"), "risk_flags": risks},
-        tool_version=tool_version,
+        files=list(files),
+        thresholds=dict(thresholds or {}),
+        error=error,
+        generated_at_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
 
 
@@ -190,28 +139,6 @@ def write_incomplete_bundle(
         files.append(MANIFEST_FILENAME)
     with suppress(OSError):
         write_manifest(files)
-
-
-def _finding(flag: str, summary: Mapping[str, Any], session_id: str, threshold: float | None) -> Finding:
-    unknown = (flag, SEVERITY_WARNING, f"Risk flag {flag} is set", flag)
-    kind, severity, title, number = _RISKS.get(flag, unknown)
-    metrics = {number: _finite(summary[number])} if _is_number(summary.get(number)) else {}
-    if threshold is not None:
-        metrics["threshold"] = threshold
-    shown = Evidence(kind="diagnose_summary", path=SUMMARY_FILENAME, pointer=f"/risk_flags/{flag}")
-    return Finding(
-        id=f"{DIAGNOSE_REPORT_KIND}.{flag}",
-        kind=kind,
-        severity=severity,
-        title=title,
-        metrics=metrics,
-        evidence=[shown, Evidence(kind="session", session_id=session_id)],
-    )
-
-
-def _artifact(name: str) -> Artifact:
-    kind, form, version = _ARTIFACTS.get(name, ("file", None, None))
-    return Artifact(kind=kind, path=name, format=form, schema_version=version)
 
 
 def _is_number(value: object) -> bool:

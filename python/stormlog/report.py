@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stormlog import _native
 from stormlog.exit_codes import VERDICT_STATUSES, verdict_status
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 
 REPORT_FORMAT = "stormlog.report"
 REPORT_SCHEMA_VERSION = 1
-REPORT_FILENAME = "report.json"
+REPORT_FILENAME = _native.catalog.DIAGNOSE_REPORT_FILE
 SEVERITY_INFO = "info"
 SEVERITY_WARNING = "warning"
 SEVERITY_CRITICAL = "critical"
@@ -149,9 +150,9 @@ def build_report(
 def write_report(path: Path, report: Mapping[str, Any]) -> None:
     """Checks a report and writes it whole or not at all."""
     validate_report(report)
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     unfinished = path.with_name(path.name + ".tmp")
     try:
-        text = json.dumps(report, indent=2, allow_nan=False) + "\n"
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     finally:

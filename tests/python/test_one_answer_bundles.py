@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from stormlog import _native
 from stormlog._torch.auto_bundle import OOM_FILENAME
 from stormlog._torch.cuda_categories import PRECEDENCE, UNEXPLAINED, memory_categories
 from stormlog.cuda_native_debug import MEMORY_CATEGORIES_FILENAME, SNAPSHOT_PICKLE_FILENAME
+from stormlog.diagnose import run_diagnose
 
 COMMAND = [sys.executable, "-c", "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"]
 MB = 1 << 20
@@ -150,3 +152,34 @@ def test_an_interval_without_an_event_has_what_held_before() -> None:
     times = tracker.get_memory_timeline(interval=0.01)["timestamps"]
     steps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(times) > 4 and max(steps) < 0.0101, steps
+
+
+def test_a_diagnosis_from_outside_and_from_inside_is_the_same_bundle(tmp_path: Path) -> None:
+    folder = {"outside": tmp_path / "outside", "inside": tmp_path / "inside"}
+    code = "import sys; from stormlog._entry import gpumemprof; sys.exit(gpumemprof())"
+    flags = ["--duration", "0.6", "--interval", "0.05", "--output", str(folder["outside"])]
+    before = os.umask(0)
+    try:
+        subprocess.run([sys.executable, "-c", code, "diagnose", *flags], check=False, timeout=60)
+        run_diagnose(str(folder["inside"]), None, 0.6, 0.05, "gpumemprof diagnose")
+    finally:
+        os.umask(before)
+    found = {}
+    for who, path in folder.items():
+        assert path.stat().st_mode & 0o777 == 0o700, who
+        files = {file.name: json.loads(file.read_text()) for file in path.iterdir()}
+        report, manifest = files["report.json"], files["manifest.json"]
+        times = files["telemetry_timeline.json"]["timestamps"]
+        steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert len(steps) > 4 and steps == pytest.approx([0.05] * len(steps), abs=1e-5), who
+        found[who] = {
+            "files": sorted(files),
+            "manifest": sorted(manifest),
+            "listed": sorted(manifest["files"]),
+            "artifacts": sorted(report["artifacts"], key=str),
+            "metrics": sorted(report["metrics"]),
+            "payload": sorted(report["payload"]),
+            "flags": sorted(report["payload"]["risk_flags"]),
+            "summary": sorted(files["diagnostic_summary.json"]),
+        }
+    assert found["outside"] == found["inside"]

@@ -17,6 +17,7 @@ mod code;
 mod cuda_driver;
 mod cuda_oom;
 mod derived;
+mod diagnose;
 mod error;
 mod event_search;
 mod events;
@@ -85,7 +86,11 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         &[analysis::register, analysis_buffer::register],
     ),
     ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register, cuda_oom::register]),
-    ("catalog", "What is found at a path, and the questions about it.", &[catalog::register, runs::register]),
+    (
+        "catalog",
+        "What is found at a path, and the questions about it.",
+        &[catalog::register, runs::register, diagnose::register],
+    ),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),
     ("plot", "Figures.", &[plot::register]),

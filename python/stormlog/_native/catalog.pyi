@@ -2,22 +2,34 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import Any, Self, TypeAlias, final
 
 from stormlog._native.telemetry import EventBuffer
 
 __all__ = [
+    "DIAGNOSE_ENVIRONMENT_FILE",
+    "DIAGNOSE_FRAGMENTATION",
+    "DIAGNOSE_HIGH_UTILIZATION",
+    "DIAGNOSE_MANIFEST_FILE",
+    "DIAGNOSE_MANIFEST_VERSION",
+    "DIAGNOSE_REPORT_FILE",
+    "DIAGNOSE_SUMMARY_FILE",
+    "DIAGNOSE_TIMELINE_FILE",
     "DUMPS_DIRECTORY",
     "RUNS_DIRECTORY",
     "RUNS_VARIABLE",
     "RUN_VARIABLE",
     "Catalog",
+    "DiagnoseSummary",
     "EventAnswer",
     "Origin",
     "Process",
     "ProcessEnd",
     "ProcessSession",
     "Run",
+    "diagnose_directory",
+    "diagnose_obstacle",
+    "diagnose_report",
     "find_processes",
     "find_runs",
     "run_interval_ms",
@@ -246,3 +258,39 @@ def find_processes(path: str | os.PathLike[str]) -> list[Process]: ...
 def session_directory(run: str | os.PathLike[str], rank: int, device: int) -> Path: ...
 def unused_directory(directory: str | os.PathLike[str]) -> Path: ...
 def run_interval_ms(run: str | os.PathLike[str]) -> int | None: ...
+
+# The bundle of `diagnose`: its files, its private directory, its report.
+DIAGNOSE_REPORT_FILE: str
+DIAGNOSE_MANIFEST_FILE: str
+DIAGNOSE_SUMMARY_FILE: str
+DIAGNOSE_ENVIRONMENT_FILE: str
+DIAGNOSE_TIMELINE_FILE: str
+DIAGNOSE_MANIFEST_VERSION: int
+DIAGNOSE_HIGH_UTILIZATION: float
+DIAGNOSE_FRAGMENTATION: float
+
+@final
+class DiagnoseSummary:
+    def __new__(
+        cls,
+        backend: str | None,
+        risk_flags: dict[str, bool],
+        metrics: dict[str, float | int | None],
+        suggestions: Sequence[str],
+    ) -> Self: ...
+
+def diagnose_obstacle(output: str | os.PathLike[str]) -> Path | None: ...
+def diagnose_directory(output: str | os.PathLike[str] | None, prefix: str) -> Path: ...
+def diagnose_report(
+    summary: DiagnoseSummary,
+    *,
+    tool_name: str,
+    tool_version: str,
+    exit_code: int,
+    status: str,
+    session_id: str,
+    files: Sequence[str],
+    thresholds: dict[str, float],
+    error: str | None,
+    generated_at_utc: str,
+) -> dict[str, Any]: ...

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stormlog import _native
 from stormlog._diagnose_bundle import MANIFEST_VERSION, DiagnoseBundle
 from stormlog.derived_fields import compute_event_fields
 from stormlog.diagnose_report import DiagnoseUsageError
@@ -25,7 +26,7 @@ __all__ = [
     "run_timeline_capture",
 ]
 
-HIGH_UTILIZATION_RATIO = 0.85
+HIGH_UTILIZATION_RATIO = _native.catalog.DIAGNOSE_HIGH_UTILIZATION
 _VERY_HIGH_RATIO = 0.9
 _ALWAYS = (
     "Use tf.data for efficient input pipelines and memory use.",
@@ -104,10 +105,11 @@ def run_diagnose(
     bundle = DiagnoseBundle(output, "stormlog-tensorflow-diagnose", "tfmemprof", thresholds)
 
     def make() -> tuple[dict[str, Any], bool]:
-        bundle.write("environment.json", collect_environment(device))
-        bundle.write("telemetry_timeline.json", run_timeline_capture(device, duration, interval))
+        bundle.write(_native.catalog.DIAGNOSE_ENVIRONMENT_FILE, collect_environment(device))
+        timeline = run_timeline_capture(device, duration, interval)
+        bundle.write(_native.catalog.DIAGNOSE_TIMELINE_FILE, timeline)
         summary, is_risky = build_diagnostic_summary(device)
-        bundle.write("diagnostic_summary.json", summary)
+        bundle.write(_native.catalog.DIAGNOSE_SUMMARY_FILE, summary)
         return summary, is_risky
 
     return bundle.directory, bundle.fill(make, {"command_line": command_line})

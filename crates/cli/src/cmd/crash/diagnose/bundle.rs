@@ -1,45 +1,52 @@
-//! The directory: made once, a file at a time, the manifest last. A file that cannot be written makes the bundle incomplete and
-//! says so in its report and its manifest, as in 0.4.3.
+//! The bundle while the command writes it: a file at a time, the manifest last. A file that cannot be written makes the bundle
+//! incomplete, and report and manifest say so. What they hold is `catalog::diagnose`'s.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
-use serde_json::{Value, json};
-use stormlog_model::{SessionStatus, SessionSummary};
+use serde_json::Value;
+use stormlog_catalog::diagnose::{
+    DirectoryError, FRAGMENTATION, Facts, HIGH_UTILIZATION, MANIFEST, REPORT, Tool, manifest, new_directory,
+    report,
+};
+use stormlog_model::{Record, SessionStatus, SessionSummary};
 
 use super::Options;
-use super::summary::{FRAGMENTATION, HIGH_UTILIZATION, Summary};
+use super::summary::Summary;
 use crate::Program;
 use crate::cmd::telemetry::analyze;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
 
-const REPORT: &str = "report.json";
-const MANIFEST: &str = "manifest.json";
-/// How many bundles of one second there may be.
-const MOST_OF_A_SECOND: u32 = 10_000;
+const THRESHOLDS: [(&str, f64); 2] =
+    [("high_utilization", HIGH_UTILIZATION), ("fragmentation_warning", FRAGMENTATION)];
 
 pub(crate) struct Bundle {
     pub(crate) directory: PathBuf,
     pub(crate) error: Option<String>,
-    files: Vec<&'static str>,
+    files: Vec<String>,
     program: Program,
     argv: Vec<String>,
 }
 
 impl Bundle {
-    /// The directory asked for, where there is none yet; else a new one in it, or in the current one.
     pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
         let argv = stormlog_model::scrub::command(&options.argv);
-        let directory = directory(options)?;
+        let prefix = match options.program {
+            Program::Tfmemprof => "stormlog-tensorflow-diagnose",
+            _ => "stormlog-diagnose",
+        };
+        let directory = new_directory(options.output.as_deref(), prefix).map_err(|error| match error {
+            error @ DirectoryError::NotADirectory(_) => anyhow::Error::from(Wrong(error.to_string())),
+            error => error.into(),
+        })?;
         Ok(Bundle { directory, error: None, files: Vec::new(), program: options.program, argv })
     }
 
     /// Writes a file; after the first that fails the rest is still tried, for what is there helps.
-    pub(crate) fn write(&mut self, name: &'static str, value: &Value) {
+    pub(crate) fn write(&mut self, name: &str, value: &Value) {
         match whole_file::write(&self.directory.join(name), analyze::indented(value)) {
-            Ok(()) => self.files.push(name),
+            Ok(()) => self.files.push(name.to_owned()),
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));
             }
@@ -50,27 +57,27 @@ impl Bundle {
     pub(crate) fn finish(&mut self, summary: &Summary, mut session: SessionSummary) -> Exit {
         let has_risk = summary.raised().next().is_some();
         let verdict = |error: &Option<String>| match (error, has_risk) {
-            (Some(_), _) => Exit::Error,
-            (None, true) => Exit::Findings,
-            (None, false) => Exit::Ok,
+            (Some(_), _) => (Exit::Error, "error"),
+            (None, true) => (Exit::Findings, "findings"),
+            (None, false) => (Exit::Ok, "pass"),
         };
-        let report = self.report(summary, &session.session_id, verdict(&self.error));
-        self.write(REPORT, &report);
+        let first = self.report(summary, &session.session_id, verdict(&self.error));
+        self.write(REPORT, &first);
         let exit = verdict(&self.error);
-        if exit == Exit::Error {
+        if exit.0 == Exit::Error {
             session.status = SessionStatus::Incomplete;
-            let report = self.report(summary, &session.session_id, exit);
-            let again = whole_file::write(&self.directory.join(REPORT), analyze::indented(&report));
-            if again.is_err() && self.files.contains(&REPORT) {
+            let incomplete = self.report(summary, &session.session_id, exit);
+            let again = whole_file::write(&self.directory.join(REPORT), analyze::indented(&incomplete));
+            if again.is_err() && self.files.iter().any(|file| file == REPORT) {
                 // A report that claims success must not stay beside a failure.
                 let _ = fs::remove_file(self.directory.join(REPORT));
-                self.files.retain(|file| *file != REPORT);
+                self.files.retain(|file| file != REPORT);
             }
         }
-        self.files.push(MANIFEST);
-        let manifest = self.manifest(exit, has_risk, &session);
-        match whole_file::write(&self.directory.join(MANIFEST), analyze::indented(&manifest)) {
-            Ok(()) => exit,
+        self.files.push(MANIFEST.to_owned());
+        let manifest = self.manifest(exit.0, has_risk, &session);
+        match whole_file::write(&self.directory.join(MANIFEST), analyze::indented(&Value::Object(manifest))) {
+            Ok(()) => exit.0,
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));
                 Exit::Error
@@ -78,139 +85,40 @@ impl Bundle {
         }
     }
 
-    fn manifest(&self, exit: Exit, has_risk: bool, session: &SessionSummary) -> Value {
-        let mut manifest = json!({
-            "schema_version": 2, "version": 2,
-            "created_iso": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
-            "command_line": format!("{} {}", self.program.name(), self.argv.join(" ")),
-            "files": self.files, "exit_code": exit.code(), "risk_detected": has_risk,
-            "session_id": session.session_id, "session_status": session.status.as_str(),
-            "session": session.to_record(),
-        });
-        if let Value::Object(manifest) = &mut manifest {
-            if self.program != Program::Tfmemprof {
-                manifest.insert("native_history_enabled".to_owned(), false.into());
-            }
-            if let Some(error) = &self.error {
-                manifest.insert("error".to_owned(), error.as_str().into());
-            }
+    fn manifest(&self, exit: Exit, has_risk: bool, session: &SessionSummary) -> Record {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let mut manifest = manifest(&self.files, (exit.code(), has_risk), session, &now);
+        let line = format!("{} {}", self.program.name(), self.argv.join(" "));
+        manifest.insert("command_line".to_owned(), line.into());
+        if self.program != Program::Tfmemprof {
+            manifest.insert("native_history_enabled".to_owned(), false.into());
+        }
+        if let Some(error) = &self.error {
+            manifest.insert("error".to_owned(), error.as_str().into());
         }
         manifest
     }
 
-    fn report(&self, summary: &Summary, session_id: &str, exit: Exit) -> Value {
-        let raised: Vec<&str> = match exit {
-            Exit::Error => Vec::new(),
-            _ => summary.raised().collect(),
+    fn report(&self, summary: &Summary, session_id: &str, (exit, word): (Exit, &str)) -> Value {
+        let summary = match summary.to_value() {
+            Value::Object(summary) => summary,
+            _ => Record::new(),
         };
-        let findings: Vec<Value> = raised.iter().map(|flag| finding(flag, summary, session_id)).collect();
-        let kinds: Vec<&str> = findings.iter().filter_map(|found| found["kind"].as_str()).collect();
-        let (status, sentence) = match (exit, kinds.as_slice()) {
-            (Exit::Error, _) => {
-                ("error", format!("Bundle incomplete: {}", self.error.as_deref().unwrap_or("unknown")))
-            }
-            (_, []) => ("pass", "No memory risk detected".to_owned()),
-            (_, kinds) => ("findings", format!("Memory risk detected: {}", kinds.join(", "))),
-        };
-        let names = self.files.iter().copied().filter(|name| *name != REPORT).chain([REPORT, MANIFEST]);
-        json!({
-            "schema_version": 1, "format": "stormlog.report", "report_kind": "diagnose",
-            "generated_at_utc": analyze::now(),
-            "tool": {
-                "name": self.program.name(), "command": "diagnose", "version": env!("CARGO_PKG_VERSION"),
-                "argv": self.argv,
+        let written = self.files.iter().filter(|name| *name != REPORT).cloned();
+        let files: Vec<String> = written.chain([REPORT, MANIFEST].map(str::to_owned)).collect();
+        report(&Facts {
+            tool: Tool {
+                name: self.program.name(),
+                version: env!("CARGO_PKG_VERSION"),
+                argv: Some(&self.argv),
             },
-            "verdict": {"status": status, "exit_code": exit.code(), "summary": sentence},
-            "findings": findings,
-            "metrics": summary.metrics(),
-            "artifacts": names.map(artifact).collect::<Vec<_>>(),
-            "recommendations": summary.suggestions(),
-            "session_id": session_id, "run_id": null,
-            "payload": summary.risk(),
+            summary: &summary,
+            thresholds: &THRESHOLDS,
+            session_id,
+            files: &files,
+            exit: (exit.code(), word),
+            error: self.error.as_deref().filter(|_| exit == Exit::Error),
+            generated_at_utc: &analyze::now(),
         })
     }
-}
-
-fn directory(options: &Options) -> anyhow::Result<PathBuf> {
-    let base = match &options.output {
-        Some(output) => {
-            let output = std::path::absolute(output)?;
-            if let Some(there) = output.ancestors().find(|path| path.exists())
-                && !there.is_dir()
-            {
-                let sentence = format!("Output path is not a directory: {}", there.display());
-                return Err(Wrong(sentence).into());
-            }
-            if !output.is_dir() {
-                fs::create_dir_all(&output).with_context(|| cannot_create(&output))?;
-                return Ok(output);
-            }
-            output
-        }
-        None => std::env::current_dir()?,
-    };
-    let name = match options.program {
-        Program::Tfmemprof => "stormlog-tensorflow-diagnose",
-        _ => "stormlog-diagnose",
-    };
-    let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
-    for again in 0..MOST_OF_A_SECOND {
-        let suffix = if again == 0 { String::new() } else { format!("-{again}") };
-        let path = base.join(format!("{name}-{stamp}{suffix}"));
-        match stormlog_files::Directory::create_below(&path) {
-            Ok(_) => return Ok(path),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| cannot_create(&path)),
-        }
-    }
-    anyhow::bail!("{} has too many bundles of this second", base.display())
-}
-
-fn cannot_create(path: &Path) -> String {
-    format!("Cannot create output directory {}", path.display())
-}
-
-/// Kind, severity, title, and the number it is about.
-fn finding(flag: &str, summary: &Summary, session_id: &str) -> Value {
-    let (kind, severity, title, metric, threshold) = match flag {
-        "oom_occurred" => {
-            ("oom", "critical", "The allocator recorded out-of-memory events", "num_ooms", None)
-        }
-        "high_utilization" => (
-            "high_utilization",
-            "warning",
-            "Device memory utilization is above the risk threshold",
-            "utilization_ratio",
-            Some(HIGH_UTILIZATION),
-        ),
-        _ => (
-            "fragmentation",
-            "warning",
-            "Allocator fragmentation is above the warning threshold",
-            "fragmentation_ratio",
-            Some(FRAGMENTATION),
-        ),
-    };
-    let mut metrics = json!({metric: summary.metrics()[metric]});
-    if let Some(threshold) = threshold {
-        metrics["threshold"] = threshold.into();
-    }
-    json!({
-        "id": format!("diagnose.{flag}"), "kind": kind, "severity": severity, "title": title, "metrics": metrics,
-        "evidence": [
-            {"kind": "diagnose_summary", "path": "diagnostic_summary.json", "pointer": format!("/risk_flags/{flag}")},
-            {"kind": "session", "session_id": session_id},
-        ],
-    })
-}
-
-fn artifact(name: &str) -> Value {
-    let kind = match name {
-        MANIFEST => "diagnose_manifest",
-        "diagnostic_summary.json" => "diagnose_summary",
-        "environment.json" => "environment",
-        "telemetry_timeline.json" => "telemetry_timeline",
-        _ => "report",
-    };
-    json!({"kind": kind, "path": name})
 }

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use stormlog_catalog::diagnose::{ENVIRONMENT, SUMMARY, TIMELINE};
 use stormlog_model::{Counter, SessionStatus, SessionSummary};
 use stormlog_track::Outlets;
 
@@ -55,11 +56,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let session = found.session.clone();
     let mut bundle = Bundle::create(options)?;
     let facts = crate::cmd::machine::info::page();
-    bundle.write("environment.json", &environment::value(&facts, options));
+    bundle.write(ENVIRONMENT, &environment::value(&facts, options));
     let watch = found.start(Outlets::new(None, None))?;
     let seen = look(watch, options, session, &facts);
-    bundle.write("telemetry_timeline.json", &seen.timeline);
-    bundle.write("diagnostic_summary.json", &seen.summary.to_value());
+    bundle.write(TIMELINE, &seen.timeline);
+    bundle.write(SUMMARY, &seen.summary.to_value());
     let exit = bundle.finish(&seen.summary, seen.session);
     let mut out = io::stdout().lock();
     writeln!(out, "Artifact: {}", bundle.directory.display())?;

@@ -1,14 +1,11 @@
 //! `diagnostic_summary.json`: the numbers, which of them are a risk, and what to do.
 
 use serde_json::{Value, json};
+use stormlog_catalog::diagnose::HIGH_UTILIZATION;
 use stormlog_track::Statistics;
 
 use crate::Program;
 use crate::cmd::record::watch::Part;
-
-/// 0.4.3's: from this share on memory is nearly gone.
-pub(crate) const HIGH_UTILIZATION: f64 = 0.85;
-pub(crate) const FRAGMENTATION: f64 = 0.3;
 
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
