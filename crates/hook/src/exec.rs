@@ -5,7 +5,6 @@
 //! before it is handed over, unless it has `STORMLOG_HEAP` itself (an empty one means no), or the program has taken that one out of its own
 //! environment. A program that has emptied its environment, as `env -i` does, meant all of it and not us: what it was given is put in.
 
-use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -277,19 +276,19 @@ pub unsafe extern "C" fn posix_spawnp(
 }
 
 /// `execl` with its arguments in a row.
-unsafe extern "C" fn execl_row(path: *const c_char, arguments: Texts) -> c_int {
+pub(crate) unsafe extern "C" fn execl_row(path: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: as `execl`.
     unsafe { execv(path, arguments) }
 }
 
 /// `execlp` with its arguments in a row.
-unsafe extern "C" fn execlp_row(file: *const c_char, arguments: Texts) -> c_int {
+pub(crate) unsafe extern "C" fn execlp_row(file: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: as `execlp`.
     unsafe { execvp(file, arguments) }
 }
 
 /// `execle` with its arguments in a row; behind their end stands the environment.
-unsafe extern "C" fn execle_row(path: *const c_char, arguments: Texts) -> c_int {
+pub(crate) unsafe extern "C" fn execle_row(path: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: as `execle`.
     unsafe {
         let mut end = arguments;
@@ -299,30 +298,3 @@ unsafe extern "C" fn execle_row(path: *const c_char, arguments: Texts) -> c_int 
         execve(path, arguments, (*end.add(1)).cast())
     }
 }
-
-/// A function of any number of texts: those in registers are pushed below those on the stack, where the return address was, and so all stand in a row.
-macro_rules! of_any_number {
-    ($(#[$about:meta])* $name:ident, $row:ident) => {
-        $(#[$about])*
-        ///
-        /// # Safety
-        /// As the real function.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
-            naked_asm!(
-                "pop r11", "push r9", "push r8", "push rcx", "push rdx", "push rsi", "push r11",
-                "lea rsi, [rsp + 8]", "call {row}",
-                "pop r11", "add rsp, 40", "push r11", "ret",
-                row = sym $row,
-            );
-        }
-    };
-}
-
-of_any_number!(/// See `execl(3)`.
-    execl, execl_row);
-of_any_number!(/// See `execlp(3)`.
-    execlp, execlp_row);
-of_any_number!(/// See `execle(3)`.
-    execle, execle_row);

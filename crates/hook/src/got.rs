@@ -7,16 +7,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::real;
 use crate::sys;
+use crate::x86_64::relocation::{ABSOLUTE, FUNCTION, POINTER};
 
 const PAGE: usize = 4096;
 /// Most slots: some twenty an object.
 const MAX_SLOTS: usize = 1 << 17;
 /// Most objects.
 const MAX_OBJECTS: usize = 1 << 13;
-
-const FUNCTION: u32 = 7; // R_X86_64_JUMP_SLOT
-const POINTER: u32 = 6; // R_X86_64_GLOB_DAT
-const ABSOLUTE: u32 = 1; // R_X86_64_64
 
 /// A slot that points to a hook now.
 #[derive(Clone, Copy)]

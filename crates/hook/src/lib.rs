@@ -49,3 +49,4 @@ mod sys;
 mod thread;
 mod tls;
 mod writer;
+pub mod x86_64;

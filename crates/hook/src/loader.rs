@@ -2,7 +2,6 @@
 //! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader, nor
 //! wait for it for ever (see `list`).
 
-use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,14 +97,14 @@ pub fn is_loaded(part: &[u8]) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(next), (&raw mut part).cast()) != 0 }
 }
 
-/// Called by the jumps below: remembers that libraries may change from here on, and says where to go on.
-extern "C" fn begin(frame: usize, which: usize) -> usize {
+/// Called by the jumps of `x86_64/loader.rs`: remembers that libraries may change from here on, and says where to go on.
+pub extern "C" fn begin(frame: usize, which: usize) -> usize {
     let function = [&real::DLOPEN, &real::DLCLOSE, &real::DLMOPEN][which.min(2)];
     if let Some(mut inside) = Inside::enter() {
         inside.record(|thread| {
             if thread.loading < frame {
                 thread.loading = frame;
-                // SAFETY: the jump below passed where its return address is.
+                // SAFETY: the jump passed where its return address is.
                 thread.returns_to = unsafe { *(frame as *const usize) };
             }
             thread.looks = 0;
@@ -115,67 +114,8 @@ extern "C" fn begin(frame: usize, which: usize) -> usize {
 }
 
 /// Called before `dlsym`: what is asked for by name will soon be called, so its library must be ready.
-extern "C" fn before_symbol() -> usize {
+pub extern "C" fn before_symbol() -> usize {
     // Going in looks, when there is a reason to.
     drop(Inside::enter());
     real::DLSYM.get()
-}
-
-/// See `dlopen(3)`.
-///
-/// # Safety
-/// As the real function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlopen() {
-    naked_asm!(
-        "push rdi", "push rsi", "push rdx",
-        "lea rdi, [rsp + 24]", "mov esi, 0", "call {begin}",
-        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
-        begin = sym begin,
-    );
-}
-
-/// See `dlclose(3)`.
-///
-/// # Safety
-/// As the real function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlclose() {
-    naked_asm!(
-        "push rdi", "push rsi", "push rdx",
-        "lea rdi, [rsp + 24]", "mov esi, 1", "call {begin}",
-        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
-        begin = sym begin,
-    );
-}
-
-/// See `dlmopen(3)`.
-///
-/// # Safety
-/// As the real function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[unsafe(naked)]
-pub unsafe extern "C" fn dlmopen() {
-    naked_asm!(
-        "push rdi", "push rsi", "push rdx",
-        "lea rdi, [rsp + 24]", "mov esi, 2", "call {begin}",
-        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
-        begin = sym begin,
-    );
-}
-
-/// See `dlsym(3)`. Never exported: it is only patched in.
-///
-/// # Safety
-/// As the real function.
-#[unsafe(naked)]
-pub unsafe extern "C" fn hooked_dlsym() {
-    naked_asm!(
-        "push rdi", "push rsi", "push rdx",
-        "call {before}",
-        "pop rdx", "pop rsi", "pop rdi", "jmp rax",
-        before = sym before_symbol,
-    );
 }

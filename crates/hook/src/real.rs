@@ -83,17 +83,17 @@ functions! {
     EXECVP "execvp" crate::exec::execvp;
     EXECVPE "execvpe" crate::exec::execvpe;
     FEXECVE "fexecve" crate::exec::fexecve;
-    EXECL "execl" crate::exec::execl;
-    EXECLP "execlp" crate::exec::execlp;
-    EXECLE "execle" crate::exec::execle;
+    EXECL "execl" crate::x86_64::exec::execl;
+    EXECLP "execlp" crate::x86_64::exec::execlp;
+    EXECLE "execle" crate::x86_64::exec::execle;
     POSIX_SPAWN "posix_spawn" crate::exec::posix_spawn;
     POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
     SIGACTION "sigaction" crate::cut::sigaction;
     SIGNAL "signal" crate::cut::signal;
-    DLOPEN "dlopen" crate::loader::dlopen;
-    DLMOPEN "dlmopen" crate::loader::dlmopen;
-    DLCLOSE "dlclose" crate::loader::dlclose;
-    DLSYM "dlsym" crate::loader::hooked_dlsym;
+    DLOPEN "dlopen" crate::x86_64::loader::dlopen;
+    DLMOPEN "dlmopen" crate::x86_64::loader::dlmopen;
+    DLCLOSE "dlclose" crate::x86_64::loader::dlclose;
+    DLSYM "dlsym" crate::x86_64::loader::hooked_dlsym;
 }
 
 static LOOKING: AtomicBool = AtomicBool::new(false);

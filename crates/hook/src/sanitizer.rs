@@ -6,8 +6,6 @@
 //! and the program is not relocated. That goes for what compilers put in, too (`strlen`, `memcmp`, `memcpy`): texts are read byte by byte, by
 //! volatile loads. Memory is read as the loader laid it out, and the rest is system calls.
 
-#[cfg(not(test))]
-use core::arch::global_asm;
 use core::ffi::c_char;
 use core::ptr::null;
 
@@ -48,24 +46,6 @@ struct Debug {
 }
 
 #[cfg(not(test))]
-global_asm!(
-    ".pushsection .text.stormlog_early,\"ax\",@progbits",
-    ".hidden stormlog_early",
-    ".globl stormlog_early",
-    ".type stormlog_early, @gnu_indirect_function",
-    "stormlog_early:",
-    "push rbp",
-    "call {decide}",
-    "lea rax, [rip + {nothing}]",
-    "pop rbp",
-    "ret",
-    ".size stormlog_early, . - stormlog_early",
-    ".popsection",
-    decide = sym decide,
-    nothing = sym nothing,
-);
-
-#[cfg(not(test))]
 unsafe extern "C" {
     fn stormlog_early();
 }
@@ -75,12 +55,13 @@ unsafe extern "C" {
 #[used]
 static EARLY: unsafe extern "C" fn() = stormlog_early;
 
+/// Where the indirect function leads.
 #[cfg(not(test))]
-extern "C" fn nothing() {}
+pub extern "C" fn nothing() {}
 
 /// Starts a program anew where it must not have this library.
 #[cfg_attr(test, allow(dead_code, reason = "called by the loader"))]
-extern "C" fn decide() {
+pub extern "C" fn decide() {
     // SAFETY: the loader's own structures, which it keeps while the process lives.
     if unsafe { is_sanitized() } {
         start_without_us();

@@ -8,12 +8,12 @@ use core::ops::Range;
 
 use super::Registers;
 use super::bounds::Bounds;
-use super::full::{Full, Step};
 use super::recent::{Path, RecentNodes};
-use super::rules::Unwinder;
-use super::step::{End, Found, State, step};
 use super::way_out::WayOut;
 use super::witness::{EACH, Witnesses};
+use super::x86_64::full::{Full, Step};
+use super::x86_64::rules::Unwinder;
+use super::x86_64::step::{End, Found, State, step};
 use crate::Nodes;
 
 /// The most frames that are kept.

@@ -5,9 +5,9 @@ use core::ops::Range;
 
 use super::Registers;
 use super::bounds::Bounds;
-use super::full::read;
-use super::rules::{AT_BP, Base, Unwinder};
-use super::step::{State, step};
+use super::x86_64::full::read;
+use super::x86_64::rules::{AT_BP, Base, Unwinder};
+use super::x86_64::step::{State, step};
 
 /// Ways that are kept: a power of two.
 const SLOTS: usize = 8;

@@ -1,6 +1,6 @@
 //! The words of the stack that decided the kept frames, each with its address. Must never read a word that is not shown to be live.
 
-use super::step::Found;
+use super::x86_64::step::Found;
 
 /// Return address, `bp` and `sp`.
 pub(super) const EACH: usize = 3;

@@ -11,6 +11,8 @@ mod marks;
 mod own_state;
 mod stack;
 mod watch;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use core::ffi::{CStr, c_void};
 use core::fmt;
@@ -355,12 +357,7 @@ fn old_version() -> u32 {
 fn this_thread() -> u64 {
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     {
-        let thread;
-        // SAFETY: every thread has this word from its beginning to its end, and it never changes.
-        unsafe {
-            core::arch::asm!("mov {}, fs:[16]", out(reg) thread, options(pure, readonly, nostack, preserves_flags))
-        };
-        thread
+        x86_64::thread::this_thread()
     }
     #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
     // SAFETY: always safe.

@@ -11,13 +11,13 @@ use gimli::{
     X86_64,
 };
 
-use super::modules::{Module, Modules};
+use crate::native::modules::{Module, Modules};
 
-pub(super) type Bytes = EndianSlice<'static, NativeEndian>;
-pub(super) type Row = UnwindTableRow<usize, Storage>;
+pub(in crate::native) type Bytes = EndianSlice<'static, NativeEndian>;
+pub(in crate::native) type Row = UnwindTableRow<usize, Storage>;
 
 /// Room for unwinding one frame without an allocator.
-pub(super) struct Storage;
+pub(in crate::native) struct Storage;
 
 impl UnwindContextStorage<usize> for Storage {
     type Rules = [(Register, RegisterRule<usize>); 24];
@@ -27,12 +27,12 @@ impl UnwindContextStorage<usize> for Storage {
 /// How to get from a frame to its caller, in one word: the caller's frame starts at the base plus a distance; its `rbp` is saved at a distance from there,
 /// or unchanged when that is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule(u64);
+pub(in crate::native) struct Rule(u64);
 
 /// What the distance of a rule is from, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Base {
+pub(in crate::native) enum Base {
     Sp,
     Bp,
     /// The word at `rbp` plus the distance: a function that aligned its stack.
@@ -124,13 +124,13 @@ impl Unwinder {
     }
 
     #[inline(always)]
-    pub(super) fn generation(&self) -> u32 {
+    pub(in crate::native) fn generation(&self) -> u32 {
         self.generation.load(Relaxed)
     }
 
     /// The rule for a return address.
     #[inline(always)]
-    pub(super) fn rule(&self, address: u64) -> Rule {
+    pub(in crate::native) fn rule(&self, address: u64) -> Rule {
         // user addresses have 47 bits
         let key = address ^ u64::from(self.generation.load(Relaxed)) << 48;
         let slot = self.slots.get(((address.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 50) as usize);
@@ -159,7 +159,7 @@ impl Unwinder {
     }
 
     /// Finds the row of the unwind table for exactly `address`. The last argument of `use_row`: a signal's return code.
-    pub(super) fn with_row<R>(
+    pub(in crate::native) fn with_row<R>(
         &self,
         address: u64,
         use_row: impl FnOnce(&Row, &EhFrame<Bytes>, bool) -> R,
@@ -240,7 +240,7 @@ fn at_bp(expression: &UnwindExpression<usize>, frames: &EhFrame<Bytes>) -> bool 
 }
 
 /// In place of a distance: the caller's `rbp` is where this frame's points.
-pub(super) const AT_BP: i16 = i16::MIN;
+pub(in crate::native) const AT_BP: i16 = i16::MIN;
 
-pub(super) const ENCODING: gimli::Encoding =
+pub(in crate::native) const ENCODING: gimli::Encoding =
     gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };

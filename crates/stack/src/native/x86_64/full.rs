@@ -2,23 +2,23 @@
 
 use gimli::{CfaRule, EhFrame, Operation, Register, RegisterRule, UnwindExpression, X86_64};
 
-use super::Registers;
-use super::bounds::Bounds;
 use super::rules::{Bytes, ENCODING, Row, Unwinder};
+use crate::native::Registers;
+use crate::native::bounds::Bounds;
 
 /// DWARF numbers 0 to 15 are the general registers, 16 the return address.
 const COUNT: usize = 17;
 
 /// A frame with all the registers that are known.
 #[derive(Clone, Copy)]
-pub(super) struct Full {
+pub(in crate::native) struct Full {
     values: [Option<u64>; COUNT],
     /// The address is where the frame was interrupted, not where a call returns to.
     exact: bool,
 }
 
 /// What a step led to.
-pub(super) enum Step {
+pub(in crate::native) enum Step {
     Caller,
     Outermost,
     Lost,
@@ -181,7 +181,7 @@ impl Words {
 
 /// A word of the stack.
 #[inline(always)]
-pub(super) fn read(address: u64, bounds: Bounds) -> Option<u64> {
+pub(in crate::native) fn read(address: u64, bounds: Bounds) -> Option<u64> {
     // SAFETY: inside the mapped stack; alignment is not asked for.
     bounds.has(address, 8).then(|| unsafe { (address as *const u64).read_unaligned() })
 }

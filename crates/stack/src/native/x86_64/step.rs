@@ -1,13 +1,13 @@
 //! One step of unwinding by a simple rule: from the state of a frame to that of its caller. Must never read outside the stack.
 
-use super::bounds::Bounds;
 use super::full::read;
 use super::rules::{AT_BP, Base, Rule, Unwinder};
+use crate::native::bounds::Bounds;
 
 /// What of a frame decides everything further out: of `bp`, only where the way to the caller leads over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct State {
+pub(in crate::native) struct State {
     /// Where the frame goes on.
     pub ip: u64,
     /// Its stack pointer there; for all but the innermost, the word below it is `ip`.
@@ -18,7 +18,7 @@ pub(super) struct State {
 /// A frame, and where on the stack its state was found.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Found {
+pub(in crate::native) struct Found {
     pub state: State,
     /// Where `bp` was saved by the frame it called; 0: it was not.
     pub bp_at: u64,
@@ -40,7 +40,7 @@ impl Found {
 }
 
 /// Why unwinding ended.
-pub(super) enum End {
+pub(in crate::native) enum End {
     Outermost,
     Lost,
     Full,
@@ -48,7 +48,7 @@ pub(super) enum End {
 
 /// The caller of a frame, by its simple rule.
 #[inline(always)]
-pub(super) fn step(from: &State, unwinder: &Unwinder, bounds: Bounds) -> Result<Found, End> {
+pub(in crate::native) fn step(from: &State, unwinder: &Unwinder, bounds: Bounds) -> Result<Found, End> {
     let rule = unwinder.rule(from.ip);
     // what a live frame may own: from its stack pointer on
     let own = Bounds { low: from.sp, ..bounds };
