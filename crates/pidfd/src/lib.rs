@@ -6,17 +6,20 @@
 //! - [`is_written`]: whether any process writes to a file.
 //! - [`inherit_nothing`], [`lead_session`]: programs that we start inherit neither descriptors nor session.
 //! - [`signals`]: taking signals with their senders, passing them on unchanged, ending and stopping by one.
+//! - [`keep_small`]: a heap that gives back what it does not need.
 //! - [`start`]: starting a program with the signals, descriptors and limits that this process itself was started with.
 //!
 //! Decides nothing: which signal goes where is the caller's rule.
 
 mod inherit;
 mod lease;
+mod own_heap;
 pub mod signals;
 pub mod start;
 
 pub use inherit::{inherit_nothing, lead_session};
 pub use lease::is_written;
+pub use own_heap::keep_small;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

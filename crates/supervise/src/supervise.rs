@@ -160,6 +160,7 @@ fn start(
     terminal: Terminal,
     streams: impl FnOnce(&Path) -> io::Result<Streams>,
 ) -> Result<Running, RunError> {
+    stormlog_pidfd::keep_small();
     if options.command.is_empty() {
         return Err(RunError::NoCommand);
     }
