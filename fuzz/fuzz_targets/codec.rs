@@ -4,8 +4,8 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use stormlog_model::Event;
 use stormlog_fuzz::directory;
+use stormlog_model::Event;
 use stormlog_ring::{Ring, RingConfig};
 use stormlog_store::recording::{EventRing, RecordedEvents};
 

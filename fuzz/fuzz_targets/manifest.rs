@@ -4,8 +4,8 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use stormlog_model::SessionStatus;
 use stormlog_fuzz::{directory, read};
+use stormlog_model::SessionStatus;
 use stormlog_store::Source;
 use stormlog_store::sink::{Sink, SinkConfig, read_manifest, read_rollups};
 

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use stormlog_model::{Defaults, Interner, check_record, event_from_record};
 use stormlog_fuzz::{file, read};
+use stormlog_model::{Defaults, Interner, check_record, event_from_record};
 use stormlog_store::Source;
 
 fuzz_target!(|data: &[u8]| {

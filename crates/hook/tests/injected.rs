@@ -21,7 +21,9 @@ fn run(python: &Path, place: &Path, script: &str) -> Output {
     // The list of secrets is not the subject here.
     let tables = "_HARMLESS = _WHOLE = _ANYWHERE = _WORDS = _LAST = _ENDINGS = _STARTS = _SCHEMES = ()\n    \
                   _KEY_BLOCK = _SECRET_PATH = _REDACTED = '-'";
-    let code = code.join("\n").replace("# tables of secrets", tables);
+    let names = "run_variable, exceptions, locks = 'STORMLOG_RUN_DIR', 'exceptions', '.locks'";
+    let code =
+        code.join("\n").replace("# tables of secrets", tables).replace("# names in a run directory", names);
     std::fs::write(injected.join("sitecustomize.py"), code).unwrap();
     let mut command = Command::new(python);
     command.args(["-c", script]).env("PYTHONPATH", &injected).env("STORMLOG_RUN_DIR", place);

@@ -5,7 +5,6 @@
 //! `Tracker`, …, each safe across threads and `fork`), hold the interpreter while it waits for a file, or print. What
 //! each function takes is written in the stubs, one for each submodule: `python/stormlog/_native/*.pyi`.
 
-use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 
 mod analysis;
@@ -113,17 +112,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // `from stormlog._native.heap import …` looks here: the import system cannot find a module inside a module.
         loaded.set_item(full_name, &submodule)?;
     }
-    module.setattr("__getattr__", wrap_pyfunction!(find_in_submodules, module)?)
-}
-
-/// The module's `__getattr__`: finds a name in the submodule that has it, for callers that know the module without them.
-#[pyfunction]
-#[pyo3(name = "__getattr__", pass_module)]
-fn find_in_submodules<'py>(module: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    for (submodule, ..) in SUBMODULES.iter().filter(|_| !name.starts_with("__")) {
-        if let Some(found) = module.getattr(*submodule)?.getattr_opt(name)? {
-            return Ok(found);
-        }
-    }
-    Err(PyAttributeError::new_err(format!("module 'stormlog._native' has no attribute {name:?}")))
+    Ok(())
 }

@@ -28,6 +28,9 @@ use crate::session::{SummaryFields, summary_fields};
 use crate::tracker_settings::{TrackerSettings, sink_config};
 use crate::tracking_event::Spelling;
 
+/// The times of a timeline, and for each counter its values at them.
+type Timeline = (Vec<f64>, Vec<Vec<Option<u64>>>);
+
 /// Samples in the background.
 #[pyclass(frozen, module = "stormlog._native.tracking")]
 struct Tracker {
@@ -131,7 +134,7 @@ impl Tracker {
     }
 
     /// Times, and the counters allocated, reserved, used, free, total at each.
-    fn timeline(&self, py: Python<'_>, interval: f64) -> PyResult<(Vec<f64>, Vec<Vec<Option<u64>>>)> {
+    fn timeline(&self, py: Python<'_>, interval: f64) -> PyResult<Timeline> {
         let points = py
             .detach(|| self.tracker.timeline(interval))
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
