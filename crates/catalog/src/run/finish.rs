@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use stormlog_collect::host::HostFacts;
+use stormlog_collect::host::HostReader;
 use stormlog_collect::kernel_log::{KernelLog, OomKill};
 use stormlog_liveness::Life;
 use stormlog_model::naming::ProgramName;
@@ -224,6 +225,8 @@ impl OpenSession {
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
         facts.kernel = kills.map(|kills| kills.iter().map(kernel_kill).collect());
         facts.cgroups = kill.into_iter().map(met_limit).collect();
+        // What the kernel remembers is of this machine, so its memory is the limit of a kill for all.
+        facts.host.total_bytes = kills.and_then(|_| HostReader::open().ok()?.memory().ok()?.total);
         let verdict = judge(&facts);
         // How it ended is known by evidence only; without any it may have ended as it should.
         let status = match verdict.cause {
