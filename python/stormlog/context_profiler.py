@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from stormlog import _native
 from stormlog._tracking.monitor import StopsAtExit
 from stormlog.profiler import GPUMemoryProfiler, ProfileResult
 
 if TYPE_CHECKING:
-    import os
-
     from stormlog._torch.profiled_module import ProfiledModule
 
 __all__ = [
@@ -180,7 +180,8 @@ class MemoryProfiler(StopsAtExit):
 
     def load_results(self, filename: str | os.PathLike[str]) -> Any:
         """What `save_results` wrote, as it stands in the file."""
-        return json.loads(Path(filename).read_text(encoding="utf-8"))
+        with os.fdopen(_native.files.open_regular(filename), encoding="utf-8") as file:
+            return json.load(file)
 
 
 def start_monitoring(interval: float | None = 0.1, device: Any = None) -> None:

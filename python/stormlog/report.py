@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -163,7 +164,8 @@ def write_report(path: Path, report: Mapping[str, Any]) -> None:
 def load_report(path: Path) -> dict[str, Any]:
     """Reads and checks a report; ValueError where the file is none."""
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        with os.fdopen(_native.files.open_regular(path), encoding="utf-8") as file:
+            report = json.load(file)
     except (OSError, ValueError) as error:
         raise ValueError(f"Cannot read report {path}: {error}") from error
     if not isinstance(report, dict):

@@ -175,7 +175,7 @@ fn from_capture(error: &ViewError) -> PyErr {
 }
 
 /// Called with a number, `OSError` picks the subclass (`FileNotFoundError`, …) by itself.
-fn from_io(path: &Path, error: &io::Error) -> PyErr {
+pub(crate) fn from_io(path: &Path, error: &io::Error) -> PyErr {
     match number_and_text(error) {
         (Some(number), text) => PyOSError::new_err((number, text, path.as_os_str().to_owned())),
         (None, text) => PyOSError::new_err(format!("{}: {text}", path.display())),

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
+use crate::error::from_io;
+
 /// Replaces a file, whole or not at all; private.
 #[pyfunction]
 fn replace_file(py: Python<'_>, path: PathBuf, content: Vec<u8>) -> io::Result<()> {
@@ -16,6 +18,12 @@ fn replace_file(py: Python<'_>, path: PathBuf, content: Vec<u8>) -> io::Result<(
 #[pyfunction]
 fn create_file(path: PathBuf) -> io::Result<i32> {
     Ok(stormlog_files::create_new(&path)?.into_raw_fd())
+}
+
+/// Opens a regular file for reading; its descriptor is the caller's. A pipe is refused, where `open` would wait for its other end.
+#[pyfunction]
+fn open_regular(path: PathBuf) -> PyResult<i32> {
+    Ok(stormlog_files::open_regular(&path).map_err(|error| from_io(&path, &error))?.into_raw_fd())
 }
 
 /// Makes a private directory and what is missing above it.
@@ -34,5 +42,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replace_file, module)?)?;
     module.add_function(wrap_pyfunction!(create_file, module)?)?;
     module.add_function(wrap_pyfunction!(create_directory, module)?)?;
+    module.add_function(wrap_pyfunction!(open_regular, module)?)?;
     module.add_function(wrap_pyfunction!(scrub_text, module)?)
 }

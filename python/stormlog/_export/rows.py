@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -94,7 +95,8 @@ def text_or_none(value: Any) -> str | None:
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object from a file; empty when there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with os.fdopen(_native.files.open_regular(path), encoding="utf-8") as file:
+            found = json.load(file)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
