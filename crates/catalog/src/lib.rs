@@ -1,7 +1,7 @@
 //! The owner of the run directory and of everything that is found at a path: runs, processes, sessions, attachments, issues, bundles.
 //!
-//! The names and the layout of a run directory appear here and nowhere else. Every command and every Python module reads what was recorded through
-//! this crate. It must never print, know clap or PyO3, follow a link below a run directory, or hold more than a bounded part of a recording in memory.
+//! What belongs together in a run directory is known here and nowhere else; its names are in `stormlog_model::layout`, because crates below this one write
+//! single files of it. Commands and Python modules read what was recorded through this crate. It must never print, know clap or PyO3, follow a link below a run directory, or hold more than a bounded part of a recording in memory.
 #![forbid(unsafe_code)]
 
 pub mod cuda_oom;

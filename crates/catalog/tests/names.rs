@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use stormlog_catalog::run::layout::{
     CAPTURE_FILE, EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, MEMORY_MAP_FILE, OUTPUT_FILE, RING_FILE, RUN_FILE,
-    RUN_VARIABLE, RUNS_DIRECTORY, RUNS_VARIABLE, SESSION_FILE,
+    RUN_VARIABLE, RUNS_DIRECTORY, RUNS_VARIABLE, SESSION_FILE, SNAPSHOT_FILE,
 };
 
 const OWNER: &str = "crates/model/src/layout.rs";
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     RUN_FILE,
     SESSION_FILE,
     RING_FILE,
@@ -22,6 +22,7 @@ const NAMES: [&str; 11] = [
     RUNS_DIRECTORY,
     RUNS_VARIABLE,
     RUN_VARIABLE,
+    SNAPSHOT_FILE,
 ];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {

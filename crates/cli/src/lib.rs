@@ -29,7 +29,7 @@ pub use exit::Exit;
 pub use interpreter::{runs_inside, started_by};
 
 use args::machine::tensorflow::{self as tf_args, TfCommand};
-use args::record::attach::Attachment;
+use args::record::attach::AttachMode;
 use args::telemetry::analyze::Asked;
 use args::{Cli, Command};
 use cmd::record::run_start::CannotStart;
@@ -112,8 +112,8 @@ fn dispatch(program: Program, command: Command) -> u8 {
                 .unwrap_or_else(|error| report(&error).code());
         }
         Command::Attach(arguments) => match arguments.options(program) {
-            Ok(Attachment::Heap(options)) => cmd::record::attach::run(&options),
-            Ok(Attachment::Watch(options)) => {
+            Ok(AttachMode::Heap(options)) => cmd::record::attach::run(&options),
+            Ok(AttachMode::Watch(options)) => {
                 return cmd::record::track::run(&options).unwrap_or_else(|error| report(&error).code());
             }
             Err(error) => Err(error.into()),

@@ -72,14 +72,14 @@ impl Group {
 #[must_use]
 pub fn leaks(answer: &Answer) -> Vec<Leak> {
     let tree = &answer.held.tree;
-    let nobody = no_stack();
+    let unknown = no_stack();
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
     for row in &answer.held.rows {
-        let group = groups.entry(tree.responsible_frame(row.node).unwrap_or(&nobody)).or_default();
+        let group = groups.entry(tree.responsible_frame(row.node).unwrap_or(&unknown)).or_default();
         group.add(row.node, row.bytes, row.count);
     }
     for life in answer.lives.iter().filter(|life| is_alive(life, answer.end)) {
-        if let Some(group) = groups.get_mut(tree.responsible_frame(life.node).unwrap_or(&nobody)) {
+        if let Some(group) = groups.get_mut(tree.responsible_frame(life.node).unwrap_or(&unknown)) {
             group.came(life);
         }
     }
@@ -96,10 +96,10 @@ pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<L
     let before = |to_us: u64| moments.iter().rposition(|moment| moment.time_us <= to_us);
     let Some(end) = to_us.map_or(Some(*end), before) else { return Vec::new() };
     let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
-    let nobody = no_stack();
+    let unknown = no_stack();
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
     for life in lives.iter().filter(|life| is_alive(life, end) && life.birth as usize >= begin) {
-        let group = groups.entry(held.tree.responsible_frame(life.node).unwrap_or(&nobody)).or_default();
+        let group = groups.entry(held.tree.responsible_frame(life.node).unwrap_or(&unknown)).or_default();
         group.add(life.node, life.weight.bytes, life.weight.count);
         group.came(life);
     }

@@ -262,11 +262,15 @@ fn under_pressure(confidence: f64, share: f64, reading: &Reading) -> f64 {
 }
 
 fn announced(kind: AlertKind, at: u64, event_type: &'static str, found: &Forecast) -> AlertEvent {
+    // "About 0 ms" is the precision of a measurement, which a forecast does not have.
+    let left = match found.seconds_left {
+        less if less < 1.0 => "less than 1 s".to_owned(),
+        seconds => format!("about {}", duration(seconds)),
+    };
     let context = format!(
-        "{}: Memory limit of {} in about {} at {} (confidence {:.2})",
+        "{}: Memory limit of {} in {left} at {} (confidence {:.2})",
         event_type.to_uppercase(),
         format_bytes(found.limit_bytes),
-        duration(found.seconds_left),
         rate(found.bytes_per_second),
         found.confidence,
     );

@@ -21,7 +21,7 @@ pub const FACTS: &str = "cuda_oom.json";
 /// What the memory was for, by the program's live tensors.
 pub const CATEGORIES: &str = "cuda_memory_categories.json";
 /// The allocator's own state, as PyTorch dumps it.
-pub const SNAPSHOT: &str = "cuda_allocator_snapshot.pickle";
+pub use stormlog_model::layout::SNAPSHOT_FILE as SNAPSHOT;
 /// Characters of the bar.
 const BAR: usize = 40;
 /// Rows of holders, and parts on a line.

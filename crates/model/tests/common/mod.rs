@@ -1,13 +1,10 @@
 //! Events to test with.
-#![allow(dead_code, reason = "each test program uses its own part")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use stormlog_model::{
-    Counter, Counters, Event, Head, Identity, Metadata, Record, SessionStatus, SessionSummary,
-};
+use serde_json::Value;
+use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const START: u64 = 1_700_000_000 * SECOND;
@@ -43,35 +40,4 @@ pub fn event(at_ns: u64, event_type: &str, device_id: i64, used: Option<u64>, me
         }),
         metadata: Arc::new(metadata),
     }
-}
-
-pub fn session() -> SessionSummary {
-    SessionSummary {
-        session_id: "session-1".into(),
-        status: SessionStatus::Running,
-        started_at_ns: START as i64,
-        ended_at_ns: None,
-        host: "node-1".into(),
-        pid: 77,
-        job_id: Some("job".into()),
-        rank: 1,
-        local_rank: 1,
-        world_size: 4,
-        source: "stormlog.tracker".into(),
-    }
-}
-
-pub fn some_events() -> Vec<Event> {
-    vec![
-        event(START, "start", 0, None, json!({})),
-        event(START + SECOND / 10, "sample", -1, Some(3 << 30), json!({"note": "é\u{1F600}\t"})),
-        event(
-            START + SECOND / 5,
-            "sample",
-            0,
-            Some(700),
-            json!({"nested": {"list": [1, 2.5, []], "empty": {}}}),
-        ),
-        event(START + SECOND, "error", 0, Some(1), json!({"oom_reason": "message_pattern:out of memory"})),
-    ]
 }

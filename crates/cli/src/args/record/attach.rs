@@ -54,7 +54,7 @@ pub(crate) struct Attach {
 }
 
 /// The two things `attach` does.
-pub(crate) enum Attachment {
+pub(crate) enum AttachMode {
     /// Recording goes into the process.
     Heap(attach::Options),
     /// The process is watched from outside.
@@ -63,9 +63,9 @@ pub(crate) enum Attachment {
 
 impl Attach {
     /// What was asked for. A flag that has no meaning in what was asked for is an error, not dropped.
-    pub(crate) fn options(self, program: Program) -> Result<Attachment, Wrong> {
+    pub(crate) fn options(self, program: Program) -> Result<AttachMode, Wrong> {
         if self.heap.is_wanted() {
-            return Ok(Attachment::Heap(attach::Options {
+            return Ok(AttachMode::Heap(attach::Options {
                 pid: self.pid,
                 heap: self.heap.options(),
                 force: self.heap.force,
@@ -81,7 +81,7 @@ impl Attach {
                 "--method needs --heap: without it the process is watched from outside".to_owned(),
             ));
         }
-        Ok(Attachment::Watch(Box::new(track::Options {
+        Ok(AttachMode::Watch(Box::new(track::Options {
             duration: self.duration.map(|duration| duration.as_secs_f64()),
             json: self.json,
             quiet: self.quiet,

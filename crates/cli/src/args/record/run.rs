@@ -46,8 +46,8 @@ pub(crate) struct Run {
     /// Do not record the GPU memory of programs that import torch
     #[arg(long)]
     no_torch: bool,
-    /// Also say which library takes GPU memory beside PyTorch (NCCL, cuBLAS, ...), by the driver's own events; needs CUPTI, and
-    /// its only place for listeners: where Nsight or a profiler has that, the program says so and goes on
+    /// Also report which library takes GPU memory beside PyTorch (NCCL, cuBLAS, ...), from the driver's events; needs CUPTI,
+    /// skipped with a warning if another profiler already subscribes
     #[arg(long, conflicts_with = "no_torch")]
     cuda_driver: bool,
     /// Which ends leave a bundle: want of memory (oom); that, uncaught exceptions and fatal signals (crash); every end but exit 0 (always)
@@ -55,7 +55,7 @@ pub(crate) struct Run {
     bundle: Bundle,
     /// Watch it on a screen while it runs, as `stormlog live` does; records the heap too. What the program prints to the terminal goes to
     /// output.log in the run's directory, and its end is shown afterwards; it cannot read keys, but Ctrl-C and Ctrl-Z reach it. `q` leaves
-    /// the screen, and the program goes on
+    /// the screen, and the program continues
     #[arg(long)]
     live: bool,
     /// With --live: do not record the heap
