@@ -20,6 +20,9 @@
 //! | `NODE_PYTHON` | code id | instruction × 2 + entry | this node − parent | | defines the next node id |
 //! | `NODE_NATIVE` | address³ | | this node − parent | | defines the next node id |
 //! | `NODE_TRUNCATED` | | | this node − parent | | frames left out here; defines the next node id |
+//! | `NODE_MARK` | one of [`mark`] | | this node − parent | | defines the next node id |
+//! | `DEVICE_ALLOCATION` | device address¹ | bytes | Python node² | native node² | |
+//! | `DEVICE_FREE` | device address¹ | | | | |
 //! | `DEFINITION` | type | id | payload bytes | 1 when more parts follow | payload |
 //!
 //! ¹ zigzag of (address ÷ 8 − last address ÷ 8), wrapping; with the flag: the address itself, for one that is not a multiple of 8.
@@ -57,7 +60,9 @@ pub mod kind {
     pub const PY_CALLOC: u8 = 13;
     /// CPython's allocators, `realloc`.
     pub const PY_REALLOC: u8 = 14;
-    /// Last kind that is an allocation.
+    /// `posix_memalign` by PyTorch's allocator of CPU tensors.
+    pub const TENSOR: u8 = 15;
+    /// Last kind that is an allocation on the host.
     pub const LAST_ALLOCATION: u8 = 15;
     /// `free` and `cfree`.
     pub const FREE: u8 = 16;
@@ -81,8 +86,14 @@ pub mod kind {
     pub const NODE_TRUNCATED: u8 = 25;
     /// A Python frame whose line is known: only in finished files, where it stands for a `NODE_PYTHON`. B is line × 2 + entry.
     pub const NODE_LINE: u8 = 26;
+    /// Something about a stack that is not a frame; see [`mark`](super::mark). It is a node, mostly the leaf of its stack.
+    pub const NODE_MARK: u8 = 27;
     /// A name for something; see [`definition`](super::definition).
     pub const DEFINITION: u8 = 28;
+    /// A block of a device's memory. Its address is a [device address](super::device_address).
+    pub const DEVICE_ALLOCATION: u8 = 29;
+    /// A block of a device's memory comes to its end.
+    pub const DEVICE_FREE: u8 = 30;
 }
 
 /// What a `DEFINITION` defines. Its parts, when there are several, follow each other in one stream (other records may stand between).
@@ -104,6 +115,55 @@ pub mod definition {
     pub const LIMITS: u64 = 6;
     /// The program's own Python code has ended, its exit handlers included; the interpreter is about to take itself down. Id 0, no payload.
     pub const CODE_ENDED: u64 = 7;
+    /// A device; id is its number in the recording. Payload: `u8` type as PyTorch numbers them (1: CUDA), `u8` index, `u8` one of
+    /// [`device_source`](super::device_source). Stands before the first record of the device in any stream.
+    pub const DEVICE: u64 = 8;
+    /// What an allocator counted; id is the device's number. Stands before the record of the report it came with, and is how things are after it.
+    /// Written with the first report of a device and whenever the reserved bytes are others than the last written. Payload: `u64` allocated, `u64` reserved.
+    pub const DEVICE_TOTALS: u64 = 9;
+    /// A request that an allocator could not fill; id is the device's number. Payload: `u64` bytes, `u64` allocated, `u64` reserved, `u32` Python node,
+    /// `u32` native node (as in this stream, 0 for none).
+    pub const DEVICE_FAILED: u64 = 10;
+    /// Whether the framework's allocator reports to us; id 1: PyTorch was loaded and does, 2: it was loaded and has no such functions. No payload.
+    pub const DEVICE_REPORTS: u64 = 11;
+}
+
+/// Who reports the memory of a device.
+pub mod device_source {
+    /// The framework's caching allocator.
+    pub const ALLOCATOR: u8 = 0;
+    /// The driver: allocations beside the framework's.
+    pub const DRIVER: u8 = 1;
+}
+
+/// What a `NODE_MARK` says.
+pub mod mark {
+    /// The memory was asked for by a thread of the autograd engine; the frames above are those that called `backward`.
+    pub const BACKWARD: u64 = 1;
+    /// As [`BACKWARD`], while several callers were inside: which one it was for is not known, so there are no frames above.
+    pub const BACKWARD_AMBIGUOUS: u64 = 2;
+}
+
+/// Bits of a device address below the number of its device.
+pub const DEVICE_ADDRESS_BITS: u32 = 57;
+/// Most devices of a recording (a device and a source of its reports count as one).
+pub const MAX_DEVICES: u8 = 64;
+
+/// The address of a block on a device, apart from those of the host and of other devices: bit 63, the device's number in the recording
+/// (see [`definition::DEVICE`]), the address.
+#[inline]
+#[must_use]
+pub const fn device_address(device: u8, address: u64) -> u64 {
+    1 << 63
+        | ((device & (MAX_DEVICES - 1)) as u64) << DEVICE_ADDRESS_BITS
+        | address & ((1 << DEVICE_ADDRESS_BITS) - 1)
+}
+
+/// The number of the device in a [`device_address`].
+#[inline]
+#[must_use]
+pub const fn device_of(address: u64) -> u8 {
+    (address >> DEVICE_ADDRESS_BITS) as u8 & (MAX_DEVICES - 1)
 }
 
 /// Most bytes of payload in one part of a definition, so that a part always fits into an empty slot.
