@@ -58,7 +58,7 @@ PARTS: list[tuple[str, float, list[str]]] = [
     ("facts", 30, ["-c", FACTS]),
     ("recording by itself", 130, ["tests/gpu/plain.py", "tests/gpu/test_auto_gpu.py"]),
     ("driver-level events", 40, ["tests/gpu/plain.py", "tests/gpu/test_driver_gpu.py"]),
-    ("overhead", 130, ["bench/gpu/overhead.py", "120"]),
+    ("overhead", 190, ["bench/gpu/overhead.py", "180"]),
     ("categories by phase and module", 25, ["tests/gpu/plain.py", "tests/gpu/test_modules_gpu.py"]),
     ("profilers", 75, ["tests/gpu/plain.py", "tests/gpu/test_profiler_gpu.py"]),
     ("the supervisor samples GPUs", 40, ["tests/gpu/run_samples_gpus.py"]),

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 TRAIN = str(Path(__file__).parent.parent / "torch" / "train.py")
-WANTED = 1.01
-# How the loop is recorded; the last is for those who ask for it, and judged by nobody.
-BARE, AUTO, RUN, DRIVER = "bare", "stormlog.auto", "stormlog run", "stormlog run --cuda-driver"
+# The most that `stormlog run` and `stormlog.auto` may cost where the device, and where the host is the limit.
+WANTED, WANTED_HOST = 1.01, 1.03
+# How the loop is recorded; the last two are for comparison and have no limit.
+BARE, AUTO, RUN = "bare", "stormlog.auto", "stormlog run"
+DRIVER, HISTORY = "stormlog run --cuda-driver", "PyTorch's history, context=alloc"
+WAYS = (BARE, AUTO, RUN, DRIVER, HISTORY)
 # Steps a block and rounds: with about 30 steps a second; with a batch so small that the host takes longer.
-DEVICE_BOUND, HOST_BOUND = (10, 24), (20, 10)
+DEVICE_BOUND, HOST_BOUND = (10, 20), (10, 40)
 SMALL = 8
 
 
@@ -32,6 +35,8 @@ class Loop:
         words = [sys.executable, TRAIN, *(word for batch in batches for word in ("--batch", str(batch)))]
         if way == AUTO:
             words.append("--record")
+        elif way == HISTORY:
+            words += ["--history", "alloc"]
         elif way != BARE:
             run = [*way.split(), "--quiet", "--dir", str(folder), "--"]
             words = [sys.executable, "-m", *run, *words]
@@ -101,7 +106,7 @@ def main() -> int:
     sys.stdout.write(f"calibrated: {calibrated}\n")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        loops = {way: Loop(way, [batch, SMALL], folder) for way in (BARE, AUTO, RUN, DRIVER)}
+        loops = {way: Loop(way, [batch, SMALL], folder) for way in WAYS}
         for loop in loops.values():
             stack.callback(loop.process.kill)
             patience = threading.Timer(limit, loop.process.kill)
@@ -114,14 +119,18 @@ def main() -> int:
         sys.stdout.write(f"about 30 steps/s: {json.dumps(paced)}\n")
         sys.stdout.flush()
         small = measure(loops, SMALL, *HOST_BOUND)
-        sys.stdout.write(f"host-bound, for information: {json.dumps(small)}\n")
+        sys.stdout.write(f"host-bound: {json.dumps(small)}\n")
         ends = {way: loop.end() for way, loop in loops.items()}
         kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     sys.stdout.write(f"ends: {json.dumps(ends)}; {kept} bytes on disk\n")
-    assert [ends[way]["recorded"] for way in loops] == [False, True, True, True], "each is what it says"
-    worst = max(paced["ratios"][way] for way in (AUTO, RUN))
-    sys.stdout.write(f"overhead ratio {worst:.4f} (wanted: <= {WANTED})\n")
-    return 0 if worst <= WANTED else 1
+    recorded = {way: ends[way]["recorded"] for way in WAYS}
+    assert recorded == {way: way in (AUTO, RUN, DRIVER) for way in WAYS}, recorded
+    within = True
+    for words, found, wanted in (("device-bound", paced, WANTED), ("host-bound", small, WANTED_HOST)):
+        worst = max(found["ratios"][way] for way in (AUTO, RUN))
+        sys.stdout.write(f"{words}: overhead ratio {worst:.4f} (wanted: <= {wanted})\n")
+        within = within and worst <= wanted
+    return 0 if within else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 `--calibrate` finds the batch for about 30 steps a second. `--batch 96 --batch 8` trains with these batches
 when it is told to: it reads lines of "BATCH STEPS" and answers each with the seconds of every step.
-`--record` records itself.
+`--record` records itself; `--history alloc` has PyTorch record every allocation with its stack.
 """
 
 from __future__ import annotations
@@ -97,7 +97,14 @@ def serve(batches: list[int]) -> None:
     for line in sys.stdin:
         batch, count = map(int, line.split())
         say({"seconds": measured(steps[batch], AGAIN, count)})
-    say({"peak": torch.cuda.max_memory_allocated(), "recorded": is_recorded()})
+    statistics_now = torch.cuda.memory_stats()
+    say(
+        {
+            "peak": torch.cuda.max_memory_allocated(),
+            "allocations": statistics_now["allocation.all.allocated"],
+            "recorded": is_recorded(),
+        }
+    )
 
 
 def is_recorded() -> bool:
@@ -118,7 +125,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, action="append", default=[])
     parser.add_argument("--calibrate", action="store_true")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--history", choices=("alloc", "all"))
     asked = parser.parse_args()
+    if asked.history:
+        torch.cuda.memory._record_memory_history(context=asked.history, stacks="python")
     if asked.record:
         import_module("stormlog.auto")
     if asked.calibrate:
