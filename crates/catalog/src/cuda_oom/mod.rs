@@ -4,8 +4,11 @@
 //! them from here. The files come from the program that died: nothing in them is trusted beyond its shape, and what is missing or
 //! damaged costs its line, not the page. Must never write.
 
+mod find;
+
 use std::path::{Path, PathBuf};
 
+pub use find::{NoSnapshot, snapshot_at};
 use serde_json::Value;
 use stormlog_model::alloc_conf::setting;
 use stormlog_model::stacks::is_library;

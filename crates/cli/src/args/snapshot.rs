@@ -11,7 +11,7 @@ use crate::cmd::snapshot::{replay, report, timeline};
 /// Reads what torch.cuda.memory._dump_snapshot wrote (pickle or JSON, plain, gzip or zstd). Nothing in the file is run.
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
-    /// The snapshot
+    /// The snapshot; of a bundle or a run directory the newest one
     file: PathBuf,
     /// Explain the out-of-memory error: request, what was free, why it did not help
     #[arg(long)]
@@ -49,7 +49,7 @@ impl From<Snapshot> for report::Options {
 /// by address; then others.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// The snapshot
+    /// The snapshot; of a bundle or a run directory the newest one
     file: PathBuf,
     /// Settings to try, as for PYTORCH_ALLOC_CONF; may be given again
     #[arg(long, value_parser = settings, value_name = "KEY:VALUE[,…]")]
@@ -84,7 +84,7 @@ impl From<Replay> for replay::Options {
 /// Every block over the trace, the segments at any event, spans, stacks, search: one page that needs nothing else.
 #[derive(Debug, Args)]
 pub(crate) struct Timeline {
-    /// The snapshot
+    /// The snapshot; of a bundle or a run directory the newest one
     file: PathBuf,
     /// Where to write it
     #[arg(short, long, value_name = "FILE")]

@@ -70,3 +70,25 @@ fn with_the_device_known_the_error_accounts_for_all_of_it() {
     assert_eq!(sum, total);
     assert_eq!(page["top"].as_array().unwrap().len(), 3);
 }
+
+#[test]
+fn a_bundle_and_a_run_are_as_good_as_the_snapshot_in_them() {
+    let run = tempfile::tempdir().unwrap();
+    let bundle = run.path().join("rank0-pid7-cuda0/oom_dump_1");
+    std::fs::create_dir_all(&bundle).unwrap();
+    let recorded = recording("gpt-oom");
+    std::fs::copy(&recorded, bundle.join("cuda_allocator_snapshot.pickle")).unwrap();
+    let [run, bundle] = [run.path(), &bundle].map(|path| path.to_str().unwrap());
+    for command in ["snapshot", "replay"] {
+        let wanted = json(&[command, &recorded, "--json"]);
+        assert_eq!(json(&[command, run, "--json"]), wanted, "{command}");
+        assert_eq!(json(&[command, bundle, "--json"]), wanted, "{command}");
+    }
+    let difference = json(&["diff", bundle, run, "--json"]);
+    assert_eq!(difference["total"]["delta_bytes"], 0);
+    let page = std::path::Path::new(run).join("timeline.html");
+    assert_eq!(stormlog(&["timeline", run, "-o", page.to_str().unwrap()]).0, 0);
+    assert!(page.metadata().unwrap().len() > 10_000);
+    let (code, _, err) = stormlog(&["replay", std::env::temp_dir().join("none-here").to_str().unwrap()]);
+    assert!(code != 0 && err.contains("none-here"), "{err}");
+}

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use stormlog_catalog::cuda_oom::snapshot_at;
 use stormlog_heap_report::diff::{DiffRow, diff};
 use stormlog_heap_report::rows::By;
 use stormlog_heap_report::{Question, Reading};
@@ -38,9 +39,13 @@ enum Kind {
     Snapshot,
 }
 
-/// What lies at a path. A directory is asked for its heap capture.
+/// What a path is. A directory is asked for its heap capture first, then for a snapshot.
 fn kind(path: &Path) -> Kind {
-    if stormlog_torch::is_snapshot(path) { Kind::Snapshot } else { Kind::Heap }
+    let is_snapshot = match path.is_dir() {
+        true => stormlog_heap_report::find(path, None).is_err() && snapshot_at(path).is_ok(),
+        false => stormlog_torch::is_snapshot(path),
+    };
+    if is_snapshot { Kind::Snapshot } else { Kind::Heap }
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {

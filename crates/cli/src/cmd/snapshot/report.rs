@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use stormlog_catalog::cuda_oom::snapshot_at;
 use stormlog_model::format_bytes;
 use stormlog_torch::{Decomposition, DeviceReport, OomReport, PoolVerdict, ReportOptions, SnapshotReport};
 
@@ -16,9 +17,10 @@ pub(crate) struct Options {
     pub(crate) report: ReportOptions,
 }
 
-/// Reads a snapshot; what is wrong with the file is the user's to know, with the file's name.
-pub(crate) fn load(file: &Path) -> anyhow::Result<stormlog_torch::Snapshot> {
-    stormlog_torch::load(file).map_err(|error| match error {
+/// Reads a snapshot: a file, or the newest one of a bundle or a run. What is wrong with the file is the user's to know, with the file's name.
+pub(crate) fn load(path: &Path) -> anyhow::Result<stormlog_torch::Snapshot> {
+    let file = snapshot_at(path).map_err(|error| NotThere(error.to_string()))?;
+    stormlog_torch::load(&file).map_err(|error| match error {
         // Says the file's name itself.
         stormlog_torch::SnapshotError::Open { .. } => NotThere(error.to_string()).into(),
         error => NotThere(format!("{}: {error}", file.display())).into(),
