@@ -102,7 +102,9 @@ class MemoryVisualizer:
             )
             for name, colour, points in columns
         ]
-        return _saved(Figure("GPU Memory Usage Over Time", panels), save_path, interactive)
+        return _saved(
+            Figure("GPU Memory Usage Over Time", panels, interactive=interactive), save_path, interactive
+        )
 
     def plot_cross_rank_timeline(
         self, events: Sequence[TelemetryEventLike], save_path: str | os.PathLike[str] | None = None
@@ -158,7 +160,7 @@ class MemoryVisualizer:
         panel = draw.bars(
             "", draw.axis("Function"), draw.axis(label, measure), list(values), list(values.values())
         )
-        return _saved(Figure(title, [panel]), save_path, interactive)
+        return _saved(Figure(title, [panel], interactive=interactive), save_path, interactive)
 
     def plot_memory_heatmap(
         self,
@@ -231,7 +233,7 @@ class MemoryVisualizer:
                 [(call.execution_time, call.peak_memory_usage()) for call in results],
             ),
         ]
-        figure = Figure("GPU Memory Profiling Dashboard", panels, columns=2)
+        figure = Figure("GPU Memory Profiling Dashboard", panels, columns=2, interactive=True)
         return _saved(figure, save_path, interactive=True)
 
     def export_data(

@@ -1,8 +1,9 @@
 """A picture that has been described and not yet drawn: what the visualizers give back.
 
-It answers to what programs written for 0.4.3 call on matplotlib's and plotly's figures (`savefig`,
-`write_html`, `write_image`, `show`). The drawing is native and needs neither of them. Must never hold on to
-what was drawn: a description is numbers and names.
+It answers to what programs written for 0.4.3 call on matplotlib's and plotly's figures. The drawing is native
+and needs neither of them; only what a program asks of a figure beyond drawing (`fig.axes`, `update_layout`)
+makes one, where the package is installed. Must never hold on to what was drawn: a description is numbers
+and names.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import math
 import os
 import tempfile
 import webbrowser
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from stormlog import _native
 
@@ -28,40 +29,111 @@ class Figure:
     """A picture: `save` it, or let a notebook show it."""
 
     def __init__(
-        self, title: str, panels: Sequence[dict[str, Any]], *, subtitle: str = "", columns: int = 1
+        self,
+        title: str,
+        panels: Sequence[dict[str, Any]],
+        *,
+        subtitle: str = "",
+        columns: int = 1,
+        interactive: bool = False,
     ) -> None:
         self.title = title
         self._described = {"title": title, "subtitle": subtitle, "columns": columns, "panels": list(panels)}
+        # Where 0.4.3 gave a plotly figure; elsewhere it gave one of matplotlib's.
+        self._is_interactive = interactive
+        # Figures that a program works on. What it saves and shows from then on is what it made of them.
+        self._matplotlib: Any = None
+        self._plotly: Any = None
+
+    def to_matplotlib(self) -> Any:
+        """The same picture as a `matplotlib.figure.Figure`, a new one each time; ImportError without."""
+        from stormlog._plot.convert import to_matplotlib
+
+        return to_matplotlib(self._described)
+
+    def to_plotly(self) -> Any:
+        """The same picture as a `plotly.graph_objects.Figure`, a new one each time; ImportError without."""
+        from stormlog._plot.convert import to_plotly
+
+        return to_plotly(self._described)
+
+    def __getattr__(self, name: str) -> Any:
+        """What programs touch of a figure of matplotlib or plotly."""
+        absent = ""
+        if not name.startswith("_"):
+            for made in self._makers():
+                try:
+                    figure = made()
+                except ImportError as error:
+                    absent = f" ({error})"
+                    continue
+                if hasattr(figure, name):
+                    return getattr(figure, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{absent}")
+
+    def _makers(self) -> Sequence[Callable[[], Any]]:
+        both = (self._kept_matplotlib, self._kept_plotly)
+        return both[::-1] if self._is_interactive else both
+
+    def _kept_matplotlib(self) -> Any:
+        if self._matplotlib is None:
+            self._matplotlib = self.to_matplotlib()
+        return self._matplotlib
+
+    def _kept_plotly(self) -> Any:
+        if self._plotly is None:
+            self._plotly = self.to_plotly()
+        return self._plotly
 
     def save(self, path: str | os.PathLike[str], *, scale: float = 2.0) -> str:
         """Writes the file its name asks for (.png, .svg, .html; .png without any); gives its path."""
         file = Path(path)
         if not file.suffix:
             file = file.with_name(file.name + ".png")
-        form = _FORMS.get(file.suffix.lower())
-        if form is None:
-            raise ValueError(f"{file.name}: pictures are .png, .svg or .html, not {file.suffix}")
-        file.write_bytes(self._drawn(form, scale))
+        file.write_bytes(self._drawn(_form(file.suffix, file.name), scale))
         return str(file)
 
-    def savefig(self, fname: str | os.PathLike[str], dpi: float | None = None, **_: Any) -> None:
-        """As matplotlib's; 100 dots an inch are one pixel a unit."""
-        self.save(fname, scale=2.0 if dpi is None else max(dpi / 100.0, 0.5))
+    def savefig(
+        self, fname: str | os.PathLike[str] | IO[bytes], dpi: float | None = None, **options: Any
+    ) -> None:
+        """As matplotlib's, into a file or a stream; 100 dots an inch are one pixel a unit."""
+        if self._matplotlib is not None:
+            self._matplotlib.savefig(fname, dpi=dpi or 200, **options)
+            return
+        scale = 2.0 if dpi is None else max(dpi / 100.0, 0.5)
+        if not isinstance(fname, (str, os.PathLike)):
+            fname.write(self._drawn(_form(options.get("format", "png")), scale))
+        else:
+            self.save(fname, scale=scale)
 
-    def write_html(self, file: str | os.PathLike[str], **_: Any) -> None:
+    def write_html(self, file: str | os.PathLike[str] | IO[str], **options: Any) -> None:
         """As plotly's: one interactive page, with everything it needs inside."""
-        Path(file).write_bytes(self._drawn("html", 1.0))
+        if self._plotly is not None:
+            self._plotly.write_html(file, **options)
+        elif not isinstance(file, (str, os.PathLike)):
+            file.write(self.to_html())
+        else:
+            Path(file).write_bytes(self._drawn("html", 1.0))
 
-    def write_image(self, file: str | os.PathLike[str], **_: Any) -> None:
+    def write_image(self, file: str | os.PathLike[str] | IO[bytes], **options: Any) -> None:
         """As plotly's: a PNG or an SVG."""
-        self.save(file)
+        if self._plotly is not None:
+            self._plotly.write_image(file, **options)
+        elif not isinstance(file, (str, os.PathLike)):
+            file.write(self._drawn(_form(options.get("format", "png")), 2.0))
+        else:
+            self.save(file)
 
-    def to_html(self) -> str:
+    def to_html(self, **options: Any) -> str:
         """The interactive page."""
+        if self._plotly is not None:
+            return str(self._plotly.to_html(**options))
         return self._drawn("html", 1.0).decode()
 
-    def show(self) -> str:
+    def show(self, *arguments: Any, **options: Any) -> Any:
         """Opens the page in a browser and gives its address; a notebook shows the figure by itself."""
+        if self._plotly is not None:
+            return self._plotly.show(*arguments, **options)
         with tempfile.NamedTemporaryFile(prefix="stormlog-", suffix=".html", delete=False) as file:
             file.write(self._drawn("html", 1.0))
         address = Path(file.name).as_uri()
@@ -76,6 +148,13 @@ class Figure:
 
     def _drawn(self, form: str, scale: float) -> bytes:
         return _native.plot.draw_figure(json.dumps(self._described, allow_nan=False), form, scale)
+
+
+def _form(ending: str, of: str = "format") -> str:
+    form = _FORMS.get(f".{ending.lower().removeprefix('.')}")
+    if form is None:
+        raise ValueError(f"{of}: pictures are .png, .svg or .html, not {ending}")
+    return form
 
 
 def axis(label: str, measure: str = "number") -> dict[str, Any]:

@@ -89,7 +89,7 @@ class MemoryVisualizer:
             f"average {getattr(results, 'average_memory_mb', 0):.2f} MB, "
             f"{getattr(results, 'total_allocations', 0)} allocations"
         )
-        return Figure("TensorFlow Stormlog Dashboard", panels, subtitle=facts).show()
+        return str(Figure("TensorFlow Stormlog Dashboard", panels, subtitle=facts).show())
 
     def export_data(self, results: Any, output_path: str | os.PathLike[str], format: str = "csv") -> None:
         """The snapshots as `csv`, or all as `json`."""
