@@ -17,6 +17,7 @@ Importing it must never fail, print, import torch, or use the GPU.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -24,10 +25,16 @@ from stormlog._torch.post_import import when_imported
 
 __all__ = ["directory", "is_recording", "start", "stop"]
 
+# Modules that use the driver's memory without PyTorch (`stormlog run` waits for the same ones).
+_USERS_OF_THE_DRIVER = ("cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bindings", "jax", "tensorflow")
+
 
 def start() -> None:
     """Record from now on, or from the moment torch is imported. A second time does nothing."""
     when_imported("torch", lambda: _recorder().arm())
+    if "STORMLOG_CUDA_DRIVER" in os.environ:
+        for name in _USERS_OF_THE_DRIVER:
+            when_imported(name, _follow_driver)
 
 
 def stop() -> None:
@@ -44,6 +51,14 @@ def directory() -> Path | None:
     """Where this process records; None before there was anything to record."""
     found: Path | None = _recorder().STATE.directory
     return found
+
+
+def _follow_driver() -> None:
+    from stormlog import cuda_driver
+    from stormlog._torch.auto_settings import Settings
+
+    if Settings.of(os.environ).follows_driver:
+        cuda_driver.start()
 
 
 def _recorder() -> ModuleType:

@@ -7,6 +7,10 @@ By CUPTI, loaded when it is asked for; `stormlog run --cuda-driver` or `STORMLOG
     cuda_driver.start()                     # as early as can be: what was taken before is not known
     print(cuda_driver.report(0)["held"])
 
+While this process records its heap (`stormlog run`, `stormlog.heap`), what is allocated beside PyTorch's
+allocator is in that capture too, with the stack of the calling thread, as the memory `cuda:N/driver`. With
+`backend:cudaMallocAsync` or a pluggable allocator, which do not report to PyTorch's profiler, all is there.
+
 CUPTI has one place for all who listen. Where Nsight or a profiler has it, one line says so and nothing else
 changes; where `torch.profiler` begins, the place is given up, for as long as the program runs: PyTorch keeps
 it, and where it is told not to (`TEARDOWN_CUPTI=1`) a program that asked for it again at once never ended.
@@ -63,6 +67,7 @@ def start(library: str | None = None) -> bool:
     """Listen from now on; False where that cannot be, with one line in the log that says why."""
     with _STATE.lock:
         if _STATE.events is not None and _STATE.events.is_on:
+            _yield_to_kineto()  # torch may have come since
             return True
         why_not = _KINETOS if _STATE.is_kinetos else "CUPTI was not found"
         for path in [] if _STATE.is_kinetos else [library] if library else _libraries():

@@ -10,16 +10,24 @@
 #include <stdlib.h>
 
 enum { DRIVER = 1, RUNTIME = 2, RESOURCE = 3, ENTER = 0, EXIT = 1 };
-enum { cuMemAlloc_v2 = 243, cuMemFree_v2 = 245, cuMemCreate = 549, cuMemRelease = 550, cudaMalloc = 20, cudaFree = 22 };
+enum {
+    cuMemAlloc_v2 = 243, cuMemFree_v2 = 245, cuMemCreate = 549, cuMemRelease = 550, cuMemMap = 551, cuMemUnmap = 552,
+    cuMemRetainAllocationHandle = 565, cuMemAllocAsync = 598, cudaMalloc = 20, cudaFree = 22, cudaMallocAsync = 373
+};
 
 #ifdef OWNER
 
 uintptr_t fake_allocate(size_t size, int device);
+uintptr_t fake_allocate_async(size_t size, int device);
 uintptr_t fake_create(size_t size, int kind, int device);
 void fake_free(uintptr_t address);
 void fake_release(uintptr_t handle);
 
 __attribute__((noinline)) uintptr_t owner_take(size_t size, int device) { uintptr_t taken = fake_allocate(size, device); __asm__(""); return taken; }
+__attribute__((noinline)) uintptr_t owner_take_async(size_t size, int device) { uintptr_t taken = fake_allocate_async(size, device); __asm__(""); return taken; }
+typedef uintptr_t (*Taking)(size_t size, int device);
+/* As PyTorch's allocator does with an allocator that was plugged into one of its pools. */
+__attribute__((noinline)) uintptr_t owner_take_by(Taking other, size_t size, int device) { uintptr_t taken = other(size, device); __asm__(""); return taken; }
 __attribute__((noinline)) uintptr_t owner_create(size_t size, int kind, int device) { uintptr_t taken = fake_create(size, kind, device); __asm__(""); return taken; }
 
 static void *take_in_thread(void *size) { owner_take((size_t)size, 0); return NULL; }
@@ -81,20 +89,23 @@ static void tell(int domain, uint32_t number, int site, const void *arguments, i
     if (callback != NULL && enabled[domain][number]) callback(user, domain, number, &data);
 }
 
-uintptr_t fake_allocate(size_t size, int device) {
+static uintptr_t allocate(size_t size, int device, uint32_t runtime, uint32_t driver) {
     uintptr_t address = 0;
     struct { uintptr_t *address; size_t size; } arguments = {&address, size};
     int result = size > ((size_t)1 << 40) ? 2 : 0;
-    tell(RUNTIME, cudaMalloc, ENTER, &arguments, device, 0);
-    tell(DRIVER, cuMemAlloc_v2, ENTER, &arguments, device, 0);
+    tell(RUNTIME, runtime, ENTER, &arguments, device, 0);
+    tell(DRIVER, driver, ENTER, &arguments, device, 0);
     if (result == 0) {
         address = next_address;
         next_address += size;
     }
-    tell(DRIVER, cuMemAlloc_v2, EXIT, &arguments, device, result);
-    tell(RUNTIME, cudaMalloc, EXIT, &arguments, device, result);
+    tell(DRIVER, driver, EXIT, &arguments, device, result);
+    tell(RUNTIME, runtime, EXIT, &arguments, device, result);
     return address;
 }
+
+uintptr_t fake_allocate(size_t size, int device) { return allocate(size, device, cudaMalloc, cuMemAlloc_v2); }
+uintptr_t fake_allocate_async(size_t size, int device) { return allocate(size, device, cudaMallocAsync, cuMemAllocAsync); }
 
 uintptr_t fake_create(size_t size, int kind, int device) {
     static uintptr_t next_handle = 1;
@@ -118,6 +129,21 @@ void fake_free(uintptr_t address) {
 void fake_release(uintptr_t handle) {
     struct { uintptr_t handle; } arguments = {handle};
     for (int site = ENTER; site <= EXIT; site++) tell(DRIVER, cuMemRelease, site, &arguments, 0, 0);
+}
+
+void fake_map(uintptr_t address, size_t size, uintptr_t handle) {
+    struct { uintptr_t address; size_t size, offset; uintptr_t handle; } arguments = {address, size, 0, handle};
+    for (int site = ENTER; site <= EXIT; site++) tell(DRIVER, cuMemMap, site, &arguments, 0, 0);
+}
+
+void fake_unmap(uintptr_t address, size_t size) {
+    struct { uintptr_t address; size_t size; } arguments = {address, size};
+    for (int site = ENTER; site <= EXIT; site++) tell(DRIVER, cuMemUnmap, site, &arguments, 0, 0);
+}
+
+void fake_retain(uintptr_t handle) {
+    struct { uintptr_t *handle; uintptr_t address; } arguments = {&handle, 0};
+    for (int site = ENTER; site <= EXIT; site++) tell(DRIVER, cuMemRetainAllocationHandle, site, &arguments, 0, 0);
 }
 
 void fake_module(size_t size) {

@@ -24,13 +24,17 @@ from stormlog import cuda_driver
 cupti = ctypes.CDLL(sys.argv[1] + "/libcupti_fake.so", ctypes.RTLD_GLOBAL)
 def library(name):
     found = ctypes.CDLL(f"{sys.argv[1]}/{name}.so")
-    for call in (found.owner_take, found.owner_create):
+    for call in (found.owner_take, found.owner_take_async, found.owner_take_by, found.owner_create):
         call.restype = ctypes.c_size_t
+    found.owner_take_async.argtypes = [ctypes.c_size_t, ctypes.c_int]
+    found.owner_take_by.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     found.owner_take.argtypes = [ctypes.c_size_t, ctypes.c_int]
     found.owner_create.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
     found.owner_give_back.argtypes = found.owner_release.argtypes = [ctypes.c_size_t]
     return found
 MB = 1 << 20
+for call, words in ((cupti.fake_map, 3), (cupti.fake_unmap, 2), (cupti.fake_retain, 1)):
+    call.argtypes = [ctypes.c_size_t] * words
 def held(device=0):
     return {row["owner"]: row["bytes"] // MB for row in cuda_driver.report(device)["held"]}
 """
@@ -170,3 +174,120 @@ print(json.dumps([cuda_driver.report(0), "aten::sum" in names, again, code]))
     assert not report["is_on"] and report["why_not"] == "torch.profiler took its place"
     assert is_profiled and code == 0, "the place is free"
     assert again is False, "who asks while PyTorch lets go of it waits without end"
+
+
+def test_created_memory_is_held_while_it_is_mapped(libraries: Path) -> None:
+    found, _ = run(
+        libraries,
+        """
+cuda_driver.start()
+mine = library("libmine")
+handle = mine.owner_create(32 * MB, 1, 0)
+cupti.fake_map(0x1000000, 32 * MB, handle)
+cupti.fake_retain(handle)
+mine.owner_release(handle)
+mine.owner_release(handle)
+rows = [held()]
+cupti.fake_unmap(0x1000000, 32 * MB)
+print(json.dumps(rows + [held()]))
+""",
+    )
+    assert found == [{"libmine.so": 32}, {}]
+
+
+def test_run_follows_the_driver_of_a_program_without_torch(libraries: Path, tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("", encoding="utf-8")
+    program = tmp_path / "program.py"
+    source = """
+assert "stormlog.cuda_driver" not in sys.modules
+import cupy
+assert sys.modules["stormlog.cuda_driver"] is cuda_driver()
+library("libmine").owner_take(20 * MB, 0)
+print(json.dumps(held()))
+"""
+    prepare = PROGRAM.replace("from stormlog import cuda_driver\n", "").replace(
+        "cuda_driver.report", "cuda_driver().report"
+    )
+    find = "\ndef cuda_driver():\n    return sys.modules['stormlog.cuda_driver']\n"
+    program.write_text(prepare + find + source, encoding="utf-8")
+    words = [
+        sys.executable,
+        "-m",
+        "stormlog",
+        "run",
+        "--quiet",
+        "--cuda-driver",
+        "--dir",
+        str(tmp_path / "runs"),
+    ]
+    done = subprocess.run(
+        [*words, "--", sys.executable, str(program), str(libraries)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "STORMLOG_CUPTI": str(libraries / "libcupti_fake.so")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"libmine.so": 20}
+
+
+# A stand-in for the hook library: it writes what it is given.
+HOOK = r"""
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <dlfcn.h>
+#include <string.h>
+void stormlog_gpu_report(uint64_t address, int64_t size, uint64_t allocated, uint64_t reserved, uint8_t type,
+                         uint8_t index, uint8_t source, uint64_t caller) {
+    Dl_info info = {0};
+    const char *name = caller && dladdr((void *)caller, &info) ? strrchr(info.dli_fname, '/') + 1 : "-";
+    printf("%lx %ld %lu %lu %u %u %u", address, size >> 20, allocated, reserved, type, index, source);
+    printf(" %s\n", name);
+    fflush(stdout);
+}
+"""
+
+
+def test_what_is_beside_pytorchs_segments_goes_into_the_recording(libraries: Path, tmp_path: Path) -> None:
+    source, hook = tmp_path / "hook.c", tmp_path / "libhook_stand_in.so"
+    source.write_text(HOOK, encoding="utf-8")
+    subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", str(hook), str(source)], check=True)
+    program = """
+nccl, torch_, mine = library("libnccl_fake"), library("libc10_cuda_fake"), library("libmine")
+assert cuda_driver.start()
+first = nccl.owner_take(100 * MB, 0)
+nccl.owner_take(7 * MB, 1)
+torch_.owner_take(500 * MB, 0)                    # a segment
+plugged = ctypes.cast(mine.owner_take, ctypes.c_void_p)
+torch_.owner_take_by(plugged, 300 * MB, 0)        # a segment by an allocator of a MemPool
+torch_.owner_take_async(20 * MB, 0)               # backend:cudaMallocAsync
+mine.owner_take_by(plugged, 5 * MB, 0)            # a pluggable allocator in place of PyTorch's
+handle = mine.owner_create(32 * MB, 1, 0)
+nccl.owner_give_back(first)
+mine.owner_release(handle)
+print(json.dumps(held()))
+"""
+    known = {
+        **os.environ,
+        "STORMLOG_CUPTI": str(libraries / "libcupti_fake.so"),
+        "LD_PRELOAD": str(hook),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + program, str(libraries)], capture_output=True, text=True, env=known
+    )
+    assert done.returncode == 0, done.stderr
+    *rows, held = done.stdout.splitlines()
+    assert json.loads(held) == {"pytorch": 520, "libmine.so": 305}
+    calls = [row.split() for row in rows]
+    assert [(int(size), library) for _, size, *_, library in calls] == [
+        (100, "libnccl_fake.so"),
+        (7, "libnccl_fake.so"),
+        (20, "libc10_cuda_fake.so"),
+        (5, "libmine.so"),
+        (32, "libmine.so"),
+        (-100, "-"),
+        (-32, "-"),
+    ]
+    assert [call[5] for call in calls] == ["0", "1", "0", "0", "0", "0", "0"], "the device"
+    assert {(*call[2:5], call[6]) for call in calls} == {("0", "0", "1", "1")}
+    assert calls[0][0] == calls[5][0] and calls[4][0] == calls[6][0] == f"{1 << 56:x}"

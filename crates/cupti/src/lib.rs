@@ -3,10 +3,13 @@
 //!
 //! CUPTI is loaded when a [`Listener`] is made, never linked. Its callback runs inside the program's own allocations, on
 //! any thread and under whatever locks that thread holds (PyTorch's allocator's, for one): it must never touch an
-//! interpreter, wait for anything but our own short lock, or panic. Which library a stack belongs to is looked up when
-//! the report is made.
+//! interpreter, wait for anything but our own short lock, or panic.
+//!
+//! ```text
+//! CUPTI ─► on_call ─► ledger (alive, by stack) ─► report()
+//!                        └─► recording: what is beside the framework's segments, into the heap recording of this process
+//! ```
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libloading::{Library, Symbol};
 
 mod ledger;
+mod origin;
+mod recording;
 
 pub use ledger::Counts;
-use ledger::{Ledger, here, owner};
+use ledger::{Ledger, Request, here};
+pub use recording::{ReportFn, record_with};
 
 const DRIVER: u32 = 1;
 const RUNTIME: u32 = 2;
@@ -32,6 +38,8 @@ const ON_DEVICE: u32 = 1;
 enum Call {
     /// Where the address goes, and the size.
     Allocate,
+    /// As `Allocate`, in the order of a stream, from a pool of the driver's.
+    AllocateInOrder,
     /// Where the address and the width of a row go, the wanted width, and the rows.
     AllocateRows,
     /// Where the handle goes, the size, and the properties.
@@ -40,33 +48,42 @@ enum Call {
     Free,
     /// The handle.
     Release,
+    /// Where the handle goes.
+    Retain,
+    /// The address, the size, the offset, and the handle.
+    Map,
+    /// The address and the size.
+    Unmap,
 }
 
-use Call::{Allocate, AllocateRows, Create, Free, Release};
+use Call::{Allocate, AllocateInOrder, AllocateRows, Create, Free, Map, Release, Retain, Unmap};
 
 /// Functions by domain and number, which never change. A call of the runtime may be reported twice, as the
 /// driver's too; an address counts once all the same.
-const CALLS: [(u32, u32, Call); 20] = [
-    (DRIVER, 243, Allocate),     // cuMemAlloc_v2
-    (DRIVER, 598, Allocate),     // cuMemAllocAsync
-    (DRIVER, 599, Allocate),     // cuMemAllocAsync_ptsz
-    (DRIVER, 611, Allocate),     // cuMemAllocFromPoolAsync
-    (DRIVER, 612, Allocate),     // cuMemAllocFromPoolAsync_ptsz
-    (DRIVER, 244, AllocateRows), // cuMemAllocPitch_v2
-    (DRIVER, 549, Create),       // cuMemCreate
-    (DRIVER, 245, Free),         // cuMemFree_v2
-    (DRIVER, 600, Free),         // cuMemFreeAsync
-    (DRIVER, 601, Free),         // cuMemFreeAsync_ptsz
-    (DRIVER, 550, Release),      // cuMemRelease
-    (RUNTIME, 20, Allocate),     // cudaMalloc
-    (RUNTIME, 373, Allocate),    // cudaMallocAsync
-    (RUNTIME, 374, Allocate),    // cudaMallocAsync_ptsz
-    (RUNTIME, 391, Allocate),    // cudaMallocFromPoolAsync
-    (RUNTIME, 392, Allocate),    // cudaMallocFromPoolAsync_ptsz
-    (RUNTIME, 21, AllocateRows), // cudaMallocPitch
-    (RUNTIME, 22, Free),         // cudaFree
-    (RUNTIME, 375, Free),        // cudaFreeAsync
-    (RUNTIME, 376, Free),        // cudaFreeAsync_ptsz
+const CALLS: [(u32, u32, Call); 23] = [
+    (DRIVER, 243, Allocate),         // cuMemAlloc_v2
+    (DRIVER, 598, AllocateInOrder),  // cuMemAllocAsync
+    (DRIVER, 599, AllocateInOrder),  // cuMemAllocAsync_ptsz
+    (DRIVER, 611, AllocateInOrder),  // cuMemAllocFromPoolAsync
+    (DRIVER, 612, AllocateInOrder),  // cuMemAllocFromPoolAsync_ptsz
+    (DRIVER, 244, AllocateRows),     // cuMemAllocPitch_v2
+    (DRIVER, 549, Create),           // cuMemCreate
+    (DRIVER, 245, Free),             // cuMemFree_v2
+    (DRIVER, 600, Free),             // cuMemFreeAsync
+    (DRIVER, 601, Free),             // cuMemFreeAsync_ptsz
+    (DRIVER, 550, Release),          // cuMemRelease
+    (DRIVER, 551, Map),              // cuMemMap
+    (DRIVER, 552, Unmap),            // cuMemUnmap
+    (DRIVER, 565, Retain),           // cuMemRetainAllocationHandle
+    (RUNTIME, 20, Allocate),         // cudaMalloc
+    (RUNTIME, 373, AllocateInOrder), // cudaMallocAsync
+    (RUNTIME, 374, AllocateInOrder), // cudaMallocAsync_ptsz
+    (RUNTIME, 391, AllocateInOrder), // cudaMallocFromPoolAsync
+    (RUNTIME, 392, AllocateInOrder), // cudaMallocFromPoolAsync_ptsz
+    (RUNTIME, 21, AllocateRows),     // cudaMallocPitch
+    (RUNTIME, 22, Free),             // cudaFree
+    (RUNTIME, 375, Free),            // cudaFreeAsync
+    (RUNTIME, 376, Free),            // cudaFreeAsync_ptsz
 ];
 
 /// `CUpti_CallbackData`, as far as it is read.
@@ -144,31 +161,45 @@ unsafe extern "C" fn on_call(shared: *mut c_void, domain: u32, number: u32, data
     // SAFETY: called only for arguments that point to a result, after CUPTI reported the call as successful.
     let result = |place: usize| unsafe { *(word(place) as *const usize) };
     // A free is recorded before it happens, while no other thread can get the same address; an allocation afterwards.
-    match (call, data.site == ENTER) {
-        (Free, true) => shared.ledger().free((false, word(0))),
-        (Release, true) => shared.ledger().free((true, word(0))),
-        (Allocate | AllocateRows | Create, false) => {
-            // SAFETY: CUPTI sets the pointer to the call's result once the call has ended, as it has here.
-            if data.returned.is_null() || unsafe { *data.returned } != 0 || word(0) == 0 {
-                return;
-            }
-            let mut device = shared.device(data.context);
-            let bytes = match call {
-                AllocateRows => result(1).saturating_mul(word(3)),
-                _ => word(1),
-            };
-            if *call == Create {
-                // SAFETY: `CUmemAllocationProp` begins with two numbers, then what kind of place and which one.
-                let place = unsafe { *(word(2) as *const [u32; 4]) };
-                if place[2] != ON_DEVICE {
-                    return;
-                }
-                device = i32::try_from(place[3]).unwrap_or(-1);
-            }
-            let (key, stack) = ((*call == Create, result(0)), here());
-            shared.ledger().allocate(key, device, bytes as u64, &stack);
+    if data.site == ENTER {
+        match call {
+            Free => shared.ledger().free(word(0)),
+            Release => shared.ledger().release(word(0)),
+            Unmap => shared.ledger().unmap(word(0), word(1)),
+            _ => {}
         }
-        _ => {}
+        return;
+    }
+    // SAFETY: CUPTI sets the pointer to the call's result once the call has ended, as it has here.
+    if data.returned.is_null() || unsafe { *data.returned } != 0 || word(0) == 0 {
+        return;
+    }
+    match call {
+        Allocate | AllocateInOrder | AllocateRows => {
+            let bytes = if *call == AllocateRows { result(1).saturating_mul(word(3)) } else { word(1) };
+            let (address, stack) = (result(0), here());
+            let request = Request {
+                device: shared.device(data.context),
+                bytes: bytes as u64,
+                stack: &stack,
+                is_from_drivers_pool: *call == AllocateInOrder,
+            };
+            shared.ledger().allocate(address, &request);
+        }
+        Create => {
+            // SAFETY: `CUmemAllocationProp` begins with two numbers, then what kind of place and which one.
+            let place = unsafe { *(word(2) as *const [u32; 4]) };
+            if place[2] == ON_DEVICE {
+                let (handle, stack) = (result(0), here());
+                let device = i32::try_from(place[3]).unwrap_or(-1);
+                let request =
+                    Request { device, bytes: word(1) as u64, stack: &stack, is_from_drivers_pool: false };
+                shared.ledger().create(handle, &request);
+            }
+        }
+        Retain => shared.ledger().retain(result(0)),
+        Map => shared.ledger().map(word(0), word(3)),
+        Free | Release | Unmap => {}
     }
 }
 
@@ -282,12 +313,7 @@ impl Listener {
             let ledger = self.shared.ledger();
             (ledger.held(), ledger.counts())
         };
-        let mut rows: HashMap<(i32, String), (u64, u64)> = HashMap::new();
-        for ((device, stack), (bytes, pieces)) in sums {
-            let row = rows.entry((device, owner(&stack))).or_default();
-            *row = (row.0 + bytes, row.1 + pieces);
-        }
-        let held = rows
+        let held = sums
             .into_iter()
             .map(|((device, library), (bytes, pieces))| Holding { device, library, bytes, pieces })
             .collect();

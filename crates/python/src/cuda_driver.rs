@@ -1,7 +1,10 @@
-//! Driver-level GPU allocations: the listener of `stormlog-cupti` as a Python class.
+//! Driver-level GPU allocations: the listener of `stormlog-cupti` as a Python class, and its way into the heap recording of this
+//! process.
+
+use std::ffi::c_void;
 
 use pyo3::prelude::*;
-use stormlog_cupti::{Holding, Listener, Report};
+use stormlog_cupti::{Holding, Listener, Report, ReportFn};
 
 use crate::error::Error;
 
@@ -17,6 +20,8 @@ impl CudaDriverEvents {
     /// CUPTI refuses.
     #[new]
     fn new(py: Python<'_>, library: &str) -> Result<Self, Error> {
+        // `stormlog run` has preloaded the hook library.
+        record_through(libc::RTLD_DEFAULT);
         Ok(CudaDriverEvents { listener: py.detach(|| Listener::subscribe(library))? })
     }
 
@@ -75,6 +80,16 @@ impl CudaDriverReport {
             modules: counts.modules,
             module_bytes: counts.module_bytes,
         }
+    }
+}
+
+/// Has driver events written into the recording of the hook library behind this handle, where it has the function for them.
+pub(crate) fn record_through(handle: *mut c_void) {
+    // SAFETY: the name is a C string, and the handle is one dlsym knows.
+    let report = unsafe { libc::dlsym(handle, c"stormlog_gpu_report".as_ptr()) };
+    if !report.is_null() {
+        // SAFETY: the function of this name in our library has this type, and the library is never unloaded.
+        stormlog_cupti::record_with(unsafe { std::mem::transmute::<*mut c_void, ReportFn>(report) });
     }
 }
 

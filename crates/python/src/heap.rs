@@ -90,6 +90,7 @@ fn load() -> PyResult<Hook> {
             last_error()
         )));
     }
+    crate::cuda_driver::record_through(handle);
     resolve(handle).ok_or_else(|| problem("the recording library lacks its functions; reinstall stormlog"))
 }
 

@@ -125,7 +125,7 @@ def _stormlog_install():
 
     class AfterTorch:
         def find_spec(self, name, path=None, target=None):
-            if name != "torch":
+            if name not in awaited:
                 return None
             for finder in sys.meta_path:
                 find = getattr(finder, "find_spec", None) if finder is not self else None
@@ -211,6 +211,10 @@ def _stormlog_install():
     if run:
         _stormlog_unrecorded_lock()
         os.register_at_fork(after_in_child=_stormlog_unrecorded_lock)
+    awaited = ["torch"]
+    if os.environ.get("STORMLOG_CUDA_DRIVER"):
+        # They take memory from the driver without torch. stormlog.auto waits for the same ones.
+        awaited += ["cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bindings", "jax", "tensorflow"]
     if run and os.environ.get("STORMLOG_TORCH") != "0":
         sys.meta_path.insert(0, AfterTorch())
     if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":
