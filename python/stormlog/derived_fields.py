@@ -57,14 +57,7 @@ def fragmentation_unavailable_reason(events: Sequence[Any]) -> str | None:
 
 def compute_event_fields(event: Any) -> DerivedFields:
     """The derived fields of one event; every key is present."""
-    gap, utilization, fragmentation, cache, degraded = _native.telemetry.derive_event(event)
-    return {
-        "allocator_gap_bytes": gap,
-        "utilization_ratio": utilization,
-        "fragmentation_ratio": fragmentation,
-        "allocator_cache_ratio": cache,
-        "is_degraded_collector": degraded,
-    }
+    return _native.telemetry.derive_event(event)
 
 
 def compute_session_fields(events: Sequence[Any]) -> SessionDerivedFields:

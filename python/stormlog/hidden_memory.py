@@ -154,7 +154,7 @@ class Driver:
         """Used, free and total of the whole device."""
         found = None if self._gpu is None else self._gpu.memory()
         if found is not None:
-            return found[0], found[1], found[2]
+            return found.used, found.free, found.total
         if not has_context(self._torch, self._index):
             return None, None, None
         free, total = self._torch.cuda.mem_get_info(self._index)

@@ -55,20 +55,21 @@ class OOMExceptionClassification:
 
 def classify_oom_exception(exc: BaseException) -> OOMExceptionClassification:
     """Whether an exception means that memory ran out, by itself or by what it was raised from."""
-    is_oom, reason, _ = classified(exc)
-    return OOMExceptionClassification(is_oom, reason)
+    found = classified(exc)
+    return OOMExceptionClassification(found.is_oom, found.reason)
 
 
-def classified(exc: BaseException) -> tuple[bool, str | None, str | None]:
+def classified(exc: BaseException) -> _native.oom.ExceptionVerdict:
     """Whether memory ran out, by which sign, and the cause a bundle names."""
+    # The chain begins with the exception itself and stops at the first sign.
     for error in chain(exc):
         found = _native.oom.classify_exception(exception_facts(error))
-        if found[0]:
-            return found
-    return (False, None, None)
+        if found.is_oom:
+            break
+    return found
 
 
-def exception_facts(exc: BaseException) -> tuple[str, str, list[str], str, int | None]:
+def exception_facts(exc: BaseException) -> _native.oom.ExceptionFacts:
     """What the classifier looks at. Never raises, whatever the exception's own methods do."""
     kind = type(exc)
     bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__]
@@ -79,7 +80,13 @@ def exception_facts(exc: BaseException) -> tuple[str, str, list[str], str, int |
         bases.append("torch.cuda.OutOfMemoryError")
     number = getattr(exc, "errno", None)
     errno = number if isinstance(number, int) and -(2**31) <= number < 2**31 else None
-    return kind.__name__, kind.__module__, bases, exception_text(exc), errno
+    return _native.oom.ExceptionFacts(
+        type_name=kind.__name__,
+        module=kind.__module__,
+        bases=bases,
+        message=exception_text(exc),
+        errno=errno,
+    )
 
 
 def exception_text(exc: BaseException) -> str:

@@ -11,7 +11,6 @@ deleted file: such losses are counted (`loss`).
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from stormlog import _native
-from stormlog.session import SessionSummary, create_session_summary, now_ns, session_summary_to_dict
+from stormlog.session import SessionSummary, create_session_summary, now_ns
 
 __all__ = ["Loss", "Recorder"]
 
@@ -70,13 +69,12 @@ class Recorder:
         self._closed = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        summary = json.dumps(session_summary_to_dict(self.session))
-        self._native = _native.telemetry.Recorder(os.fspath(directory), summary, ring_slots, keep_log)
+        self._native = _native.telemetry.Recorder(os.fspath(directory), self.session, ring_slots, keep_log)
         self.sample("start")
 
     def append(self, record: Mapping[str, Any]) -> bool:
         """Record an event of any schema; False when it was lost."""
-        return self._native.append(json.dumps(dict(record)))
+        return self._native.append(record)
 
     def sample(self, event_type: str = "sample", context: str | None = None) -> bool:
         """Record this process's resident memory now."""
@@ -105,7 +103,7 @@ class Recorder:
             "context": context,
             "metadata": {"memory_capabilities": _CAPABILITIES},
         }
-        return self._native.append(json.dumps(record))
+        return self._native.append(record)
 
     def start(self, interval: float = 0.1) -> None:
         """Sample in the background, the first time at once."""

@@ -168,10 +168,27 @@ def session_summary_to_dict(summary: SessionSummary) -> dict[str, Any]:
 
 def session_summary_from_dict(payload: Mapping[str, Any]) -> SessionSummary:
     """Reads the object form; ValueError names what is wrong with it."""
-    summary = SessionSummary(*_native.telemetry.session_summary_from_record(payload))
+    summary = session_summary_of(_native.telemetry.session_summary_from_record(payload))
     # Job ids were not always text, and the native form holds nothing else.
     job_id = payload.get("job_id")
     return summary if job_id == summary.job_id else dataclasses.replace(summary, job_id=job_id)
+
+
+def session_summary_of(session: _native.telemetry.Session) -> SessionSummary:
+    """The summary of a session that was read or made natively."""
+    return SessionSummary(
+        session_id=session.session_id,
+        status=session.status,
+        started_at_ns=session.started_at_ns,
+        ended_at_ns=session.ended_at_ns,
+        host=session.host,
+        pid=session.pid,
+        job_id=session.job_id,
+        rank=session.rank,
+        local_rank=session.local_rank,
+        world_size=session.world_size,
+        source=session.source,
+    )
 
 
 def infer_session_summary_from_events(

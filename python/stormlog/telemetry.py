@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stormlog import _native
 from stormlog._telemetry.event_list import TelemetryEventList, passing
-from stormlog.session import SessionSummary, select_default_loaded_session
+from stormlog.session import SessionSummary, select_default_loaded_session, session_summary_of
 from stormlog.telemetry_model import (
     ProjectedTelemetryRecord,
     project_telemetry_mapping,
@@ -215,10 +215,14 @@ def telemetry_event_from_record(
     default_session_id: str | None = None,
 ) -> TelemetryEventV4:
     """Reads a record of schema 2, 3 or 4, or one from before the schemas, as an event of schema 4."""
-    values = _native.telemetry.event_from_record(
-        record, permissive_legacy, default_collector, default_sampling_interval_ms, default_session_id
+    return _native.telemetry.event_from_record(
+        TelemetryEventV4,
+        record,
+        permissive_legacy,
+        default_collector,
+        default_sampling_interval_ms,
+        default_session_id,
     )
-    return _checked(values)
 
 
 def resolve_distributed_identity(
@@ -231,10 +235,7 @@ def resolve_distributed_identity(
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Job id, rank, local rank and world size: explicit values, then metadata, then environment."""
-    identity = _native.telemetry.resolve_distributed_identity(
-        job_id, rank, local_rank, world_size, metadata, env
-    )
-    return dict(zip(OPTIONAL_V4_FIELDS, identity, strict=True))
+    return _native.telemetry.resolve_distributed_identity(job_id, rank, local_rank, world_size, metadata, env)
 
 
 def load_telemetry_sessions(
@@ -243,14 +244,12 @@ def load_telemetry_sessions(
     """The sessions at a path (a file of any format we write, or a directory), the default one first."""
     return [
         LoadedTelemetrySession(
-            summary=SessionSummary(*summary),
-            events=TelemetryEventList(buffer=buffer, build=_checked),
-            sources_loaded=sources,
-            warnings=warnings,
+            summary=session_summary_of(found.summary),
+            events=TelemetryEventList(buffer=found.events, event_class=TelemetryEventV4),
+            sources_loaded=found.sources,
+            warnings=found.warnings,
         )
-        for summary, buffer, sources, warnings in _native.telemetry.load_sessions(
-            path, permissive_legacy, events_key
-        )
+        for found in _native.telemetry.load_sessions(path, permissive_legacy, events_key)
     ]
 
 
@@ -286,34 +285,3 @@ def project_telemetry_events(
 ) -> list[ProjectedTelemetryRecord]:
     """Events or records in the common envelope."""
     return [project_telemetry_event(event) for event in passing(events)]
-
-
-def _checked(values: _native.telemetry._EventFields) -> TelemetryEventV4:
-    """An event of fields that the native reader has checked: they are not checked again."""
-    event = TelemetryEventV4.__new__(TelemetryEventV4)
-    (
-        event.schema_version,
-        event.session_id,
-        event.timestamp_ns,
-        event.event_type,
-        event.collector,
-        event.sampling_interval_ms,
-        event.pid,
-        event.host,
-        event.device_id,
-        event.allocator_allocated_bytes,
-        event.allocator_reserved_bytes,
-        event.allocator_active_bytes,
-        event.allocator_inactive_bytes,
-        event.allocator_change_bytes,
-        event.device_used_bytes,
-        event.device_free_bytes,
-        event.device_total_bytes,
-        event.context,
-        event.job_id,
-        event.rank,
-        event.local_rank,
-        event.world_size,
-        event.metadata,
-    ) = values
-    return event

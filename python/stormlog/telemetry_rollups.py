@@ -233,8 +233,8 @@ def write_telemetry_rollups(root_dir: str | Path, rollups: TelemetryRollupFile) 
 
 def read_telemetry_rollups(path: str | Path) -> TelemetryRollupFile | None:
     """The rollups of a sink; None when there are none, they are broken, or they are stale."""
-    text = _native.sink.read_rollups(Path(path))
-    return None if text is None else _file(json.loads(text))
+    found = _native.sink.read_rollups(Path(path))
+    return None if found is None else _file(found)
 
 
 def telemetry_rollup_file_to_dict(rollups: TelemetryRollupFile) -> dict[str, Any]:
@@ -244,16 +244,11 @@ def telemetry_rollup_file_to_dict(rollups: TelemetryRollupFile) -> dict[str, Any
 
 def telemetry_rollup_file_from_dict(payload: Mapping[str, Any]) -> TelemetryRollupFile:
     """Reads the object form; ValueError names what is wrong with it."""
-    return _file(json.loads(_native.sink.check_rollups(json.dumps(payload, default=_plain))))
-
-
-def _plain(value: object) -> object:
-    """A mapping that is no dict, as one; anything else becomes what no field takes."""
-    return dict(value) if isinstance(value, Mapping) else [repr(value)]
+    return _file(_native.sink.check_rollups(payload))
 
 
 def _roll_up(loaded: LoadedTelemetrySession, window_duration_ns: int) -> SessionRollup:
-    text = _native.sink.rollup_session(
+    found = _native.sink.rollup_session(
         loaded.summary.started_at_ns,
         loaded.summary.ended_at_ns,
         passing(loaded.events),
@@ -261,7 +256,7 @@ def _roll_up(loaded: LoadedTelemetrySession, window_duration_ns: int) -> Session
         loaded.warnings,
         window_duration_ns,
     )
-    return _session({**json.loads(text), "session": asdict(loaded.summary)})
+    return _session({**found, "session": asdict(loaded.summary)})
 
 
 # From here on shapes only: what arrives was made or checked natively.

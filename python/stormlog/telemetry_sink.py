@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stormlog import _native
-from stormlog.session import SESSION_STATUS_COMPLETED, SessionSummary
+from stormlog.session import SESSION_STATUS_COMPLETED, SessionSummary, session_summary_of
 
 __all__ = [
     "MANIFEST_FILENAME",
@@ -61,7 +61,7 @@ class TelemetrySinkConfig:
 
     def __post_init__(self) -> None:
         self.root_dir = Path(self.root_dir)
-        _native.sink.check_sink_settings(_settings(self))
+        _native.sink.check_sink_settings(self)
 
 
 @dataclass
@@ -94,25 +94,19 @@ class AppendOnlyTelemetrySink:
 
         self.config = config
         self.root_dir = config.root_dir
-        self._sink = _native.sink.Sink(_settings(config), socket.gethostname())
+        self._sink = _native.sink.Sink(config, socket.gethostname())
 
     def start_session(self, summary: SessionSummary | None = None) -> SessionSummary:
         """Makes a session the active one; if one is active, that one stays and is returned."""
-        given = None
-        if summary is not None:
-            given = astuple(summary)
-            # Job ids were not always text, and files hold nothing else.
-            if summary.job_id is not None:
-                given = (*given[:6], str(summary.job_id), *given[7:])
         try:
-            return SessionSummary(*self._sink.start_session(given))
+            return session_summary_of(self._sink.start_session(summary))
         finally:
             self._log_warnings()
 
     def current_session(self) -> SessionSummary | None:
         """The active session, if any."""
         current = self._sink.current_session()
-        return None if current is None else SessionSummary(*current)
+        return None if current is None else session_summary_of(current)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Appends one record; the first one opens a session if none is active."""
@@ -158,12 +152,21 @@ def read_telemetry_sink_manifest(path: str | Path) -> TelemetrySinkManifest | No
     found = _native.sink.read_sink_manifest(Path(path))
     if found is None:
         return None
-    schema_version, name, sessions, segments = found
+    segments = [
+        TelemetrySinkSegment(
+            filename=segment.filename,
+            event_count=segment.event_count,
+            size_bytes=segment.size_bytes,
+            closed=segment.closed,
+            session_id=segment.session_id,
+        )
+        for segment in found.segments
+    ]
     return TelemetrySinkManifest(
-        schema_version=schema_version,
-        format=name,
-        sessions=[SessionSummary(*summary) for summary in sessions],
-        segments=[TelemetrySinkSegment(*segment) for segment in segments],
+        schema_version=found.schema_version,
+        format=found.format,
+        sessions=[session_summary_of(session) for session in found.sessions],
+        segments=segments,
     )
 
 
@@ -175,7 +178,3 @@ def resolve_telemetry_sink_manifest_path(path: str | Path) -> Path | None:
 def resolve_telemetry_sink_segment_paths(path: str | Path) -> list[Path]:
     """The segments of a sink in order: those listed and those found. A lone JSONL file is its own."""
     return _native.sink.sink_segment_paths(Path(path))
-
-
-def _settings(config: TelemetrySinkConfig) -> tuple[Any, ...]:
-    return tuple(getattr(config, setting.name) for setting in fields(TelemetrySinkConfig))

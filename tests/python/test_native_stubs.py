@@ -19,38 +19,10 @@ METADATA = {
     "tracking.Tracker.add_event(metadata)",
     "tracking.TrackerSettings(metadata)",
 }
-# Text that is a file's own content, written and read as it is.
-FILE_TEXT = {
-    "sink.Sink.append(line)",
-    "sink.check_rollups",
-    "sink.check_rollups(text)",
-    "sink.read_rollups",
-    "sink.rollup_session",
-    "sink.write_rollups(text)",
-    "telemetry.Recorder(summary)",
-    "telemetry.Recorder.append(record)",
-}
+# Text that is a file's own content, written as it is.
+FILE_TEXT = {"sink.Sink.append(line)", "sink.write_rollups(text)"}
 # A figure is described as JSON (`stormlog._plot.figure`) and drawn once.
 FIGURE = {"plot.draw_figure(figure)"}
-# The fields of a Python dataclass in its order, passed to its constructor at once: one object for an event is
-# what lists of a million events can afford.
-DATACLASS_FIELDS = {
-    "sink.Sink(settings)",
-    "sink.Sink.current_session",
-    "sink.Sink.start_session",
-    "sink.Sink.start_session(summary)",
-    "sink.check_sink_settings(settings)",
-    "sink.read_sink_manifest",
-    "telemetry.EventBuffer.fields",
-    "telemetry.derive_event",
-    "telemetry.event_from_record",
-    "telemetry.load_sessions",
-    "telemetry.resolve_distributed_identity",
-    "telemetry.session_summary_from_record",
-    "tracking.Tracker.session",
-    "cuda.Gpu.memory",
-    "oom.classify_exception(facts)",
-}
 TEXT_NAMES = {"attributes", "evidence", "figure", "json", "line", "metadata", "record", "settings", "summary"}
 
 
@@ -95,7 +67,9 @@ def longest_tuple(annotation: ast.expr, known: dict[str, ast.expr]) -> int:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "tuple":
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             open_ended = any(isinstance(part, ast.Constant) and part.value is ... for part in parts)
-            longest = max(longest, 0 if open_ended else len(parts))
+            # Any number of values of any kind: only their positions can tell them apart.
+            untyped = open_ended and ast.unparse(parts[0]) == "Any"
+            longest = max(longest, MOST_FIELDS + 1 if untyped else 0 if open_ended else len(parts))
     return longest
 
 
@@ -123,6 +97,8 @@ def test_no_json_text_crosses_the_boundary() -> None:
     allowed = METADATA | FILE_TEXT | FIGURE
     found = {name for module in MODULES for name, kind in places(module) if is_json(name, kind)}
     assert found - allowed == set(), "make it a class, or a dictionary where its keys are free"
+    # `write_rollups` is on the list for its meaning; its parameter has a plain name.
+    assert allowed - found == {"sink.write_rollups(text)"}, "no JSON text any more: take it off the list"
 
 
 def test_no_index_tuple_crosses_the_boundary() -> None:
@@ -133,5 +109,4 @@ def test_no_index_tuple_crosses_the_boundary() -> None:
         for name, kind in places(module)
         if kind is not None and longest_tuple(kind, known) > MOST_FIELDS
     }
-    assert found - DATACLASS_FIELDS == set(), "make it a class with attributes"
-    assert DATACLASS_FIELDS - found == set(), "these are no tuples any more: take them off the list"
+    assert found == set(), "make it a class with attributes"

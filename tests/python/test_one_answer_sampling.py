@@ -43,7 +43,8 @@ for line in sys.stdin:
         answer([rss, event.memory_allocated, event.device_total])
     else:
         gpu = _native.cuda.Gpu.find(asked)
-        answer([gpu.memory()[:3], gpu.processes()])
+        memory = gpu.memory()
+        answer([[memory.used, memory.free, memory.total], gpu.processes()])
 """
 AMD = {
     "uevent": "DRIVER=amdgpu\nPCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:03:00.0\n",

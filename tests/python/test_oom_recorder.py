@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch_stand_in
@@ -60,7 +60,8 @@ class Hostile(Exception):
 
 def test_an_exception_that_fights_back_is_classified_too() -> None:
     assert not classify_oom_exception(Hostile()).is_oom
-    assert exception_facts(Hostile())[3:] == ("<its text could not be had: RuntimeError>", None)
+    facts = exception_facts(Hostile())
+    assert (facts.message, facts.errno) == ("<its text could not be had: RuntimeError>", None)
     lone = RuntimeError("out of memory \ud800")
     assert classify_oom_exception(lone).is_oom
 
@@ -113,6 +114,20 @@ def test_threads_dump_side_by_side(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(set(paths)) == 8 == len(list(tmp_path.iterdir()))
+
+
+def test_metadata_of_any_kind_does_not_cost_the_bundle(tmp_path: Path) -> None:
+    tracker = CPUMemoryTracker(10, enable_oom_flight_recorder=True, oom_dump_dir=str(tmp_path))
+    given = {"loss": float("nan"), "seed": 2**70, "where": tmp_path, 3: ("a", None), "text": "\ud800"}
+    with tracker:
+        path = tracker.handle_exception(MemoryError("x"), metadata=cast(dict[str, Any], given))
+        inner: list[Any] = []
+        inner.append(inner)
+        assert tracker.handle_exception(MemoryError("x"), metadata={"in itself": inner}) is None
+    assert path is not None
+    kept = json.loads((Path(path) / "metadata.json").read_text())["custom_metadata"]
+    assert (kept["loss"], kept["seed"], kept["where"]) == ("nan", str(2**70), str(tmp_path))
+    assert kept["3"] == ["a", None]
 
 
 def test_a_trackers_bundle_says_more(tmp_path: Path) -> None:

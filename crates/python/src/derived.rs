@@ -2,27 +2,24 @@
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyMapping, PyString};
+use pyo3::types::{PyBool, PyDict, PyInt, PyMapping, PyString};
 use stormlog_model::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
 
-/// Gap, utilisation, fragmentation, cache share, and whether the collector runs on a fallback.
-type EventFields = (Option<i128>, Option<f64>, Option<f64>, Option<f64>, bool);
-
-/// The derived fields of one event.
+/// The derived fields of one event: `stormlog.derived_fields.DerivedFields`.
 #[pyfunction]
-fn derive_event(event: &Bound<'_, PyAny>) -> PyResult<EventFields> {
+fn derive_event<'py>(event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let derived = derive(event)?;
     let degraded = match present(event, "collector")? {
         Some(collector) => is_degraded_collector(collector.cast::<PyString>()?.to_str()?),
         None => false,
     };
-    Ok((
-        derived.allocator_gap_bytes,
-        derived.utilization_ratio,
-        derived.fragmentation_ratio,
-        derived.allocator_cache_ratio,
-        degraded,
-    ))
+    let named = PyDict::new(event.py());
+    named.set_item("allocator_gap_bytes", derived.allocator_gap_bytes)?;
+    named.set_item("utilization_ratio", derived.utilization_ratio)?;
+    named.set_item("fragmentation_ratio", derived.fragmentation_ratio)?;
+    named.set_item("allocator_cache_ratio", derived.allocator_cache_ratio)?;
+    named.set_item("is_degraded_collector", degraded)?;
+    Ok(named)
 }
 
 /// The highest utilisation and the mean fragmentation over events.

@@ -1,17 +1,17 @@
 //! Loaded events, held the compact way until Python looks at one.
 //!
-//! Immutable, so threads may share it. It knows nothing of the Python event class: it gives field tuples, and
-//! `stormlog._telemetry.event_list` makes objects of them. Events that follow each other mostly say the same about
-//! themselves: the Python objects made for one are used again for the next, but never those that can be changed.
+//! Immutable, so threads may share it. An object is made of the class that the caller names
+//! (`stormlog._telemetry.event_list`). Successive events mostly repeat their head: the Python objects made for one are
+//! used again for the next, but never those that can be changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyType};
 use stormlog_model::{Event, Head, Metadata};
 
-use crate::record::{counter_fields, head_fields, object_to_python};
+use crate::record::{HeadObjects, event_object, object_to_python};
 
 /// Events in order, read-only.
 #[pyclass(frozen, module = "stormlog._native.telemetry")]
@@ -25,7 +25,7 @@ pub(crate) struct EventBuffer {
 /// What the last event looked at was made of.
 #[derive(Default)]
 struct Last {
-    head: Option<(Arc<Head>, Py<PyTuple>)>,
+    head: Option<(Arc<Head>, Arc<HeadObjects>)>,
     metadata: Option<(Arc<Metadata>, Py<PyDict>)>,
 }
 
@@ -40,16 +40,16 @@ impl EventBuffer {
         &self.events
     }
 
-    fn head<'py>(&self, py: Python<'py>, head: &Arc<Head>) -> PyResult<Bound<'py, PyTuple>> {
+    fn head(&self, py: Python<'_>, head: &Arc<Head>) -> PyResult<Arc<HeadObjects>> {
         let known = self.with_last(|last| match &last.head {
-            Some((of, made)) if Arc::ptr_eq(of, head) => Some(made.clone_ref(py)),
+            Some((of, made)) if Arc::ptr_eq(of, head) => Some(Arc::clone(made)),
             _ => None,
         });
         if let Some(known) = known {
-            return Ok(known.into_bound(py));
+            return Ok(known);
         }
-        let made = head_fields(py, head)?;
-        let entry = Some((Arc::clone(head), made.clone().unbind()));
+        let made = Arc::new(HeadObjects::of(py, head)?);
+        let entry = Some((Arc::clone(head), Arc::clone(&made)));
         // What was there is dropped outside the lock.
         drop(self.with_last(|last| std::mem::replace(&mut last.head, entry)));
         Ok(made)
@@ -83,12 +83,17 @@ impl EventBuffer {
         self.events.len()
     }
 
-    /// The fields of one event in the order of the Python class; the metadata is the caller's to change.
-    fn fields<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyTuple>> {
+    /// One event as an object of that class; the metadata is the caller's to change.
+    fn event<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+        class: &Bound<'py, PyType>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let event =
             self.events.get(index).ok_or_else(|| PyIndexError::new_err("event index out of range"))?;
         let head = self.head(py, &event.head)?;
-        counter_fields(py, event, &head, self.metadata(py, &event.metadata)?)
+        event_object(class, event, &head, self.metadata(py, &event.metadata)?)
     }
 }
 

@@ -5,8 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use stormlog_collect::{Collector, Gpu as Device, Roots, find_gpu};
 
-/// Used, free, total, and what the driver keeps for itself.
-type Memory = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
+/// The memory of a device in bytes; unknown is `None`. `driver_reserved` is what the driver keeps for itself.
+#[pyclass(frozen, get_all, module = "stormlog._native.cuda")]
+struct GpuMemory {
+    used: Option<u64>,
+    free: Option<u64>,
+    total: Option<u64>,
+    driver_reserved: Option<u64>,
+}
 
 /// One device, found by its id. Asking it neither touches CUDA nor waits for the device.
 #[pyclass(frozen, module = "stormlog._native.cuda")]
@@ -24,11 +30,16 @@ impl Gpu {
     }
 
     /// Its memory in bytes; `None` when the driver does not answer.
-    fn memory(&self, py: Python<'_>) -> Option<Memory> {
+    fn memory(&self, py: Python<'_>) -> Option<GpuMemory> {
         py.detach(|| {
             let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
             let sample = device.sample().ok()?.sample;
-            Some((sample.used, sample.free, sample.total, sample.driver_reserved))
+            Some(GpuMemory {
+                used: sample.used,
+                free: sample.free,
+                total: sample.total,
+                driver_reserved: sample.driver_reserved,
+            })
         })
     }
 
@@ -43,5 +54,6 @@ impl Gpu {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Gpu>()
+    module.add_class::<Gpu>()?;
+    module.add_class::<GpuMemory>()
 }

@@ -8,42 +8,75 @@ use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
 };
-use stormlog_postmortem::classify::{ExceptionFacts, classify};
+use stormlog_postmortem::classify::{ExceptionFacts as Facts, classify};
 use stormlog_track::evidence_now;
 
 use crate::error::raise;
-use crate::phases::object;
 
-/// The facts of an exception: its class's name and module, every base as `module.Name`, its text, its errno.
-pub(crate) type Facts = (String, String, Vec<String>, String, Option<i32>);
-
-/// Whether memory ran out, by which sign, and the cause a bundle names.
-#[pyfunction]
-fn classify_exception(facts: Facts) -> (bool, Option<String>, Option<&'static str>) {
-    let (type_name, module, bases, message, errno) = &facts;
-    let bases: Vec<&str> = bases.iter().map(String::as_str).collect();
-    let found = classify(&ExceptionFacts { type_name, module, bases: &bases, message, errno: *errno });
-    let cause = found.cause().map(Cause::as_str);
-    (found.is_oom, found.reason.map(|reason| reason.into_owned()), cause)
+/// What is known of an exception: its class's name and module, every base as `module.Name`, its text, its errno.
+#[pyclass(frozen, get_all, module = "stormlog._native.oom")]
+struct ExceptionFacts {
+    type_name: String,
+    module: String,
+    bases: Vec<String>,
+    message: String,
+    errno: Option<i32>,
 }
 
-/// Everything in a bundle but its events, as it crosses: JSON texts where there is structure.
+#[pymethods]
+impl ExceptionFacts {
+    #[new]
+    #[pyo3(signature = (*, type_name, module, bases, message, errno=None))]
+    fn new(
+        type_name: String,
+        module: String,
+        bases: Vec<String>,
+        message: String,
+        errno: Option<i32>,
+    ) -> Self {
+        ExceptionFacts { type_name, module, bases, message, errno }
+    }
+}
+
+/// Whether memory ran out, by which sign, and the cause a bundle names.
+#[pyclass(frozen, get_all, module = "stormlog._native.oom")]
+struct ExceptionVerdict {
+    is_oom: bool,
+    reason: Option<String>,
+    cause: Option<&'static str>,
+}
+
+/// Whether an exception means that memory ran out.
+#[pyfunction]
+fn classify_exception(facts: &ExceptionFacts) -> ExceptionVerdict {
+    let ExceptionFacts { type_name, module, bases, message, errno } = facts;
+    let bases: Vec<&str> = bases.iter().map(String::as_str).collect();
+    let found = classify(&Facts { type_name, module, bases: &bases, message, errno: *errno });
+    let cause = found.cause().map(Cause::as_str);
+    ExceptionVerdict { is_oom: found.is_oom, reason: found.reason.map(|reason| reason.into_owned()), cause }
+}
+
+/// A place that holds memory, as `stormlog._tracking.failure.Holder` has it.
 #[derive(FromPyObject)]
-#[pyo3(from_item_all)]
+pub(crate) struct Holder {
+    place: String,
+    size: u64,
+    note: Option<String>,
+}
+
+/// Everything in a bundle but its events.
 pub(crate) struct Given {
-    root: PathBuf,
-    backend: String,
-    reason: String,
-    cause: Option<String>,
-    exception: (String, String, String),
-    context: Option<String>,
-    custom_metadata: String,
-    system: String,
-    /// Place, bytes and note of what held most.
-    #[pyo3(default)]
-    held_by: Vec<(String, u64, Option<String>)>,
-    #[pyo3(default)]
-    tries: Vec<String>,
+    pub(crate) root: PathBuf,
+    pub(crate) backend: String,
+    pub(crate) reason: String,
+    pub(crate) cause: Option<String>,
+    /// Class name, module and text.
+    pub(crate) exception: (String, String, String),
+    pub(crate) context: Option<String>,
+    pub(crate) custom_metadata: Record,
+    pub(crate) system: Record,
+    pub(crate) held_by: Vec<Holder>,
+    pub(crate) tries: Vec<String>,
 }
 
 /// The retention of 0.4.3's settings: nothing or less than nothing is no limit.
@@ -59,15 +92,13 @@ pub(crate) fn write<'e>(
     session: Option<&SessionSummary>,
     events: impl IntoIterator<Item = &'e Event>,
 ) -> PyResult<PathBuf> {
-    let (custom_metadata, system): (Record, Record) =
-        (object(&given.custom_metadata)?, object(&given.system)?);
     let cause = given.cause.as_deref().and_then(Cause::of_word).unwrap_or(Cause::OomException);
     let cwd = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
     let (type_name, module, message) = &given.exception;
-    let held_by = given.held_by.iter().map(|(place, bytes, note)| HeldBy {
-        place: place.clone(),
-        bytes: *bytes,
-        note: note.clone(),
+    let held_by = given.held_by.iter().map(|holder| HeldBy {
+        place: holder.place.clone(),
+        bytes: holder.size,
+        note: holder.note.clone(),
     });
     let evidence = Evidence { held_by: held_by.collect(), tries: given.tries.clone(), ..evidence_now(cause) };
     let content = BundleContent {
@@ -78,8 +109,8 @@ pub(crate) fn write<'e>(
         exception: Some(ExceptionText { type_name, module, message }),
         context: given.context.as_deref(),
         session,
-        custom_metadata: &custom_metadata,
-        environment: Environment { cwd: cwd.as_deref(), system: &system },
+        custom_metadata: &given.custom_metadata,
+        environment: Environment { cwd: cwd.as_deref(), system: &given.system },
         evidence: &evidence,
     };
     writer.write(&given.root, &content, events).map(|written| written.path).map_err(raise)
@@ -98,6 +129,8 @@ fn prune_bundles(
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ExceptionFacts>()?;
+    module.add_class::<ExceptionVerdict>()?;
     module.add_function(wrap_pyfunction!(classify_exception, module)?)?;
     module.add_function(wrap_pyfunction!(prune_bundles, module)?)
 }

@@ -7,10 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
-use stormlog_model::{Defaults, Interner, Record, SessionStatus, SessionSummary, event_from_record};
+use stormlog_model::{Defaults, Interner, SessionStatus, SessionSummary, event_from_record};
 use stormlog_store::recording::{Recorder as Inner, RecorderConfig};
 
 use crate::error::raise;
+use crate::record::{Foreign, free_form};
+use crate::session::GivenSession;
 
 /// An open recording; `None` once closed.
 #[pyclass(name = "Recorder", module = "stormlog._native.telemetry", frozen)]
@@ -25,25 +27,25 @@ struct State {
 
 #[pymethods]
 impl Recorder {
-    /// `summary` is the JSON text of a session summary.
     #[new]
     fn new(
         py: Python<'_>,
         directory: OsString,
-        summary: &str,
+        summary: GivenSession,
         ring_slots: u64,
         keep_log: bool,
     ) -> PyResult<Self> {
-        let summary = SessionSummary::from_record(&object(summary)?).map_err(raise)?;
+        // One made by hand may break the rules that files keep.
+        let summary = SessionSummary::from_record(&summary.summary()?.to_record()).map_err(raise)?;
         let config = RecorderConfig { ring_slots, keep_log, ..RecorderConfig::default() };
         let recorder =
             py.detach(|| Inner::create(&PathBuf::from(directory), summary, &config)).map_err(raise)?;
         Ok(Recorder { state: Mutex::new(Some(State { recorder, interner: Interner::default() })) })
     }
 
-    /// Records the event in a JSON text. `False` when it was lost, which the files count.
-    fn append(&self, record: &str) -> PyResult<bool> {
-        let record = object(record)?;
+    /// Records an event in its object form. `False` when it was lost, which the files count.
+    fn append(&self, record: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let record = free_form(record, Foreign::Refused)?;
         self.with(|state| {
             let session = state.recorder.summary().session_id.clone();
             let defaults = Defaults { session_id: Some(&session), ..Defaults::default() };
@@ -83,14 +85,6 @@ impl Recorder {
             Some(state) => work(state),
             None => Err(PyValueError::new_err("the recording is closed")),
         }
-    }
-}
-
-fn object(text: &str) -> PyResult<Record> {
-    match serde_json::from_str(text) {
-        Ok(Value::Object(record)) => Ok(record),
-        Ok(_) => Err(PyValueError::new_err("record must be a mapping")),
-        Err(error) => Err(raise(error)),
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! The one class here that keeps state: the sink itself, which guards it with its own lock and makes a new one after
 //! a fork. The interpreter is let go for every call that may wait for that lock or for a disk, and the sink's thread
-//! never enters it; what it has to say waits until Python asks. Rollups cross as JSON text.
+//! never enters it; what it has to say waits until Python asks. Rollups cross in their object form.
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde_json::Value;
@@ -16,27 +15,28 @@ use stormlog_store::sink::{
 };
 
 use crate::error::raise;
-use crate::session::{SummaryFields, summary_fields};
+use crate::record::{Foreign, free_form, to_python};
+use crate::session::{GivenSession, Session};
 
-/// The settings in the order of `TelemetrySinkConfig`.
-type Settings<'py> = (
-    PathBuf,
-    Bound<'py, PyAny>,
-    f64,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Option<Bound<'py, PyAny>>,
-    f64,
-    f64,
-);
-/// The fields of a summary, taken as they are: one made by hand breaks rules that files must keep.
-type GivenSummary = (String, String, i64, Option<i64>, String, i64, Option<String>, i64, i64, i64, String);
-/// Filename, events, bytes, closed, session.
-type SegmentFields = (String, u64, u64, bool, Option<String>);
+/// One segment as the manifest lists it.
+#[pyclass(frozen, get_all, module = "stormlog._native.sink")]
+#[derive(Clone)]
+struct SinkSegment {
+    filename: String,
+    event_count: u64,
+    size_bytes: u64,
+    closed: bool,
+    session_id: Option<String>,
+}
+
+/// The sessions and segments of a sink.
+#[pyclass(frozen, get_all, module = "stormlog._native.sink")]
+struct SinkManifest {
+    schema_version: u64,
+    format: String,
+    sessions: Vec<Session>,
+    segments: Vec<SinkSegment>,
+}
 
 /// Appends records to a directory of segments.
 #[pyclass(frozen, module = "stormlog._native.sink")]
@@ -47,27 +47,21 @@ struct Sink {
 #[pymethods]
 impl Sink {
     #[new]
-    fn new(py: Python<'_>, settings: Settings<'_>, host: String) -> PyResult<Self> {
-        let config = config(settings)?;
+    fn new(py: Python<'_>, settings: &Bound<'_, PyAny>, host: String) -> PyResult<Self> {
+        let config = sink_config(settings)?;
         let sink = py.detach(|| sink::Sink::open(config, host)).map_err(raise)?;
         Ok(Sink { sink })
     }
 
     /// Makes a session the active one, unless one is.
-    fn start_session<'py>(
-        &self,
-        py: Python<'py>,
-        summary: Option<GivenSummary>,
-    ) -> PyResult<SummaryFields<'py>> {
-        let summary = summary.map(given_summary);
-        let started = py.detach(|| self.sink.start_session(summary)).map_err(raise)?;
-        summary_fields(py, &started)
+    fn start_session(&self, py: Python<'_>, summary: Option<GivenSession>) -> PyResult<Session> {
+        let summary = summary.map(|given| given.in_state(SessionStatus::Running));
+        py.detach(|| self.sink.start_session(summary)).map(Session::from).map_err(raise)
     }
 
     /// The active session.
-    fn current_session<'py>(&self, py: Python<'py>) -> PyResult<Option<SummaryFields<'py>>> {
-        let current = py.detach(|| self.sink.current_session());
-        current.map(|summary| summary_fields(py, &summary)).transpose()
+    fn current_session(&self, py: Python<'_>) -> Option<Session> {
+        py.detach(|| self.sink.current_session()).map(Session::from)
     }
 
     /// Appends the text of one record. True when warnings wait.
@@ -125,29 +119,27 @@ impl Sink {
 
 /// Raises `ValueError` for the first setting that breaks its rule.
 #[pyfunction]
-fn check_sink_settings(settings: Settings<'_>) -> PyResult<()> {
-    config(settings)?.check().map_err(raise)
+fn check_sink_settings(settings: &Bound<'_, PyAny>) -> PyResult<()> {
+    sink_config(settings)?.check().map_err(raise)
 }
 
-/// Schema, format, sessions and segments of a sink's manifest.
+/// The manifest of a sink; `None` if it cannot be read.
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "a tuple is what crosses; the Python class names its parts")]
-fn read_sink_manifest(
-    py: Python<'_>,
-    path: PathBuf,
-) -> PyResult<Option<(u64, String, Vec<SummaryFields<'_>>, Vec<SegmentFields>)>> {
-    let Some(manifest) = py.detach(|| sink::read_manifest(&path)) else { return Ok(None) };
-    let sessions = manifest.sessions.iter().map(|summary| summary_fields(py, summary));
-    let segments = manifest
-        .segments
-        .into_iter()
-        .map(|it| (it.filename, it.event_count, it.size_bytes, it.closed, it.session_id));
-    Ok(Some((
-        manifest.schema_version,
-        manifest.format,
-        sessions.collect::<PyResult<_>>()?,
-        segments.collect(),
-    )))
+fn read_sink_manifest(py: Python<'_>, path: PathBuf) -> Option<SinkManifest> {
+    let manifest = py.detach(|| sink::read_manifest(&path))?;
+    let segments = manifest.segments.into_iter().map(|segment| SinkSegment {
+        filename: segment.filename,
+        event_count: segment.event_count,
+        size_bytes: segment.size_bytes,
+        closed: segment.closed,
+        session_id: segment.session_id,
+    });
+    Some(SinkManifest {
+        schema_version: manifest.schema_version,
+        format: manifest.format,
+        sessions: manifest.sessions.into_iter().map(Session::from).collect(),
+        segments: segments.collect(),
+    })
 }
 
 /// The manifest a path belongs to.
@@ -168,21 +160,22 @@ fn sink_rollup_path(py: Python<'_>, path: PathBuf) -> PathBuf {
     py.detach(|| sink::rollup_path(&path))
 }
 
-/// The text of a sink's rollups, if they are whole and cover its segments.
+/// A sink's rollups in their object form, if they are whole and cover its segments.
 #[pyfunction]
-fn read_rollups(py: Python<'_>, path: PathBuf) -> Option<String> {
-    py.detach(|| sink::read_rollups(&path).map(|rollups| text_of(&rollups.to_text())))
+fn read_rollups(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let rollups = py.detach(|| sink::read_rollups(&path));
+    rollups.map(|rollups| object_form(py, &rollups)).transpose()
 }
 
-/// The text of rollups once more, checked: `ValueError` names what is wrong.
+/// The object form of rollups once more, checked: `ValueError` names what is wrong.
 #[pyfunction]
-fn check_rollups(py: Python<'_>, text: &str) -> PyResult<String> {
-    py.detach(|| {
-        let wrong = |error: serde_json::Error| SinkError::Rollup(error.to_string());
-        let record = serde_json::from_str(text).map_err(wrong)?;
-        RollupFile::from_record(&record).map(|rollups| text_of(&rollups.to_text()))
-    })
-    .map_err(raise)
+fn check_rollups<'py>(py: Python<'py>, payload: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let record = free_form(payload, Foreign::Opaque)?;
+    object_form(py, &RollupFile::from_record(&record).map_err(raise)?)
+}
+
+fn object_form<'py>(py: Python<'py>, rollups: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &serde_json::to_value(rollups).map_err(raise)?)
 }
 
 /// Puts the text of rollups in place; returns where.
@@ -191,36 +184,37 @@ fn write_rollups(py: Python<'_>, path: PathBuf, text: &str) -> PyResult<PathBuf>
     py.detach(|| sink::write_rollup_text(&path, text.as_bytes())).map_err(raise)
 }
 
-/// The rollup of a session's events, as text; the summary in it is not the session's own.
+/// The rollup of a session's events in its object form; the summary in it is not the session's own.
 #[pyfunction]
-fn rollup_session(
+fn rollup_session<'py>(
     started_at_ns: i64,
     ended_at_ns: Option<i64>,
-    events: &Bound<'_, PyAny>,
+    events: &Bound<'py, PyAny>,
     sources: Vec<String>,
     warnings: Vec<String>,
     window_ns: u64,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let mut builder = RollupBuilder::new(started_at_ns, window_ns);
     let mut budget = RollupBuilder::budget();
     for event in events.try_iter()? {
         observe(&mut builder, &event?, &mut budget)?;
     }
-    let nobody = (
-        String::new(),
-        String::new(),
+    // The caller puts its own summary in the place of this one.
+    let summary = SessionSummary {
+        session_id: String::new(),
+        status: SessionStatus::Running,
         started_at_ns,
         ended_at_ns,
-        String::new(),
-        0,
-        None,
-        0,
-        0,
-        1,
-        String::new(),
-    );
-    let rollup = builder.finish(given_summary(nobody), sources, warnings);
-    serde_json::to_string(&rollup).map_err(|error| PyValueError::new_err(error.to_string()))
+        host: String::new(),
+        pid: 0,
+        job_id: None,
+        rank: 0,
+        local_rank: 0,
+        world_size: 1,
+        source: String::new(),
+    };
+    let rollup = builder.finish(summary, sources, warnings);
+    object_form(events.py(), &rollup)
 }
 
 fn observe(builder: &mut RollupBuilder, event: &Bound<'_, PyAny>, budget: &mut usize) -> PyResult<()> {
@@ -253,57 +247,36 @@ fn observe(builder: &mut RollupBuilder, event: &Bound<'_, PyAny>, budget: &mut u
     builder.observe(&observation, budget).map_err(raise)
 }
 
-fn config(settings: Settings<'_>) -> PyResult<SinkConfig> {
-    let (root_dir, flush_events, flush_seconds, roll_bytes, roll_events, keep_files, ..) = &settings;
-    let (.., keep_bytes, rollups, window, buffer, backoff, longest) = &settings;
+/// The settings of a `TelemetrySinkConfig`, by its attributes.
+///
+/// Of the limits, negative ones are 0, which no rule accepts; fractions count up, as comparing with them would.
+pub(crate) fn sink_config(given: &Bound<'_, PyAny>) -> PyResult<SinkConfig> {
+    let count = |name: &str| -> PyResult<u64> {
+        let value = given.getattr(name)?;
+        value.extract::<u64>().or_else(|_| Ok(value.extract::<f64>()?.ceil() as u64))
+    };
+    let seconds = |name: &str| -> PyResult<f64> { given.getattr(name)?.extract() };
+    let buffer = given.getattr("max_buffer_bytes")?;
     Ok(SinkConfig {
-        root_dir: root_dir.clone(),
-        flush_every_events: count(flush_events)?,
-        flush_every_seconds: *flush_seconds,
-        rollover_max_bytes: count(roll_bytes)?,
-        rollover_max_events: count(roll_events)?,
-        retention_max_files: count(keep_files)?,
-        retention_max_total_bytes: count(keep_bytes)?,
-        write_rollups: rollups.is_truthy()?,
-        rollup_window_seconds: count(window)?,
-        max_buffer_bytes: buffer.as_ref().map(count).transpose()?,
-        failure_backoff_seconds: *backoff,
-        failure_backoff_max_seconds: *longest,
+        root_dir: given.getattr("root_dir")?.extract::<PathBuf>()?,
+        flush_every_events: count("flush_every_events")?,
+        flush_every_seconds: seconds("flush_every_seconds")?,
+        rollover_max_bytes: count("rollover_max_bytes")?,
+        rollover_max_events: count("rollover_max_events")?,
+        retention_max_files: count("retention_max_files")?,
+        retention_max_total_bytes: count("retention_max_total_bytes")?,
+        write_rollups: given.getattr("write_rollups")?.is_truthy()?,
+        rollup_window_seconds: count("rollup_window_seconds")?,
+        max_buffer_bytes: if buffer.is_none() { None } else { Some(count("max_buffer_bytes")?) },
+        failure_backoff_seconds: seconds("failure_backoff_seconds")?,
+        failure_backoff_max_seconds: seconds("failure_backoff_max_seconds")?,
     })
-}
-
-/// A limit: negative ones are 0, which no rule lets pass; fractions count up, as comparing with them would.
-fn count(value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    match value.extract::<u64>() {
-        Ok(count) => Ok(count),
-        Err(_) => Ok(value.extract::<f64>()?.ceil() as u64),
-    }
-}
-
-fn given_summary(given: GivenSummary) -> SessionSummary {
-    let (session_id, _, started_at_ns, ended_at_ns, host, pid, job_id, rank, local_rank, world_size, source) =
-        given;
-    SessionSummary {
-        session_id,
-        status: SessionStatus::Running,
-        started_at_ns,
-        ended_at_ns,
-        host,
-        pid,
-        job_id,
-        rank,
-        local_rank,
-        world_size,
-        source,
-    }
-}
-
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Sink>()?;
+    module.add_class::<SinkManifest>()?;
+    module.add_class::<SinkSegment>()?;
     module.add_function(wrap_pyfunction!(check_sink_settings, module)?)?;
     module.add_function(wrap_pyfunction!(read_sink_manifest, module)?)?;
     module.add_function(wrap_pyfunction!(sink_manifest_path, module)?)?;

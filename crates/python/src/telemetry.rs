@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyTuple};
+use pyo3::types::{PyDict, PyMapping, PyType};
 use serde_json::Value;
 use stormlog_model::{
     Defaults, IdentityInputs, Interner, Record, event_from_record as read_event, resolve_identity,
@@ -15,8 +15,8 @@ use stormlog_store::{LoadOptions, load_sessions as load};
 
 use crate::error::raise;
 use crate::events::EventBuffer;
-use crate::record::{Given, as_dict, fields, metadata, top_level};
-use crate::session::{SummaryFields, summary_fields};
+use crate::record::{Given, HeadObjects, as_dict, event_object, metadata, top_level};
+use crate::session::Session;
 
 /// Raises `ValueError` for the first rule that a record of schema 2, 3 or 4 breaks.
 #[pyfunction]
@@ -24,15 +24,16 @@ fn validate_record(record: &Bound<'_, PyAny>) -> PyResult<()> {
     check(&Given::of(record)?.record).map_err(raise)
 }
 
-/// The fields of the event that a record of any schema stands for.
+/// The event that a record of any schema stands for, as an object of that class.
 #[pyfunction]
 fn event_from_record<'py>(
+    class: &Bound<'py, PyType>,
     record: &Bound<'py, PyAny>,
     permissive_legacy: bool,
     default_collector: &str,
     default_sampling_interval_ms: &Bound<'py, PyAny>,
     default_session_id: Option<&str>,
-) -> PyResult<Bound<'py, PyTuple>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let mut given = Given::of(record)?;
     if !given.record.contains_key("schema_version") {
         given.or_insert("sampling_interval_ms", default_sampling_interval_ms)?;
@@ -48,19 +49,21 @@ fn event_from_record<'py>(
     if event.head.session_id.trim().is_empty() {
         return Err(PyValueError::new_err("session_id must be a non-empty string"));
     }
-    fields(record.py(), &event, given.metadata(&event)?)
+    let head = HeadObjects::of(record.py(), &event.head)?;
+    event_object(class, &event, &head, given.metadata(&event)?)
 }
 
 /// Job id, rank, local rank and world size, from explicit values, then metadata, then the environment.
 #[pyfunction]
-fn resolve_distributed_identity(
-    job_id: &Bound<'_, PyAny>,
-    rank: &Bound<'_, PyAny>,
-    local_rank: &Bound<'_, PyAny>,
-    world_size: &Bound<'_, PyAny>,
-    metadata: Option<&Bound<'_, PyAny>>,
-    env: Option<&Bound<'_, PyAny>>,
-) -> PyResult<(Option<String>, u64, u64, u64)> {
+fn resolve_distributed_identity<'py>(
+    py: Python<'py>,
+    job_id: &Bound<'py, PyAny>,
+    rank: &Bound<'py, PyAny>,
+    local_rank: &Bound<'py, PyAny>,
+    world_size: &Bound<'py, PyAny>,
+    metadata: Option<&Bound<'py, PyAny>>,
+    env: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
     let explicit = [
         top_level("job_id", job_id)?,
         top_level("rank", rank)?,
@@ -77,7 +80,12 @@ fn resolve_distributed_identity(
         env: env.is_some().then_some(&lookup),
     })
     .map_err(raise)?;
-    Ok((identity.job_id, identity.rank, identity.local_rank, identity.world_size))
+    let named = PyDict::new(py);
+    named.set_item("job_id", identity.job_id)?;
+    named.set_item("rank", identity.rank)?;
+    named.set_item("local_rank", identity.local_rank)?;
+    named.set_item("world_size", identity.world_size)?;
+    Ok(named)
 }
 
 fn identity_metadata(given: &Bound<'_, PyAny>) -> PyResult<Record> {
@@ -102,8 +110,14 @@ fn identity_env(env: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     Ok(texts)
 }
 
-/// Summary, events, sources and warnings of one loaded session.
-type Session<'py> = (SummaryFields<'py>, Bound<'py, EventBuffer>, Vec<OsString>, Vec<String>);
+/// One session of a path, with its events.
+#[pyclass(frozen, get_all, module = "stormlog._native.telemetry")]
+struct LoadedSession {
+    summary: Session,
+    events: Py<EventBuffer>,
+    sources: Vec<OsString>,
+    warnings: Vec<String>,
+}
 
 /// The sessions at a path, the one meant by default first.
 #[pyfunction]
@@ -112,22 +126,23 @@ fn load_sessions(
     path: PathBuf,
     permissive_legacy: bool,
     events_key: Option<String>,
-) -> PyResult<Vec<Session<'_>>> {
+) -> PyResult<Vec<LoadedSession>> {
     let options = LoadOptions { permissive_legacy, events_key };
     let sessions = py.detach(|| load(&path, &options)).map_err(raise)?;
     let mut loaded = Vec::with_capacity(sessions.len());
     for session in sessions {
-        loaded.push((
-            summary_fields(py, &session.summary)?,
-            Bound::new(py, EventBuffer::new(session.events))?,
-            session.sources.into_iter().map(PathBuf::into_os_string).collect(),
-            session.warnings,
-        ));
+        loaded.push(LoadedSession {
+            summary: session.summary.into(),
+            events: Py::new(py, EventBuffer::new(session.events))?,
+            sources: session.sources.into_iter().map(PathBuf::into_os_string).collect(),
+            warnings: session.warnings,
+        });
     }
     Ok(loaded)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LoadedSession>()?;
     module.add_function(wrap_pyfunction!(validate_record, module)?)?;
     module.add_function(wrap_pyfunction!(event_from_record, module)?)?;
     module.add_function(wrap_pyfunction!(resolve_distributed_identity, module)?)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyType};
 use stormlog_model::{Counter, Event, SCHEMA_LATEST};
 use stormlog_postmortem::bundle::BundleWriter;
 use stormlog_store::recording::{Recorder, RecorderConfig};
@@ -22,10 +22,11 @@ use stormlog_track::{
 use crate::error::raise;
 use crate::oom;
 use crate::phases::object;
-use crate::record::object_to_python;
+use crate::record::{Foreign, free_form, object_to_python};
 use crate::sample::{Reading, Sample};
-use crate::session::{SummaryFields, summary_fields};
-use crate::tracker_settings::{TrackerSettings, sink_config};
+use crate::session::Session;
+use crate::sink::sink_config;
+use crate::tracker_settings::TrackerSettings;
 use crate::tracking_event::Spelling;
 
 /// The times of a timeline, and for each counter its values at them.
@@ -43,10 +44,11 @@ struct Tracker {
 #[pymethods]
 impl Tracker {
     #[new]
-    #[pyo3(signature = (settings, sink, recording_dir, collector, on_alert))]
+    #[pyo3(signature = (settings, event_class, sink, recording_dir, collector, on_alert))]
     fn new(
         py: Python<'_>,
         settings: &TrackerSettings,
+        event_class: Py<PyType>,
         sink: Option<&Bound<'_, PyAny>>,
         recording_dir: Option<PathBuf>,
         collector: Option<Py<PyAny>>,
@@ -55,7 +57,7 @@ impl Tracker {
         let TrackerSettings { config, backend, retention } = settings;
         let config = config.clone();
         let sink = sink.map(sink_config).transpose()?;
-        let spelling = Spelling::new(backend, &config.metadata);
+        let spelling = Spelling::new(event_class, backend, &config.metadata);
         let host = config.session.host.clone();
         let writer = (*retention).map(|retention| Mutex::new(BundleWriter::new(retention)));
         let source: Box<dyn Source> = match collector {
@@ -108,7 +110,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// The fields of the events kept, in the order of `TrackingEvent`.
+    /// The events kept, as objects of the class the tracker was made with.
     fn events<'py>(
         &self,
         py: Python<'py>,
@@ -123,7 +125,7 @@ impl Tracker {
         let events = py.detach(|| self.tracker.events(wanted, last));
         let list = PyList::empty(py);
         for event in &events {
-            list.append(self.spelling.fields(py, event)?)?;
+            list.append(self.spelling.event(py, event)?)?;
         }
         Ok(list)
     }
@@ -190,9 +192,8 @@ impl Tracker {
         py.detach(|| self.tracker.clear());
     }
 
-    fn session<'py>(&self, py: Python<'py>) -> PyResult<Option<SummaryFields<'py>>> {
-        let session = py.detach(|| self.tracker.session());
-        session.map(|summary| summary_fields(py, &summary)).transpose()
+    fn session(&self, py: Python<'_>) -> Option<Session> {
+        py.detach(|| self.tracker.session()).map(Session::from)
     }
 
     /// What went wrong with the files since the last time.
@@ -219,8 +220,42 @@ impl Tracker {
     }
 
     /// Writes an OOM bundle of the events kept for it; `None` when none are kept.
-    fn dump(&self, py: Python<'_>, given: oom::Given) -> PyResult<Option<PathBuf>> {
+    #[pyo3(signature = (
+        *, root, backend, reason, cause, exception, context, custom_metadata, system, held_by=Vec::new(), tries=Vec::new()
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keywords of a Python method, one for each part of a bundle"
+    )]
+    fn dump(
+        &self,
+        py: Python<'_>,
+        root: PathBuf,
+        backend: String,
+        reason: String,
+        cause: Option<String>,
+        exception: (String, String, String),
+        context: Option<String>,
+        custom_metadata: &Bound<'_, PyAny>,
+        system: &Bound<'_, PyAny>,
+        held_by: Vec<oom::Holder>,
+        tries: Vec<String>,
+    ) -> PyResult<Option<PathBuf>> {
         let Some(writer) = &self.writer else { return Ok(None) };
+        let (custom_metadata, system) =
+            (free_form(custom_metadata, Foreign::Text)?, free_form(system, Foreign::Text)?);
+        let given = oom::Given {
+            root,
+            backend,
+            reason,
+            cause,
+            exception,
+            context,
+            custom_metadata,
+            system,
+            held_by,
+            tries,
+        };
         py.detach(|| {
             let session = self.tracker.session();
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,9 +296,9 @@ struct PythonListener {
 impl Listener for PythonListener {
     fn alert(&self, event: &Event) {
         let _ = Python::try_attach(|py| {
-            let told = self.spelling.fields(py, event).and_then(|fields| self.call.bind(py).call1((fields,)));
-            if let Err(error) = told {
-                // The callable catches what callbacks raise; what is left has nobody else to hear it.
+            let called = self.spelling.event(py, event).and_then(|event| self.call.bind(py).call1((event,)));
+            if let Err(error) = called {
+                // The callable catches what callbacks raise; no caller is left for any other exception.
                 error.write_unraisable(py, None);
             }
         });

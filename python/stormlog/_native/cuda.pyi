@@ -6,14 +6,25 @@ __all__ = [
     "CudaDriverHolding",
     "CudaDriverReport",
     "Gpu",
+    "GpuMemory",
 ]
+
+@final
+class GpuMemory:
+    @property
+    def used(self) -> int | None: ...
+    @property
+    def free(self) -> int | None: ...
+    @property
+    def total(self) -> int | None: ...
+    @property
+    def driver_reserved(self) -> int | None: ...
 
 @final
 class Gpu:
     @staticmethod
     def find(uuid: str) -> Gpu | None: ...
-    # Used, free, total, kept by the driver.
-    def memory(self) -> tuple[int | None, int | None, int | None, int | None] | None: ...
+    def memory(self) -> GpuMemory | None: ...
     def processes(self) -> list[tuple[int, int | None]] | None: ...
 
 @final

@@ -13,14 +13,39 @@ __all__ = [
     "GPU_MEMORY_CATEGORIES",
     "CudaCounters",
     "CudaOomVerdict",
+    "ExceptionFacts",
+    "ExceptionVerdict",
     "classify_exception",
     "explain_cuda_oom",
     "prune_bundles",
 ]
 
-def classify_exception(
-    facts: tuple[str, str, Sequence[str], str, int | None],
-) -> tuple[bool, str | None, str | None]: ...
+@final
+class ExceptionFacts:
+    def __new__(
+        cls, *, type_name: str, module: str, bases: Sequence[str], message: str, errno: int | None = None
+    ) -> Self: ...
+    @property
+    def type_name(self) -> str: ...
+    @property
+    def module(self) -> str: ...
+    @property
+    def bases(self) -> list[str]: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def errno(self) -> int | None: ...
+
+@final
+class ExceptionVerdict:
+    @property
+    def is_oom(self) -> bool: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def cause(self) -> str | None: ...
+
+def classify_exception(facts: ExceptionFacts) -> ExceptionVerdict: ...
 def prune_bundles(
     root: str | os.PathLike[str], keep: str | os.PathLike[str], max_dumps: int, max_total_mb: int
 ) -> list[Path]: ...

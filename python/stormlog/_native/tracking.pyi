@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias, final
 
-from stormlog._native.telemetry import _SummaryFields
+from stormlog._native.telemetry import Session
+from stormlog._tracking.event import TrackingEvent
+from stormlog._tracking.failure import Holder
 from stormlog.session import SessionSummary
+from stormlog.telemetry_sink import TelemetrySinkConfig
 
 __all__ = [
     "Boundary",
@@ -133,10 +136,11 @@ class Tracker:
     def __new__(
         cls,
         settings: TrackerSettings,
-        sink: object | None,
+        event_class: type[TrackingEvent],
+        sink: TelemetrySinkConfig | None,
         recording_dir: str | os.PathLike[str] | None,
         collector: Callable[[], Reading] | None,
-        on_alert: Callable[[tuple[Any, ...]], object] | None,
+        on_alert: Callable[[TrackingEvent], object] | None,
     ) -> Self: ...
     def start(self) -> None: ...
     def stop(self, longest: float) -> bool: ...
@@ -149,17 +153,30 @@ class Tracker:
         metadata: str | None,
         sample: Sample | None,
     ) -> None: ...
-    # The fields of a TrackingEvent in its order.
     def events(
         self, event_types: Sequence[str] | None, last: int | None, since: float | None
-    ) -> list[tuple[Any, ...]]: ...
+    ) -> list[TrackingEvent]: ...
     def count_since(self, since: float) -> int: ...
     def timeline(self, interval: float) -> tuple[list[float], list[list[int | None]]]: ...
     def statistics(self) -> dict[str, Any]: ...
     def sample_now(self) -> Reading: ...
     def set_threshold(self, name: str, value: float) -> None: ...
     def clear(self) -> None: ...
-    def session(self) -> _SummaryFields | None: ...
+    def session(self) -> Session | None: ...
     def take_warnings(self) -> list[str]: ...
     def export(self, path: str | os.PathLike[str], format: str) -> bool: ...
-    def dump(self, given: Mapping[str, Any]) -> Path | None: ...
+    # `exception` is the class's name, its module and the text.
+    def dump(
+        self,
+        *,
+        root: str | os.PathLike[str],
+        backend: str,
+        reason: str,
+        cause: str | None,
+        exception: tuple[str, str, str],
+        context: str | None,
+        custom_metadata: Mapping[str, Any],
+        system: Mapping[str, Any],
+        held_by: Sequence[Holder] = ...,
+        tries: Sequence[str] = ...,
+    ) -> Path | None: ...

@@ -25,7 +25,7 @@ _REPR_LIMIT = 100
 class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
     """Behaves like a list of events; see the module for what it does not do."""
 
-    __slots__ = ("_build", "_state")
+    __slots__ = ("_class", "_state")
     # A list is not hashable either.
     __hash__ = None  # type: ignore[assignment]
 
@@ -34,9 +34,9 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         events: Iterable[TelemetryEventV4] = (),
         *,
         buffer: _native.telemetry.EventBuffer | None = None,
-        build: Callable[[_native.telemetry._EventFields], TelemetryEventV4] | None = None,
+        event_class: type[TelemetryEventV4] | None = None,
     ) -> None:
-        self._build = build
+        self._class = event_class
         # The buffer, the objects made of it by index, and what was added behind it. One tuple, replaced as a
         # whole, so that a thread that reads while another changes the list sees one state or the other.
         self._state: tuple[
@@ -206,13 +206,13 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
 
     def _at(self, position: int, keep: bool = True) -> TelemetryEventV4:
         buffer, made, tail = self._state
-        if buffer is None or self._build is None:
+        if buffer is None or self._class is None:
             return tail[position]
         if position >= len(buffer):
             return tail[position - len(buffer)]
         event = made.get(position)
         if event is None:
-            event = self._build(buffer.fields(position))
+            event = buffer.event(position, self._class)
             if keep:
                 # Of two threads that come here at once, the first one's object is the one that stays.
                 event = made.setdefault(position, event)

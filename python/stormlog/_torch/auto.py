@@ -204,13 +204,13 @@ def _ran_out(index: int, wanted: int, allowed: int, free: int) -> None:
 @_never_raises
 def _died_of(error: BaseException) -> None:
     """An exception nobody caught: memory may have run out where PyTorch's allocator does not see it."""
-    is_oom, reason, cause = _native.oom.classify_exception(exception_facts(error))
-    if not is_oom or reason is None or STATE.ending.is_set():
+    found = _native.oom.classify_exception(exception_facts(error))
+    if not found.is_oom or found.reason is None or STATE.ending.is_set():
         return
     settings = STATE.settings
     if settings is None or not settings.writes_bundles:
         return
-    if cause == "memory_error":
+    if found.cause == "memory_error":
         host = STATE.devices.get(_HOST)
         if host is not None:
             host.tracker.handle_exception(error)
@@ -221,7 +221,7 @@ def _died_of(error: BaseException) -> None:
     device = device_of(int(torch.cuda.current_device()))
     if device is not None:
         names = (type(error).__name__, type(error).__module__, exception_text(error))
-        device.raised(reason, names, stack_of_error(error), STATE.history_is_ours)
+        device.raised(found.reason, names, stack_of_error(error), STATE.history_is_ours)
 
 
 def _chain_exception_hooks() -> None:

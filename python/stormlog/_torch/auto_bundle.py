@@ -87,16 +87,14 @@ def write(tracker: MemoryTracker, folder: Path, failure: Failure, skipped: int) 
         "traceback": [_frame(line) for line in reversed(failure.stack)],
     }
     path = native.dump(
-        {
-            "root": str(folder),
-            "backend": tracker.backend,
-            "reason": failure.reason,
-            "cause": "oom_exception",
-            "exception": failure.exception,
-            "context": None,
-            "custom_metadata": json.dumps(facts, default=str),
-            "system": json.dumps(_system(), default=str),
-        }
+        root=folder,
+        backend=tracker.backend,
+        reason=failure.reason,
+        cause="oom_exception",
+        exception=failure.exception,
+        context=None,
+        custom_metadata=facts,
+        system=_system(),
     )
     if path is None:
         return False

@@ -23,7 +23,7 @@ from stormlog._tracking.failure import Holder, advice, holders, traceback_of
 from stormlog._tracking.phased import Phased
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig, classified, exception_text
 from stormlog.phases import PhaseBoundary
-from stormlog.session import SessionSummary, create_session_summary
+from stormlog.session import SessionSummary, create_session_summary, session_summary_of
 from stormlog.telemetry import resolve_distributed_identity
 from stormlog.telemetry_sink import TelemetrySinkConfig
 
@@ -132,7 +132,7 @@ class BaseTracker(Phased):
     def get_session_summary(self) -> SessionSummary | None:
         """The session, running or the last one."""
         session = None if self._tracker is None else self._tracker.session()
-        return None if session is None else SessionSummary(*session)
+        return None if session is None else session_summary_of(session)
 
     # Events
 
@@ -203,8 +203,9 @@ class BaseTracker(Phased):
         self, exc: BaseException, context: str | None = None, metadata: dict[str, Any] | None = None
     ) -> str | None:
         """Write a bundle if this exception means that memory ran out; its path."""
-        is_oom, reason, cause = classified(exc)
-        if not is_oom or reason is None:
+        found = classified(exc)
+        reason = found.reason
+        if not found.is_oom or reason is None:
             return None
         if not self._recorder_config.enabled:
             _LOGGER.warning(
@@ -237,18 +238,16 @@ class BaseTracker(Phased):
         held = self._holders(exc)
         try:
             path = tracker.dump(
-                {
-                    "root": self._recorder_config.dump_dir,
-                    "backend": self.backend,
-                    "reason": reason,
-                    "cause": cause,
-                    "exception": (type(exc).__name__, type(exc).__module__, exception_text(exc)),
-                    "context": context,
-                    "custom_metadata": json.dumps(details, default=str),
-                    "system": json.dumps(_system_info(), default=str),
-                    "held_by": [tuple(holder) for holder in held],
-                    "tries": advice(held, self.backend == "cpu"),
-                }
+                root=self._recorder_config.dump_dir,
+                backend=self.backend,
+                reason=reason,
+                cause=found.cause,
+                exception=(type(exc).__name__, type(exc).__module__, exception_text(exc)),
+                context=context,
+                custom_metadata=details,
+                system=_system_info(),
+                held_by=held,
+                tries=advice(held, self.backend == "cpu"),
             )
         except Exception as error:
             _LOGGER.warning("The OOM bundle could not be written: %s", error)
@@ -326,7 +325,9 @@ class BaseTracker(Phased):
             thresholds={name: self.thresholds[name] for name in THRESHOLDS},
             total_bytes=self._known_total(),
         )
-        return _native.tracking.Tracker(settings, sink, recording, self._read(), _teller(weakref.ref(self)))
+        return _native.tracking.Tracker(
+            settings, TrackingEvent, sink, recording, self._read(), _listener(weakref.ref(self))
+        )
 
     def _known_total(self) -> int | None:
         return None
@@ -352,7 +353,7 @@ class BaseTracker(Phased):
         found = self._tracker.events(types, count, since or None)
         if last_n is not None and last_n < 0:
             found = found[-last_n:]
-        return [TrackingEvent(*fields) for fields in found]
+        return found
 
     def _timeline(self, interval: float) -> tuple[list[float], list[list[int | None]]]:
         """Times and five columns: what held at the end of each interval, also of one without an event."""
@@ -396,15 +397,15 @@ def _forward(tracker: BaseTracker | None, name: str, value: float) -> None:
         tracker._tracker.set_threshold(name, float(value))
 
 
-def _teller(me: weakref.ref[BaseTracker]) -> Callable[[tuple[Any, ...]], None]:
-    """The native side must not keep a tracker alive that nobody else has."""
+def _listener(me: weakref.ref[BaseTracker]) -> Callable[[TrackingEvent], None]:
+    """Receives alerts. The native side must not keep a tracker alive by it: hence the weak reference."""
 
-    def tell(fields: tuple[Any, ...]) -> None:
+    def receive(event: TrackingEvent) -> None:
         tracker = me()
         if tracker is not None:
-            tracker._deliver(TrackingEvent(*fields))
+            tracker._deliver(event)
 
-    return tell
+    return receive
 
 
 def _system_info() -> dict[str, Any]:

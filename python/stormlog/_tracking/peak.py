@@ -11,6 +11,7 @@ import json
 import threading
 
 from stormlog import _native
+from stormlog._tracking.event import TrackingEvent
 from stormlog.device_collectors import CPUDeviceCollector
 from stormlog.session import create_session_summary
 
@@ -67,4 +68,4 @@ def _sampler() -> _native.tracking.Tracker:
         metadata=json.dumps({"memory_capabilities": capabilities}),
         wording="cpu",
     )
-    return _native.tracking.Tracker(settings, None, None, None, None)
+    return _native.tracking.Tracker(settings, TrackingEvent, None, None, None, None)

@@ -30,7 +30,7 @@ from stormlog.query._rows import (
     SummaryRow,
 )
 from stormlog.run_catalog import RunAttachmentFilter, RunAttachmentRow, RunFilter, RunRow
-from stormlog.telemetry import _checked
+from stormlog.telemetry import TelemetryEventV4
 
 
 def open(paths: Sequence[str | Path]) -> QueryStore:
@@ -62,10 +62,10 @@ class QueryStore:
         """The events in the order of time."""
         found = self._native.events(**vars(filters or EventFilter()))
         origins = [(one.source_path, one.source_kind, one.session_status) for one in found.origins]
-        fields = found.events.fields
+        event = found.events.event
         with _uncollected():
             return [
-                EventRow(_checked(fields(place)), *origins[number])
+                EventRow(event(place, TelemetryEventV4), *origins[number])
                 for place, number in enumerate(found.origin_of)
             ]
 
