@@ -3,9 +3,9 @@
 
 use stormlog_stack::python::Text;
 
-/// The file that Python imports.
-const FILE: &[u8] = b"sitecustomize.py";
-/// All of its functions are inside this one. Their frames are left out; what the program's code does below them is recorded as always.
+/// The file that Python imports, and what of it a program recorded from inside has in our package.
+const FILES: [&[u8]; 2] = [b"sitecustomize.py", b"/stormlog/_torch/backward.py"];
+/// All of its functions are inside ones whose names begin so. Their frames are left out; what the program's code does below them is recorded as always.
 const INSTALL: &[u8] = b"_stormlog_install";
 /// Of functions with this in their names nothing is recorded, nor of what they call: they call only the standard library.
 const UNRECORDED: &[u8] = b"_stormlog_unrecorded";
@@ -23,7 +23,7 @@ pub const UNRECORDED_NODE: u32 = u32::MAX;
 
 /// The id of a code object of ours; `None` for the program's.
 pub fn id_of(name: &Text<'_>, file: &Text<'_>) -> Option<u32> {
-    if name.kind != 1 || !name.bytes.starts_with(INSTALL) || !ends_with(file, FILE) {
+    if name.kind != 1 || !name.bytes.starts_with(INSTALL) || !FILES.iter().any(|end| ends_with(file, end)) {
         return None;
     }
     let unrecorded = name.bytes.windows(UNRECORDED.len()).any(|part| part == UNRECORDED);
@@ -52,6 +52,10 @@ mod tests {
             id(b"_stormlog_install.<locals>._stormlog_unrecorded_report", &ours),
             Some(code::UNRECORDED)
         );
+        let packaged = text(b"/venv/stormlog/_torch/backward.py");
+        let getter: &'static [u8] = b"_stormlog_install_backward.<locals>.Engine.run_backward";
+        assert_eq!(id(getter, &packaged), Some(code::LEFT_OUT));
+        assert_eq!(id(getter, &text(b"/home/user/backward.py")), None);
         assert_eq!(id(b"<module>", &ours), None);
         assert_eq!(id(b"_stormlog_install", &text(b"/home/user/program.py")), None);
         let wide: &'static [u8] = b"s\0i\0t\0e\0c\0u\0s\0t\0o\0m\0i\0z\0e\0.\0p\0y\0";

@@ -16,8 +16,8 @@ fn run(python: &Path, place: &Path, script: &str) -> Output {
     std::fs::create_dir_all(place.join("exceptions")).unwrap();
     std::fs::create_dir(&injected).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../supervise/src");
-    let code =
-        ["scrubber.py", "sitecustomize.py"].map(|part| std::fs::read_to_string(source.join(part)).unwrap());
+    let code = ["scrubber.py", "../../../python/stormlog/_torch/backward.py", "sitecustomize.py"]
+        .map(|part| std::fs::read_to_string(source.join(part)).unwrap());
     // The list of secrets is not the subject here.
     let tables = "_HARMLESS = _WHOLE = _ANYWHERE = _WORDS = _LAST = _ENDINGS = _STARTS = _SCHEMES = ()\n    \
                   _KEY_BLOCK = _SECRET_PATH = _REDACTED = '-'";

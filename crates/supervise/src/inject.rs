@@ -16,6 +16,8 @@ use crate::error::RunError;
 
 const SCRIPT: &str = include_str!("sitecustomize.py");
 const SCRUBBER: &str = include_str!("scrubber.py");
+/// Part of the package too, for programs that are recorded without `stormlog run`.
+const BACKWARD: &str = include_str!("../../../python/stormlog/_torch/backward.py");
 const FILE: &str = "sitecustomize.py";
 /// The line of the scrubber that the list of secrets replaces.
 const TABLES: &str = "    # tables of secrets\n";
@@ -65,8 +67,8 @@ fn directory() -> Result<PathBuf, RunError> {
     let names = format!(
         "    run_variable, exceptions, locks = {RUN_VARIABLE:?}, {EXCEPTIONS_DIRECTORY:?}, {LOCKS_DIRECTORY:?}\n"
     );
-    let script =
-        format!("{}\n\n{}", SCRUBBER.replacen(TABLES, &tables, 1), SCRIPT.replacen(NAMES, &names, 1));
+    let scrubber = SCRUBBER.replacen(TABLES, &tables, 1);
+    let script = format!("{scrubber}\n\n{BACKWARD}\n\n{}", SCRIPT.replacen(NAMES, &names, 1));
     let mut hasher = DefaultHasher::new();
     script.hash(&mut hasher);
     let name = format!("python-{:016x}", hasher.finish());

@@ -24,6 +24,7 @@ def _stormlog_install():
         reserve.append(bytearray(4 << 20))
         return threading, time.time_ns, _scrubber()
 
+    publish_backward = _stormlog_install_backward
     here = os.path.dirname(os.path.abspath(__file__))
     # names in a run directory
     run = os.environ.get(run_variable)
@@ -157,6 +158,7 @@ def _stormlog_install():
     def record_torch():
         import importlib.util
 
+        publish_backward()
         # Looked for, not imported: an older stormlog would import half the world.
         spec = importlib.util.find_spec("stormlog")
         for place in (spec.submodule_search_locations if spec is not None else None) or ():
@@ -228,4 +230,4 @@ try:
 except BaseException:
     pass
 finally:
-    del _stormlog_install, _scrubber
+    del _stormlog_install, _stormlog_install_backward, _scrubber
