@@ -72,6 +72,9 @@ impl Form {
 /// A code object in short, where a kind is written: it is a `DEFINITION` to everyone else.
 pub(crate) const CODE: u8 = 27;
 
+/// A `NODE_MARK`, where a kind is written: its own number is that of [`CODE`].
+pub(crate) const MARK: u8 = 0;
+
 /// Bits of a kind's byte: the node differs from the last one.
 pub(crate) const OTHER_PYTHON: u8 = 32;
 pub(crate) const OTHER_NATIVE: u8 = 64;
@@ -100,6 +103,8 @@ const BATCH: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Last {
     pub(crate) address: u64,
+    /// The last one on a device.
+    pub(crate) device_address: u64,
     pub(crate) python: u32,
     pub(crate) native: u32,
     pub(crate) native_address: u64,
@@ -112,6 +117,8 @@ pub struct Columns {
     columns: [Vec<u8>; COLUMNS],
     at: [usize; COLUMNS],
     predictor: Predictor,
+    /// The memory of devices, which the C library's allocator knows nothing of.
+    devices: Option<Box<Predictor>>,
     last: Last,
     next_node: u32,
     /// The last two records, for when they come again.
@@ -135,6 +142,7 @@ impl Columns {
             columns,
             at,
             predictor,
+            devices: None,
             last: Last::default(),
             next_node: first_node,
             before: Default::default(),
@@ -228,15 +236,7 @@ impl Columns {
         let control = self.byte(KINDS)?;
         op.kind = control & 31;
         if is_free(op.kind) {
-            let victim = match self.byte(VICTIMS)? {
-                UNKNOWN => Victim::Unknown,
-                OLD if self.is_sealed => Victim::Apart(unzigzag(self.number(AGES)?)),
-                OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
-                code @ FIRST_AROUND..=LAST_AROUND if self.is_sealed => {
-                    Victim::Near(isize::from(code) - isize::from(AROUND))
-                }
-                rank => Victim::Young(usize::from(rank)),
-            };
+            let victim = self.victim()?;
             let literal = if victim == Victim::Unknown { self.literal()? } else { 0 };
             op.address = self.predictor.free(op.kind, victim, literal)?;
             return Some(());
@@ -245,7 +245,28 @@ impl Columns {
             return self.other(op, control, payload);
         }
         self.asked(op, control)?;
-        let place = match self.byte(PLACES)? {
+        let place = self.place()?;
+        let literal = if place == Place::Unknown { self.literal()? } else { 0 };
+        op.address = self.predictor.allocate(op.kind, op.size, place, literal)?;
+        Some(())
+    }
+
+    #[inline(always)]
+    fn victim(&mut self) -> Option<Victim> {
+        Some(match self.byte(VICTIMS)? {
+            UNKNOWN => Victim::Unknown,
+            OLD if self.is_sealed => Victim::Apart(unzigzag(self.number(AGES)?)),
+            OLD => Victim::Old(usize::try_from(self.number(AGES)?).ok()?),
+            code @ FIRST_AROUND..=LAST_AROUND if self.is_sealed => {
+                Victim::Near(isize::from(code) - isize::from(AROUND))
+            }
+            rank => Victim::Young(usize::from(rank)),
+        })
+    }
+
+    #[inline(always)]
+    fn place(&mut self) -> Option<Place> {
+        Some(match self.byte(PLACES)? {
             rank @ 0..STRAY => Place::Freed(usize::from(rank)),
             rank @ STRAY..BEHIND => Place::Stray(usize::from(rank - STRAY)),
             BEHIND => Place::Behind,
@@ -254,9 +275,24 @@ impl Columns {
             OLD if self.is_sealed => Place::After(usize::try_from(self.number(FAR)?).ok()?),
             FORESEEN if self.is_sealed => Place::Foreseen,
             _ => Place::Unknown,
-        };
-        let literal = if place == Place::Unknown { self.literal()? } else { 0 };
-        op.address = self.predictor.allocate(op.kind, op.size, place, literal)?;
+        })
+    }
+
+    /// A block of a device comes or goes.
+    fn on_device(&mut self, op: &mut Op, control: u8) -> Option<()> {
+        let mut devices = self.devices.take().unwrap_or_else(|| Box::new(Predictor::decoder(0)));
+        if op.kind == kind::DEVICE_ALLOCATION {
+            self.asked(op, control)?;
+            let place = self.place()?;
+            let literal = if place == Place::Unknown { self.device_literal()? } else { 0 };
+            op.address = devices.allocate(op.kind, op.size, place, literal)?;
+        } else {
+            let victim = self.victim()?;
+            let literal = if victim == Victim::Unknown { self.device_literal()? } else { 0 };
+            op.address = devices.free(op.kind, victim, literal)?;
+            op.size = self.number(SIZES)?;
+        }
+        self.devices = Some(devices);
         Some(())
     }
 
@@ -315,6 +351,12 @@ impl Columns {
                 self.node(op)?;
             }
             kind::NODE_TRUNCATED => self.node(op)?,
+            MARK => {
+                op.kind = kind::NODE_MARK;
+                op.address = self.number(NODES)?;
+                self.node(op)?;
+            }
+            kind::DEVICE_ALLOCATION | kind::DEVICE_FREE => self.on_device(op, control)?,
             kind::DEFINITION => {
                 op.size = self.number(DEFINITIONS)?;
                 op.address = self.number(DEFINITIONS)?;
@@ -387,6 +429,13 @@ impl Columns {
         let difference = unzigzag(self.number(ADDRESSES)?) as u64;
         self.last.address = self.last.address.rotate_right(3).wrapping_add(difference).rotate_left(3);
         Some(self.last.address)
+    }
+
+    fn device_literal(&mut self) -> Option<u64> {
+        let difference = unzigzag(self.number(ADDRESSES)?) as u64;
+        self.last.device_address =
+            self.last.device_address.rotate_right(3).wrapping_add(difference).rotate_left(3);
+        Some(self.last.device_address)
     }
 
     #[inline(always)]
@@ -464,7 +513,7 @@ pub(crate) fn codes_used(columns: &[Vec<u8>; COLUMNS], codes: &mut FxHashSet<u64
                 codes.insert(nodes.number()?);
                 2
             }
-            kind::NODE_NATIVE => 2,
+            kind::NODE_NATIVE | MARK => 2,
             kind::NODE_TRUNCATED => 1,
             _ => 0,
         };

@@ -13,6 +13,8 @@ use crate::record::{self, kind, unzigzag};
 /// | `NODE_LINE` | code id | line × 2 + entry | this node | its parent |
 /// | `NODE_NATIVE` | address | | this node | its parent |
 /// | `NODE_TRUNCATED` | | | this node | its parent |
+/// | `NODE_MARK` | one of [`mark`](record::mark) | | this node | its parent |
+/// | `DEVICE_ALLOCATION`, `DEVICE_FREE` | [device address](record::device_address) | bytes | Python node | native node |
 /// | `DEFINITION` | id | type | bytes of its payload | 1 when more parts follow |
 /// | [`PAIRS`] | address | bytes | Python node | native node |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,14 +55,14 @@ impl Op {
     }
 }
 
-/// Is this kind an allocation?
+/// Is this kind an allocation on the host?
 #[inline]
 #[must_use]
 pub fn is_allocation(kind: u8) -> bool {
     (kind::MALLOC..=kind::LAST_ALLOCATION).contains(&kind)
 }
 
-/// Does this kind take one block away?
+/// Does this kind take one block of the host away?
 #[inline]
 #[must_use]
 pub fn is_free(kind: u8) -> bool {
@@ -71,7 +73,17 @@ pub fn is_free(kind: u8) -> bool {
 #[inline]
 #[must_use]
 pub fn is_node(kind: u8) -> bool {
-    matches!(kind, kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED)
+    matches!(
+        kind,
+        kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED | kind::NODE_MARK
+    )
+}
+
+/// Is it a block of a device's memory that comes or goes?
+#[inline]
+#[must_use]
+pub fn is_on_device(kind: u8) -> bool {
+    matches!(kind, kind::DEVICE_ALLOCATION | kind::DEVICE_FREE)
 }
 
 /// Does this kind make a mapping, which can be cut anywhere?
@@ -150,13 +162,13 @@ pub fn decode(mut bytes: &[u8], first_node: u32, ops: &mut Ops) -> usize {
         };
         bytes = rest;
         match record.kind {
-            kind if is_allocation(kind) => {
+            kind if is_allocation(kind) || kind == kind::DEVICE_ALLOCATION => {
                 here(&mut op);
                 nodes(&mut op);
                 op.size = record.b;
             }
             kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE | kind::REALLOC_UNDO => here(&mut op),
-            kind::MUNMAP => {
+            kind::MUNMAP | kind::DEVICE_FREE => {
                 here(&mut op);
                 op.size = record.b;
             }
@@ -178,6 +190,10 @@ pub fn decode(mut bytes: &[u8], first_node: u32, ops: &mut Ops) -> usize {
                 node(&mut op);
             }
             kind::NODE_TRUNCATED => node(&mut op),
+            kind::NODE_MARK => {
+                op.address = record.a;
+                node(&mut op);
+            }
             kind::DEFINITION => {
                 let Some((payload, after)) = rest.split_at_checked(record.c as usize) else {
                     return rest.len();

@@ -3,7 +3,7 @@
 use crate::columns::*;
 use crate::glibc;
 use crate::lines::{self, Text, line_at};
-use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping, is_node};
+use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping, is_node, is_on_device};
 use crate::predict::{Place, Predictor, Victim};
 use crate::record::{definition, kind, zigzag};
 use crate::tree::{Frame, Tree};
@@ -23,6 +23,8 @@ const WORTHWHILE: usize = 25;
 pub(crate) struct Packer<'a> {
     columns: [Vec<u8>; COLUMNS],
     predictor: Predictor,
+    /// The memory of devices, which the C library's allocator knows nothing of.
+    devices: Option<Box<Predictor>>,
     last: Last,
     /// The next definition begins here: it is no later part of one.
     is_first_part: bool,
@@ -37,8 +39,8 @@ impl<'a> Packer<'a> {
     /// `is_start`: nothing of this stream came before.
     pub(crate) fn new(is_start: bool) -> Self {
         let (columns, last, names, tree, reach) = Default::default();
-        let predictor = Predictor::encoder();
-        Packer { columns, predictor, last, is_first_part: is_start, codes: None, names, tree, reach }
+        let (predictor, devices) = (Predictor::encoder(), None);
+        Packer { columns, predictor, devices, last, is_first_part: is_start, codes: None, names, tree, reach }
     }
 
     /// For a stream that is packed whole. The C library's allocator is followed for so many records as `reach` says.
@@ -186,15 +188,23 @@ impl<'a> Packer<'a> {
         if matches!(op.kind, kind::NODE_PYTHON | kind::NODE_LINE) && self.frame(op) {
             return;
         }
-        let Packer { columns, predictor, last, tree, .. } = self;
-        let mut control = op.kind;
-        let literal = |columns: &mut [Vec<u8>; COLUMNS], last: &mut Last, address: u64| {
+        let Packer { columns, predictor, devices, last, tree, codes, .. } = self;
+        let mut control = if op.kind == kind::NODE_MARK { MARK } else { op.kind };
+        let literal = |columns: &mut [Vec<u8>; COLUMNS], last: &mut u64, address: u64| {
             // Turned, the bits that are zero in an aligned address are the high ones.
-            let difference = address.rotate_right(3).wrapping_sub(last.address.rotate_right(3));
+            let difference = address.rotate_right(3).wrapping_sub(last.rotate_right(3));
             columns[ADDRESSES].put(zigzag(difference as i64));
-            last.address = address;
+            *last = address;
         };
-        if is_allocation(op.kind) || op.kind == kind::FAILED {
+        // Kept apart from the host's blocks, whose guesses it would spoil.
+        let (predictor, last_address) = match is_on_device(op.kind) {
+            false => (predictor, &mut last.address),
+            true => {
+                let new = || Box::new(Predictor::device_encoder(codes.is_some()));
+                (&mut **devices.get_or_insert_with(new), &mut last.device_address)
+            }
+        };
+        if is_allocation(op.kind) || matches!(op.kind, kind::FAILED | kind::DEVICE_ALLOCATION) {
             if op.python != last.python {
                 control |= OTHER_PYTHON;
                 columns[PYTHON].put(zigzag(i64::from(op.python) - i64::from(last.python)));
@@ -213,7 +223,7 @@ impl<'a> Packer<'a> {
         }
         columns[KINDS].push(control);
         match op.kind {
-            allocator if is_allocation(allocator) => {
+            allocator if is_allocation(allocator) || allocator == kind::DEVICE_ALLOCATION => {
                 let place = predictor.place(allocator, op.size, op.address);
                 columns[PLACES].push(match place {
                     Place::Freed(rank) => rank as u8,
@@ -226,14 +236,14 @@ impl<'a> Packer<'a> {
                     Place::Unknown => UNKNOWN,
                 });
                 match place {
-                    Place::Unknown => literal(columns, last, op.address),
+                    Place::Unknown => literal(columns, last_address, op.address),
                     Place::After(rank) if rank > usize::from(LAST_AFTER - AFTER) => {
                         columns[FAR].put(rank as u64)
                     }
                     _ => {}
                 }
             }
-            free if is_free(free) => {
+            free if is_free(free) || free == kind::DEVICE_FREE => {
                 let victim = predictor.victim(free, op.address);
                 columns[VICTIMS].push(match victim {
                     Victim::Young(rank) => rank as u8,
@@ -244,16 +254,19 @@ impl<'a> Packer<'a> {
                 match victim {
                     Victim::Old(age) => columns[AGES].put(age as u64),
                     Victim::Apart(difference) => columns[AGES].put(zigzag(difference)),
-                    Victim::Unknown => literal(columns, last, op.address),
+                    Victim::Unknown => literal(columns, last_address, op.address),
                     Victim::Young(_) | Victim::Near(_) => {}
+                }
+                if free == kind::DEVICE_FREE {
+                    columns[SIZES].put(op.size);
                 }
             }
             kind::REALLOC_UNDO => {
-                literal(columns, last, op.address);
+                literal(columns, last_address, op.address);
                 predictor.undo();
             }
             kind::MUNMAP => {
-                literal(columns, last, op.address);
+                literal(columns, last_address, op.address);
                 columns[SIZES].put(op.size);
             }
             kind::FAILED => columns[AGES].put(op.address),
@@ -272,6 +285,10 @@ impl<'a> Packer<'a> {
                 last.native_address = op.address;
             }
             kind::NODE_TRUNCATED => columns[NODES].put(u64::from(op.python.wrapping_sub(op.native))),
+            kind::NODE_MARK => {
+                columns[NODES].put(op.address);
+                columns[NODES].put(u64::from(op.python.wrapping_sub(op.native)));
+            }
             _ => {}
         }
     }

@@ -129,6 +129,11 @@ impl Predictor {
         Predictor { by_end: Some(FxHashMap::default()), ..Self::encoder() }.foreseeing(reach)
     }
 
+    /// For the memory of devices, which nothing is known of but its addresses; `is_whole`: of a stream that is packed whole.
+    pub(crate) fn device_encoder(is_whole: bool) -> Self {
+        if is_whole { Self::whole_encoder(0) } else { Self::encoder() }
+    }
+
     /// Follows the C library's allocator for so many allocations and frees.
     pub(crate) fn foreseeing(self, reach: u64) -> Self {
         Predictor { arena: (reach > 0).then(|| Box::new(Arena::new())), reach, ..self }
@@ -426,14 +431,28 @@ impl Predictor {
 
 /// Blocks that an allocator would exchange for each other. CPython's small objects never mix with `malloc`'s blocks.
 fn class(allocator: u8, size: u64) -> u32 {
-    let python = allocator >= kind::PY_MALLOC && size <= 512;
-    let units = if python { size.div_ceil(16) } else { size.saturating_add(8).div_ceil(16).max(2) };
+    let python = is_small_object(allocator, size);
+    let units = match allocator {
+        kind::DEVICE_ALLOCATION => on_device(size) / 16,
+        _ if python => size.div_ceil(16),
+        _ => size.saturating_add(8).div_ceil(16).max(2),
+    };
     (units.min(u64::from(u32::MAX >> 1)) as u32) << 1 | u32::from(python)
 }
 
 /// Is the memory from the C library? Mappings are not, nor are CPython's small objects.
 fn asks_library(allocator: u8, size: u64) -> bool {
-    !is_mapping(allocator) && (allocator < kind::PY_MALLOC || size > 512)
+    !is_mapping(allocator) && !is_small_object(allocator, size)
+}
+
+/// Is it one of CPython's small objects?
+fn is_small_object(allocator: u8, size: u64) -> bool {
+    (kind::PY_MALLOC..=kind::PY_REALLOC).contains(&allocator) && size <= 512
+}
+
+/// Bytes a block takes on a device: allocators of devices give multiples of this.
+fn on_device(size: u64) -> u64 {
+    size.max(1).saturating_add(511) & !511
 }
 
 /// Where the memory of a block ends, by its class.
@@ -445,7 +464,8 @@ fn end_of(address: u64, class: u32) -> u64 {
 fn extent(allocator: u8, size: u64) -> u64 {
     match allocator {
         kind::MMAP | kind::MREMAP => size.saturating_add(4095) & !4095,
-        _ if allocator >= kind::PY_MALLOC && size <= 512 => size.div_ceil(16).max(1) * 16,
+        kind::DEVICE_ALLOCATION => on_device(size),
+        _ if is_small_object(allocator, size) => size.div_ceil(16).max(1) * 16,
         _ => size.saturating_add(8).div_ceil(16).max(2).saturating_mul(16),
     }
 }

@@ -22,7 +22,7 @@
 //! | `NODE_TRUNCATED` | | | this node − parent | | frames left out here; defines the next node id |
 //! | `NODE_MARK` | one of [`mark`] | | this node − parent | | defines the next node id |
 //! | `DEVICE_ALLOCATION` | device address¹ | bytes | Python node² | native node² | |
-//! | `DEVICE_FREE` | device address¹ | | | | |
+//! | `DEVICE_FREE` | device address¹ | bytes where known, else 0 | | | |
 //! | `DEFINITION` | type | id | payload bytes | 1 when more parts follow | payload |
 //!
 //! ¹ zigzag of (address ÷ 8 − last address ÷ 8), wrapping; with the flag: the address itself, for one that is not a multiple of 8.
@@ -92,7 +92,7 @@ pub mod kind {
     pub const DEFINITION: u8 = 28;
     /// A block of a device's memory. Its address is a [device address](super::device_address).
     pub const DEVICE_ALLOCATION: u8 = 29;
-    /// A block of a device's memory comes to its end.
+    /// A block of a device's memory comes to its end. Its bytes tell what went of a block that is older than the recording.
     pub const DEVICE_FREE: u8 = 30;
 }
 

@@ -7,7 +7,9 @@ use stormlog_capture::{CaptureError, Fold};
 
 use crate::checkpoint;
 use crate::merge;
-use crate::state::{State, Stream, Watch};
+use crate::state::State;
+use crate::stream::Stream;
+use crate::watch::Watch;
 
 /// The heap so far. Hand it to [`Compactor`](stormlog_capture::Compactor) as its `fold`.
 #[derive(Debug)]

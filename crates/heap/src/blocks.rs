@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::state::Block;
+use crate::ledger::Block;
 
 /// Lines at first, and at most: of more living blocks than fit, the older ones lie in the map.
 const FIRST: u64 = 1 << 11;

@@ -6,8 +6,8 @@ use stormlog_model::stacks::{Entry, Frame, Weight};
 
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
+use crate::ledger::SiteKey;
 use crate::profile::{Mode, ThreadShare};
-use crate::state::SiteKey;
 use crate::tree::ROOT;
 
 impl Heap {
@@ -32,12 +32,13 @@ impl Heap {
         // The stack that last counted towards a frame's total: a recursive function counts once a stack.
         let mut counted: Vec<u32> = Vec::new();
         let mut by_stack: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
-        for (index, site) in self.state.sites.iter().enumerate() {
+        let ledger = self.ledger();
+        for (index, site) in ledger.sites.iter().enumerate() {
             let id = self.state.threads.get(site.key.thread as usize);
             if thread.is_none_or(|thread| id == Some(&thread)) {
                 let native = if site.key.python == ROOT { site.key.native } else { ROOT };
                 *by_stack.entry((site.key.python, native)).or_default() +=
-                    self.weight(self.amount(mode, index));
+                    ledger.weight(ledger.amount_at(mode, index));
             }
         }
         by_stack.retain(|_, weight| *weight != Weight::default());
@@ -68,9 +69,10 @@ impl Heap {
     #[must_use]
     pub fn by_thread(&self, mode: Mode) -> Vec<ThreadShare> {
         let mut held = vec![Weight::default(); self.state.threads.len()];
-        for (index, site) in self.state.sites.iter().enumerate() {
+        let ledger = self.ledger();
+        for (index, site) in ledger.sites.iter().enumerate() {
             if let Some(held) = held.get_mut(site.key.thread as usize) {
-                *held += self.weight(self.amount(mode, index));
+                *held += ledger.weight(ledger.amount_at(mode, index));
             }
         }
         let shares =
@@ -83,12 +85,12 @@ impl Heap {
     /// Bytes and blocks that live at the last record taken in.
     #[must_use]
     pub fn live(&self) -> Weight {
-        self.weight(self.state.level.now())
+        self.ledger().weight(self.ledger().level.now())
     }
 
     /// Most bytes so far.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
-        self.state.peak.bytes
+        self.ledger().peak.bytes
     }
 }

@@ -1,64 +1,99 @@
-//! A heap's state as bytes, for captures that keep no records. Must refuse bytes that contradict themselves.
+//! A program's memory as bytes, for captures that keep no records. Must refuse bytes that contradict themselves.
 
+use stormlog_capture::record::MAX_DEVICES;
 use stormlog_capture::wire::{Put, Take};
+use stormlog_model::memory::{Device, Memory, Source};
 
-use crate::blocks::Blocks;
-use crate::code_end::CodeEnd;
-use crate::curve::Point;
+use crate::checkpoint_ledger::{
+    put_block, put_blocks, put_code_end, put_curve, put_figures, put_sites, take_block, take_blocks,
+    take_code_end, take_curve, take_figures, take_sites,
+};
+use crate::devices::Reserved;
+use crate::ledger::{Before, Ledger};
 use crate::mappings::Mapping;
-use crate::state::{Amount, Block, Failure, Site, SiteKey, State, Stream, Watch};
+use crate::state::State;
+use crate::stream::Stream;
 use crate::tree::{Code, Module, Step};
+use crate::watch::Watch;
 
 /// Version of these bytes.
 const VERSION: u64 = 1;
+/// The version of a state that has more than the host's memory, which earlier releases know nothing of.
+const WITH_DEVICES: u64 = 2;
 
 /// Writes everything down.
 pub(crate) fn save(state: &State, streams: &[Stream]) -> Vec<u8> {
     let mut out = Vec::new();
-    out.put(VERSION);
+    let has_devices = !state.devices.list.is_empty() || state.devices.reports.is_some();
+    out.put(if has_devices { WITH_DEVICES } else { VERSION });
     save_tree(&mut out, state);
-    out.put(state.sites.len() as u64);
-    for site in &state.sites {
-        put_key(&mut out, site.key);
-        for amount in [site.now, site.total, site.temporary, site.peak] {
-            put_amount(&mut out, amount);
+    put_sites(&mut out, &state.host);
+    put_blocks(&mut out, &state.host.blocks);
+    save_mappings(&mut out, &state.host);
+    save_names(&mut out, state);
+    put_figures(&mut out, &state.host);
+    out.put(streams.len() as u64);
+    for stream in streams {
+        save_stream(&mut out, stream);
+    }
+    if has_devices {
+        save_devices(&mut out, state, streams);
+    }
+    // Behind everything else: the first releases have nothing there and look at nothing.
+    put_code_end(&mut out, &state.host);
+    out
+}
+
+fn save_devices(out: &mut Vec<u8>, state: &State, streams: &[Stream]) {
+    out.push(match state.devices.reports {
+        None => 0,
+        Some(false) => 1,
+        Some(true) => 2,
+    });
+    for stream in streams {
+        out.put(u64::from(stream.device_allocations));
+        let (device, allocated) = stream.totals.unwrap_or((u8::MAX, 0));
+        out.push(device);
+        out.put(allocated);
+    }
+    out.put(state.devices.list.len() as u64);
+    for device in &state.devices.list {
+        let (kind, index, source) = match device.memory {
+            Memory::Device(Device { kind, index, source }) => {
+                (kind, index, u8::from(source == Source::Driver))
+            }
+            Memory::Host => (0, 0, 0),
+        };
+        out.extend([device.number, kind, index, source]);
+        out.push(u8::from(device.before.is_some()));
+        out.put(device.before.unwrap_or(0));
+        put_sites(out, &device.ledger);
+        put_blocks(out, &device.ledger.blocks);
+        put_figures(out, &device.ledger);
+        let before = device.ledger.before;
+        out.push(u8::from(before.is_some()));
+        if let Some(Before { site, bytes, .. }) = before {
+            out.put(u64::from(site));
+            out.put(bytes);
         }
-        out.put(u64::from(site.epoch));
+        let Reserved { now, peak, tick_max, time_us, curve } = &device.reserved;
+        for value in [*now, *peak, *tick_max, *time_us] {
+            out.put(value);
+        }
+        put_curve(out, curve);
+        out.push(u8::from(device.ledger.code_end.is_some()));
+        put_code_end(out, &device.ledger);
     }
-    out.put(state.blocks.len() as u64);
-    // In order, neighbours differ little, and the bytes pack well.
-    let mut sorted: Vec<_> = state.blocks.iter().collect();
-    sorted.sort_unstable_by_key(|(address, _)| *address);
-    let mut last = 0;
-    for (address, block) in sorted {
-        out.put(address - last);
-        last = address;
-        put_block(&mut out, block);
-    }
-    out.put(state.mappings.ranges.len() as u64);
-    for (start, mapping) in &state.mappings.ranges {
+}
+
+fn save_mappings(out: &mut Vec<u8>, ledger: &Ledger) {
+    out.put(ledger.mappings.ranges.len() as u64);
+    for (start, mapping) in &ledger.mappings.ranges {
         for value in [*start, mapping.end, u64::from(mapping.site), mapping.count, mapping.bytes] {
             out.put(value);
         }
         out.push(u8::from(mapping.in_span));
     }
-    save_scalars(&mut out, state);
-    out.put(streams.len() as u64);
-    for stream in streams {
-        save_stream(&mut out, stream);
-    }
-    save_code_end(&mut out, state);
-    out
-}
-
-/// Behind everything else, where earlier releases have nothing and look at nothing.
-fn save_code_end(out: &mut Vec<u8>, state: &State) {
-    let Some(end) = &state.code_end else { return };
-    out.put(end.time_us);
-    put_amount(out, end.held);
-    out.put(end.allocated);
-    out.put(end.sites.len() as u64);
-    end.sites.iter().for_each(|amount| put_amount(out, *amount));
 }
 
 fn save_tree(out: &mut Vec<u8>, state: &State) {
@@ -102,6 +137,7 @@ fn save_tree(out: &mut Vec<u8>, state: &State) {
             Step::Line { code, line, is_entry } => (1, u64::from(code), u64::from(line), is_entry),
             Step::Native { address, module } => (2, address, u64::from(module), false),
             Step::Truncated => (3, 0, 0, false),
+            Step::Mark { mark } => (4, u64::from(mark), 0, false),
         };
         out.push(tag << 1 | u8::from(flag));
         out.put(one);
@@ -109,7 +145,7 @@ fn save_tree(out: &mut Vec<u8>, state: &State) {
     }
 }
 
-fn save_scalars(out: &mut Vec<u8>, state: &State) {
+fn save_names(out: &mut Vec<u8>, state: &State) {
     out.put(state.threads.len() as u64);
     for thread in &state.threads {
         out.put(*thread);
@@ -120,42 +156,6 @@ fn save_scalars(out: &mut Vec<u8>, state: &State) {
         out.put_bytes(name.as_bytes());
     }
     out.put_bytes(state.python.as_deref().unwrap_or_default().as_bytes());
-    put_amount(out, state.level.now());
-    put_amount(out, state.peak);
-    out.put(state.peak_time_us);
-    out.put(u64::from(state.epoch));
-    out.push(u8::from(state.rising));
-    for value in [
-        state.time_us,
-        state.level.tick_max,
-        state.failed,
-        state.unknown_frees,
-        state.forced,
-        state.variance.to_bits(),
-    ] {
-        out.put(value);
-    }
-    out.put(state.curve.width_us);
-    out.put(state.curve.points.len() as u64);
-    for point in &state.curve.points {
-        for value in [point.time_us, point.bytes, point.max_bytes] {
-            out.put(value);
-        }
-    }
-    for amount in state.sizes {
-        put_amount(out, amount);
-    }
-    out.put(state.failures.len() as u64);
-    for failure in &state.failures {
-        put_key(out, failure.site);
-        for value in [u64::from(failure.errno), failure.bytes, failure.time_us] {
-            out.put(value);
-        }
-        out.push(u8::from(failure.limits.is_some()));
-        for limit in failure.limits.unwrap_or_default() {
-            out.put(limit);
-        }
-    }
 }
 
 fn save_stream(out: &mut Vec<u8>, stream: &Stream) {
@@ -176,59 +176,85 @@ fn save_stream(out: &mut Vec<u8>, stream: &Stream) {
     out.put_bytes(&stream.parts);
 }
 
-fn put_amount(out: &mut Vec<u8>, amount: Amount) {
-    out.put(amount.bytes);
-    out.put(amount.count);
-}
-
-fn put_key(out: &mut Vec<u8>, key: SiteKey) {
-    out.put(u64::from(key.python));
-    out.put(u64::from(key.native));
-    out.put(u64::from(key.thread));
-    out.push(key.kind);
-}
-
-fn put_block(out: &mut Vec<u8>, block: &Block) {
-    out.put(block.size);
-    out.put(u64::from(block.site));
-    out.put(u64::from(block.born));
-}
-
 /// Reads what [`save`] wrote. `None`: it did not.
 pub(crate) fn load(bytes: &[u8], watch: Watch, sample_bytes: u64) -> Option<(State, Vec<Stream>)> {
     let mut take = Take::new(bytes);
-    if take.number()? != VERSION {
+    let version = take.number()?;
+    if !matches!(version, VERSION | WITH_DEVICES) {
         return None;
     }
     let mut state = State::new(watch, sample_bytes);
     load_tree(&mut take, &mut state)?;
-    for _ in 0..take.number()? {
-        let key = take_key(&mut take)?;
-        let mut amount = || take_amount(&mut take);
-        let (now, total, temporary, peak) = (amount()?, amount()?, amount()?, amount()?);
-        let site = state.site_of(key) as usize;
-        state.sites[site] = Site { key, now, total, temporary, peak, epoch: take.small()? };
-    }
-    let sites = state.sites.len();
-    state.blocks = take_blocks(&mut take, sites)?;
-    for _ in 0..take.number()? {
-        let start = take.number()?;
-        let (end, site, count, bytes) = (take.number()?, take.small()?, take.number()?, take.number()?);
-        if end <= start || site as usize >= sites {
-            return None;
-        }
-        state
-            .mappings
-            .insert(start, Mapping { end, site, count, bytes, in_span: take.byte()? == 1, step: 0 });
-    }
-    load_scalars(&mut take, &mut state)?;
+    take_sites(&mut take, &mut state.host)?;
+    let sites = state.host.sites.len();
+    state.host.blocks = take_blocks(&mut take, sites)?;
+    load_mappings(&mut take, &mut state.host)?;
+    load_names(&mut take, &mut state)?;
+    take_figures(&mut take, &mut state.host)?;
+    state.time_us = state.host.time_us;
     let mut streams = Vec::new();
     for _ in 0..take.number()? {
         streams.push(take_stream(&mut take, &state)?);
     }
-    state.code_end = take_code_end(&mut take, sites)?;
+    if version == WITH_DEVICES {
+        load_devices(&mut take, &mut state, &mut streams)?;
+    }
+    if !take.is_empty() {
+        state.host.code_end = Some(take_code_end(&mut take, sites)?);
+    }
     state.folded_us = Some(state.time_us);
     Some((state, streams))
+}
+
+fn load_devices(take: &mut Take<'_>, state: &mut State, streams: &mut [Stream]) -> Option<()> {
+    state.devices.reports = match take.byte()? {
+        0 => None,
+        word => Some(word == 2),
+    };
+    for stream in streams {
+        stream.device_allocations = take.small()?;
+        let (device, allocated) = (take.byte()?, take.number()?);
+        stream.totals = (device < MAX_DEVICES).then_some((device, allocated));
+    }
+    for _ in 0..take.number()? {
+        let number = take.byte().filter(|number| *number < MAX_DEVICES)?;
+        let (kind, index) = (take.byte()?, take.byte()?);
+        let source = if take.byte()? == 1 { Source::Driver } else { Source::Allocator };
+        let State { devices, watch, time_us, .. } = state;
+        let device = devices.numbered(number, watch, *time_us);
+        device.define(Memory::Device(Device { kind, index, source }), watch);
+        let (knows_before, before) = (take.byte()? == 1, take.number()?);
+        device.before = knows_before.then_some(before);
+        take_sites(take, &mut device.ledger)?;
+        let sites = device.ledger.sites.len();
+        device.ledger.blocks = take_blocks(take, sites)?;
+        take_figures(take, &mut device.ledger)?;
+        if take.byte()? == 1 {
+            let (site, bytes) = (take.small().filter(|site| (*site as usize) < sites)?, take.number()?);
+            device.ledger.before = Some(Before { site, step: 0, bytes });
+        }
+        let reserved = &mut device.reserved;
+        (reserved.now, reserved.peak) = (take.number()?, take.number()?);
+        (reserved.tick_max, reserved.time_us) = (take.number()?, take.number()?);
+        take_curve(take, &mut reserved.curve)?;
+        if take.byte()? == 1 {
+            device.ledger.code_end = Some(take_code_end(take, sites)?);
+        }
+    }
+    Some(())
+}
+
+fn load_mappings(take: &mut Take<'_>, ledger: &mut Ledger) -> Option<()> {
+    for _ in 0..take.number()? {
+        let start = take.number()?;
+        let (end, site, count, bytes) = (take.number()?, take.small()?, take.number()?, take.number()?);
+        if end <= start || site as usize >= ledger.sites.len() {
+            return None;
+        }
+        let in_span = take.byte()? == 1;
+        ledger.mappings.insert(start, Mapping { end, site, count, bytes, in_span, step: 0 });
+    }
+    Some(())
 }
 
 fn load_tree(take: &mut Take<'_>, state: &mut State) -> Option<()> {
@@ -268,6 +294,7 @@ fn load_tree(take: &mut Take<'_>, state: &mut State) -> Option<()> {
                 1 => Step::Line { code: code()?, line: two, is_entry },
                 2 => Step::Native { address: one, module: two },
                 3 => Step::Truncated,
+                4 => Step::Mark { mark: u32::try_from(one).ok()? },
                 _ => return None,
             },
         ));
@@ -275,7 +302,7 @@ fn load_tree(take: &mut Take<'_>, state: &mut State) -> Option<()> {
     state.tree.restore(nodes).then_some(())
 }
 
-fn load_scalars(take: &mut Take<'_>, state: &mut State) -> Option<()> {
+fn load_names(take: &mut Take<'_>, state: &mut State) -> Option<()> {
     for _ in 0..take.number()? {
         state.threads.push(take.number()?);
     }
@@ -284,32 +311,6 @@ fn load_scalars(take: &mut Take<'_>, state: &mut State) -> Option<()> {
         state.thread_names.insert(thread, take_text(take)?);
     }
     state.python = Some(take_text(take)?).filter(|text| !text.is_empty());
-    state.level.set(take_amount(take)?);
-    state.peak = take_amount(take)?;
-    state.peak_time_us = take.number()?;
-    state.epoch = take.small()?;
-    state.rising = take.byte()? == 1;
-    state.time_us = take.number()?;
-    state.level.tick_max = take.number()?;
-    state.failed = take.number()?;
-    state.unknown_frees = take.number()?;
-    state.forced = take.number()?;
-    state.variance = f64::from_bits(take.number()?);
-    state.curve.width_us = take.number()?;
-    for _ in 0..take.number()? {
-        let (time_us, bytes, max_bytes) = (take.number()?, take.number()?, take.number()?);
-        state.curve.points.push(Point { time_us, bytes, max_bytes, max_change: 0 });
-    }
-    for index in 0..state.sizes.len() {
-        state.sizes[index] = take_amount(take)?;
-    }
-    for _ in 0..take.number()? {
-        let site = take_key(take)?;
-        let (errno, bytes, time_us) = (take.small()?, take.number()?, take.number()?);
-        let is_known = take.byte()? == 1;
-        let limits = [take.number()?, take.number()?, take.number()?];
-        state.failures.push(Failure { site, errno, bytes, time_us, limits: is_known.then_some(limits) });
-    }
     Some(())
 }
 
@@ -329,46 +330,10 @@ fn take_stream(take: &mut Take<'_>, state: &State) -> Option<Stream> {
     }
     if take.byte()? == 1 {
         let address = take.number()?;
-        stream.taken = Some((address, take_block(take, state.sites.len())?));
+        stream.taken = Some((address, take_block(take, state.host.sites.len())?));
     }
     stream.parts = take.bytes()?.to_vec();
     Some(stream)
-}
-
-/// `Some(None)`: there is none.
-fn take_code_end(take: &mut Take<'_>, sites: usize) -> Option<Option<CodeEnd>> {
-    if take.is_empty() {
-        return Some(None);
-    }
-    let (time_us, held, allocated) = (take.number()?, take_amount(take)?, take.number()?);
-    let count = usize::try_from(take.number()?).ok().filter(|count| *count <= sites)?;
-    let sites = (0..count).map(|_| take_amount(take)).collect::<Option<Vec<Amount>>>()?;
-    Some(Some(CodeEnd { time_us, change: 0, held, allocated, sites }))
-}
-
-fn take_blocks(take: &mut Take<'_>, sites: usize) -> Option<Blocks> {
-    let count = take.number()?;
-    let mut blocks = Blocks::default();
-    blocks.reserve(take.plausible(count) / 4);
-    let mut address = 0u64;
-    for _ in 0..count {
-        address = address.checked_add(take.number()?)?;
-        blocks.insert(address, take_block(take, sites)?);
-    }
-    Some(blocks)
-}
-
-fn take_block(take: &mut Take<'_>, sites: usize) -> Option<Block> {
-    let (size, site, born) = (take.number()?, take.small()?, take.small()?);
-    ((site as usize) < sites).then_some(Block { size, site, born })
-}
-
-fn take_amount(take: &mut Take<'_>) -> Option<Amount> {
-    Some(Amount { bytes: take.number()?, count: take.number()? })
-}
-
-fn take_key(take: &mut Take<'_>) -> Option<SiteKey> {
-    Some(SiteKey { python: take.small()?, native: take.small()?, thread: take.small()?, kind: take.byte()? })
 }
 
 fn take_text(take: &mut Take<'_>) -> Option<String> {

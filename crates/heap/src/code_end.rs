@@ -1,7 +1,8 @@
 //! The heap when the program's own code had ended, before the interpreter took itself down: what `--leaks` means. Must be left out where the
 //! program did not end there: one that embeds Python may run on for hours after Python has ended.
 
-use crate::state::{Amount, State};
+use crate::ledger::Ledger;
+use crate::level::Amount;
 
 /// The heap at that moment.
 #[derive(Debug, Clone)]
@@ -16,25 +17,34 @@ pub(crate) struct CodeEnd {
     pub(crate) sites: Vec<Amount>,
 }
 
-impl State {
+impl Ledger {
     /// The record of the moment has come.
     pub(crate) fn code_has_ended(&mut self) {
         self.code_end = Some(CodeEnd {
             time_us: self.time_us,
-            change: self.level.changes(),
+            change: self.level.changes,
             held: self.level.now(),
-            allocated: self.allocated(),
+            allocated: self.allocated().bytes,
             sites: self.sites.iter().map(|site| site.now).collect(),
         });
     }
 
     /// Nothing more comes: the moment counts unless more was allocated after it than was held at it. Teardown allocates next to nothing.
     pub(crate) fn settle_code_end(&mut self) {
-        let allocated = self.allocated();
+        let allocated = self.allocated().bytes;
         self.code_end.take_if(|end| allocated.saturating_sub(end.allocated) > end.held.bytes);
     }
 
-    fn allocated(&self) -> u64 {
-        self.sites.iter().fold(0, |sum, site| sum.wrapping_add(site.total.bytes))
+    /// All that was ever allocated.
+    pub(crate) fn allocated(&self) -> Amount {
+        self.sites.iter().fold(Amount::default(), |mut sum, site| {
+            sum.gain(site.total);
+            sum
+        })
+    }
+
+    /// What lived when the program's own code had ended, or at the end.
+    pub(crate) fn leaked(&self) -> Amount {
+        self.code_end.as_ref().map_or(self.level.now(), |end| end.held)
     }
 }

@@ -45,6 +45,24 @@ pub(crate) fn limits(payload: &[u8]) -> Option<[u64; 3]> {
     Some([bytes.u64()?, bytes.u64()?, bytes.u64()?])
 }
 
+/// Type, index and source of a device.
+pub(crate) fn device(payload: &[u8]) -> Option<(u8, u8, u8)> {
+    let mut bytes = Bytes(payload);
+    Some((bytes.u8()?, bytes.u8()?, bytes.u8()?))
+}
+
+/// Allocated and reserved bytes of a device.
+pub(crate) fn totals(payload: &[u8]) -> Option<(u64, u64)> {
+    let mut bytes = Bytes(payload);
+    Some((bytes.u64()?, bytes.u64()?))
+}
+
+/// A failed request on a device: bytes, allocated, reserved; Python and native node of its stream.
+pub(crate) fn failed_on_device(payload: &[u8]) -> Option<([u64; 3], [u32; 2])> {
+    let mut bytes = Bytes(payload);
+    Some(([bytes.u64()?, bytes.u64()?, bytes.u64()?], [bytes.u32()?, bytes.u32()?]))
+}
+
 fn code(payload: &[u8]) -> Option<Code> {
     let mut bytes = Bytes(payload);
     let first_line = bytes.u32()?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use stormlog_capture::CaptureError;
+use stormlog_model::memory::Memory;
 
 /// What went wrong with a capture.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,17 @@ pub enum HeapError {
         path: PathBuf,
         /// Single records are kept from here on, microseconds since the start.
         until_us: u64,
+    },
+    /// A memory that the capture has no records of.
+    #[error(
+        "the capture has no records of {memory}: it has {}; choose one of them with --memory",
+        memories.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NoMemory {
+        /// What was asked for.
+        memory: Memory,
+        /// What there is.
+        memories: Vec<Memory>,
     },
     /// A Memray capture of a version this release cannot read.
     #[error("{} is a Memray capture of version {version}; versions 12 and 13 can be read, record it again with Memray 1.12 or newer", path.display())]

@@ -1,7 +1,8 @@
 //! The heap when the last request got no memory, without a second reading: a site's figures at the failure are written down only when it is touched
 //! for the first time after it. Must cost nothing while no request has failed.
 
-use crate::state::{Amount, State};
+use crate::ledger::Ledger;
+use crate::level::Amount;
 
 /// What the sites held when the last request failed.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ impl AtFailure {
     }
 }
 
-impl State {
+impl Ledger {
     /// A request got no memory now.
     pub(crate) fn begin_failure(&mut self) {
         let failure = self.failure.get_or_insert_default();

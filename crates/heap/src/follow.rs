@@ -12,7 +12,9 @@ use crate::checkpoint;
 use crate::error::HeapError;
 use crate::heap::{Capture, Heap};
 use crate::merge;
-use crate::state::{State, Stream, Watch};
+use crate::state::State;
+use crate::stream::Stream;
+use crate::watch::Watch;
 
 /// A capture and what it says so far.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ impl Follow {
             cut: None,
             lost_events: 0,
             complete: false,
+            selected: None,
         };
         let mut follow = Follow { path, source, files, streams: Vec::new(), heap };
         follow.restart()?;
@@ -73,6 +76,11 @@ impl Follow {
     #[must_use]
     pub fn heap(&self) -> &Heap {
         &self.heap
+    }
+
+    /// The same, to [select](Heap::select) the memory that is asked.
+    pub fn heap_mut(&mut self) -> &mut Heap {
+        &mut self.heap
     }
 
     /// The capture.

@@ -1,12 +1,13 @@
 //! Steps of the stack tree as people read them: functions, files and lines. Must name every step, known or not.
 
 use rustc_hash::FxHashMap;
+use stormlog_capture::record::mark;
 use stormlog_model::own_code::{Claim, OwnCode, Strongest};
 use stormlog_model::stacks::{Frame, FrameKind};
 use stormlog_stack::line_table::line_for;
 
-use crate::state::SiteKey;
-use crate::tree::{Module, NO_MODULE, Step, Tree};
+use crate::ledger::SiteKey;
+use crate::tree::{BEFORE_RECORDING, Module, NO_MODULE, Step, Tree};
 
 /// A function an address belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -168,6 +169,16 @@ fn is_interpreter(frame: &Frame) -> bool {
                 && (library.starts_with("libpython") || library.starts_with("python3"))))
 }
 
+/// What a mark in a stack reads like.
+fn mark_name(mark: u32) -> &'static str {
+    match u64::from(mark) {
+        mark::BACKWARD => "<backward>",
+        mark::BACKWARD_AMBIGUOUS => "<backward of several callers>",
+        _ if mark == BEFORE_RECORDING => "<before recording>",
+        _ => "<unknown mark>",
+    }
+}
+
 pub(crate) fn python_frame(tree: &Tree, step: Step) -> Frame {
     let (code, line) = match step {
         Step::Python { code, instruction, .. } => {
@@ -181,6 +192,7 @@ pub(crate) fn python_frame(tree: &Tree, step: Step) -> Frame {
         }
         Step::Line { code, line, .. } => (tree.codes.get(code as usize), Some(line)),
         Step::Truncated => return Frame::remark("<frames left out>"),
+        Step::Mark { mark } => return Frame::remark(mark_name(mark)),
         Step::Native { .. } => (None, None),
     };
     let code = code.filter(|code| !code.name.is_empty());

@@ -7,14 +7,17 @@ use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
 use stormlog_model::layout::CAPTURE_FILE;
+use stormlog_model::memory::Selection;
 use stormlog_model::own_code::OwnCode;
 use stormlog_model::stacks::Weight;
 
 use crate::curve::Point;
 use crate::error::HeapError;
+use crate::ledger::Ledger;
 use crate::own_code::own_code;
-use crate::state::{State, Watch};
+use crate::state::State;
 use crate::tree::{Module, ROOT};
+use crate::watch::Watch;
 use crate::{checkpoint, import, merge};
 
 /// A capture on disk: ours, finished or live, or one of Memray's.
@@ -46,6 +49,8 @@ pub struct Heap {
     pub lost_events: u64,
     /// The process came to its own end and its records are all here; false when it was killed or still runs, or the file was cut.
     pub complete: bool,
+    /// The memory that questions are asked of, where one was chosen.
+    pub(crate) selected: Option<Selection>,
 }
 
 impl Capture {
@@ -107,7 +112,7 @@ impl Capture {
         let is_signal =
             ending.as_ref().and_then(|ending| ending.get("signal")).is_some_and(|signal| !signal.is_null());
         let cut = source.cut()?;
-        if cut.is_some() && state.sites.is_empty() && state.failed == 0 {
+        if cut.is_some() && state.ledgers().all(Ledger::is_empty) {
             return Err(HeapError::NothingLeft { path: self.path.clone() });
         }
         let ended = header.ended()
@@ -124,6 +129,7 @@ impl Capture {
             cut,
             ending,
             header,
+            selected: None,
         })
     }
 
@@ -148,39 +154,39 @@ impl Heap {
     /// Memory over time.
     #[must_use]
     pub fn curve(&self) -> &[Point] {
-        &self.state.curve.points
+        &self.ledger().curve.points
     }
 
     /// Most bytes within the watched span, and when (microseconds since the start).
     #[must_use]
     pub fn span_peak(&self) -> Option<(u64, u64)> {
-        self.state.span_peak
+        self.ledger().span_peak
     }
 
     /// Allocations in all.
     #[must_use]
     pub fn allocations(&self) -> u64 {
-        let counts = self.state.sites.iter().map(|site| site.total.count);
-        self.state.weights.blocks(counts.fold(0, u64::saturating_add))
+        let ledger = self.ledger();
+        ledger.weight(ledger.allocated()).count
     }
 
     /// Whether it is known what lived when the last request got no memory ([`Mode::Failure`](crate::Mode::Failure)).
     #[must_use]
     pub fn knows_failure(&self) -> bool {
-        self.state.failure.is_some()
+        self.ledger().failure.is_some()
     }
 
     /// When the program's own code had ended and the interpreter began to take itself down: microseconds since the start, and the change of the
     /// heap for [`Watch::moments`] (0 where records were folded). `None`: not seen, or the program went on.
     #[must_use]
     pub fn code_end(&self) -> Option<(u64, u64)> {
-        self.state.code_end.as_ref().map(|end| (end.time_us, end.change))
+        self.ledger().code_end.as_ref().map(|end| (end.time_us, end.change))
     }
 
     /// Bytes and blocks that lived when the program's own code had ended, or at the end.
     #[must_use]
     pub fn leaked(&self) -> Weight {
-        self.weight(self.state.code_end.as_ref().map_or(self.state.level.now(), |end| end.held))
+        self.ledger().weight(self.ledger().leaked())
     }
 
     /// The installed package that the program runs, if it does.
@@ -210,7 +216,8 @@ impl Heap {
     /// Whether any stack has a frame of Python.
     #[must_use]
     pub fn has_python_stacks(&self) -> bool {
-        self.state.sites.iter().any(|site| site.key.python != ROOT)
+        let sites = self.state.ledgers().flat_map(|ledger| &ledger.sites);
+        sites.into_iter().any(|site| site.key.python != ROOT)
     }
 
     /// Microseconds from the start to the last record.

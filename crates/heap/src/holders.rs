@@ -1,10 +1,12 @@
 //! Who holds the memory, in a few lines: what the run summary, the bundle and the bundle's advice name. Must name what `stats` would.
 
 use rustc_hash::FxHashMap;
+use stormlog_model::memory::Memory;
 use stormlog_model::stacks::Weight;
 
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
+use crate::ledger::Ledger;
 use crate::places::{self, GroupBy};
 use crate::profile::Mode;
 use crate::stats::Place;
@@ -17,13 +19,37 @@ impl Heap {
     /// The responsible lines and what they hold, the largest first.
     #[must_use]
     pub fn holders(&self, mode: Mode, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Vec<Place> {
+        self.holders_of(self.memory(), mode, top, symbolizer)
+    }
+
+    /// The same of one memory, whichever is selected.
+    #[must_use]
+    pub fn holders_of(
+        &self,
+        memory: Memory,
+        mode: Mode,
+        top: usize,
+        symbolizer: Option<&mut dyn Symbolizer>,
+    ) -> Vec<Place> {
+        let Some(ledger) = self.ledger_of(memory) else { return Vec::new() };
+        let own_code = self.own_code();
+        let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
+        self.places_of(ledger, mode, top, &mut namer)
+    }
+
+    pub(crate) fn places_of(
+        &self,
+        ledger: &Ledger,
+        mode: Mode,
+        top: usize,
+        namer: &mut Namer<'_, '_>,
+    ) -> Vec<Place> {
         let mut stacks: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
-        let mut add = |site: usize, weight: Weight| {
-            let key = self.state.sites[site].key;
-            let native = if key.python == ROOT { key.native } else { ROOT };
-            *stacks.entry((key.python, native)).or_default() += weight;
-        };
-        (0..self.state.sites.len()).for_each(|site| add(site, self.weight(self.amount(mode, site))));
+        for (index, site) in ledger.sites.iter().enumerate() {
+            let native = if site.key.python == ROOT { site.key.native } else { ROOT };
+            *stacks.entry((site.key.python, native)).or_default() +=
+                ledger.weight(ledger.amount_at(mode, index));
+        }
         stacks.retain(|_, weight| *weight != Weight::default());
         let mut native: Vec<(u64, (u32, u32))> = stacks
             .iter()
@@ -35,9 +61,7 @@ impl Heap {
         for (_, stack) in native.iter().skip(NAMED_STACKS) {
             smaller += stacks.remove(stack).unwrap_or_default();
         }
-        let own_code = self.own_code();
-        let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
-        let mut grouped = places::grouped(&stacks, GroupBy::Line, &mut namer, &self.state.tree);
+        let mut grouped = places::grouped(&stacks, GroupBy::Line, namer, &self.state.tree);
         if smaller != Weight::default() {
             let function = "<smaller native stacks>".to_owned();
             let (file, Weight { bytes, count }) = (String::new(), smaller);

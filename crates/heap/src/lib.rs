@@ -13,9 +13,12 @@ mod alternate;
 mod blocks;
 mod by_line;
 mod checkpoint;
+mod checkpoint_ledger;
 mod code_end;
 mod curve;
 mod define;
+mod device_stats;
+mod devices;
 mod error;
 mod failure;
 mod feed;
@@ -25,8 +28,11 @@ mod heap;
 mod holders;
 mod ids;
 pub mod import;
+mod ledger;
+mod level;
 mod lives;
 mod mappings;
+mod memories;
 mod merge;
 mod names;
 mod order;
@@ -36,24 +42,28 @@ mod profile;
 mod sample;
 mod state;
 mod stats;
+mod stream;
 mod thread_names;
 mod tree;
 mod turns;
+mod watch;
 
 pub use aggregate::Aggregate;
 pub use curve::Point;
+pub use device_stats::DeviceStats;
 pub use error::HeapError;
 pub use follow::Follow;
 pub use frames::{Symbol, Symbolizer};
 pub use heap::{Capture, Heap};
+pub use memories::DeviceFigures;
 pub use names::Names;
 pub use places::GroupBy;
 pub use profile::{AllocatorShare, Lifetime, Mode, Profile, ThreadShare};
-pub use state::Watch;
 pub use stats::{
     AllocatorStats, DistinctFailure, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name,
 };
 pub use tree::Module;
+pub use watch::Watch;
 
 /// Reads any bytes as a capture of each kind and asks everything of it: for fuzzing. `scratch` is a directory to write them into.
 pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {

@@ -6,7 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::state::{Amount, State};
+use crate::ledger::Ledger;
+use crate::level::Amount;
 
 /// More than this is not told apart.
 const MOST: usize = 1 << 20;
@@ -88,7 +89,7 @@ impl Lives {
     }
 
     /// All lives, those that never ended included.
-    pub(crate) fn all(&self, state: &State) -> Vec<Life> {
+    pub(crate) fn all(&self, ledger: &Ledger) -> Vec<Life> {
         let last = self.moments().len() as u32;
         let mut open: FxHashMap<(u32, u32), Amount> = FxHashMap::default();
         let mut live = |site: u32, birth: u32, amount: Amount| {
@@ -97,11 +98,14 @@ impl Lives {
                 open.entry((site, birth)).or_default().gain(amount);
             }
         };
-        for (_, block) in state.blocks.iter() {
-            live(block.site, block.born >> 1, state.weights.amount(block.size));
+        for (_, block) in ledger.blocks.iter() {
+            live(block.site, block.born >> 1, ledger.weights.amount(block.size));
         }
-        for mapping in state.mappings.ranges.values() {
+        for mapping in ledger.mappings.ranges.values() {
             live(mapping.site, mapping.step, Amount { bytes: mapping.bytes, count: mapping.count });
+        }
+        if let Some(before) = &ledger.before {
+            live(before.site, before.step, Amount { bytes: before.bytes, count: 0 });
         }
         let open = open.into_iter().map(|((site, birth), amount)| Life { site, birth, death: last, amount });
         // What went after the last kept moment was there at it.

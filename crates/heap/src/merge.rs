@@ -12,7 +12,8 @@ use stormlog_capture::record::kind;
 use stormlog_capture::source::{Piece, Source};
 
 use crate::feed::{self, Batch, Cursor, Feeds};
-use crate::state::{State, Stream};
+use crate::state::State;
+use crate::stream::Stream;
 use crate::turns::Turns;
 
 /// Most records of a tick that are looked at together; a real tick of a few milliseconds has fewer.
@@ -232,7 +233,7 @@ impl Merge<'_> {
         let Head { stream, feed, batch, at, folded, payload_at, ahead, .. } = &mut self.heads[index];
         let is_watched = may_wait && !self.turns.is_empty();
         let is_plain = time.is_some() && !is_watched;
-        let mut is_simple = self.state.is_simple();
+        let mut is_simple = self.state.host.is_simple();
         let mut count = 0;
         loop {
             if batch.as_ref().is_none_or(|batch| *at >= batch.ops.list.len()) {
@@ -258,18 +259,18 @@ impl Merge<'_> {
                     // Nearly all there are.
                     kind::MALLOC..=kind::PVALLOC | kind::PY_MALLOC..=kind::LAST_ALLOCATION if is_plain => {
                         if is_simple {
-                            state.allocate::<true>(stream, op);
+                            state.host.allocate::<true>(stream, op);
                         } else {
-                            state.allocate::<false>(stream, op);
+                            state.host.allocate::<false>(stream, op);
                         }
                         count += 1;
                         here += 1;
                     }
                     kind::FREE | kind::PY_FREE | kind::REALLOC_TAKE if is_plain => {
                         if is_simple {
-                            state.free::<true>(stream, op);
+                            state.host.free::<true>(stream, op);
                         } else {
-                            state.free::<false>(stream, op);
+                            state.host.free::<false>(stream, op);
                         }
                         count += 1;
                         here += 1;
@@ -283,7 +284,7 @@ impl Merge<'_> {
                             break Some(Stop::Later);
                         }
                     }
-                    kind::NODE_PYTHON | kind::NODE_LINE | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
+                    kind::NODE_PYTHON..=kind::NODE_MARK => {
                         state.learn(stream, op, &[]);
                         here += 1;
                     }
@@ -305,7 +306,7 @@ impl Merge<'_> {
                         here += 1;
                         beyond += op.records() - 1;
                         // After a failed request every change is looked at.
-                        is_simple = state.is_simple();
+                        is_simple = state.host.is_simple();
                     }
                 }
             };

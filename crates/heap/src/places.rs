@@ -6,7 +6,7 @@ use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::frames::Namer;
 use crate::stats::Place;
-use crate::tree::Tree;
+use crate::tree::{Step, Tree};
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,7 +70,8 @@ pub(crate) fn top(places: &[Place], top: usize, key: impl Fn(&Place) -> u64) -> 
 }
 
 fn innermost(namer: &mut Namer<'_, '_>, tree: &Tree, python: u32, native: u32) -> u32 {
-    match tree.frames(python).next() {
+    let is_frame = |step: &Step| !matches!(step, Step::Mark { .. });
+    match tree.frames(python).find(is_frame).or_else(|| tree.frames(python).next()) {
         Some(step) => namer.python(step),
         None => native_or_none(namer, native),
     }

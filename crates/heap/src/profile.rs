@@ -6,8 +6,8 @@ use stormlog_model::stacks::{Holding, Holdings, StackTree, Weight};
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ids::Ids;
-use crate::lives::Lives;
-use crate::state::Amount;
+use crate::ledger::Ledger;
+use crate::level::Amount;
 use crate::tree::{ROOT, Tree};
 
 /// Which blocks are meant.
@@ -95,40 +95,51 @@ pub struct Lifetime {
 }
 
 impl Heap {
-    /// The tree for one question.
+    /// The tree for one question, of the selected memory; of all of them, each is a root.
     pub fn profile(&self, mode: Mode, symbolizer: Option<&mut dyn Symbolizer>) -> Profile {
         let own_code = self.own_code();
         let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
         let mut growing = Growing::default();
-        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut threads: FxHashMap<u32, Weight> = FxHashMap::default();
         let mut held: Vec<(u32, u32, Weight)> = Vec::new();
         let mut allocators: Vec<AllocatorShare> = Vec::new();
-        let lives = self.state.lives.as_ref().map(|lives| lives.all(&self.state)).unwrap_or_default();
-        let mut has_lives = vec![false; self.state.sites.len()];
+        let asked = self.asked();
+        // Each memory counts its own changes: only one can tell when its blocks came and went.
+        let timed = match asked[..] {
+            [(_, ledger)] => ledger.lives.as_ref().map(|lives| (ledger, lives)),
+            _ => None,
+        };
+        let lives = timed.map(|(ledger, lives)| lives.all(ledger)).unwrap_or_default();
+        let sites = timed.map_or(0, |(ledger, _)| ledger.sites.len());
+        let mut has_lives = vec![false; sites];
         lives.iter().for_each(|life| has_lives[life.site as usize] = true);
-        let mut places = vec![0; if lives.is_empty() { 0 } else { self.state.sites.len() }];
-        for (index, site) in self.state.sites.iter().enumerate() {
-            let weight = self.weight(self.amount(mode, index));
-            if weight == Weight::default() && !has_lives[index] {
-                continue;
-            }
-            let node = if site.key.native == ROOT {
-                growing.python(&mut namer, &self.state.tree, site.key.python)
-            } else {
-                *known.entry((site.key.python, site.key.native)).or_insert_with(|| {
-                    let stack = namer.stack(site.key);
-                    stack.into_iter().rev().fold(0, |parent, frame| growing.child(parent, frame))
-                })
-            };
-            *threads.entry(site.key.thread).or_default() += weight;
-            held.push((node, site.key.thread, weight));
-            if weight.bytes > 0 {
-                let (thread, allocator, bytes) = (site.key.thread, site.key.kind, weight.bytes);
-                allocators.push(AllocatorShare { node, thread, allocator, bytes });
-            }
-            if let Some(place) = places.get_mut(index) {
-                *place = node;
+        let mut places = vec![0; if lives.is_empty() { 0 } else { sites }];
+        for (memory, ledger) in asked {
+            let root = memory.map(|memory| namer.remark(&memory.to_string()));
+            let root = growing.begin(root);
+            let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+            for (index, site) in ledger.sites.iter().enumerate() {
+                let weight = ledger.weight(ledger.amount_at(mode, index));
+                if weight == Weight::default() && !has_lives.get(index).is_some_and(|has| *has) {
+                    continue;
+                }
+                let node = if site.key.native == ROOT {
+                    growing.python(&mut namer, &self.state.tree, site.key.python)
+                } else {
+                    *known.entry((site.key.python, site.key.native)).or_insert_with(|| {
+                        let stack = namer.stack(site.key);
+                        stack.into_iter().rev().fold(root, |parent, frame| growing.child(parent, frame))
+                    })
+                };
+                *threads.entry(site.key.thread).or_default() += weight;
+                held.push((node, site.key.thread, weight));
+                if weight.bytes > 0 {
+                    let (thread, allocator, bytes) = (site.key.thread, site.key.kind, weight.bytes);
+                    allocators.push(AllocatorShare { node, thread, allocator, bytes });
+                }
+                if let Some(place) = places.get_mut(index) {
+                    *place = node;
+                }
             }
         }
         let mut threads: Vec<(u32, ThreadShare)> =
@@ -155,18 +166,20 @@ impl Heap {
             is_same
         });
         allocators.iter_mut().for_each(|share| share.thread = order[&share.thread]);
-        let lifetimes = lives.iter().map(|life| Lifetime {
-            node: places[life.site as usize],
-            thread: order[&self.state.sites[life.site as usize].key.thread],
-            birth: life.birth,
-            death: life.death,
-            weight: self.weight(life.amount),
+        let lifetimes = timed.into_iter().flat_map(|(ledger, _)| {
+            lives.iter().map(|life| Lifetime {
+                node: places[life.site as usize],
+                thread: order[&ledger.sites[life.site as usize].key.thread],
+                birth: life.birth,
+                death: life.death,
+                weight: ledger.weight(life.amount),
+            })
         });
         let (lifetimes, frames) = (lifetimes.collect(), namer.frames);
         let (parent, frame) = growing.nodes.into_iter().unzip();
         let tree = StackTree { frames, parent, frame, own_code };
         let threads = threads.iter().map(|(_, share)| share.label()).collect();
-        let moments = self.state.lives.as_ref().map(Lives::moments).unwrap_or_default();
+        let moments = timed.map(|(_, lives)| lives.moments()).unwrap_or_default();
         Profile { held: Holdings { tree, rows, threads }, allocators, lifetimes, moments }
     }
 
@@ -174,27 +187,30 @@ impl Heap {
         let thread = self.state.threads.get(index as usize).copied().unwrap_or(0);
         ThreadShare { thread, name: self.thread_name(index, thread), weight }
     }
+}
 
-    pub(crate) fn amount(&self, mode: Mode, site: usize) -> Amount {
+impl Ledger {
+    /// What a site held.
+    pub(crate) fn amount_at(&self, mode: Mode, site: usize) -> Amount {
         let kept = |amounts: &Option<Vec<Amount>>| amounts.as_ref().and_then(|list| list.get(site)).copied();
-        let held = &self.state.sites[site];
+        let held = &self.sites[site];
         match mode {
             Mode::Peak => held.peak,
-            Mode::Leaks => match &self.state.code_end {
+            Mode::Leaks => match &self.code_end {
                 Some(end) => end.sites.get(site).copied().unwrap_or_default(),
                 None => held.now,
             },
             Mode::End => held.now,
             Mode::Temporary => held.temporary,
-            Mode::Failure => self.state.at_failure(site).unwrap_or_default(),
-            Mode::At => kept(&self.state.at).unwrap_or_default(),
-            Mode::Span => kept(&self.state.span).unwrap_or_default(),
+            Mode::Failure => self.at_failure(site).unwrap_or_default(),
+            Mode::At => kept(&self.at).unwrap_or_default(),
+            Mode::Span => kept(&self.span).unwrap_or_default(),
             Mode::Total => held.total,
         }
     }
 
     pub(crate) fn weight(&self, amount: Amount) -> Weight {
-        Weight { bytes: amount.bytes, count: self.state.weights.blocks(amount.count) }
+        Weight { bytes: amount.bytes, count: self.weights.blocks(amount.count) }
     }
 }
 
@@ -205,16 +221,25 @@ struct Growing {
     children: Ids,
     /// Where nodes of the recorded tree went, 0 while that is not known: stacks share most of their way.
     python: Vec<u32>,
+    /// The node that outermost frames hang from now.
+    root: u32,
 }
 
 impl Default for Growing {
     fn default() -> Self {
-        let (children, python) = Default::default();
-        Growing { nodes: vec![(0, 0)], children, python }
+        let (children, python, root) = Default::default();
+        Growing { nodes: vec![(0, 0)], children, python, root }
     }
 }
 
 impl Growing {
+    /// What comes next hangs from `frame`, or from the root itself.
+    fn begin(&mut self, frame: Option<u32>) -> u32 {
+        self.python.clear();
+        self.root = frame.map_or(0, |frame| self.child(0, frame));
+        self.root
+    }
+
     fn child(&mut self, parent: u32, frame: u32) -> u32 {
         let child = self.children.place(&self.nodes, (parent, frame), |node| *node);
         if child as usize == self.nodes.len() {
@@ -228,13 +253,14 @@ impl Growing {
         self.python.resize(tree.nodes.len(), 0);
         let mut new = Vec::new();
         let mut at = node;
-        let mut place = 0;
+        let mut place = self.root;
         // A parent always has the smaller number, so this ends.
         while let Some((parent, step)) =
             tree.nodes.get(at as usize).copied().filter(|(parent, _)| *parent < at)
         {
-            place = self.python[at as usize];
-            if place != 0 {
+            let known = self.python[at as usize];
+            if known != 0 {
+                place = known;
                 break;
             }
             new.push((at, step));

@@ -1,6 +1,6 @@
 //! What a sampled block stands for. A block of `s` bytes is recorded with probability 1 − e^(−s/mean), so it stands for the inverse of that.
 
-use crate::state::Amount;
+use crate::level::Amount;
 
 /// A count's unit in a sampled capture, where one block may stand for 1.6 of them.
 const FINE: u64 = 1024;
@@ -15,6 +15,11 @@ impl Weights {
     /// `mean` bytes between samples; 0 when every block was recorded.
     pub(crate) fn new(mean: u64) -> Self {
         Weights { mean }
+    }
+
+    /// Mean bytes between samples; `None` when every block was recorded.
+    pub(crate) fn mean(self) -> Option<u64> {
+        (self.mean > 0).then_some(self.mean)
     }
 
     #[inline]

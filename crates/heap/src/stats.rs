@@ -4,14 +4,16 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use stormlog_capture::record::kind;
+use stormlog_model::memory::Memory;
 use stormlog_model::own_code::OwnCode;
 use stormlog_model::stacks::{Frame, Weight};
 
+use crate::device_stats::DeviceStats;
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
+use crate::ledger::{Failure, Ledger};
 use crate::places::{self, GroupBy};
 use crate::profile::Mode;
-use crate::state::Failure;
 
 /// A place in the program and what it allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -96,6 +98,12 @@ pub struct FailedRequest {
     pub address_space_bytes: Option<u64>,
     /// Resident bytes.
     pub resident_bytes: Option<u64>,
+    /// On a device: bytes that its allocator had handed out, and bytes that it held from the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_bytes: Option<u64>,
+    /// Bytes that it held from the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes: Option<u64>,
     /// Its stack, innermost first.
     pub stack: Vec<Frame>,
 }
@@ -103,6 +111,8 @@ pub struct FailedRequest {
 /// All figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
+    /// The memory that the figures are of; those of devices are in `devices` too.
+    pub memory: Memory,
     /// False of a capture that knows only what was held at the peak and at the end (Memray's, aggregated): its totals are 0 here, and
     /// its places hold what they held at the peak.
     pub has_totals: bool,
@@ -164,6 +174,10 @@ pub struct Stats {
     pub peak_rss_bytes: Option<u64>,
     /// How it ended, when somebody saw it.
     pub ending: Option<Value>,
+    /// The memory of each device.
+    pub devices: Vec<DeviceStats>,
+    /// Whether the framework's allocator reports the memory of devices; null where no framework with one was seen.
+    pub device_reports: Option<bool>,
     /// Whose code the program runs, for the responsible frames of failed requests.
     #[serde(skip)]
     pub own_code: OwnCode,
@@ -230,7 +244,7 @@ impl Heap {
 
     /// All figures, with the `top` largest places of one sort.
     pub fn stats_by(&self, by: GroupBy, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Stats {
-        let state = &self.state;
+        let (state, ledger) = (&self.state, self.ledger());
         let own_code = self.own_code();
         let mut namer = Namer::new(&state.tree, symbolizer, &own_code);
         let mut total = Weight::default();
@@ -239,13 +253,13 @@ impl Heap {
         let mut threads: FxHashMap<u32, ThreadStats> = FxHashMap::default();
         let mut allocators: FxHashMap<u8, AllocatorStats> = FxHashMap::default();
         let has_totals = self.has_totals();
-        for (index, site) in state.sites.iter().enumerate() {
-            let weight = self.weight(site.total);
-            let live = self.weight(site.now);
-            let leaked = self.weight(self.amount(Mode::Leaks, index));
-            let peak = self.weight(self.amount(Mode::Peak, index));
+        for (index, site) in ledger.sites.iter().enumerate() {
+            let weight = ledger.weight(site.total);
+            let live = ledger.weight(site.now);
+            let leaked = ledger.weight(ledger.amount_at(Mode::Leaks, index));
+            let peak = ledger.weight(ledger.amount_at(Mode::Peak, index));
             total += weight;
-            temporary += self.weight(site.temporary);
+            temporary += ledger.weight(site.temporary);
             *by_stack.entry((site.key.python, site.key.native)).or_default() +=
                 if has_totals { weight } else { peak };
             let thread = threads.entry(site.key.thread).or_insert_with(|| {
@@ -294,15 +308,20 @@ impl Heap {
         let mut by_allocator: Vec<AllocatorStats> = allocators.into_values().collect();
         by_allocator
             .sort_by_key(|allocator| (std::cmp::Reverse(allocator.bytes), allocator.allocator.clone()));
-        let (live, leaked) = (self.weight(state.level.now()), self.leaked());
-        let failed_requests = state.failures.iter().map(|failure| self.failed(failure, &mut namer)).collect();
+        let (live, leaked) = (ledger.weight(ledger.level.now()), self.leaked());
+        let failed_requests =
+            ledger.failures.iter().map(|failure| self.failed(failure, &mut namer)).collect();
+        let devices = self.device_stats(top, &mut namer);
         Stats {
+            memory: self.memory(),
+            devices,
+            device_reports: self.device_reports(),
             has_totals,
             total_allocations: total.count,
             total_allocated_bytes: total.bytes,
-            peak_bytes: state.peak.bytes,
-            peak_blocks: self.weight(state.peak).count,
-            peak_time_ns: state.peak_time_us.saturating_mul(1000),
+            peak_bytes: ledger.peak.bytes,
+            peak_blocks: ledger.weight(ledger.peak).count,
+            peak_time_ns: ledger.peak_time_us.saturating_mul(1000),
             live_at_end_bytes: live.bytes,
             live_at_end_blocks: live.count,
             leaked_bytes: leaked.bytes,
@@ -312,19 +331,19 @@ impl Heap {
             complete: self.complete,
             duration_ns: state.time_us.saturating_mul(1000),
             pid: self.header.pid,
-            sample_bytes: (self.header.sample_bytes > 0).then_some(self.header.sample_bytes),
-            standard_error_bytes: (!state.weights.is_exact()).then(|| state.variance.sqrt() as u64),
+            sample_bytes: ledger.weights.mean(),
+            standard_error_bytes: (!ledger.weights.is_exact()).then(|| ledger.variance.sqrt() as u64),
             top_by_size,
             top_by_count,
             top_by_module: places::top(&modules, top, |place| place.bytes),
-            size_histogram: self.size_histogram(),
+            size_histogram: size_histogram(ledger),
             by_thread,
             by_allocator,
             failed_requests,
-            failed_request_count: state.failed,
+            failed_request_count: ledger.failed,
             lost_events: self.lost_events,
-            unknown_frees: state.unknown_frees,
-            forced_events: state.forced,
+            unknown_frees: ledger.unknown_frees,
+            forced_events: ledger.forced,
             peak_rss_bytes: self.samples.iter().map(|sample| sample.rss).max(),
             ending: self.ending.clone(),
             own_code,
@@ -334,30 +353,23 @@ impl Heap {
     /// Whether allocations were counted: what is held was allocated.
     #[must_use]
     pub fn has_totals(&self) -> bool {
-        self.state.peak.bytes == 0 || self.state.sites.iter().any(|site| site.total.count > 0)
+        let ledger = self.ledger();
+        ledger.peak.bytes == 0 || ledger.sites.iter().any(|site| site.total.count > 0)
     }
 
     /// The last request that got no memory.
     pub fn last_failed_request(&self, symbolizer: Option<&mut dyn Symbolizer>) -> Option<FailedRequest> {
-        let failure = self.state.failures.last()?;
+        let failure = self.ledger().failures.last()?;
         let own_code = self.own_code();
         Some(self.failed(failure, &mut Namer::new(&self.state.tree, symbolizer, &own_code)))
     }
 
-    fn size_histogram(&self) -> Vec<SizeBucket> {
-        let used = self.state.sizes.iter().enumerate().filter(|(_, amount)| amount.count > 0);
-        used.map(|(bits, amount)| {
-            let weight = self.weight(*amount);
-            let min = if bits == 0 { 0 } else { 1 << (bits - 1) };
-            let max = if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
-            SizeBucket { min, max, count: weight.count, bytes: weight.bytes }
-        })
-        .collect()
-    }
-
     fn failed(&self, failure: &Failure, namer: &mut Namer<'_, '_>) -> FailedRequest {
-        let known =
+        let is_device = failure.site.kind == kind::DEVICE_ALLOCATION;
+        let limit =
             |index: usize| failure.limits.map(|limits| limits[index]).filter(|value| *value != u64::MAX);
+        let known = |index: usize| limit(index).filter(|_| !is_device);
+        let on_device = |index: usize| limit(index).filter(|_| is_device);
         let stack = namer.stack(failure.site);
         FailedRequest {
             allocator: allocator_name(failure.site.kind).to_owned(),
@@ -368,9 +380,22 @@ impl Heap {
             limit_bytes: known(0),
             address_space_bytes: known(1),
             resident_bytes: known(2),
+            allocated_bytes: on_device(0),
+            reserved_bytes: on_device(1),
             stack: stack.into_iter().map(|frame| namer.frames[frame as usize].clone()).collect(),
         }
     }
+}
+
+fn size_histogram(ledger: &Ledger) -> Vec<SizeBucket> {
+    let used = ledger.sizes.iter().enumerate().filter(|(_, amount)| amount.count > 0);
+    used.map(|(bits, amount)| {
+        let weight = ledger.weight(*amount);
+        let min = if bits == 0 { 0 } else { 1 << (bits - 1) };
+        let max = if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
+        SizeBucket { min, max, count: weight.count, bytes: weight.bytes }
+    })
+    .collect()
 }
 
 /// The name of an allocator.
@@ -391,6 +416,8 @@ pub fn allocator_name(allocator: u8) -> &'static str {
         kind::PY_MALLOC => "pymalloc_malloc",
         kind::PY_CALLOC => "pymalloc_calloc",
         kind::PY_REALLOC => "pymalloc_realloc",
+        kind::TENSOR => "tensor",
+        kind::DEVICE_ALLOCATION => "device",
         _ => "unknown",
     }
 }

@@ -25,8 +25,8 @@ impl Heap {
     fn thread_function(&self, index: u32) -> Option<String> {
         let tree = &self.state.tree;
         let is_of_threading = |step: &Step| python_frame(tree, *step).file.ends_with("/threading.py");
-        let mut sites =
-            self.state.sites.iter().filter(|site| site.key.thread == index && site.key.python != ROOT);
+        let all = self.state.ledgers().flat_map(|ledger| &ledger.sites);
+        let mut sites = all.filter(|site| site.key.thread == index && site.key.python != ROOT);
         sites.by_ref().take(LOOKED_AT).find_map(|site| {
             let mut stack: Vec<Step> = tree.frames(site.key.python).collect();
             stack.reverse();

@@ -39,7 +39,12 @@ pub(crate) enum Step {
     Native { address: u64, module: u32 },
     /// Frames left out.
     Truncated,
+    /// Something about the stack that is not a frame: one of the record's [marks](stormlog_capture::record::mark), or [`BEFORE_RECORDING`].
+    Mark { mark: u32 },
 }
+
+/// The mark of memory that is older than the recording; no record has it.
+pub(crate) const BEFORE_RECORDING: u32 = u32::MAX;
 
 pub(crate) const NO_MODULE: u32 = u32::MAX;
 /// "No stack", and the parent of outermost frames.

@@ -5,7 +5,7 @@
 //! order is made for them (see `order`). Must cost next to nothing where nothing is shared.
 
 use rustc_hash::FxHashMap;
-use stormlog_capture::op::{Op, PAIRS, is_allocation, is_free, is_mapping};
+use stormlog_capture::op::{Op, PAIRS, is_allocation, is_free, is_mapping, is_on_device};
 use stormlog_capture::record::kind;
 
 use crate::alternate::Address;
@@ -67,7 +67,10 @@ impl Turns {
         for (stream, pieces) in streams {
             let ops = pieces.iter().copied().flatten().filter(|op| has_block(op.kind));
             for op in ops.filter(|op| self.is_shared(op.address)) {
-                by_address.entry(op.address).or_default().push(*stream, is_free(op.kind));
+                by_address
+                    .entry(op.address)
+                    .or_default()
+                    .push(*stream, is_free(op.kind) || op.kind == kind::DEVICE_FREE);
             }
         }
         // Others only fell into the same place of the table.
@@ -131,7 +134,11 @@ fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<Turn> {
 
 /// Is it about one block? Mappings can be cut anywhere and are not looked at here.
 fn has_block(kind: u8) -> bool {
-    is_free(kind) || kind == kind::REALLOC_UNDO || kind == PAIRS || (is_allocation(kind) && !is_mapping(kind))
+    is_free(kind)
+        || kind == kind::REALLOC_UNDO
+        || kind == PAIRS
+        || (is_allocation(kind) && !is_mapping(kind))
+        || is_on_device(kind)
 }
 
 fn place(address: u64, bits: u32) -> usize {

@@ -21,6 +21,7 @@ mod identity;
 mod intern;
 pub mod layout;
 mod legacy;
+pub mod memory;
 pub mod naming;
 mod normalize;
 pub mod own_code;

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use stormlog_capture::layout::{self, header, slot, slot_state};
-use stormlog_capture::record::{NARROW, WIDE, kind, zigzag};
+use stormlog_capture::record::{NARROW, WIDE, definition, kind, zigzag};
 
 pub struct Writer {
     pub path: PathBuf,
@@ -186,6 +186,40 @@ impl Writer {
         self.put(stream, kind, flag, [a, 0, 0, 0], &[]);
     }
 
+    /// The end of a block on a device; `size` 0 where it is not given.
+    pub fn device_free(&mut self, stream: usize, address: u64, size: u64) {
+        self.room(stream, 32);
+        let (a, flag) = self.address(stream, address);
+        self.put(stream, kind::DEVICE_FREE, flag, [a, size, 0, 0], &[]);
+    }
+
+    /// A device: type, index and source of its reports.
+    pub fn define_device(&mut self, stream: usize, number: u8, device: [u8; 3]) {
+        self.define(stream, definition::DEVICE, number.into(), &device);
+    }
+
+    pub fn device_totals(&mut self, stream: usize, number: u8, allocated: u64, reserved: u64) {
+        let payload = [allocated.to_le_bytes(), reserved.to_le_bytes()].concat();
+        self.define(stream, definition::DEVICE_TOTALS, number.into(), &payload);
+    }
+
+    /// A failed request: bytes, allocated, reserved.
+    pub fn device_failed(&mut self, stream: usize, number: u8, figures: [u64; 3], python: u32) {
+        let mut payload = figures.map(u64::to_le_bytes).concat();
+        payload.extend_from_slice(&python.to_le_bytes());
+        payload.extend_from_slice(&0u32.to_le_bytes());
+        self.define(stream, definition::DEVICE_FAILED, number.into(), &payload);
+    }
+
+    pub fn mark_node(&mut self, stream: usize, mark: u64, parent: u32) -> u32 {
+        self.room(stream, 32);
+        let held = &mut self.streams[stream];
+        let node = held.next_node;
+        held.next_node += 1;
+        self.put(stream, kind::NODE_MARK, false, [mark, 0, u64::from(node - parent), 0], &[]);
+        node
+    }
+
     pub fn unmap(&mut self, stream: usize, address: u64, size: u64) {
         self.room(stream, 32);
         let (a, flag) = self.address(stream, address);
@@ -239,7 +273,7 @@ impl Writer {
         }
         // One entry for eight units: the first line itself, without columns.
         payload.extend_from_slice(&[0xef, 0]);
-        self.define(stream, stormlog_capture::record::definition::CODE, id, &payload);
+        self.define(stream, definition::CODE, id, &payload);
     }
 }
 

@@ -14,8 +14,12 @@ use stormlog_capture::record::{kind, unzigzag};
 
 use crate::error::HeapError;
 use crate::heap::Heap;
-use crate::state::{Amount, SiteKey, State, Stream, Watch};
+use crate::ledger::SiteKey;
+use crate::level::Amount;
+use crate::state::State;
+use crate::stream::Stream;
 use crate::tree::{Code, Module, ROOT, Step};
+use crate::watch::Watch;
 
 const MAGIC: &[u8; 7] = b"memray\0";
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -108,11 +112,20 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
     }
     let Import { mut state, threads, samples, .. } = import;
     state.end(&mut threads.into_iter().map(|thread| thread.stream).collect::<Vec<_>>());
-    if !has_trailer && state.sites.is_empty() {
+    if !has_trailer && state.host.sites.is_empty() {
         return Err(HeapError::NothingLeft { path: path.to_owned() });
     }
     // Without its trailer the program was killed, or the file was cut: nobody can tell.
-    Ok(Heap { state, header, samples, ending: None, cut: None, lost_events: 0, complete: has_trailer })
+    Ok(Heap {
+        state,
+        header,
+        samples,
+        ending: None,
+        cut: None,
+        lost_events: 0,
+        complete: has_trailer,
+        selected: None,
+    })
 }
 
 struct Form {
@@ -386,17 +399,17 @@ impl Import {
         let python = node(&self.traces, python).unwrap_or(ROOT);
         let native = node(&self.native, native).unwrap_or(ROOT);
         let thread = self.state.thread(thread);
-        let site = self.state.site_of(SiteKey { python, native, thread, kind }) as usize;
+        let site = self.state.host.site_of(SiteKey { python, native, thread, kind }) as usize;
         let add = |amount: &mut Amount, bytes: u64, count: u64| {
             amount.bytes = amount.bytes.saturating_add(bytes);
             amount.count = amount.count.saturating_add(count);
         };
-        add(&mut self.state.sites[site].peak, peak_bytes, peak_count);
-        add(&mut self.state.sites[site].now, live_bytes, live_count);
-        add(&mut self.state.peak, peak_bytes, peak_count);
-        let mut now = self.state.level.now();
+        add(&mut self.state.host.sites[site].peak, peak_bytes, peak_count);
+        add(&mut self.state.host.sites[site].now, live_bytes, live_count);
+        add(&mut self.state.host.peak, peak_bytes, peak_count);
+        let mut now = self.state.host.level.now();
         add(&mut now, live_bytes, live_count);
-        self.state.level.set(now);
+        self.state.host.level.set(now);
         Some(())
     }
 

@@ -1,0 +1,75 @@
+//! The figures of each device, as `stormlog stats` gives them. The names of the fields are a promise to scripts.
+
+use serde::Serialize;
+use stormlog_model::memory::Memory;
+
+use crate::devices::DeviceLedger;
+use crate::frames::Namer;
+use crate::heap::Heap;
+use crate::profile::Mode;
+use crate::stats::Place;
+
+/// One device's memory, as one source reports it.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceStats {
+    /// `cuda:0`, or `cuda:0/driver`.
+    pub device: Memory,
+    /// Allocations in all.
+    pub allocations: u64,
+    /// Bytes in all.
+    pub total_allocated_bytes: u64,
+    /// Most bytes at one time.
+    pub peak_bytes: u64,
+    /// When, nanoseconds since the start.
+    pub peak_time_ns: u64,
+    /// Most bytes that the allocator held from the device; null where nothing reports it.
+    pub peak_reserved_bytes: Option<u64>,
+    /// Bytes that it holds at the end.
+    pub reserved_bytes: Option<u64>,
+    /// Bytes that lived when the program's own code had ended; without that moment, at the end.
+    pub live_bytes: u64,
+    /// Blocks that lived then.
+    pub live_blocks: u64,
+    /// Requests that got no memory.
+    pub failed_requests: u64,
+    /// Bytes that were allocated before the recording began.
+    pub before_recording_bytes: u64,
+    /// Frees of blocks that are older than the recording and whose size is not known.
+    pub unknown_frees: u64,
+    /// When the places of `top` held what they hold: `end` where memory lived then, else `peak`.
+    pub top_at: &'static str,
+    /// The places that held most, the largest first.
+    pub top: Vec<Place>,
+}
+
+impl Heap {
+    pub(crate) fn device_stats(&self, top: usize, namer: &mut Namer<'_, '_>) -> Vec<DeviceStats> {
+        let mut list: Vec<DeviceStats> =
+            self.device_ledgers().map(|device| self.device(device, top, namer)).collect();
+        list.sort_by_key(|device| device.device);
+        list
+    }
+
+    fn device(&self, device: &DeviceLedger, top: usize, namer: &mut Namer<'_, '_>) -> DeviceStats {
+        let (ledger, figures) = (&device.ledger, device.figures());
+        let total = ledger.allocated();
+        let (mode, top_at) =
+            if figures.leaked.bytes > 0 { (Mode::Leaks, "end") } else { (Mode::Peak, "peak") };
+        DeviceStats {
+            device: device.memory,
+            allocations: total.count,
+            total_allocated_bytes: total.bytes,
+            peak_bytes: figures.peak_bytes,
+            peak_time_ns: figures.peak_time_us.saturating_mul(1000),
+            peak_reserved_bytes: figures.peak_reserved_bytes,
+            reserved_bytes: figures.reserved_bytes,
+            live_bytes: figures.leaked.bytes,
+            live_blocks: figures.leaked.count,
+            failed_requests: figures.failed_requests,
+            before_recording_bytes: figures.before_recording_bytes,
+            unknown_frees: ledger.unknown_frees,
+            top_at,
+            top: self.places_of(ledger, mode, top, namer),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Bytes and blocks, and how large a memory is. Must stay in the layout that the hot path of reading needs.
+
+/// Bytes and blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Amount {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
+impl Amount {
+    pub(crate) fn gain(&mut self, other: Amount) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.count = self.count.wrapping_add(other.count);
+    }
+
+    pub(crate) fn lose(&mut self, other: Amount) {
+        self.bytes = self.bytes.wrapping_sub(other.bytes);
+        self.count = self.count.wrapping_sub(other.count);
+    }
+}
+
+/// How large the heap is, in numbers that nearly every record changes. In this order no two that change together lie side by side: the compiler
+/// would add to both at once here and one by one there, and what was written apart cannot be read at once before it is in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Level {
+    pub(crate) bytes: u64,
+    /// Most bytes since the clock moved on.
+    pub(crate) tick_max: u64,
+    pub(crate) count: u64,
+    /// The change that made it so large.
+    pub(crate) tick_max_change: u64,
+    /// Times that memory came or went.
+    pub(crate) changes: u64,
+}
+
+impl Level {
+    pub(crate) fn now(&self) -> Amount {
+        Amount { bytes: self.bytes, count: self.count }
+    }
+
+    pub(crate) fn set(&mut self, now: Amount) {
+        (self.bytes, self.count) = (now.bytes, now.count);
+    }
+}

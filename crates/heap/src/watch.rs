@@ -1,0 +1,34 @@
+//! What a reading looks out for on its way. Must be set before the first record: nothing is read twice for it.
+
+use stormlog_model::memory::Memory;
+
+/// What to look out for on the way.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Keep the heap as it was at this time (microseconds since the start).
+    pub at_us: Option<u64>,
+    /// Keep what was allocated from the first to the second time and lived at the second.
+    pub span_us: Option<(u64, u64)>,
+    /// A block is temporary when it is freed after at most so many other allocations of its thread.
+    pub temporary_threshold: u32,
+    /// Most points of the curve of memory over time.
+    pub curve_points: usize,
+    /// Tell when blocks came and went by these changes of the heap ([`Point::max_change`](crate::Point), ascending). Temporary allocations are not
+    /// looked for then.
+    pub moments: Vec<u64>,
+    /// The same for the memories of devices, each with its own changes.
+    pub device_moments: Vec<(Memory, Vec<u64>)>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            at_us: None,
+            span_us: None,
+            temporary_threshold: 1,
+            curve_points: 1000,
+            moments: Vec::new(),
+            device_moments: Vec::new(),
+        }
+    }
+}
