@@ -8,6 +8,7 @@ use stormlog_capture::layout::state;
 
 use crate::cut;
 use crate::exec;
+use crate::framework;
 use crate::got;
 use crate::list;
 use crate::native;
@@ -136,7 +137,10 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
         cut::guard();
         session::open();
         if !real::is_preloaded() {
-            list::with(got::patch);
+            list::with(|| {
+                framework::prepare();
+                got::patch()
+            });
         }
         Ok(())
     })

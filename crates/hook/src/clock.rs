@@ -39,12 +39,20 @@ const PAGE: usize = 4096;
 /// What counts the turns of Python's threads, once that is known; a word that stays before.
 static TURNS: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_TURNS).cast_mut());
 static NO_TURNS: AtomicU64 = AtomicU64::new(0);
+/// How often another thread began to report a device's memory.
+static MORE_TURNS: AtomicU64 = AtomicU64::new(0);
 
-/// How often the GIL has gone from one thread to another.
+/// How often the GIL, or a device, has gone from one thread to another.
 #[inline(always)]
 pub fn turn() -> u64 {
     // SAFETY: the word lies in memory that is there as long as the process.
-    unsafe { &*TURNS.load(Ordering::Relaxed) }.load(Ordering::Relaxed)
+    let turns = unsafe { &*TURNS.load(Ordering::Relaxed) }.load(Ordering::Relaxed);
+    turns.wrapping_add(MORE_TURNS.load(Ordering::Relaxed))
+}
+
+/// A turn that is not one of the GIL: what comes now is later than what another thread did before.
+pub fn begin_turn() {
+    MORE_TURNS.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Turns are counted here from now on.

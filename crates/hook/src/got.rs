@@ -1,15 +1,15 @@
 //! The other way in: the tables through which loaded objects call the hooked functions are pointed at the hooks, and back again on
 //! stop. Must never touch a slot that does not lead to the real function, and never leave a page writable that was not.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::real;
+use crate::object::{Loaded, PAGE};
+use crate::real::{self, Group};
+use crate::session;
 use crate::sys;
-use crate::x86_64::relocation::{ABSOLUTE, FUNCTION, POINTER};
 
-const PAGE: usize = 4096;
 /// Most slots: some twenty an object.
 const MAX_SLOTS: usize = 1 << 17;
 /// Most objects.
@@ -130,101 +130,6 @@ pub fn restore() -> (usize, usize) {
         .unwrap_or_default()
 }
 
-/// An object as the loader lists it.
-struct Loaded<'a> {
-    base: usize,
-    headers: &'a [libc::Elf64_Phdr],
-}
-
-impl Loaded<'_> {
-    /// # Safety
-    /// `info` is what the loader gave to a callback that is still running.
-    unsafe fn new(info: *mut libc::dl_phdr_info) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let info = &*info;
-            let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-            Self { base: info.dlpi_addr as usize, headers }
-        }
-    }
-
-    fn segments(&self, sort: u32) -> impl Iterator<Item = (usize, usize)> {
-        self.headers.iter().filter(move |header| header.p_type == sort).map(|header| {
-            let start = self.base + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
-        })
-    }
-
-    fn holds(&self, address: usize) -> bool {
-        self.segments(libc::PT_LOAD).any(|(start, end)| (start..end).contains(&address))
-    }
-
-    fn is_read_only(&self, address: usize) -> bool {
-        self.segments(libc::PT_GNU_RELRO)
-            .any(|(start, end)| (start & !(PAGE - 1)..end & !(PAGE - 1)).contains(&address))
-    }
-
-    /// Calls `visit` with each relocated slot and the name of its symbol.
-    ///
-    /// # Safety
-    /// The object is loaded and its dynamic section relocated.
-    unsafe fn slots(&self, mut visit: impl FnMut(*mut usize, &CStr)) {
-        let Some((dynamic, _)) = self.segments(libc::PT_DYNAMIC).next() else { return };
-        let [mut symbols, mut strings] = [0; 2];
-        let (mut tables, mut lengths) = ([0_usize; 2], [0_usize; 2]);
-        let mut entry = dynamic as *const [usize; 2];
-        // SAFETY: a dynamic section ends with a null entry.
-        unsafe {
-            loop {
-                let [tag, value] = *entry;
-                match tag {
-                    0 => break,
-                    5 => strings = value,    // DT_STRTAB
-                    6 => symbols = value,    // DT_SYMTAB
-                    7 => tables[0] = value,  // DT_RELA
-                    8 => lengths[0] = value, // DT_RELASZ
-                    23 => tables[1] = value, // DT_JMPREL
-                    2 => lengths[1] = value, // DT_PLTRELSZ
-                    _ => {}
-                }
-                entry = entry.add(1);
-            }
-        }
-        if symbols < self.base || strings < self.base || !self.holds(symbols) || !self.holds(strings) {
-            return;
-        }
-        for (table, length) in tables.into_iter().zip(lengths) {
-            if !self.holds(table) {
-                continue;
-            }
-            for index in 0..length / size_of::<libc::Elf64_Rela>() {
-                // SAFETY: the table, the symbols and their names are in the object's own read-only memory.
-                unsafe {
-                    let relocation = &*(table as *const libc::Elf64_Rela).add(index);
-                    let (sort, symbol) = (relocation.r_info as u32, (relocation.r_info >> 32) as usize);
-                    if symbol == 0
-                        || !matches!(sort, FUNCTION | POINTER | ABSOLUTE)
-                        || (sort == ABSOLUTE && relocation.r_addend != 0)
-                    {
-                        continue;
-                    }
-                    let name = (*(symbols as *const libc::Elf64_Sym).add(symbol)).st_name as usize;
-                    let name = CStr::from_ptr((strings + name) as *const c_char);
-                    visit((self.base + relocation.r_offset as usize) as *mut usize, name);
-                }
-            }
-        }
-    }
-}
-
-/// True for what must be left alone: this library, the loader and the kernel's page.
-fn is_foreign_ground(object: &Loaded<'_>) -> bool {
-    // SAFETY: asks the kernel's auxiliary vector.
-    let (loader, kernel) =
-        unsafe { (libc::getauxval(libc::AT_BASE) as usize, libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
-    object.holds(patch as *const () as usize) || object.base == loader || object.base == kernel
-}
-
 unsafe extern "C" fn patch_object(info: *mut libc::dl_phdr_info, _: usize, walk: *mut c_void) -> c_int {
     // SAFETY: called by `patch` with its walk, by the loader with a loaded object.
     let (object, walk) = unsafe { (Loaded::new(info), &mut *walk.cast::<Walk<'_>>()) };
@@ -237,7 +142,7 @@ unsafe extern "C" fn patch_object(info: *mut libc::dl_phdr_info, _: usize, walk:
             return 0;
         }
     }
-    let (witness, whole) = if is_foreign_ground(&object) { (0, true) } else { patch_slots(&object, walk) };
+    let (witness, whole) = if object.is_foreign_ground() { (0, true) } else { patch_slots(&object, walk) };
     if whole {
         let place = place.unwrap_or_else(|| TABLES.object_count.fetch_add(1, Ordering::Relaxed));
         match walk.objects.get_mut(place) {
@@ -253,6 +158,15 @@ fn is_hook(value: usize) -> bool {
     real::all().any(|(_, hook)| hook == value)
 }
 
+/// Whether the recording needs to see calls of these functions.
+fn is_wanted(group: Group) -> bool {
+    match group {
+        Group::Memory => session::options().host,
+        Group::Framework => session::options().gpu,
+        Group::Process => true,
+    }
+}
+
 /// Patches an object. Gives one of its patched slots, and whether all could be: those of an object that is just being loaded cannot.
 fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
     let (mut witness, mut whole) = (0, true);
@@ -260,13 +174,21 @@ fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
         let Some((function, hook)) = real::all().find(|(function, _)| function.name() == name) else {
             return;
         };
+        if !is_wanted(function.group()) {
+            return;
+        }
         let address = slot as usize;
         if !object.holds(address) || !address.is_multiple_of(8) {
             return;
         }
         // SAFETY: an aligned slot in the memory of a loaded object.
         let value = unsafe { (*slot.cast::<AtomicUsize>()).load(Ordering::Acquire) };
-        if value == hook || function.known() == 0 {
+        if value == hook {
+            return;
+        }
+        if function.known() == 0 {
+            // The library that defines it is being loaded, together with this one.
+            whole &= function.group() != Group::Framework;
             return;
         }
         // Not bound yet: leads into the object's own stubs. Not even relocated: as in the file, nothing or a place counted from the object's beginning.

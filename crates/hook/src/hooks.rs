@@ -7,6 +7,7 @@ use core::mem::transmute;
 use stormlog_capture::record::kind;
 
 use crate::events;
+use crate::framework;
 use crate::own;
 use crate::real::{self, Function};
 use crate::thread::Inside;
@@ -177,21 +178,26 @@ fn release(block: *mut c_void, free: impl FnOnce()) {
     free();
 }
 
-/// See `posix_memalign(3)`.
+/// See `posix_memalign(3)`; `caller` is where it returns to.
 ///
 /// # Safety
 /// As the real function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int {
+pub unsafe extern "C" fn posix_memalign_from(
+    place: *mut *mut c_void,
+    alignment: usize,
+    bytes: usize,
+    caller: usize,
+) -> c_int {
     let Some(mut inside) = Inside::enter() else {
         return call!(real::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
     };
     let result = call!(real::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
+    let kind = if framework::makes_tensors(caller) { kind::TENSOR } else { kind::POSIX_MEMALIGN };
     if result == 0 {
         // SAFETY: filled by the real function, which succeeded.
-        record(&mut inside, kind::POSIX_MEMALIGN, unsafe { *place }, bytes);
+        record(&mut inside, kind, unsafe { *place }, bytes);
     } else if result == libc::ENOMEM {
-        inside.record(|thread| events::failed(thread, kind::POSIX_MEMALIGN, result, bytes));
+        inside.record(|thread| events::failed(thread, kind, result, bytes));
     }
     result
 }

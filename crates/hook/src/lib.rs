@@ -8,7 +8,8 @@
 //! ```text
 //! malloc… ─► hooks, mappings ─► thread (in? out?) ─► events ─► stacks ─► nodes, codes ─┐
 //! dlopen… ─► loader ─► got                                       sample               ├─► writer ─► slot of the live file
-//! PyMem_… ─► pyalloc                                                                   ┘             session
+//! PyMem_… ─► pyalloc                                                                   │             session
+//! c10::report… ─► framework ─► devices ─► stacks, backward ────────────────────────────┘
 //! ```
 //!
 //! On the way from a hook to a record nothing allocates, waits, panics or calls the system; a system call is made when a slot
@@ -19,14 +20,18 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 pub mod api;
+mod backward;
 mod clock;
 mod code_end;
 mod codes;
 pub mod cut;
 mod descriptor;
+mod devices;
 mod events;
 pub mod exec;
+mod framework;
 mod got;
+pub mod gpu_api;
 pub mod hooks;
 mod injected;
 mod list;
@@ -35,6 +40,7 @@ mod mappings;
 mod moments;
 mod native;
 mod nodes;
+mod object;
 mod operators;
 mod options;
 mod own;

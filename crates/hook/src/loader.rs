@@ -5,6 +5,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::framework;
 use crate::got;
 use crate::list;
 use crate::real;
@@ -59,6 +60,7 @@ fn look_through(thread: &mut Thread) {
     let changed = before != now;
     if changed || (thread.changed && !inside_call) {
         stacks::libraries_changed(thread);
+        framework::libraries_changed(thread, !inside_call);
         // What another thread is just loading is not ready: then that thread, when it is, must not find that all was seen.
         if !real::is_preloaded() && !got::patch() {
             state.modules.clear();
@@ -100,7 +102,7 @@ pub fn is_loaded(part: &[u8]) -> bool {
 /// Called by the jumps of `x86_64/loader.rs`: remembers that libraries may change from here on, and says where to go on.
 pub extern "C" fn begin(frame: usize, which: usize) -> usize {
     let function = [&real::DLOPEN, &real::DLCLOSE, &real::DLMOPEN][which.min(2)];
-    if let Some(mut inside) = Inside::enter() {
+    if let Some(mut inside) = Inside::enter_library() {
         inside.record(|thread| {
             if thread.loading < frame {
                 thread.loading = frame;
@@ -116,6 +118,6 @@ pub extern "C" fn begin(frame: usize, which: usize) -> usize {
 /// Called before `dlsym`: what is asked for by name will soon be called, so its library must be ready.
 pub extern "C" fn before_symbol() -> usize {
     // Going in looks, when there is a reason to.
-    drop(Inside::enter());
+    drop(Inside::enter_library());
     real::DLSYM.get()
 }

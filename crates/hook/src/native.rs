@@ -7,9 +7,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use stormlog_capture::record::definition;
 use stormlog_stack::native::{LoadedModule, NativeStack, Registers, Unwinder, each_module};
 
+use crate::list;
 use crate::session;
 use crate::sys;
-use crate::thread::Thread;
+use crate::thread::{Inside, Thread};
 use crate::writer::Writer;
 
 /// Most modules whose going is noticed.
@@ -85,6 +86,23 @@ pub fn libraries_changed(thread: &mut Thread) {
     unwinder.refresh();
     write(&state.written, &mut thread.writer);
     BUSY.store(false, Ordering::Release);
+}
+
+/// Sees to it that the stream names the library with code at `address`, for a stack of that one frame. False: it is not loaded.
+pub fn name_module_of(inside: &mut Inside, address: u64) -> bool {
+    let Some(state) = session::current() else { return false };
+    if session::options().native {
+        return true; // the stack is walked, and the libraries are followed
+    }
+    let mut is_loaded = false;
+    list::with(|| {
+        each_module(|module| is_loaded |= (module.start..module.end).contains(&address));
+        if is_loaded && !BUSY.swap(true, Ordering::Acquire) {
+            inside.record_quietly(|thread| write(&state.written, &mut thread.writer));
+            BUSY.store(false, Ordering::Release);
+        }
+    });
+    is_loaded
 }
 
 /// Writes the modules that are new, and those that are gone.

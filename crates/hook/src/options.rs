@@ -1,4 +1,4 @@
-//! What to record and where, as one line of text: `path=/run/heap-%p.bin;native=1;pyalloc=1;sample=524288;max=5000000`.
+//! What to record and where, as one line of text: `path=/run/heap-%p.bin;native=1;pyalloc=1;sample=524288;max=5000000;gpu=1;host=1`.
 //! Must never allocate: it is read before the program's first allocation.
 
 use stormlog_capture::layout::{LIVE_SUFFIX, MAX_SLOTS, SLOT_SIZE, flags};
@@ -23,6 +23,10 @@ pub struct Options {
     pub sample: u64,
     /// Bytes of the capture at most; 0 for no bound.
     pub max: u64,
+    /// What a framework reports of the memory of devices.
+    pub gpu: bool,
+    /// The memory of the host.
+    pub host: bool,
 }
 
 impl Options {
@@ -34,6 +38,8 @@ impl Options {
         python_allocators: false,
         sample: 0,
         max: 0,
+        gpu: true,
+        host: true,
     };
 
     /// Reads the text into `self`; false when there is no usable path or an option has no meaning.
@@ -50,6 +56,8 @@ impl Options {
                 }
                 b"native" => self.native = value == b"1",
                 b"pyalloc" => self.python_allocators = value == b"1",
+                b"gpu" => self.gpu = value == b"1",
+                b"host" => self.host = value == b"1",
                 b"sample" => match number(value) {
                     Some(sample) => self.sample = sample,
                     None => return false,
@@ -206,6 +214,10 @@ mod tests {
         assert_eq!(options.slot_limit(), 8192);
         assert!(options.native && options.python_allocators);
         assert_eq!(options.sample, 524_288);
+        assert!(options.gpu && options.host, "both are recorded unless that is declined");
+        assert!(options.parse(b"path=/run/a;gpu=0;host=0"));
+        assert!(!options.gpu && !options.host);
+        assert!(options.parse(b"path=/run/a;native=1;pyalloc=1"));
         assert_eq!(options.flags(), flags::NATIVE | flags::PYTHON_ALLOCATORS);
     }
 

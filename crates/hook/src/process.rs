@@ -18,7 +18,7 @@ type Exit = unsafe extern "C" fn(c_int) -> !;
 
 /// Writes the name this thread has now.
 fn note_name() {
-    if let Some(mut inside) = Inside::enter() {
+    if let Some(mut inside) = Inside::enter_if_recorded() {
         inside.record(|thread| thread.write_name(None));
     }
 }
@@ -49,7 +49,9 @@ pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *cons
     // SAFETY: always safe.
     if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
         note_name();
-    } else if let (Some(id), Some(mut inside)) = (crate::thread::kernel_id(thread), Inside::enter()) {
+    } else if let (Some(id), Some(mut inside)) =
+        (crate::thread::kernel_id(thread), Inside::enter_if_recorded())
+    {
         // SAFETY: the real function took it for a C string.
         let name = unsafe { real::text(name) };
         inside.record(|here| here.writer.definition(definition::THREAD_NAME, id, &[name]));

@@ -6,9 +6,21 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::hooks;
 
+/// What a hooked function is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Memory of the host.
+    Memory,
+    /// Processes, threads and libraries.
+    Process,
+    /// What a framework reports of a device's memory: defined by the framework's library, which [`crate::framework`] looks for.
+    Framework,
+}
+
 /// One hooked function: its name and, once looked up, the real one.
 pub struct Function {
     name: &'static CStr,
+    group: Group,
     real: AtomicUsize,
 }
 
@@ -16,8 +28,8 @@ pub struct Function {
 const MISSING: usize = 1;
 
 impl Function {
-    const fn new(name: &'static CStr) -> Self {
-        Self { name, real: AtomicUsize::new(0) }
+    const fn new(name: &'static CStr, group: Group) -> Self {
+        Self { name, group, real: AtomicUsize::new(0) }
     }
 
     /// The real function; 0 when there is none, or it is just being looked up.
@@ -32,6 +44,16 @@ impl Function {
         self.name
     }
 
+    /// What the function is about.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
+    /// The real function is this one; 0: there is none.
+    pub fn set(&self, real: usize) {
+        self.real.store(real, Ordering::Release);
+    }
+
     /// The real function, if it is known; else 0.
     pub fn known(&self) -> usize {
         let real = self.real.load(Ordering::Acquire);
@@ -40,60 +62,71 @@ impl Function {
 }
 
 macro_rules! functions {
-    ($($constant:ident $name:literal $hook:path;)*) => {
-        $(#[doc = concat!("`", $name, "`")]
-        pub static $constant: Function = Function::new(match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => c"",
-        });)*
+    ($($group:ident { $($constant:ident $name:literal $hook:path;)* })*) => {
+        $($(#[doc = concat!("`", $name, "`")]
+        pub static $constant: Function = Function::new(
+            match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            },
+            Group::$group,
+        );)*)*
         /// Every hooked function with its hook.
         pub fn all() -> impl Iterator<Item = (&'static Function, usize)> {
-            [$((&$constant, $hook as *const () as usize)),*].into_iter()
+            [$($((&$constant, $hook as *const () as usize)),*),*].into_iter()
         }
     };
 }
 
 functions! {
-    MALLOC "malloc" hooks::malloc;
-    CALLOC "calloc" hooks::calloc;
-    REALLOC "realloc" hooks::realloc;
-    REALLOCARRAY "reallocarray" hooks::reallocarray;
-    FREE "free" hooks::free;
-    CFREE "cfree" hooks::cfree;
-    FREE_SIZED "free_sized" hooks::free_sized;
-    FREE_ALIGNED_SIZED "free_aligned_sized" hooks::free_aligned_sized;
-    POSIX_MEMALIGN "posix_memalign" hooks::posix_memalign;
-    ALIGNED_ALLOC "aligned_alloc" hooks::aligned_alloc;
-    MEMALIGN "memalign" hooks::memalign;
-    VALLOC "valloc" hooks::valloc;
-    PVALLOC "pvalloc" hooks::pvalloc;
-    MMAP "mmap" crate::mappings::mmap;
-    MMAP64 "mmap64" crate::mappings::mmap64;
-    MUNMAP "munmap" crate::mappings::munmap;
-    MREMAP "mremap" crate::mappings::mremap;
-    BRK "brk" crate::mappings::brk;
-    SBRK "sbrk" crate::mappings::sbrk;
-    PRCTL "prctl" crate::process::prctl;
-    SETNAME "pthread_setname_np" crate::process::pthread_setname_np;
-    EXIT "_exit" crate::process::_exit;
-    EXIT_C99 "_Exit" crate::process::_Exit;
-    QUICK_EXIT "quick_exit" crate::process::quick_exit;
-    EXECVE "execve" crate::exec::execve;
-    EXECV "execv" crate::exec::execv;
-    EXECVP "execvp" crate::exec::execvp;
-    EXECVPE "execvpe" crate::exec::execvpe;
-    FEXECVE "fexecve" crate::exec::fexecve;
-    EXECL "execl" crate::x86_64::exec::execl;
-    EXECLP "execlp" crate::x86_64::exec::execlp;
-    EXECLE "execle" crate::x86_64::exec::execle;
-    POSIX_SPAWN "posix_spawn" crate::exec::posix_spawn;
-    POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
-    SIGACTION "sigaction" crate::cut::sigaction;
-    SIGNAL "signal" crate::cut::signal;
-    DLOPEN "dlopen" crate::x86_64::loader::dlopen;
-    DLMOPEN "dlmopen" crate::x86_64::loader::dlmopen;
-    DLCLOSE "dlclose" crate::x86_64::loader::dlclose;
-    DLSYM "dlsym" crate::x86_64::loader::hooked_dlsym;
+    Memory {
+        MALLOC "malloc" hooks::malloc;
+        CALLOC "calloc" hooks::calloc;
+        REALLOC "realloc" hooks::realloc;
+        REALLOCARRAY "reallocarray" hooks::reallocarray;
+        FREE "free" hooks::free;
+        CFREE "cfree" hooks::cfree;
+        FREE_SIZED "free_sized" hooks::free_sized;
+        FREE_ALIGNED_SIZED "free_aligned_sized" hooks::free_aligned_sized;
+        POSIX_MEMALIGN "posix_memalign" crate::x86_64::callers::posix_memalign;
+        ALIGNED_ALLOC "aligned_alloc" hooks::aligned_alloc;
+        MEMALIGN "memalign" hooks::memalign;
+        VALLOC "valloc" hooks::valloc;
+        PVALLOC "pvalloc" hooks::pvalloc;
+        MMAP "mmap" crate::mappings::mmap;
+        MMAP64 "mmap64" crate::mappings::mmap64;
+        MUNMAP "munmap" crate::mappings::munmap;
+        MREMAP "mremap" crate::mappings::mremap;
+        BRK "brk" crate::mappings::brk;
+        SBRK "sbrk" crate::mappings::sbrk;
+    }
+    Process {
+        PRCTL "prctl" crate::process::prctl;
+        SETNAME "pthread_setname_np" crate::process::pthread_setname_np;
+        EXIT "_exit" crate::process::_exit;
+        EXIT_C99 "_Exit" crate::process::_Exit;
+        QUICK_EXIT "quick_exit" crate::process::quick_exit;
+        EXECVE "execve" crate::exec::execve;
+        EXECV "execv" crate::exec::execv;
+        EXECVP "execvp" crate::exec::execvp;
+        EXECVPE "execvpe" crate::exec::execvpe;
+        FEXECVE "fexecve" crate::exec::fexecve;
+        EXECL "execl" crate::x86_64::exec::execl;
+        EXECLP "execlp" crate::x86_64::exec::execlp;
+        EXECLE "execle" crate::x86_64::exec::execle;
+        POSIX_SPAWN "posix_spawn" crate::exec::posix_spawn;
+        POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
+        SIGACTION "sigaction" crate::cut::sigaction;
+        SIGNAL "signal" crate::cut::signal;
+        DLOPEN "dlopen" crate::x86_64::loader::dlopen;
+        DLMOPEN "dlmopen" crate::x86_64::loader::dlmopen;
+        DLCLOSE "dlclose" crate::x86_64::loader::dlclose;
+        DLSYM "dlsym" crate::x86_64::loader::hooked_dlsym;
+    }
+    Framework {
+        MEMORY_USAGE "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE" crate::x86_64::framework::memory_usage;
+        OUT_OF_MEMORY "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE" crate::x86_64::framework::out_of_memory;
+    }
 }
 
 static LOOKING: AtomicBool = AtomicBool::new(false);
@@ -131,7 +164,9 @@ fn look_up(wanted: &Function, in_hook: bool) -> usize {
         // Not every C library has these, and a symbol that is not found costs an allocation and a message; `free` does the same.
         let optional =
             [&CFREE, &FREE_SIZED, &FREE_ALIGNED_SIZED].iter().any(|one| core::ptr::eq(*one, function));
-        if optional && preloaded {
+        if function.group == Group::Framework {
+            continue;
+        } else if optional && preloaded {
             function.real.store(MISSING, Ordering::Release);
         } else if optional && in_hook {
             continue;

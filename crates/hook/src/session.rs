@@ -86,6 +86,10 @@ pub struct State {
     pub modules: crate::loader::Modules,
     /// Loaded libraries that the stream names.
     pub written: crate::native::Written,
+    /// The devices whose memory is reported.
+    pub devices: crate::devices::Devices,
+    /// The callers of an autograd engine.
+    pub backward: crate::backward::Backward,
 }
 
 /// The file is whole.
@@ -474,7 +478,8 @@ pub fn lost(events: u64) {
 pub fn moment() -> (crate::moments::Moment, u64) {
     let Some(state) = current() else { return (crate::moments::Moment::NEVER, 0) };
     let (moment, name) = state.moments.now();
-    (moment, name.saturating_sub(state.start.load(Ordering::Relaxed)))
+    // Names are whole microseconds; counted from anything else, two of them could become one.
+    (moment, name.saturating_sub(state.start.load(Ordering::Relaxed) / 1000 * 1000))
 }
 
 /// True in the recorded process itself; false in a child that shares its memory (`vfork`).
@@ -514,9 +519,11 @@ pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
     state.modules.clear();
     state.written.clear();
     state.moments.clear();
+    state.devices.clear();
+    state.backward.clear();
     state.python_announced.store(false, Ordering::Relaxed);
     crate::clock::find();
-    crate::pyalloc::want(wanted.python_allocators);
+    crate::pyalloc::want(wanted.python_allocators && wanted.host);
     if wanted.sample > 0 && !state.sampled.prepare() {
         return Err(libc::ENOMEM);
     }

@@ -278,6 +278,84 @@ struct Tree<'a> {
 /// Sorts of nodes, so that none is taken for another.
 const NATIVE: u32 = u32::MAX;
 const TRUNCATED: u32 = u32::MAX - 1;
+const MARK: u32 = u32::MAX - 2;
+
+/// Where in its code a frame is, as one number.
+const fn detail(instruction: u32, entry: bool) -> u32 {
+    instruction << 1 | entry as u32
+}
+
+impl Tree<'_> {
+    /// The child of `parent` for a frame of the code with this id.
+    #[inline(always)]
+    fn frame(&mut self, parent: u32, id: u32, detail: u32) -> u32 {
+        let writer = &mut *self.writer;
+        let define = || writer.python_node(parent, id, detail >> 1, detail & 1 != 0);
+        let found = self.nodes.find(parent, u64::from(id), detail, define);
+        found.unwrap_or_else(|| self.writer.without(parent))
+    }
+}
+
+fn tree(thread: &mut Thread) -> Tree<'_> {
+    let Thread { writer, nodes, .. } = thread;
+    Tree { writer, nodes, thread_state: null(), unwatched: false }
+}
+
+/// Calls `visit` for each of this thread's Python frames from the innermost outwards, with the id of its code and its [`detail`], until it answers `false`.
+pub fn each_code(thread: &mut Thread, mut visit: impl FnMut(u32, u32) -> bool) {
+    let (Some(known), Some(state)) = (known(), session::current()) else { return };
+    let (interpreter, writer) = (&known.0, &mut thread.writer);
+    // SAFETY: the interpreter is never unloaded; the state is this thread's, and so are the frames and the code they run.
+    unsafe {
+        let thread_state = interpreter.thread_state();
+        interpreter.each_frame(thread_state, |code, instruction, entry| {
+            match code_id(writer, state, known, thread_state, code) {
+                Some((id, _)) => visit(id, detail(instruction, entry)),
+                None => true,
+            }
+        });
+    }
+}
+
+/// The node of a stack that [`each_code`] gave, in this thread's tree: code id and detail of each frame, the innermost first.
+pub fn from_codes(thread: &mut Thread, truncated: bool, frames: &[u64]) -> u32 {
+    let mut tree = tree(thread);
+    let outer = if truncated { stormlog_stack::Nodes::truncated(&mut tree, 0) } else { 0 };
+    let frame = |parent, frame: &u64| tree.frame(parent, (frame >> 32) as u32, *frame as u32);
+    frames.iter().rev().fold(outer, frame)
+}
+
+/// The child of `parent` that says `what`, one of `record::mark`.
+pub fn mark(thread: &mut Thread, parent: u32, what: u64) -> u32 {
+    let Tree { writer, nodes, .. } = tree(thread);
+    let found = nodes.find(parent, what, MARK, || writer.mark_node(parent, what));
+    found.unwrap_or_else(|| writer.without(parent))
+}
+
+/// A native stack of one frame.
+pub fn native_leaf(thread: &mut Thread, address: u64) -> u32 {
+    stormlog_stack::Nodes::native(&mut tree(thread), 0, address)
+}
+
+/// The id of a code object, which is defined here if it has none, and whether its death goes unnoticed.
+///
+/// # Safety
+/// As [`define`].
+#[inline(always)]
+unsafe fn code_id(
+    writer: &mut Writer,
+    state: &session::State,
+    known: &(Interpreter, CodeWatch),
+    thread_state: *const u8,
+    code: usize,
+) -> Option<(u32, bool)> {
+    // SAFETY: the caller's.
+    let again =
+        || unsafe { Again { watched: watch(known, thread_state, code), looks: looks_of(&known.0, code) } };
+    // SAFETY: the caller's.
+    let define = |id| unsafe { define(writer, known, thread_state, code, id) };
+    state.codes.id(code, again, define)
+}
 
 impl stormlog_stack::Nodes for Tree<'_> {
     fn python(&mut self, parent: u32, code: usize, instruction: u32, entry: bool) -> u32 {
@@ -285,24 +363,15 @@ impl stormlog_stack::Nodes for Tree<'_> {
         if parent == UNRECORDED_NODE {
             return parent;
         }
-        let Self { writer, nodes, thread_state, unwatched } = self;
         // SAFETY: a walker only names code objects in use on this thread's stack, whose state this is.
-        let again = || unsafe {
-            Again { watched: watch(known, *thread_state, code), looks: looks_of(&known.0, code) }
-        };
-        // SAFETY: as above.
-        let define = |id| unsafe { define(writer, known, *thread_state, code, id) };
-        let Some((id, alone)) = state.codes.id(code, again, define) else { return writer.without(parent) };
-        *unwatched = alone;
+        let found = unsafe { code_id(self.writer, state, known, self.thread_state, code) };
+        let Some((id, alone)) = found else { return self.writer.without(parent) };
+        self.unwatched = alone;
         match id {
-            injected::code::LEFT_OUT => return parent,
-            injected::code::UNRECORDED => return UNRECORDED_NODE,
-            _ => {}
+            injected::code::LEFT_OUT => parent,
+            injected::code::UNRECORDED => UNRECORDED_NODE,
+            _ => self.frame(parent, id, detail(instruction, entry)),
         }
-        let detail = instruction << 1 | u32::from(entry);
-        nodes
-            .find(parent, u64::from(id), detail, || writer.python_node(parent, id, instruction, entry))
-            .unwrap_or_else(|| writer.without(parent))
     }
 
     fn unwatched(&self) -> bool {

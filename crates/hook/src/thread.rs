@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fen
 
 use stormlog_capture::record::definition;
 
+use crate::backward::LastBackward;
 use crate::nodes::Nodes;
 use crate::session::{self, EPOCH, State};
 use crate::stacks::Stacks;
@@ -31,6 +32,8 @@ const LAST_ROUND: u32 = 4;
 pub struct Thread {
     /// The recording this area was set up for. Zero in a forked child, like everything here.
     epoch: AtomicU32,
+    /// The same, 0 where the host's memory is not recorded.
+    host_epoch: AtomicU32,
     state: AtomicU32,
     /// Not 0: libraries may be coming or going in a call whose frame is at this address.
     pub loading: usize,
@@ -50,6 +53,10 @@ pub struct Thread {
     pub nodes: Nodes,
     /// Last stacks, for comparing.
     pub stacks: Stacks,
+    /// By number: the devices that the stream names.
+    pub devices: u64,
+    /// The last stack that was taken from the caller of an autograd engine.
+    pub backward: LastBackward,
     stream_of: u32,
     /// The thread as the C library and as the kernel know it.
     handle: AtomicU64,
@@ -67,22 +74,73 @@ pub struct Inside {
     thread: NonNull<Thread>,
 }
 
+/// What a thread goes in for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The host's memory is asked for. Symbols may be looked up on the way.
+    Request,
+    /// A block of the host comes to its end. Symbols are never looked up: the C library frees blocks in the middle of doing that.
+    Release,
+    /// Libraries come or go, which is followed whatever is recorded. Symbols may be looked up.
+    Library,
+    /// Something else than the host's memory, which is recorded without it, too. The caller may hold locks, so the loader's is not asked for.
+    Report,
+}
+
 impl Inside {
     /// Goes in. `None`: nothing of this call is to be recorded.
     #[inline(always)]
     pub fn enter() -> Option<Self> {
-        Self::enter_and(true)
+        Self::enter_for(Purpose::Request)
+    }
+
+    /// Goes in because libraries come or go.
+    #[inline]
+    pub fn enter_library() -> Option<Self> {
+        Self::enter_for(Purpose::Library)
+    }
+
+    /// Goes in to record something about this thread, which is left out where nothing else is recorded of it.
+    pub fn enter_if_recorded() -> Option<Self> {
+        if EPOCH.load(Ordering::Acquire) == 0 || session::options().host {
+            Self::enter()
+        } else if tls::get() > tls::ENDING {
+            Self::enter_report()
+        } else {
+            None
+        }
+    }
+
+    /// Goes in to record what is not about the host's memory.
+    #[inline]
+    pub fn enter_report() -> Option<Self> {
+        let word = tls::get();
+        if word > tls::ENDING
+            && let Some(thread) = NonNull::new(word as *mut Thread)
+        {
+            // SAFETY: as in `enter_for`.
+            let area = unsafe { thread.as_ref() };
+            if area.state.load(Ordering::Relaxed) == IDLE {
+                area.state.store(QUIET, Ordering::Release);
+                compiler_fence(Ordering::SeqCst);
+                if area.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
+                    return Some(Self { thread });
+                }
+                area.state.store(IDLE, Ordering::Release);
+            }
+        }
+        enter_slowly(word, Purpose::Report)
     }
 
     /// Goes in to record the end of a block. As [`enter`](Self::enter), but symbols are never looked up on the way: the C library frees
     /// blocks in the middle of looking up symbols.
     #[inline(always)]
     pub fn enter_release() -> Option<Self> {
-        Self::enter_and(false)
+        Self::enter_for(Purpose::Release)
     }
 
     #[inline(always)]
-    fn enter_and(may_look: bool) -> Option<Self> {
+    fn enter_for(purpose: Purpose) -> Option<Self> {
         let word = tls::get();
         if word > tls::ENDING
             && let Some(thread) = NonNull::new(word as *mut Thread)
@@ -94,7 +152,7 @@ impl Inside {
             if state == IDLE && area.loading == 0 {
                 area.state.store(QUIET, Ordering::Release);
                 compiler_fence(Ordering::SeqCst);
-                if area.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
+                if area.host_epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
                     return Some(Self { thread });
                 }
                 area.state.store(IDLE, Ordering::Release);
@@ -102,7 +160,7 @@ impl Inside {
                 return None; // one allocator asks another
             }
         }
-        enter_slowly(word, may_look)
+        enter_slowly(word, purpose)
     }
 
     /// The area, for writing a record.
@@ -112,8 +170,8 @@ impl Inside {
     }
 
     /// The area, for writing records in work that may itself ask for memory.
-    fn record_quietly(&mut self, write: impl FnOnce(&mut Thread)) {
-        self.with(QUIET, write);
+    pub fn record_quietly<T>(&mut self, write: impl FnOnce(&mut Thread) -> T) -> T {
+        self.with(QUIET, write)
     }
 
     #[inline(always)]
@@ -140,7 +198,7 @@ impl Drop for Inside {
 /// Everything that is not the plain case: a new thread, a forked child, a signal handler, a library that was loaded.
 #[cold]
 #[inline(never)]
-fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
+fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
     let epoch = EPOCH.load(Ordering::Acquire);
     if word == tls::IGNORED {
         return None;
@@ -150,12 +208,18 @@ fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
         return None;
     }
     let mine = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
+    let is_left_out = matches!(purpose, Purpose::Request | Purpose::Release) && !session::options().host;
+    // SAFETY: null or this thread's own area.
+    if is_left_out && unsafe { mine.as_ref() }.is_none_or(|area| area.loading == 0) {
+        return None;
+    }
     if let Some(thread) = NonNull::new(mine) {
         // SAFETY: this thread's own area.
         let area = unsafe { thread.as_ref() };
         let before = area.state.load(Ordering::Acquire);
         if before != IDLE {
-            if before == WRITING {
+            // What one allocator asks of another is recorded already; a device's memory is not.
+            if before == WRITING || purpose == Purpose::Report {
                 session::lost(1);
             }
             return None;
@@ -163,13 +227,16 @@ fn enter_slowly(word: usize, may_look: bool) -> Option<Inside> {
         if area.epoch.load(Ordering::Relaxed) == epoch {
             area.state.store(QUIET, Ordering::Release);
             let mut inside = Inside { thread };
-            if may_look && area.loading != 0 {
+            if matches!(purpose, Purpose::Request | Purpose::Library) && area.loading != 0 {
                 let errno = crate::real::errno();
                 inside.record_quietly(crate::loader::look);
                 crate::real::set_errno(errno);
             }
-            return Some(inside);
+            return (!is_left_out).then_some(inside);
         }
+    }
+    if is_left_out {
+        return None;
     }
     let errno = crate::real::errno();
     // SAFETY: `attach` is given this thread's own area or none.
@@ -226,6 +293,8 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
         area.stream_of = epoch;
         area.nodes.clear();
         area.stacks.clear();
+        area.devices = 0;
+        area.backward = LastBackward::NONE;
         area.writer.begin(state.next_stream());
     }
     let kernel_id = sys::thread();
@@ -241,6 +310,8 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
     area.countdown = crate::sample::draw(&mut area.seed);
     area.state.store(IDLE, Ordering::Release);
     area.epoch.store(epoch, Ordering::Release);
+    let host_epoch = if session::options().host { epoch } else { 0 };
+    area.host_epoch.store(host_epoch, Ordering::Release);
     if !listed {
         // A forked child's own area and a fresh one are not in the list yet.
         state.alone(|| {
@@ -336,6 +407,7 @@ fn leave(area: &mut Thread) {
             area.writer.close();
         }
         area.ending = false;
+        area.host_epoch.store(0, Ordering::Release);
         area.epoch.store(0, Ordering::Release);
         state.alone(|| {
             area.next_in_pool = state.pool.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use stormlog_capture::layout::{SLOT_HEADER, slot};
-use stormlog_capture::record::{FLAG, MAX_PART, kind, zigzag};
+use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, kind, zigzag};
 
 use crate::clock;
 use crate::moments::Moment;
@@ -98,9 +98,20 @@ impl Writer {
         self.cursor < self.limit || self.next_slot()
     }
 
+    /// Number of the stream.
+    pub fn stream(&self) -> u32 {
+        self.stream
+    }
+
     /// True when a record can be written, at the present time.
     pub fn ready(&mut self) -> bool {
         self.room_and_time()
+    }
+
+    /// As [`ready`](Self::ready) for definitions with a payload of so many bytes in all: they are behind the time, in the same slot.
+    pub fn ready_for(&mut self, definitions: usize, payload: usize) -> bool {
+        // One record more for the time.
+        self.room_for((definitions + 1) * MAX_RECORD + payload) && self.room_and_time()
     }
 
     /// An allocation of `bytes` at `address`.
@@ -182,6 +193,11 @@ impl Writer {
     /// Defines the next node: frames left out.
     pub fn truncated_node(&mut self, parent: u32) -> Option<u32> {
         self.node(kind::NODE_TRUNCATED, parent, 0, 0)
+    }
+
+    /// Defines the next node: something about the stack above it.
+    pub fn mark_node(&mut self, parent: u32, mark: u64) -> Option<u32> {
+        self.node(kind::NODE_MARK, parent, mark, 0)
     }
 
     /// A frame could not be told and is left out: its parent stands for it, but only now, so nobody may remember that.

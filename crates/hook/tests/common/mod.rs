@@ -7,6 +7,8 @@
     reason = "each test program uses its part; a panic is the report"
 )]
 
+pub mod stand_in;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +16,7 @@ use std::process::{Command, Output};
 use stormlog_capture::layout::{
     DIRECTORY, LIVE_MAGIC, SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, SLOTS, header, slot, slot_state,
 };
-use stormlog_capture::record::{definition, kind, split_first, unzigzag};
+use stormlog_capture::record::{definition, kind, mark, split_first, unzigzag};
 
 /// The library under test.
 pub fn hook() -> PathBuf {
@@ -115,6 +117,7 @@ pub enum Node {
     Python { parent: u32, code: u64, instruction: u64 },
     Native { parent: u32, address: u64 },
     Truncated { parent: u32 },
+    Mark { parent: u32, what: u64 },
 }
 
 pub struct Capture {
@@ -132,6 +135,8 @@ pub struct Capture {
     pub streams: BTreeMap<u32, Vec<Event>>,
     pub nodes: BTreeMap<(u32, u32), Node>,
     pub definitions: Vec<(u64, u64, Vec<u8>)>,
+    /// Of each definition: its stream, its microsecond, and how many events of the stream are before it.
+    pub places: Vec<(u32, u64, usize)>,
 }
 
 impl Capture {
@@ -155,6 +160,7 @@ impl Capture {
             streams: BTreeMap::new(),
             nodes: BTreeMap::new(),
             definitions: Vec::new(),
+            places: Vec::new(),
         };
         let mut chunks = BTreeMap::new();
         for index in 0..capture.slots as usize {
@@ -199,7 +205,8 @@ impl Capture {
                 microseconds: time,
                 thread,
             };
-            let has_nodes = record.kind <= kind::LAST_ALLOCATION || record.kind == kind::FAILED;
+            let has_nodes = record.kind <= kind::LAST_ALLOCATION
+                || matches!(record.kind, kind::FAILED | kind::DEVICE_ALLOCATION);
             if has_nodes {
                 python = python.wrapping_add(unzigzag(u64::from(record.c)) as u32);
                 native = native.wrapping_add(unzigzag(u64::from(record.d)) as u32);
@@ -209,7 +216,10 @@ impl Capture {
                 }
             }
             match record.kind {
-                1..=kind::LAST_ALLOCATION | kind::FREE..=kind::REALLOC_UNDO => {
+                1..=kind::LAST_ALLOCATION
+                | kind::FREE..=kind::REALLOC_UNDO
+                | kind::DEVICE_ALLOCATION
+                | kind::DEVICE_FREE => {
                     address = if record.flag {
                         record.a
                     } else {
@@ -222,7 +232,7 @@ impl Capture {
                     time += record.a;
                     continue;
                 }
-                kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED => {
+                kind::NODE_PYTHON | kind::NODE_NATIVE | kind::NODE_TRUNCATED | kind::NODE_MARK => {
                     let parent = next_node - record.c;
                     let node = match record.kind {
                         kind::NODE_PYTHON => Node::Python { parent, code: record.a, instruction: record.b },
@@ -230,6 +240,7 @@ impl Capture {
                             native_address = native_address.wrapping_add(difference as u64);
                             Node::Native { parent, address: native_address }
                         }
+                        kind::NODE_MARK => Node::Mark { parent, what: record.a },
                         _ => Node::Truncated { parent },
                     };
                     assert!(self.nodes.insert((stream, next_node), node).is_none(), "a node is defined once");
@@ -244,6 +255,7 @@ impl Capture {
                     if record.d == 0 {
                         let whole = parts.remove(&(record.a, record.b)).unwrap();
                         self.definitions.push((record.a, record.b, whole));
+                        self.places.push((stream, time, self.streams.get(&stream).map_or(0, Vec::len)));
                     }
                     continue;
                 }
@@ -299,11 +311,19 @@ impl Capture {
     /// Names of the Python functions of a stack, innermost first.
     pub fn python_stack(&self, stream: u32, mut node: u32) -> Vec<String> {
         let mut names = Vec::new();
-        while let Some(Node::Python { parent, code, .. }) = self.nodes.get(&(stream, node)) {
-            names.push(self.code_name(*code));
-            node = *parent;
+        loop {
+            node = match self.nodes.get(&(stream, node)) {
+                Some(Node::Python { parent, code, .. }) => {
+                    names.push(self.code_name(*code));
+                    *parent
+                }
+                Some(Node::Mark { parent, what }) => {
+                    names.push(if *what == mark::BACKWARD { "<backward>" } else { "<ambiguous>" }.to_owned());
+                    *parent
+                }
+                _ => return names,
+            }
         }
-        names
     }
 
     pub fn code_name(&self, id: u64) -> String {
