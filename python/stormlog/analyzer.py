@@ -275,7 +275,7 @@ def _ranks(events: Sequence[TelemetryEventLike]) -> set[int]:
     buffer = untouched(events)
     if buffer is None:
         return {event.rank for event in passing(events)}
-    return {rank for _, rank, _ in _native.analysis.event_groups(buffer)[0]}
+    return _native.analysis.event_ranks(buffer)
 
 
 def _recommendations(

@@ -1,6 +1,7 @@
 """Landmarks for a timeline: lifecycle, alerts, trouble of a collector, out of memory, phases.
 
 Derived from events of any shape (objects or mappings); an event that cannot be placed gives no marker.
+What an event is on a timeline is a native rule (`crates/catalog/src/query/markers.rs`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stormlog import _native
 from stormlog._telemetry.event_list import firsts, likely
 from stormlog.phases import PhaseReplayIndex, format_phase_path
 from stormlog.phases.policy import field_of
@@ -43,17 +45,6 @@ MARKER_SEVERITY_WARNING = "warning"
 MARKER_SEVERITY_CRITICAL = "critical"
 MARKER_SOURCE_PHASE_REPLAY = "phase_replay"
 MARKER_SOURCE_TELEMETRY_EVENT = "telemetry_event"
-
-# Kind, severity, and the label where the event has no words of its own.
-_POINTS = {
-    "start": (MARKER_KIND_LIFECYCLE, MARKER_SEVERITY_INFO, "Tracking started"),
-    "stop": (MARKER_KIND_LIFECYCLE, MARKER_SEVERITY_INFO, "Tracking stopped"),
-    "collector_degraded": (MARKER_KIND_COLLECTOR, MARKER_SEVERITY_WARNING, "Collector degraded"),
-    "collector_recovered": (MARKER_KIND_COLLECTOR, MARKER_SEVERITY_INFO, "Collector recovered"),
-    "warning": (MARKER_KIND_ALERT, MARKER_SEVERITY_WARNING, "Warning"),
-    "critical": (MARKER_KIND_ALERT, MARKER_SEVERITY_CRITICAL, "Critical alert"),
-    "error": (MARKER_KIND_ALERT, MARKER_SEVERITY_CRITICAL, "Error"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +81,7 @@ def derive_timeline_markers(
     events: Sequence[Any], *, include_phase_markers: bool = True
 ) -> list[TimelineMarker]:
     """The markers of events, in the order of time."""
-    points = likely(events, tuple(_POINTS))
+    points = likely(events, _native.catalog.LANDMARK_TYPES)
     markers = [marker for event in points if (marker := _point(event)) is not None]
     if include_phase_markers:
         markers += _phases(events)
@@ -103,33 +94,33 @@ def timeline_marker_to_dict(marker: TimelineMarker) -> dict[str, Any]:
 
 
 def _point(event: Any) -> TimelineMarker | None:
-    name = field_of(event, "event_type")
-    name = name.strip() if isinstance(name, str) else None
+    name, context = field_of(event, "event_type"), field_of(event, "context")
     session_id, at_ns = field_of(event, "session_id"), field_of(event, "timestamp_ns")
-    if name not in _POINTS or not isinstance(session_id, str) or not isinstance(at_ns, int):
+    if not isinstance(name, str) or not isinstance(session_id, str) or not isinstance(at_ns, int):
         return None
-    kind, severity, label = _POINTS[name]
     metadata = field_of(event, "metadata")
     metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
-    if name == "error" and ("oom_reason" in metadata or "oom_dump_path" in metadata):
-        reason = metadata.get("oom_reason")
-        said = isinstance(reason, str) and reason.strip()
-        kind, label = MARKER_KIND_OOM, f"OOM detected: {said}" if said else "OOM detected"
-    context = field_of(event, "context")
-    if isinstance(context, str) and context.strip():
-        label = context.strip()
+    reason = metadata.get("oom_reason")
+    landmark = _native.catalog.landmark(
+        name,
+        not metadata.keys().isdisjoint(_native.issues.OOM_MARKS),
+        reason if isinstance(reason, str) else None,
+        context if isinstance(context, str) else None,
+    )
+    if landmark is None:
+        return None
     return TimelineMarker(
         session_id=session_id,
         start_ns=at_ns,
         end_ns=None,
-        kind=kind,
+        kind=landmark.kind,
         source=MARKER_SOURCE_TELEMETRY_EVENT,
-        severity=severity,
-        label=label,
+        severity=landmark.severity,
+        label=landmark.label,
         rank=_integer(event, "rank"),
         local_rank=_integer(event, "local_rank"),
         world_size=_integer(event, "world_size"),
-        event_type=name,
+        event_type=name.strip(),
         metadata=metadata,
     )
 

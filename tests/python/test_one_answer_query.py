@@ -13,9 +13,11 @@ import peer_query
 import peer_sink
 import pytest
 from compat_cases import capabilities, v4
-from stormlog import query
+from stormlog import load_telemetry_events, query
 from stormlog.correlation import CorrelationFilter
 from stormlog.issues import IssueFingerprint, normalize_text_dimension
+from stormlog.phases import PhaseReplayIndex, summarize_phase_attribution
+from stormlog.timeline_markers import TimelineMarker, derive_timeline_markers
 
 START_NS = 1_700_000_000_000_000_000
 # Texts whose numbers the two implementations once normalized differently; the right sides are 0.4.3's.
@@ -205,3 +207,62 @@ def test_correlation_is_the_same(catalog: Path) -> None:
     assert again["evidence"] == rows(
         query.open([catalog]).correlate(CorrelationFilter(record_id=event_id)).evidence
     )
+
+
+def boundary(number: int, action: str, sequence: int, **changes: Any) -> dict[str, Any]:
+    scope: dict[str, Any] = {
+        "action": action,
+        "name": "load",
+        "path": ["train", "load"],
+        "thread_name": "main",
+    }
+    scope = {**scope, "scope_id": f"s-1:{sequence}", "thread_id": 7, "sequence": sequence, **changes}
+    return event(number, event_type=f"phase_{action}", metadata={"phase_scope": scope})
+
+
+def test_landmarks_and_phases_are_the_same(tmp_path: Path) -> None:
+    events = [
+        event(0, event_type=" start ", context="  "),
+        boundary(1, "enter", 1),
+        boundary(2, "enter", 2, parent_scope_id=3, path=["broken"]),
+        boundary(3, "enter", 4, thread_id=True, path=["other", "", "thread"]),
+        event(4, event_type="error", context=" said ", metadata={"oom_reason": " full "}),
+        event(5, event_type="error", context=None, metadata={"oom_dump_path": "x"}),
+        boundary(6, "exit", 1),
+        boundary(7, "enter", 5, thread_id=1, name="\x1f"),
+        event(9, event_type="stop", context=None),
+    ]
+    (tmp_path / "events.json").write_text(json.dumps(events))
+    loaded = load_telemetry_events(tmp_path / "events.json")
+
+    def shown(markers: Sequence[TimelineMarker]) -> set[tuple[Any, ...]]:
+        return {(one.label, one.severity, one.start_ns, one.end_ns or one.start_ns) for one in markers}
+
+    mine = shown(derive_timeline_markers(loaded))
+    assert {label for label, *_ in mine} == {
+        *("Tracking started", "said", "OOM detected", "Tracking stopped"),
+        *("Phase: train / load", "Phase: other / thread"),
+    }
+    # The same of dictionaries, and of the command.
+    assert shown(derive_timeline_markers(events)) == mine
+    found = command("correlate", tmp_path, "--at-ns", str(START_NS))["evidence"]
+    theirs = {
+        (one["title"], one["metadata"]["severity"], one["start_ns"], one["end_ns"] or one["start_ns"])
+        for one in found
+        if one["kind"] == "timeline_marker"
+    }
+    assert theirs == mine
+
+
+def test_a_phase_is_attributed_the_same_way_live_and_loaded(tmp_path: Path) -> None:
+    events = [boundary(1, "enter", 1), boundary(2, "enter", 2, path=["eval"], thread_id=9), event(5)]
+    (tmp_path / "events.json").write_text(json.dumps(events))
+    loaded = load_telemetry_events(tmp_path / "events.json")
+    of_buffer, of_objects = (PhaseReplayIndex.from_events(one) for one in (loaded, list(loaded)))
+    for at_ns in range(START_NS, START_NS + 7):
+        asked: Any = {"timestamp_ns": at_ns, "session_id": "s-1"}
+        assert of_buffer.resolve(**asked) == of_objects.resolve(**asked)
+    found = of_buffer.resolve(timestamp_ns=START_NS + 3, session_id="s-1")
+    assert summarize_phase_attribution(found) == "(likely) eval"
+    own = of_buffer.resolve(timestamp_ns=START_NS + 3, session_id="s-1", origin_thread_id=7)
+    assert summarize_phase_attribution(own) == "train / load"

@@ -1,7 +1,7 @@
 //! The analysis of events that were loaded and that nobody has touched: straight from the native buffer, without an object an
 //! event. Gives what `analysis` gives for the same events as Python objects; `tests/python` holds the two together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -167,32 +167,10 @@ fn median_ns(stated: &BTreeMap<u64, u64>) -> u64 {
     (low.saturating_add(high)).saturating_mul(500_000)
 }
 
-/// Session and rank of every group of events with its last moment, and the places of the phases' boundaries.
+/// The ranks that events are of.
 #[pyfunction]
-fn event_groups(buffer: &EventBuffer) -> (Vec<(String, u64, u64)>, Vec<usize>) {
-    let mut groups: Vec<(String, u64, u64)> = Vec::new();
-    let mut boundaries = Vec::new();
-    let mut last: Option<(Arc<stormlog_model::Head>, usize)> = None;
-    for (place, event) in buffer.events().iter().enumerate() {
-        let head = &event.head;
-        let group = match &last {
-            Some((known, group)) if Arc::ptr_eq(known, head) => *group,
-            _ => {
-                let rank = head.identity.rank;
-                let same = |group: &(String, u64, u64)| group.0 == head.session_id && group.1 == rank;
-                groups.iter().position(same).unwrap_or_else(|| {
-                    groups.push((head.session_id.clone(), rank, event.timestamp_ns));
-                    groups.len() - 1
-                })
-            }
-        };
-        last = Some((Arc::clone(head), group));
-        groups[group].2 = groups[group].2.max(event.timestamp_ns);
-        if head.event_type.starts_with("phase_") {
-            boundaries.push(place);
-        }
-    }
-    (groups, boundaries)
+fn event_ranks(buffer: &EventBuffer) -> BTreeSet<u64> {
+    buffer.events().iter().map(|event| event.head.identity.rank).collect()
 }
 
 /// Whether any sample has all three counters, and whether any of those can tell fragmentation.
@@ -210,6 +188,6 @@ fn allocator_availability(buffer: &EventBuffer) -> (bool, bool) {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RankSummary>()?;
     module.add_function(wrap_pyfunction!(rank_summary, module)?)?;
-    module.add_function(wrap_pyfunction!(event_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(event_ranks, module)?)?;
     module.add_function(wrap_pyfunction!(allocator_availability, module)?)
 }

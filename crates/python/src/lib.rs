@@ -26,11 +26,13 @@ mod heap;
 mod heap_error;
 mod issues;
 mod oom;
+mod phase_replay;
 mod phases;
 mod plot;
 mod process;
 mod record;
 mod recording;
+mod run_catalog;
 mod runs;
 mod sample;
 mod session;
@@ -82,13 +84,13 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     (
         "analysis",
         "Analysis rules for events, ranks and profiled calls.",
-        &[analysis::register, analysis_buffer::register],
+        &[analysis::register, analysis_buffer::register, phase_replay::register],
     ),
     ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register, cuda_oom::register]),
     (
         "catalog",
         "What is found at a path, and the questions about it.",
-        &[catalog::register, runs::register, diagnose::register],
+        &[catalog::register, runs::register, run_catalog::register, diagnose::register],
     ),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),

@@ -216,7 +216,7 @@ fn opaque() -> Value {
 pub(crate) enum Foreign {
     /// Its text, as in `json.dumps(…, default=str)`.
     Text,
-    /// What every rule refuses.
+    /// What every rule refuses; a tuple, too, which is not the list that rules ask for.
     Opaque,
     /// An error.
     Refused,
@@ -232,6 +232,9 @@ pub(crate) fn free_form(value: &Bound<'_, PyAny>, foreign: Foreign) -> PyResult<
 
 fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyResult<Value> {
     if depth > MAX_DEPTH {
+        if matches!(foreign, Foreign::Opaque) {
+            return Ok(Value::Array(vec![opaque()]));
+        }
         return Err(PyValueError::new_err(format!("nested deeper than {MAX_DEPTH} levels, or in itself")));
     }
     match show(value) {
@@ -239,7 +242,8 @@ fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyR
         Shown::Text(text) => return Ok(text.to_string_lossy().into_owned().into()),
         Shown::Huge | Shown::NotFinite | Shown::Opaque => {}
     }
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+    let is_exact = matches!(foreign, Foreign::Opaque);
+    if value.is_instance_of::<PyList>() || (value.is_instance_of::<PyTuple>() && !is_exact) {
         return value.try_iter()?.map(|item| free_form_at(&item?, foreign, depth + 1)).collect();
     }
     // A copy, because the text of a value may run code that changes the original.
@@ -253,7 +257,8 @@ fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyR
     }
     match foreign {
         Foreign::Text => Ok(value.str()?.to_string_lossy().into_owned().into()),
-        Foreign::Opaque => Ok(opaque()),
+        // A list of lists: no rule asks for one.
+        Foreign::Opaque => Ok(Value::Array(vec![opaque()])),
         Foreign::Refused => Err(PyTypeError::new_err(format!(
             "not a value that a file can hold: {}",
             value.repr()?.to_string_lossy()

@@ -1,21 +1,32 @@
 # Analysis rules for events, ranks and profiled calls: the submodule `stormlog._native.analysis`.
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, final
 
 from stormlog._native.telemetry import EventBuffer
 from stormlog.collective_attribution import CollectiveAttributionConfig
+from stormlog.phases.policy import PhaseAttribution as _GivenAttribution
+from stormlog.phases.replay import PhaseSpan
 
 __all__ = [
     "CollectiveInterval",
     "Finding",
+    "PhaseAttribution",
+    "PhaseBoundary",
+    "PhaseIntervals",
+    "PhaseReplay",
     "ProfiledCall",
     "RankComparison",
     "RankSummary",
+    "ReplayedPhase",
     "allocator_availability",
+    "attribute_phases",
     "collective_intervals",
-    "event_groups",
+    "event_ranks",
     "judge_calls",
     "memory_gaps",
+    "merge_phases",
+    "phase_boundary",
+    "phase_label",
     "rank_summary",
     "rank_timeline",
 ]
@@ -100,7 +111,7 @@ def collective_intervals(
 def rank_summary(buffer: EventBuffer) -> RankSummary: ...
 
 # Session, rank and last moment of every group of events; where the boundaries of phases are.
-def event_groups(buffer: EventBuffer) -> tuple[list[tuple[str, int, int]], list[int]]: ...
+def event_ranks(buffer: EventBuffer) -> set[int]: ...
 
 # Whether any sample has the allocator's counters, and whether any of those can tell fragmentation.
 def allocator_availability(buffer: EventBuffer) -> tuple[bool, bool]: ...
@@ -123,3 +134,91 @@ def judge_calls(
     intensive: float,
     least_calls: float,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]: ...
+
+# Phases: a boundary as an event states it, a phase as it was replayed, and the phase of a moment.
+@final
+class PhaseBoundary:
+    @property
+    def action(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> list[str]: ...
+    @property
+    def scope_id(self) -> str: ...
+    @property
+    def parent_scope_id(self) -> str | None: ...
+    @property
+    def thread_id(self) -> int: ...
+    @property
+    def thread_name(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+
+@final
+class ReplayedPhase:
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def thread_id(self) -> int: ...
+    @property
+    def thread_name(self) -> str: ...
+    @property
+    def scope_id(self) -> str: ...
+    @property
+    def path(self) -> list[str]: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def synthetic_end(self) -> bool: ...
+
+@final
+class PhaseAttribution:
+    @property
+    def unique(self) -> bool: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def paths(self) -> list[str]: ...
+    @property
+    def scope_id(self) -> str | None: ...
+    @property
+    def thread_id(self) -> int | None: ...
+    @property
+    def thread_name(self) -> str | None: ...
+    @property
+    def likely(self) -> str | None: ...
+
+@final
+class PhaseReplay:
+    def __new__(cls) -> Self: ...
+    def observe(
+        self,
+        session_id: str,
+        rank: int,
+        timestamp_ns: int,
+        event_type: str,
+        scope: Mapping[str, Any] | None,
+    ) -> None: ...
+    def observe_buffer(self, buffer: EventBuffer) -> None: ...
+    def phases(self) -> list[ReplayedPhase]: ...
+
+@final
+class PhaseIntervals:
+    def __new__(cls, bounds: Sequence[tuple[int, int]]) -> Self: ...
+    def at(self, timestamp_ns: int) -> list[int]: ...
+
+def phase_boundary(event_type: str, scope: Mapping[str, Any]) -> PhaseBoundary | None: ...
+def attribute_phases(
+    spans: Sequence[PhaseSpan], thread_id: int | None, scope_id: str | None
+) -> PhaseAttribution | None: ...
+
+# The paths of both; None where both are the one phase of the one thread.
+def merge_phases(first: _GivenAttribution, second: _GivenAttribution) -> list[str] | None: ...
+def phase_label(is_unique: bool, path: str | None, paths: Sequence[str]) -> str | None: ...

@@ -1,10 +1,13 @@
 # What is found at a path, and the questions about it: the submodule `stormlog._native.catalog`.
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias, final
 
 from stormlog._native.telemetry import EventBuffer
+from stormlog.run_catalog._models import CatalogRunEnvelope as _CatalogRunEnvelope
+from stormlog.run_catalog._models import RunContext as _RunContext
+from stormlog.run_catalog._models import SessionRowLike as _SessionRowLike
 
 __all__ = [
     "DIAGNOSE_ENVIRONMENT_FILE",
@@ -16,22 +19,35 @@ __all__ = [
     "DIAGNOSE_SUMMARY_FILE",
     "DIAGNOSE_TIMELINE_FILE",
     "DUMPS_DIRECTORY",
+    "LANDMARK_TYPES",
     "RUNS_DIRECTORY",
     "RUNS_VARIABLE",
+    "RUN_ENVELOPE_FILE",
+    "RUN_ENVELOPE_FORMAT",
+    "RUN_ENVELOPE_VERSION",
     "RUN_VARIABLE",
     "Catalog",
     "DiagnoseSummary",
     "EventAnswer",
+    "Landmark",
     "Origin",
     "Process",
     "ProcessEnd",
     "ProcessSession",
     "Run",
+    "RunConflict",
+    "RunContext",
+    "RunIdentities",
     "diagnose_directory",
     "diagnose_obstacle",
     "diagnose_report",
     "find_processes",
     "find_runs",
+    "is_run_envelope",
+    "landmark",
+    "run_contexts",
+    "run_envelope",
+    "run_identities",
     "run_interval_ms",
     "session_directory",
     "unused_directory",
@@ -294,3 +310,74 @@ def diagnose_report(
     error: str | None,
     generated_at_utc: str,
 ) -> dict[str, Any]: ...
+
+# Runs made of objects of the caller; `members` are the places of their sessions.
+RUN_ENVELOPE_FILE: str
+RUN_ENVELOPE_FORMAT: str
+RUN_ENVELOPE_VERSION: int
+
+@final
+class RunContext:
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def explicit(self) -> bool: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def job_id(self) -> str | None: ...
+    @property
+    def started_at_ns(self) -> int | None: ...
+    @property
+    def ended_at_ns(self) -> int | None: ...
+    @property
+    def source_path(self) -> str: ...
+    @property
+    def source_kind(self) -> str: ...
+    @property
+    def members(self) -> list[int]: ...
+
+@final
+class RunConflict:
+    @property
+    def kind(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def runs(self) -> list[str]: ...
+    @property
+    def message(self) -> str: ...
+
+@final
+class RunIdentities:
+    @property
+    def sessions(self) -> dict[str, str]: ...
+    @property
+    def jobs(self) -> dict[str, str]: ...
+    @property
+    def sources(self) -> dict[tuple[str, str], str]: ...
+    @property
+    def conflicts(self) -> list[RunConflict]: ...
+
+def run_contexts(
+    sessions: Sequence[_SessionRowLike], envelopes: Sequence[_CatalogRunEnvelope]
+) -> list[RunContext]: ...
+def run_identities(contexts: Sequence[_RunContext]) -> RunIdentities: ...
+def run_envelope(payload: Mapping[str, Any], path: Path) -> dict[str, Any] | None: ...
+def is_run_envelope(payload: Mapping[str, Any]) -> bool: ...
+
+# What an event is on a timeline.
+LANDMARK_TYPES: list[str]
+
+@final
+class Landmark:
+    @property
+    def kind(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+
+def landmark(
+    event_type: str, has_oom_mark: bool, oom_reason: str | None, context: str | None
+) -> Landmark | None: ...

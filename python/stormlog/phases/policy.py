@@ -1,16 +1,16 @@
-"""Which phase something happened in, and how that is said.
+"""Which phase something happened in, and how that is written.
 
-The phase an event names wins, then the innermost of the thread it came from, then the innermost of each
-thread. Several are `ambiguous`: all of them are told, and the likely one is called likely.
+The rules are native (`crates/analyze/src/phases`): the phase an event names wins, then the innermost of the
+thread it came from, then the innermost of each thread. Several are `ambiguous`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stormlog import _native
 from stormlog.phases.runtime import format_phase_path
 
 if TYPE_CHECKING:
@@ -61,35 +61,18 @@ def attribute_active_spans(
     """The attribution among phases that were open at one moment."""
     if strategy != "deepest_per_thread":
         raise ValueError(f"Unsupported phase attribution strategy: {strategy}")
-    if not spans:
+    found = _native.analysis.attribute_phases(spans, origin_thread_id, origin_phase_scope_id)
+    if found is None:
         return None
-    named = [span for span in spans if origin_phase_scope_id and span.scope_id == origin_phase_scope_id]
-    if len(named) == 1:
-        return _unique(named[0], "exact")
-    own = [span for span in spans if origin_thread_id is not None and span.thread_id == origin_thread_id]
-    if own:
-        return _unique(_latest(own), "thread_local")
-
-    threads: dict[int, list[PhaseSpan]] = defaultdict(list)
-    for span in spans:
-        threads[span.thread_id].append(span)
-    settled: list[PhaseSpan] = []
-    labels: set[str] = set()
-    for of_thread in threads.values():
-        depth = max(span.depth for span in of_thread)
-        innermost = [span for span in of_thread if span.depth == depth]
-        paths = {format_phase_path(span.path) for span in innermost}
-        labels |= paths
-        if len(paths) == 1:
-            settled.append(_latest(innermost))
-    if len(settled) == len(threads) == 1:
-        return _unique(settled[0], "heuristic")
-    likely = format_phase_path(_latest(spans).path)
-    has_choice = len({label for label in labels if label}) > 1 and bool(likely)
     return PhaseAttribution(
-        "ambiguous",
-        phase_paths=sorted(labels),
-        phase_summary=PhaseSummary(likely, "heuristic") if has_choice else None,
+        "unique" if found.unique else "ambiguous",
+        phase_source=found.source,
+        phase_path=found.paths[0] if found.unique else None,
+        phase_paths=found.paths,
+        scope_id=found.scope_id,
+        thread_id=found.thread_id,
+        thread_name=found.thread_name,
+        phase_summary=None if found.likely is None else PhaseSummary(found.likely, "heuristic"),
     )
 
 
@@ -119,10 +102,8 @@ def merge_phase_attributions(
     ours, theirs = _paths(first), _paths(second)
     if not ours or not theirs:
         return second if not ours else first
-    paths = sorted({*ours, *theirs})
-    if len(paths) == 1 and _is_same(first, second):
-        return first
-    return PhaseAttribution("ambiguous", phase_paths=paths)
+    paths = _native.analysis.merge_phases(first, second)
+    return first if paths is None else PhaseAttribution("ambiguous", phase_paths=paths)
 
 
 def phase_attribution_to_payload(attribution: PhaseAttribution | None) -> dict[str, Any] | None:
@@ -160,12 +141,10 @@ def summarize_phase_resolution(
     *, phase_resolution: str | None, phase_path: str | None = None, phase_paths: Sequence[str] | None = None
 ) -> str | None:
     """A resolution as people read it: the path, or all of them behind `(ambiguous)`."""
+    if phase_resolution not in ("unique", "ambiguous"):
+        return None
     paths = [path for path in phase_paths or () if path]
-    if phase_resolution == "unique":
-        return phase_path or (paths[0] if len(paths) == 1 else None)
-    if phase_resolution == "ambiguous" and paths:
-        return "(ambiguous) " + " | ".join(paths)
-    return None
+    return _native.analysis.phase_label(phase_resolution == "unique", phase_path or None, paths)
 
 
 def field_of(event: Any, name: str, default: Any = None) -> Any:
@@ -186,29 +165,13 @@ def rank_of(event: Any) -> int | None:
 
 def _origin(event: Any, name: str, kind: type) -> Any:
     metadata = field_of(event, "metadata", {})
-    told = metadata.get(name) if isinstance(metadata, dict) else None
-    for value in (field_of(event, name), told):
+    stated = metadata.get(name) if isinstance(metadata, dict) else None
+    for value in (field_of(event, name), stated):
         if isinstance(value, kind) and value != "":
             return value
     return None
 
 
-def _unique(span: PhaseSpan, source: str) -> PhaseAttribution:
-    path = format_phase_path(span.path)
-    return PhaseAttribution("unique", source, path, [path], span.scope_id, span.thread_id, span.thread_name)
-
-
-def _latest(spans: Sequence[PhaseSpan]) -> PhaseSpan:
-    return max(spans, key=lambda span: (span.sequence, span.scope_id))
-
-
 def _paths(attribution: PhaseAttribution) -> list[str]:
     paths = attribution.phase_paths or [attribution.phase_path or ""]
     return [path for path in paths if path]
-
-
-def _is_same(first: PhaseAttribution, second: PhaseAttribution) -> bool:
-    keys = ("phase_resolution", "phase_path", "scope_id", "thread_id")
-    return first.phase_resolution == "unique" and all(
-        getattr(first, key) == getattr(second, key) for key in keys
-    )

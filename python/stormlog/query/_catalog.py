@@ -14,7 +14,7 @@ from typing import Any, Literal
 from stormlog import _native
 from stormlog._row import Row
 from stormlog.correlation import ExternalAttachment
-from stormlog.run_catalog import CatalogRunAttachment, CatalogRunEnvelope, CatalogRunSessionRef
+from stormlog.run_catalog._envelope import envelope_of
 
 SourceKind = Literal[
     "sink",
@@ -74,7 +74,7 @@ class ArtifactCatalog:
         self.sources = [_source(row) for row in self._native.sources()]
         self.oom_bundles = [_bundle(row) for row in self._native.oom_bundles()]
         self.attachments = [ExternalAttachment(**row) for row in self._native.sidecar_attachments()]
-        self.run_envelopes = [_envelope(row) for row in self._native.run_envelopes()]
+        self.run_envelopes = [envelope_of(row) for row in self._native.run_envelopes()]
 
     @property
     def warnings(self) -> list[CatalogWarning]:
@@ -103,13 +103,3 @@ def _source(row: Mapping[str, Any]) -> CatalogSource:
 def _bundle(row: Mapping[str, Any]) -> CatalogOOMBundle:
     places = {name: Path(row[name]) for name in ("bundle_path", "manifest_path")}
     return CatalogOOMBundle(**{**row, **places})
-
-
-def _envelope(row: Mapping[str, Any]) -> CatalogRunEnvelope:
-    parts = {
-        "path": Path(row["path"]),
-        "tags": tuple(row["tags"]),
-        "sessions": tuple(CatalogRunSessionRef(**one) for one in row["sessions"]),
-        "attachments": tuple(CatalogRunAttachment(**one) for one in row["attachments"]),
-    }
-    return CatalogRunEnvelope(**{**row, **parts})

@@ -1,11 +1,14 @@
-"""Which sessions make a run, and which run an attachment belongs to."""
+"""Which sessions make a run, and which run an attachment belongs to.
+
+The rules are native (`crates/catalog/src/query/runs.rs`, `links.rs`), the same as for the commands; the
+sessions and envelopes are the caller's own objects.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
+from stormlog import _native
 from stormlog.run_catalog._models import (
     CatalogRunEnvelope,
     RunAttachmentFilter,
@@ -18,134 +21,47 @@ from stormlog.run_catalog._models import (
     SessionRowLike,
 )
 
-_Key = TypeVar("_Key", str, tuple[str, str])
-
 
 def build_run_contexts(
     sessions: Sequence[SessionRowLike], envelopes: Sequence[CatalogRunEnvelope]
 ) -> dict[str, RunContext]:
-    """The runs that say so themselves, then those of the sessions that no run names."""
-    contexts = {envelope.run_id: _explicit(envelope, sessions) for envelope in envelopes}
-    named = {session.session_id for context in contexts.values() for session in context.sessions}
-    groups: dict[str, list[SessionRowLike]] = defaultdict(list)
-    for session in sessions:
-        if session.session_id not in named:
-            base = f"session:{session.session_id}" if session.job_id is None else f"job:{session.job_id}"
-            groups[base].append(session)
-    for base, members in groups.items():
-        run_id = _unused(base, contexts)
-        contexts[run_id] = _implicit(run_id, sorted(members, key=_start))
+    """The runs that describe themselves, then those of the sessions that no run names."""
+    # Of two envelopes with one id the later one counts.
+    described = {envelope.run_id: envelope for envelope in envelopes}
+    contexts: dict[str, RunContext] = {}
+    for found in _native.catalog.run_contexts(sessions, list(described.values())):
+        envelope = described[found.run_id] if found.explicit else None
+        contexts[found.run_id] = RunContext(
+            run_id=found.run_id,
+            explicit=found.explicit,
+            title=found.title if envelope is None else envelope.title,
+            description=None if envelope is None else envelope.description,
+            job_id=found.job_id,
+            started_at_ns=found.started_at_ns,
+            ended_at_ns=found.ended_at_ns,
+            source_path=found.source_path,
+            source_kind=found.source_kind,
+            source_namespace=None if envelope is None else envelope.source_namespace,
+            source_ref=None if envelope is None else envelope.source_ref,
+            sessions=tuple(sessions[place] for place in found.members),
+            tags=() if envelope is None else envelope.tags,
+            metadata={} if envelope is None else envelope.metadata,
+        )
     return contexts
-
-
-def _explicit(envelope: CatalogRunEnvelope, sessions: Sequence[SessionRowLike]) -> RunContext:
-    wanted = {reference.session_id for reference in envelope.sessions}
-    # A session that lies in several places is a member once.
-    found = {session.session_id: session for session in reversed(sessions) if session.session_id in wanted}
-    members = list(found.values())
-    if not members and envelope.job_id is not None:
-        members = [session for session in sessions if session.job_id == envelope.job_id]
-    members.sort(key=_start)
-    started, ended = envelope.started_at_ns, envelope.ended_at_ns
-    return RunContext(
-        run_id=envelope.run_id,
-        explicit=True,
-        title=envelope.title,
-        description=envelope.description,
-        job_id=envelope.job_id or _common_job(members),
-        started_at_ns=_first_start(members) if started is None else started,
-        ended_at_ns=_last_end(members) if ended is None else ended,
-        source_path=str(envelope.path),
-        source_kind="run_envelope",
-        source_namespace=envelope.source_namespace,
-        source_ref=envelope.source_ref,
-        sessions=tuple(members),
-        tags=envelope.tags,
-        metadata=envelope.metadata,
-    )
-
-
-def _implicit(run_id: str, members: Sequence[SessionRowLike]) -> RunContext:
-    job_id = _common_job(members)
-    return RunContext(
-        run_id=run_id,
-        explicit=False,
-        title=f"Session {members[0].session_id}" if job_id is None else f"Distributed job {job_id}",
-        description=None,
-        job_id=job_id,
-        started_at_ns=_first_start(members),
-        ended_at_ns=_last_end(members),
-        source_path=members[0].source_path,
-        source_kind="implicit_run",
-        source_namespace=None,
-        source_ref=None,
-        sessions=tuple(members),
-    )
-
-
-def _unused(base: str, taken: Mapping[str, object]) -> str:
-    if base not in taken:
-        return base
-    candidate, suffix = f"implicit:{base}", 1
-    while candidate in taken:
-        suffix += 1
-        candidate = f"implicit:{base}:{suffix}"
-    return candidate
-
-
-def _start(session: SessionRowLike) -> tuple[int, str]:
-    return session.started_at_ns, session.session_id
-
-
-def _common_job(sessions: Iterable[SessionRowLike]) -> str | None:
-    jobs = {session.job_id for session in sessions if session.job_id is not None}
-    return jobs.pop() if len(jobs) == 1 else None
-
-
-def _first_start(sessions: Sequence[SessionRowLike]) -> int | None:
-    return min((session.started_at_ns for session in sessions), default=None)
-
-
-def _last_end(sessions: Sequence[SessionRowLike]) -> int | None:
-    """The last end, once all have ended."""
-    ends = [session.ended_at_ns for session in sessions if session.ended_at_ns is not None]
-    return max(ends, default=None) if len(ends) == len(sessions) else None
 
 
 def build_identity_index(contexts: Mapping[str, RunContext]) -> RunIdentityIndex:
     """Which run each session, job and source belongs to; what several runs claim belongs to none."""
-    sessions: dict[str, set[str]] = defaultdict(set)
-    jobs: dict[str, set[str]] = defaultdict(set)
-    sources: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for context in contexts.values():
-        if context.job_id is not None:
-            jobs[context.job_id].add(context.run_id)
-        if context.source_namespace is not None and context.source_ref is not None:
-            sources[context.source_namespace, context.source_ref].add(context.run_id)
-        for session in context.sessions:
-            sessions[session.session_id].add(context.run_id)
-            if session.job_id is not None:
-                jobs[session.job_id].add(context.run_id)
-    conflicts: list[RunIdentityConflict] = []
+    found = _native.catalog.run_identities(list(contexts.values()))
     return RunIdentityIndex(
-        session_to_run=_claimed_once("session_id", sessions, conflicts),
-        job_to_run=_claimed_once("job_id", jobs, conflicts),
-        source_ref_to_run=_claimed_once("source_ref", sources, conflicts),
-        conflicts=tuple(conflicts),
+        session_to_run=found.sessions,
+        job_to_run=found.jobs,
+        source_ref_to_run=found.sources,
+        conflicts=tuple(
+            RunIdentityConflict(conflict.kind, conflict.value, tuple(conflict.runs))
+            for conflict in found.conflicts
+        ),
     )
-
-
-def _claimed_once(
-    kind: str, claims: Mapping[_Key, set[str]], conflicts: list[RunIdentityConflict]
-) -> dict[_Key, str]:
-    once: dict[_Key, str] = {}
-    for value, runs in claims.items():
-        if len(runs) == 1:
-            once[value] = next(iter(runs))
-        else:
-            name = value if isinstance(value, str) else ":".join(value)
-            conflicts.append(RunIdentityConflict(kind, name, tuple(sorted(runs))))
-    return once
 
 
 def run_id_for_identity(

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from stormlog import _native
 from stormlog._row import Row
 
 AttachmentStorage = Literal["reference", "copy"]
 
-RUN_ENVELOPE_FILENAME = "stormlog_run.json"
-RUN_ENVELOPE_FORMAT = "stormlog.run_envelope"
-RUN_ENVELOPE_SCHEMA_VERSION = 1
+RUN_ENVELOPE_FILENAME = _native.catalog.RUN_ENVELOPE_FILE
+RUN_ENVELOPE_FORMAT = _native.catalog.RUN_ENVELOPE_FORMAT
+RUN_ENVELOPE_SCHEMA_VERSION = _native.catalog.RUN_ENVELOPE_VERSION
 
 
 class SessionRowLike(Protocol):

@@ -8,7 +8,7 @@ use stormlog_model::{Record, SessionSummary};
 use stormlog_store::Source;
 use stormlog_store::sink::{ROLLUP_FILENAME, SinkManifest};
 
-use super::links::Links;
+use super::links::RunLinks;
 use super::moment::utc_ns;
 use super::named::NamedAttachment;
 use super::ooms::BundleRow;
@@ -156,7 +156,7 @@ impl Store {
     pub fn attachments(&mut self, filter: &AttachmentFilter) -> Result<Vec<AttachmentRow>, QueryError> {
         let sessions = self.session_rows()?;
         let contexts = self.contexts(&sessions);
-        let links = Links::of(&contexts, &sessions);
+        let links = RunLinks::of_contexts(&contexts, &sessions);
         let mut rows = Vec::new();
         self.each_attachment(&contexts, &links, &sessions, &mut |row| {
             if filter.matches(&row) {
@@ -184,11 +184,11 @@ impl Store {
     pub(super) fn each_attachment(
         &mut self,
         contexts: &[RunContext],
-        links: &Links,
+        links: &RunLinks,
         sessions: &[SessionRow],
         take: &mut dyn FnMut(AttachmentRow),
     ) -> Result<(), QueryError> {
-        links.conflicts.iter().for_each(|message| self.conflict(message.clone()));
+        links.conflicts.iter().for_each(|conflict| self.conflict(conflict.message()));
         for envelope in &self.catalog.envelopes {
             for attachment in &envelope.attachments {
                 let run_id = attachment.run_id.as_deref().unwrap_or(&envelope.run_id);
@@ -276,7 +276,7 @@ impl Store {
 }
 
 /// A sink, its segments and its roll-ups, for every session in it that belongs to a run.
-fn sink_rows(path: &Path, manifest: &SinkManifest, links: &Links, take: &mut dyn FnMut(AttachmentRow)) {
+fn sink_rows(path: &Path, manifest: &SinkManifest, links: &RunLinks, take: &mut dyn FnMut(AttachmentRow)) {
     let run_of = |id: &str, job: Option<&str>| links.run_of(Some(id), job);
     let with_run = || {
         manifest.sessions.iter().filter_map(|summary| {

@@ -11,11 +11,13 @@ use super::record;
 
 /// The file that describes a run.
 pub const RUN_ENVELOPE_FILE: &str = "stormlog_run.json";
-const FORMAT: &str = "stormlog.run_envelope";
-const SCHEMA_VERSION: u64 = 1;
+/// How it calls itself.
+pub const RUN_ENVELOPE_FORMAT: &str = "stormlog.run_envelope";
+/// The version that is read.
+pub const RUN_ENVELOPE_VERSION: u64 = 1;
 
 /// What such a file states.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct RunEnvelope {
     pub run_id: String,
@@ -37,7 +39,7 @@ pub struct RunEnvelope {
 }
 
 /// A session that a run names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "the names are those of the file's keys")]
 pub struct SessionRef {
     pub session_id: String,
@@ -163,10 +165,15 @@ fn is_ordered(value: &Value, first: &str, last: &str) -> bool {
 }
 
 impl RunEnvelope {
+    /// Whether it calls itself a run of the version we know.
+    pub fn is_one(payload: &Value) -> bool {
+        payload.get("schema_version").is_some_and(|version| *version == RUN_ENVELOPE_VERSION)
+            && payload.get("format").is_some_and(|format| format == RUN_ENVELOPE_FORMAT)
+    }
+
     /// What the file states; `None` if anything in it is missing, unknown or of the wrong kind.
     pub fn of(payload: &Value, path: &Path) -> Option<Self> {
-        let is_whole = payload.get("schema_version").is_some_and(|version| *version == SCHEMA_VERSION)
-            && payload.get("format").is_some_and(|format| format == FORMAT)
+        let is_whole = Self::is_one(payload)
             && has_shape(payload, &ENVELOPE, &["schema_version", "format", "run_id", "metadata"])
             && is_ordered(payload, "started_at_ns", "ended_at_ns");
         let stated = payload.as_object().filter(|_| is_whole)?;

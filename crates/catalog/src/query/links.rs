@@ -8,12 +8,46 @@ use super::sources::quoted;
 
 /// The runs by what belongs to them.
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    sessions: FxHashMap<String, String>,
-    jobs: FxHashMap<String, String>,
-    sources: FxHashMap<(String, String), String>,
-    /// What several runs claim, a sentence each.
-    pub(super) conflicts: Vec<String>,
+pub struct RunLinks {
+    /// By session.
+    pub sessions: FxHashMap<String, String>,
+    /// By job.
+    pub jobs: FxHashMap<String, String>,
+    /// By namespace and reference of a source.
+    pub sources: FxHashMap<(String, String), String>,
+    /// What several runs claim.
+    pub conflicts: Vec<RunConflict>,
+}
+
+/// An identity that more than one run claims.
+#[derive(Debug, Clone)]
+pub struct RunConflict {
+    /// `session_id`, `job_id` or `source_ref`.
+    pub kind: &'static str,
+    /// The identity.
+    pub value: String,
+    /// The runs, sorted.
+    pub runs: Vec<String>,
+}
+
+impl RunConflict {
+    /// The sentence that is shown.
+    pub fn message(&self) -> String {
+        format!("ambiguous run {} {}: {}", self.kind, quoted(&self.value), self.runs.join(", "))
+    }
+}
+
+/// What one run claims.
+#[derive(Debug, Clone, Default)]
+pub struct RunClaims {
+    /// The run.
+    pub run_id: String,
+    /// Its job.
+    pub job_id: Option<String>,
+    /// Namespace and reference of its source.
+    pub source: Option<(String, String)>,
+    /// Its sessions, each with its job.
+    pub sessions: Vec<(String, Option<String>)>,
 }
 
 /// Claims in the order they were made, each with its runs.
@@ -39,16 +73,16 @@ impl<K: Clone + Eq + std::hash::Hash> Claims<K> {
 
     fn settle(
         mut self,
-        kind: &str,
+        kind: &'static str,
         name: impl Fn(&K) -> String,
-        conflicts: &mut Vec<String>,
+        conflicts: &mut Vec<RunConflict>,
     ) -> FxHashMap<K, String> {
         let mut once = FxHashMap::default();
         for key in self.order {
             let mut runs = self.runs.remove(&key).unwrap_or_default();
             if runs.len() > 1 {
                 runs.sort();
-                conflicts.push(format!("ambiguous run {kind} {}: {}", quoted(&name(&key)), runs.join(", ")));
+                conflicts.push(RunConflict { kind, value: name(&key), runs });
             } else if let Some(run) = runs.pop() {
                 once.insert(key, run);
             }
@@ -57,25 +91,41 @@ impl<K: Clone + Eq + std::hash::Hash> Claims<K> {
     }
 }
 
-impl Links {
-    pub(super) fn of(contexts: &[RunContext], rows: &[SessionRow]) -> Self {
+impl RunLinks {
+    pub(super) fn of_contexts(contexts: &[RunContext], rows: &[SessionRow]) -> Self {
+        RunLinks::of(contexts.iter().map(|run| {
+            RunClaims {
+                run_id: run.run_id.clone(),
+                job_id: run.job_id.clone(),
+                source: run.source_namespace.clone().zip(run.source_ref.clone()),
+                sessions: run
+                    .members
+                    .iter()
+                    .map(|at| (rows[*at].summary.session_id.clone(), rows[*at].summary.job_id.clone()))
+                    .collect(),
+            }
+        }))
+    }
+
+    /// What each run alone claims; what several do belongs to none.
+    pub fn of(runs: impl IntoIterator<Item = RunClaims>) -> Self {
         let (mut sessions, mut jobs, mut sources) = (Claims::new(), Claims::new(), Claims::new());
-        for run in contexts {
-            if let Some(job) = &run.job_id {
-                jobs.add(job.clone(), &run.run_id);
+        for run in runs {
+            if let Some(job) = run.job_id {
+                jobs.add(job, &run.run_id);
             }
-            if let (Some(namespace), Some(reference)) = (&run.source_namespace, &run.source_ref) {
-                sources.add((namespace.clone(), reference.clone()), &run.run_id);
+            if let Some(source) = run.source {
+                sources.add(source, &run.run_id);
             }
-            for row in run.members.iter().map(|at| &rows[*at].summary) {
-                sessions.add(row.session_id.clone(), &run.run_id);
-                if let Some(job) = &row.job_id {
-                    jobs.add(job.clone(), &run.run_id);
+            for (session_id, job) in run.sessions {
+                sessions.add(session_id, &run.run_id);
+                if let Some(job) = job {
+                    jobs.add(job, &run.run_id);
                 }
             }
         }
         let mut conflicts = Vec::new();
-        Links {
+        RunLinks {
             sessions: sessions.settle("session_id", String::clone, &mut conflicts),
             jobs: jobs.settle("job_id", String::clone, &mut conflicts),
             sources: sources.settle("source_ref", |(a, b)| format!("{a}:{b}"), &mut conflicts),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stormlog_analyze::phases::{PhaseAttribution, PhaseIndex, PhaseRecord};
-use stormlog_model::classify::is_oom_event;
+use stormlog_model::classify::{OOM_MARKS, is_oom};
 use stormlog_model::{Event, Record, strip};
 
 /// A moment or a stretch worth showing.
@@ -103,9 +103,29 @@ pub(super) fn markers(events: &[Event]) -> Vec<Marker> {
     found
 }
 
-fn point(event: &Event) -> Option<Marker> {
-    let name = strip(&event.head.event_type);
-    let (kind, severity, label) = match name {
+/// The types of the events that are landmarks.
+pub const LANDMARK_TYPES: [&str; 7] =
+    ["start", "stop", "collector_degraded", "collector_recovered", "warning", "critical", "error"];
+
+/// What an event is on a timeline.
+#[derive(Debug, Clone)]
+pub struct Landmark {
+    /// `lifecycle`, `collector`, `alert` or `oom`.
+    pub kind: &'static str,
+    /// `info`, `warning` or `critical`.
+    pub severity: &'static str,
+    /// The text beside it.
+    pub label: String,
+}
+
+/// What an event of that type is on a timeline, if anything. `has_oom_mark` and `oom_reason` are of its metadata.
+pub fn landmark(
+    event_type: &str,
+    has_oom_mark: bool,
+    oom_reason: Option<&str>,
+    context: Option<&str>,
+) -> Option<Landmark> {
+    let (mut kind, severity, label) = match strip(event_type) {
         "start" => ("lifecycle", "info", "Tracking started"),
         "stop" => ("lifecycle", "info", "Tracking stopped"),
         "collector_degraded" => ("collector", "warning", "Collector degraded"),
@@ -115,17 +135,23 @@ fn point(event: &Event) -> Option<Marker> {
         "error" => ("alert", "critical", "Error"),
         _ => return None,
     };
-    let metadata = &event.metadata.map;
-    let (mut kind, mut label) = (kind, label.to_owned());
-    if is_oom_event(event) {
-        let reason =
-            metadata.get("oom_reason").and_then(Value::as_str).map(strip).filter(|text| !text.is_empty());
+    let said = |text: Option<&str>| text.map(strip).filter(|text| !text.is_empty()).map(str::to_owned);
+    let mut label = label.to_owned();
+    if is_oom(strip(event_type), has_oom_mark) {
         kind = "oom";
+        let reason = said(oom_reason);
         label = reason.map_or_else(|| "OOM detected".to_owned(), |reason| format!("OOM detected: {reason}"));
     }
-    if let Some(context) = event.context.as_deref().map(strip).filter(|text| !text.is_empty()) {
-        label = context.to_owned();
-    }
+    Some(Landmark { kind, severity, label: said(context).unwrap_or(label) })
+}
+
+fn point(event: &Event) -> Option<Marker> {
+    let metadata = &event.metadata.map;
+    let has_oom_mark = OOM_MARKS.iter().any(|mark| metadata.contains_key(*mark));
+    let reason = metadata.get("oom_reason").and_then(Value::as_str);
+    let event_type = &event.head.event_type;
+    let Landmark { kind, severity, label } =
+        landmark(event_type, has_oom_mark, reason, event.context.as_deref())?;
     let identity = &event.head.identity;
     Some(Marker {
         session_id: event.head.session_id.clone(),
@@ -138,7 +164,7 @@ fn point(event: &Event) -> Option<Marker> {
         rank: identity.rank,
         local_rank: identity.local_rank,
         world_size: identity.world_size,
-        event_type: name.to_owned(),
+        event_type: strip(event_type).to_owned(),
         metadata: metadata.clone(),
     })
 }

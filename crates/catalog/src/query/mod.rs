@@ -23,13 +23,15 @@ mod summary;
 
 pub use attachments::{AttachmentFilter, AttachmentRow};
 pub use correlate::{Correlation, CorrelationFilter, DEFAULT_WINDOW_NS, EVIDENCE_KINDS};
-pub use envelope::{RUN_ENVELOPE_FILE, RunEnvelope, SessionRef};
+pub use envelope::{RUN_ENVELOPE_FILE, RUN_ENVELOPE_FORMAT, RUN_ENVELOPE_VERSION, RunEnvelope, SessionRef};
 pub use events::{EventFilter, EventOrigin, EventRows};
 pub use evidence::Evidence;
 pub use issues::{Issue, IssueFilter, IssueLink};
+pub use links::{RunClaims, RunConflict, RunLinks};
+pub use markers::{LANDMARK_TYPES, Landmark, landmark};
 pub use named::{ATTACHMENTS_FILE, NamedAttachment, NamedFilter};
 pub use ooms::{BundleFilter, BundleRow};
-pub use runs::{RunFilter, RunRow};
+pub use runs::{RunContext, RunFilter, RunRow, RunSession, run_contexts};
 pub use sessions::{SessionFilter, SessionRow};
 pub use sources::{Catalog, CatalogSource, Warning, WarningKind};
 pub use store::{Options, Store};

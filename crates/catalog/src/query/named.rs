@@ -1,6 +1,6 @@
 //! Attachments that a person or a tool named: in a `stormlog_attachments.json` beside an artifact, or in the file of a run.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_model::Record;
@@ -178,25 +178,22 @@ fn integer(value: Option<&Value>) -> Option<i64> {
     }
 }
 
-/// A path as the file beside it means it.
+/// A path as the file beside it means it. As Python resolves: links as far as the path exists, then by its words.
 fn beside(file: &Path, path: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("")).join(path);
-    // As Python resolves: links as far as the path exists, then by its words.
-    let mut tail = Vec::new();
     let absolute = std::path::absolute(&joined).unwrap_or(joined);
-    let mut head = absolute.as_path();
-    loop {
-        if let Ok(resolved) = std::fs::canonicalize(head) {
-            let mut whole = resolved;
-            whole.extend(tail.iter().rev());
-            return whole.display().to_string();
-        }
-        match (head.parent(), head.file_name()) {
-            (Some(parent), Some(name)) => {
-                tail.push(name.to_owned());
-                head = parent;
+    let mut whole = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => {
+                whole.pop();
             }
-            _ => return absolute.display().to_string(),
+            Component::CurDir => {}
+            other => {
+                whole.push(other);
+                whole = std::fs::canonicalize(&whole).unwrap_or(whole);
+            }
         }
     }
+    whole.display().to_string()
 }

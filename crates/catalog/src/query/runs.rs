@@ -10,7 +10,7 @@ use serde_json::Value;
 use stormlog_model::Record;
 
 use super::envelope::RunEnvelope;
-use super::links::Links;
+use super::links::RunLinks;
 use super::sessions::SessionRow;
 use super::sources::RunDirectory;
 use super::store::Store;
@@ -50,23 +50,57 @@ pub struct RunRow {
     pub metadata: Record,
 }
 
-/// A run with the places of its sessions among the session rows.
+/// A session as far as runs are made of it.
+#[allow(missing_docs, reason = "the names are those of a session's row")]
+pub trait RunSession {
+    fn session_id(&self) -> &str;
+    fn job_id(&self) -> Option<&str>;
+    fn started_at_ns(&self) -> i64;
+    fn ended_at_ns(&self) -> Option<i64>;
+    fn source_path(&self) -> &str;
+}
+
+impl RunSession for SessionRow {
+    fn session_id(&self) -> &str {
+        &self.summary.session_id
+    }
+
+    fn job_id(&self) -> Option<&str> {
+        self.summary.job_id.as_deref()
+    }
+
+    fn started_at_ns(&self) -> i64 {
+        self.summary.started_at_ns
+    }
+
+    fn ended_at_ns(&self) -> Option<i64> {
+        self.summary.ended_at_ns
+    }
+
+    fn source_path(&self) -> &str {
+        &self.source_path
+    }
+}
+
+/// A run with the places of its sessions among the sessions it was made of.
 #[derive(Debug)]
-pub(super) struct RunContext {
-    pub(super) run_id: String,
-    pub(super) explicit: bool,
-    pub(super) title: Option<String>,
-    pub(super) description: Option<String>,
-    pub(super) job_id: Option<String>,
-    pub(super) started_at_ns: Option<i64>,
-    pub(super) ended_at_ns: Option<i64>,
-    pub(super) source_path: String,
-    pub(super) source_kind: &'static str,
-    pub(super) source_namespace: Option<String>,
-    pub(super) source_ref: Option<String>,
-    pub(super) members: Vec<usize>,
-    tags: Vec<String>,
-    metadata: Record,
+#[allow(missing_docs, reason = "the names are those of a run's row")]
+pub struct RunContext {
+    pub run_id: String,
+    pub explicit: bool,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub job_id: Option<String>,
+    pub started_at_ns: Option<i64>,
+    pub ended_at_ns: Option<i64>,
+    pub source_path: String,
+    pub source_kind: &'static str,
+    pub source_namespace: Option<String>,
+    pub source_ref: Option<String>,
+    /// In time order.
+    pub members: Vec<usize>,
+    pub tags: Vec<String>,
+    pub metadata: Record,
 }
 
 impl RunRow {
@@ -111,7 +145,7 @@ impl Store {
         let sessions = self.session_rows()?;
         let contexts = self.contexts(&sessions);
         let mut counts: FxHashMap<String, u64> = FxHashMap::default();
-        let links = Links::of(&contexts, &sessions);
+        let links = RunLinks::of_contexts(&contexts, &sessions);
         self.each_attachment(&contexts, &links, &sessions, &mut |row| {
             *counts.entry(row.run_id).or_default() += 1
         })?;
@@ -147,51 +181,64 @@ impl Store {
         Ok(rows)
     }
 
-    /// The runs that describe themselves, those of run directories, then those of the sessions that none of them has.
     pub(super) fn contexts(&self, rows: &[SessionRow]) -> Vec<RunContext> {
-        let finder = Finder::of(rows);
-        let mut contexts: Vec<RunContext> =
-            self.catalog.envelopes.iter().map(|envelope| of_envelope(envelope, rows, &finder)).collect();
-        let named = |contexts: &[RunContext]| -> FxHashSet<String> {
-            let members = contexts.iter().flat_map(|context| &context.members);
-            members.map(|at| rows[*at].summary.session_id.clone()).collect()
-        };
-        let mut taken = named(&contexts);
-        let mut ids: FxHashSet<String> = contexts.iter().map(|context| context.run_id.clone()).collect();
-        // Looked up, not searched for: each of 10,000 sessions against each of 10,000 runs took 40 s.
-        let by_path: FxHashMap<&Path, usize> =
-            self.catalog.runs.iter().enumerate().map(|(at, run)| (run.path.as_path(), at)).collect();
-        let mut members: Vec<Vec<usize>> = vec![Vec::new(); self.catalog.runs.len()];
-        for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(&row.summary.session_id)) {
-            let around = Path::new(&row.source_path).ancestors().find_map(|above| by_path.get(above));
-            if let Some(run) = around {
-                members[*run].push(at);
-            }
-        }
-        for (run, members) in self.catalog.runs.iter().zip(members) {
-            taken.extend(members.iter().map(|at| rows[*at].summary.session_id.clone()));
-            let context = of_directory(run, rows, members, &mut ids);
-            contexts.push(context);
-        }
-        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-        let mut group_of: FxHashMap<String, usize> = FxHashMap::default();
-        for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(&row.summary.session_id)) {
-            let base = match &row.summary.job_id {
-                Some(job) => format!("job:{job}"),
-                None => format!("session:{}", row.summary.session_id),
-            };
-            let group = *group_of.entry(base.clone()).or_insert_with(|| {
-                groups.push((base, Vec::new()));
-                groups.len() - 1
-            });
-            groups[group].1.push(at);
-        }
-        for (base, mut members) in groups {
-            in_time(&mut members, rows);
-            contexts.push(implicit(unused(base, &mut ids), rows, members));
-        }
-        contexts
+        contexts_of(&self.catalog.envelopes, &self.catalog.runs, rows)
     }
+}
+
+/// The runs that describe themselves, in their order, then those of the sessions that none of them has.
+pub fn run_contexts<S: RunSession>(envelopes: &[RunEnvelope], rows: &[S]) -> Vec<RunContext> {
+    contexts_of(envelopes, &[], rows)
+}
+
+/// The runs that describe themselves, those of run directories, then those of the sessions that none of them has.
+fn contexts_of<S: RunSession>(
+    envelopes: &[RunEnvelope],
+    directories: &[RunDirectory],
+    rows: &[S],
+) -> Vec<RunContext> {
+    let finder = Finder::of(rows);
+    let mut contexts: Vec<RunContext> =
+        envelopes.iter().map(|envelope| of_envelope(envelope, rows, &finder)).collect();
+    let named = |contexts: &[RunContext]| -> FxHashSet<String> {
+        let members = contexts.iter().flat_map(|context| &context.members);
+        members.map(|at| rows[*at].session_id().to_owned()).collect()
+    };
+    let mut taken = named(&contexts);
+    let mut ids: FxHashSet<String> = contexts.iter().map(|context| context.run_id.clone()).collect();
+    // Looked up, not searched for: each of 10,000 sessions against each of 10,000 runs took 40 s.
+    let by_path: FxHashMap<&Path, usize> =
+        directories.iter().enumerate().map(|(at, run)| (run.path.as_path(), at)).collect();
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); directories.len()];
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(row.session_id())) {
+        let around = Path::new(row.source_path()).ancestors().find_map(|above| by_path.get(above));
+        if let Some(run) = around {
+            members[*run].push(at);
+        }
+    }
+    for (run, members) in directories.iter().zip(members) {
+        taken.extend(members.iter().map(|at| rows[*at].session_id().to_owned()));
+        let context = of_directory(run, rows, members, &mut ids);
+        contexts.push(context);
+    }
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut group_of: FxHashMap<String, usize> = FxHashMap::default();
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| !taken.contains(row.session_id())) {
+        let base = match row.job_id() {
+            Some(job) => format!("job:{job}"),
+            None => format!("session:{}", row.session_id()),
+        };
+        let group = *group_of.entry(base.clone()).or_insert_with(|| {
+            groups.push((base, Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(at);
+    }
+    for (base, mut members) in groups {
+        in_time(&mut members, rows);
+        contexts.push(implicit(unused(base, &mut ids), rows, members));
+    }
+    contexts
 }
 
 /// Session rows by id and by job.
@@ -201,20 +248,20 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn of(rows: &'a [SessionRow]) -> Self {
+    fn of<S: RunSession>(rows: &'a [S]) -> Self {
         let mut found = Finder { sessions: FxHashMap::default(), jobs: FxHashMap::default() };
         for (at, row) in rows.iter().enumerate() {
             // A session that is in several sources is a member once.
-            found.sessions.entry(row.summary.session_id.as_str()).or_insert(at);
-            if let Some(job) = &row.summary.job_id {
-                found.jobs.entry(job.as_str()).or_default().push(at);
+            found.sessions.entry(row.session_id()).or_insert(at);
+            if let Some(job) = row.job_id() {
+                found.jobs.entry(job).or_default().push(at);
             }
         }
         found
     }
 }
 
-fn of_envelope(envelope: &RunEnvelope, rows: &[SessionRow], finder: &Finder<'_>) -> RunContext {
+fn of_envelope<S: RunSession>(envelope: &RunEnvelope, rows: &[S], finder: &Finder<'_>) -> RunContext {
     let wanted: FxHashSet<&str> =
         envelope.sessions.iter().map(|session| session.session_id.as_str()).collect();
     let mut members: Vec<usize> = wanted.iter().filter_map(|id| finder.sessions.get(id).copied()).collect();
@@ -241,9 +288,9 @@ fn of_envelope(envelope: &RunEnvelope, rows: &[SessionRow], finder: &Finder<'_>)
     }
 }
 
-fn of_directory(
+fn of_directory<S: RunSession>(
     run: &RunDirectory,
-    rows: &[SessionRow],
+    rows: &[S],
     mut members: Vec<usize>,
     ids: &mut FxHashSet<String>,
 ) -> RunContext {
@@ -267,12 +314,12 @@ fn of_directory(
     }
 }
 
-fn implicit(run_id: String, rows: &[SessionRow], members: Vec<usize>) -> RunContext {
+fn implicit<S: RunSession>(run_id: String, rows: &[S], members: Vec<usize>) -> RunContext {
     let job_id = common_job(rows, &members);
     let first = members.first().map(|at| &rows[*at]);
     let title = match (&job_id, first) {
         (Some(job), _) => Some(format!("Distributed job {job}")),
-        (None, first) => first.map(|row| format!("Session {}", row.summary.session_id)),
+        (None, first) => first.map(|row| format!("Session {}", row.session_id())),
     };
     RunContext {
         run_id,
@@ -282,7 +329,7 @@ fn implicit(run_id: String, rows: &[SessionRow], members: Vec<usize>) -> RunCont
         job_id,
         started_at_ns: first_start(rows, &members),
         ended_at_ns: last_end(rows, &members),
-        source_path: first.map(|row| row.source_path.clone()).unwrap_or_default(),
+        source_path: first.map(|row| row.source_path().to_owned()).unwrap_or_default(),
         source_kind: "implicit_run",
         source_namespace: None,
         source_ref: None,
@@ -304,22 +351,22 @@ fn unused(base: String, taken: &mut FxHashSet<String>) -> String {
     candidate
 }
 
-fn in_time(members: &mut [usize], rows: &[SessionRow]) {
-    members.sort_by_key(|at| (rows[*at].summary.started_at_ns, rows[*at].summary.session_id.as_str(), *at));
+fn in_time<S: RunSession>(members: &mut [usize], rows: &[S]) {
+    members.sort_by_key(|at| (rows[*at].started_at_ns(), rows[*at].session_id(), *at));
 }
 
-fn common_job(rows: &[SessionRow], members: &[usize]) -> Option<String> {
-    let mut jobs = members.iter().filter_map(|at| rows[*at].summary.job_id.as_ref());
+fn common_job<S: RunSession>(rows: &[S], members: &[usize]) -> Option<String> {
+    let mut jobs = members.iter().filter_map(|at| rows[*at].job_id());
     let first = jobs.next()?;
-    jobs.all(|job| job == first).then(|| first.clone())
+    jobs.all(|job| job == first).then(|| first.to_owned())
 }
 
-fn first_start(rows: &[SessionRow], members: &[usize]) -> Option<i64> {
-    members.iter().map(|at| rows[*at].summary.started_at_ns).min()
+fn first_start<S: RunSession>(rows: &[S], members: &[usize]) -> Option<i64> {
+    members.iter().map(|at| rows[*at].started_at_ns()).min()
 }
 
 /// The last end, once all have ended.
-fn last_end(rows: &[SessionRow], members: &[usize]) -> Option<i64> {
-    let ends: Option<Vec<i64>> = members.iter().map(|at| rows[*at].summary.ended_at_ns).collect();
+fn last_end<S: RunSession>(rows: &[S], members: &[usize]) -> Option<i64> {
+    let ends: Option<Vec<i64>> = members.iter().map(|at| rows[*at].ended_at_ns()).collect();
     ends?.into_iter().max()
 }
