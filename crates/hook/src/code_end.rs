@@ -17,13 +17,19 @@ pub fn follow(word: &'static AtomicPtr<u8>) {
     WORD.store(core::ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
 }
 
+/// Whether the moment has come and is not written down.
+#[inline(always)]
+pub fn has_come() -> bool {
+    let word = WORD.load(Ordering::Relaxed);
+    // SAFETY: `NEVER`, or a word of `_PyRuntime`, which is there as long as the process.
+    !unsafe { &*word }.load(Ordering::Relaxed).is_null()
+}
+
 /// Writes the record if the moment has come; to be called before the end of a block is recorded.
 #[inline(always)]
 pub fn note(thread: &mut Thread) {
-    let word = WORD.load(Ordering::Relaxed);
-    // SAFETY: `NEVER`, or a word of `_PyRuntime`, which is there as long as the process.
-    if !unsafe { &*word }.load(Ordering::Relaxed).is_null() {
-        write(thread, word);
+    if has_come() {
+        write(thread, WORD.load(Ordering::Relaxed));
     }
 }
 

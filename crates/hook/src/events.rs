@@ -1,4 +1,4 @@
-//! What the hooks have to say, as records. Must be called inside [`Inside::record`](crate::thread::Inside::record) only.
+//! What the hooks have to say, as records. What takes a [`Thread`] must be called inside [`Inside::record`] only.
 
 use stormlog_capture::record::{definition, kind};
 use stormlog_stack::python::Unchanged;
@@ -8,11 +8,25 @@ use crate::injected::UNRECORDED_NODE;
 use crate::sample;
 use crate::stacks::{self, PlainPython, Way};
 use crate::sys;
-use crate::thread::Thread;
+use crate::thread::{Inside, Thread};
 
-/// A block was given out.
+/// A block was given out. One that is passed over by sampling costs a subtraction: nothing is written for it.
+#[inline(always)]
+pub fn begun(inside: &mut Inside, kind: u8, address: usize, bytes: usize) {
+    if !sample::passes_over(inside.area(), bytes) {
+        inside.record(|thread| allocated(thread, kind, address, bytes));
+    }
+}
+
+/// A block comes to its end. Says whether it was recorded.
+#[inline(always)]
+pub fn ended(inside: &mut Inside, kind: u8, address: usize) -> bool {
+    let is_for_us = sample::may_have_taken(address) || code_end::has_come();
+    is_for_us && inside.record(|thread| freed(thread, kind, address))
+}
+
 #[inline(never)]
-pub fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
+fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     match thread.stacks.way {
         Way::Plain311 => plainly::<true>(thread, kind, address, bytes),
         Way::Plain => plainly::<false>(thread, kind, address, bytes),
@@ -97,7 +111,7 @@ fn finish(thread: &mut Thread, kind: u8, address: usize, bytes: usize, python: u
 /// The general case.
 #[inline(never)]
 fn anyhow(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
-    if sample::takes(thread, address, bytes) {
+    if sample::takes(thread, address) {
         mapped(thread, kind, address, bytes);
     }
 }
@@ -113,9 +127,8 @@ pub fn mapped(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     }
 }
 
-/// A block comes to its end. Says whether it was recorded.
 #[inline(always)]
-pub fn freed(thread: &mut Thread, kind: u8, address: usize) -> bool {
+fn freed(thread: &mut Thread, kind: u8, address: usize) -> bool {
     code_end::note(thread);
     let took = sample::took(address);
     if took {

@@ -29,7 +29,7 @@ fn record(inside: &mut Inside, kind: u8, block: *mut c_void, bytes: usize) {
             real::set_errno(errno);
         }
     } else {
-        inside.record(|thread| events::allocated(thread, kind, block as usize, bytes));
+        events::begun(inside, kind, block as usize, bytes);
     }
 }
 
@@ -105,8 +105,7 @@ fn resize(block: *mut c_void, bytes: usize, resize: impl FnOnce() -> *mut c_void
         return move_out(block, bytes);
     }
     let Some(mut inside) = Inside::enter() else { return resize() };
-    let known =
-        !block.is_null() && inside.record(|thread| events::freed(thread, kind::REALLOC_TAKE, block as usize));
+    let known = !block.is_null() && events::ended(&mut inside, kind::REALLOC_TAKE, block as usize);
     let moved = resize();
     if moved.is_null() && bytes > 0 && known {
         let errno = real::errno();
@@ -174,7 +173,7 @@ fn release(block: *mut c_void, free: impl FnOnce()) {
         return own::give(block);
     }
     let Some(mut inside) = Inside::enter_release() else { return free() };
-    inside.record(|thread| events::freed(thread, kind::FREE, block as usize));
+    events::ended(&mut inside, kind::FREE, block as usize);
     free();
 }
 

@@ -203,7 +203,7 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
         };
         let known = !block.is_null()
             && !own::owns(block)
-            && inside.record(|thread| events::freed(thread, kind::REALLOC_TAKE, block as usize));
+            && events::ended(&mut inside, kind::REALLOC_TAKE, block as usize);
         // SAFETY: as above.
         let moved = unsafe { (original.realloc)(context, block, bytes) };
         if moved.is_null() && known {
@@ -219,7 +219,7 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
         let Some(original) = Self::original() else { return };
         let inside = if block.is_null() || own::owns(block) { None } else { Inside::enter() };
         if let Some(mut inside) = inside {
-            inside.record(|thread| events::freed(thread, kind::PY_FREE, block as usize));
+            events::ended(&mut inside, kind::PY_FREE, block as usize);
             // SAFETY: as above.
             return unsafe { (original.free)(context, block) };
         }
@@ -241,6 +241,6 @@ fn finish(inside: &mut Inside, kind: u8, block: *mut c_void, bytes: usize) {
     if block.is_null() {
         inside.record(|thread| events::failed(thread, kind, libc::ENOMEM, bytes));
     } else {
-        inside.record(|thread| events::allocated(thread, kind, block as usize, bytes));
+        events::begun(inside, kind, block as usize, bytes);
     }
 }

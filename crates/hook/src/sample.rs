@@ -3,7 +3,7 @@
 //! Must cost a block that is not sampled next to nothing, neither when it comes nor when it goes.
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
 
 use crate::session;
 use crate::sys;
@@ -11,11 +11,14 @@ use crate::sys;
 /// Buckets of the set; each is one cache line.
 const BUCKETS: usize = 1 << 14;
 const PER_BUCKET: usize = 8;
+/// All buckets, and how many blocks are in each.
+const BYTES: usize = BUCKETS * (size_of::<Bucket>() + size_of::<AtomicU16>());
 
 #[repr(align(64))]
 struct Bucket([AtomicUsize; PER_BUCKET]);
 
-/// Addresses of the sampled blocks that live. All zeroes is one without memory.
+/// Addresses of the sampled blocks that live, and behind the buckets the number of blocks in each: most blocks that come to their end were not
+/// sampled, and one number answers for eight addresses. All zeroes is one without memory.
 #[repr(C)]
 pub struct Sampled {
     buckets: AtomicPtr<Bucket>,
@@ -26,9 +29,9 @@ impl Sampled {
     pub fn prepare(&self) -> bool {
         let old = self.buckets.swap(null_mut(), Ordering::AcqRel);
         if !old.is_null() {
-            sys::unmap(old.cast(), BUCKETS * size_of::<Bucket>());
+            sys::unmap(old.cast(), BYTES);
         }
-        let new = sys::map_private(BUCKETS * size_of::<Bucket>());
+        let new = sys::map_private(BYTES);
         self.buckets.store(new.cast(), Ordering::Release);
         !new.is_null()
     }
@@ -36,7 +39,7 @@ impl Sampled {
     /// Makes the set where there is none, as in a forked child; another thread may be doing the same.
     #[cold]
     fn make(&self) -> bool {
-        let new = sys::map_private(BUCKETS * size_of::<Bucket>());
+        let new = sys::map_private(BYTES);
         if new.is_null() {
             return false;
         }
@@ -45,32 +48,50 @@ impl Sampled {
             .compare_exchange(null_mut(), new.cast(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if !made {
-            sys::unmap(new, BUCKETS * size_of::<Bucket>());
+            sys::unmap(new, BYTES);
         }
         true
     }
 
     #[inline(always)]
-    fn bucket(&self, address: usize) -> Option<&Bucket> {
+    fn bucket(&self, address: usize) -> Option<(&Bucket, &AtomicU16)> {
         let buckets = self.buckets.load(Ordering::Acquire);
         let index = ((address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize;
-        // SAFETY: null in a forked child, else mapped; the index has as many bits as there are buckets.
-        (!buckets.is_null()).then(|| unsafe { &*buckets.add(index) })
+        // SAFETY: null in a forked child, else mapped with the numbers behind; the index has as many bits as there are buckets.
+        (!buckets.is_null()).then(|| unsafe {
+            let numbers = buckets.add(BUCKETS).cast::<AtomicU16>();
+            (&*buckets.add(index), &*numbers.add(index))
+        })
+    }
+
+    /// False: the block is not there. A block comes in before the program has it, so that whoever frees it finds its number.
+    #[inline(always)]
+    fn may_have(&self, address: usize) -> bool {
+        self.bucket(address).is_some_and(|(_, number)| number.load(Ordering::Relaxed) != 0)
     }
 
     /// Remembers a block. False when its bucket is full: then it must not be recorded, for its end would not be noticed.
     fn add(&self, address: usize) -> bool {
-        let Some(bucket) = self.bucket(address) else { return self.make() && self.add(address) };
-        bucket
+        let Some((bucket, number)) = self.bucket(address) else { return self.make() && self.add(address) };
+        let is_in = bucket
             .0
             .iter()
-            .any(|place| place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+            .any(|place| place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+        if is_in {
+            number.fetch_add(1, Ordering::Relaxed);
+        }
+        is_in
     }
 
     #[inline(always)]
     fn remove(&self, address: usize) -> bool {
-        let Some(bucket) = self.bucket(address) else { return false };
-        bucket.0.iter().any(|place| place.load(Ordering::Relaxed) == address && take_out(place, address))
+        let Some((bucket, number)) = self.bucket(address) else { return false };
+        let was_in =
+            bucket.0.iter().any(|place| place.load(Ordering::Relaxed) == address && take_out(place, address));
+        if was_in {
+            number.fetch_sub(1, Ordering::Relaxed);
+        }
+        was_in
     }
 }
 
@@ -79,14 +100,26 @@ fn take_out(place: &AtomicUsize, address: usize) -> bool {
     place.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// True when the block at `address` is to be recorded.
+/// True when a block of so many bytes is not to be recorded. To be asked once for each block.
 #[inline(always)]
-pub fn takes(thread: &mut crate::thread::Thread, address: usize, bytes: usize) -> bool {
+pub fn passes_over(thread: &mut crate::thread::Thread, bytes: usize) -> bool {
     if session::options().sample == 0 {
-        return true;
+        return false;
     }
     thread.countdown = thread.countdown.saturating_sub(bytes.min(i64::MAX as usize) as i64);
-    thread.countdown < 0 && hit(thread, address)
+    thread.countdown >= 0
+}
+
+/// True when the block at `address`, which is not [passed over](passes_over), is to be recorded.
+#[inline(always)]
+pub fn takes(thread: &mut crate::thread::Thread, address: usize) -> bool {
+    session::options().sample == 0 || hit(thread, address)
+}
+
+/// False: the end of the block at `address` is not to be recorded.
+#[inline(always)]
+pub fn may_have_taken(address: usize) -> bool {
+    session::options().sample == 0 || session::current().is_some_and(|state| state.sampled.may_have(address))
 }
 
 #[cold]
@@ -157,7 +190,7 @@ mod tests {
                 }
             });
             assert!((1..5).flat_map(blocks).all(|block| set.remove(block)));
-            sys::unmap(set.buckets.load(Ordering::Relaxed).cast(), BUCKETS * size_of::<Bucket>());
+            sys::unmap(set.buckets.load(Ordering::Relaxed).cast(), BYTES);
         }
     }
 }

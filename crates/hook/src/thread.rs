@@ -169,6 +169,13 @@ impl Inside {
         self.with(WRITING, write)
     }
 
+    /// The area, for what no record is written for. A signal handler finds the thread inside and leaves the area alone.
+    #[inline(always)]
+    pub fn area(&mut self) -> &mut Thread {
+        // SAFETY: only this thread uses its area, and inside of a hook its signal handlers do not.
+        unsafe { self.thread.as_mut() }
+    }
+
     /// The area, for writing records in work that may itself ask for memory.
     pub fn record_quietly<T>(&mut self, write: impl FnOnce(&mut Thread) -> T) -> T {
         self.with(QUIET, write)
