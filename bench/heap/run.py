@@ -5,17 +5,19 @@
 
 The parts, each of which can be measured alone and again; figures of earlier parts are kept:
 
+    plain      `stormlog run` without a flag
     default    every allocation with its Python stack      threads   four native threads of malloc and free
     native     C, C++ and Rust frames too                  imports   194 libraries
     pyalloc    every Python object                         start     time, memory, address space of nothing
     sample     Poisson sampling at 512 KiB (Memray: none)  disk      bytes on disk during the run and after it
     aggregate  bounded file                                reading   `stats` of what each recorded
 
-`stormlog` is `stormlog run --heap`, supervisor and all; with `--preload` it is the hook library alone, with
-nobody to take what it writes: for work on the hooks. A ratio is the least CPU time of the workload over all
-repetitions, divided by the bare program's least; the order turns with each repetition, so that a slow minute
-of the machine hits all alike. `--minutes` is shared by the parts: repetitions that do not fit are left out,
-never the first. Figures go to bench/data/heap.json, the table to standard output or into `--markdown FILE`.
+`stormlog` is `stormlog run --heap` (in `plain`: without it), supervisor and all; with `--preload` it is the
+hook library alone, with nobody to take what it writes: for work on the hooks. A ratio is the least CPU time
+of the workload over all repetitions, divided by the bare program's least; the order turns with each
+repetition, so that a slow minute of the machine hits all alike. `--minutes` is shared by the
+parts: repetitions that do not fit are left out, never the first. Figures go to bench/data/heap.json, the
+table to standard output or into `--markdown FILE`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ READ = ["alloc_py", "sqlite", "numpy_loop"]
 # For each mode: flags of `stormlog run`, options of the library, flags of `memray run`; None: no such mode.
 MODES: dict[str, tuple[list[str], str | None, list[str] | None]] = {
     "default": ([], "", []),
+    "plain": ([], None, None),
     "native": (["--native"], ";native=1", ["--native"]),
     "pyalloc": (["--trace-python-allocators"], ";pyalloc=1", ["--trace-python-allocators"]),
     "sample": (["--sample=524288"], ";sample=524288", None),
@@ -58,14 +61,23 @@ MODES: dict[str, tuple[list[str], str | None, list[str] | None]] = {
 # For each part: its modes, and its workloads where it has some of its own.
 PARTS: dict[str, tuple[list[str], list[str] | None]] = {
     **{mode: ([mode], None) for mode in MODES},
-    "threads": (["default", "native"], ["mt_native"]),
+    "threads": (["default", "native", "plain"], ["mt_native"]),
     "imports": (["default", "native"], ["imports"]),
     "start": (["default", "native"], ["nothing"]),
     "disk": (["default"], None),
     "reading": (["default"], READ),
 }
 # How much of the time each part may take, in the order of their cost.
-SHARE = {"default": 5, "native": 5, "pyalloc": 6, "sample": 3, "aggregate": 5, "threads": 2, "reading": 3}
+SHARE = {
+    "plain": 4,
+    "default": 5,
+    "native": 5,
+    "pyalloc": 6,
+    "sample": 3,
+    "aggregate": 5,
+    "threads": 2,
+    "reading": 3,
+}
 
 Cell = dict[str, Any]
 
@@ -84,7 +96,9 @@ def command(
     if options.preload:
         setting = {"LD_PRELOAD": options.preload, "STORMLOG_HEAP": f"path={capture}{preload}"}
         return None if preload is None else (bare, setting)
-    run = ["run", "--dir", str(capture.parent / "runs"), "--heap", *ours, "--output", str(capture)]
+    run = ["run", "--quiet", "--dir", str(capture.parent / "runs")]
+    if mode != "plain":
+        run += ["--heap", *ours, "--output", str(capture)]
     return [*shlex.split(options.stormlog), *run, "--", *bare], {}
 
 

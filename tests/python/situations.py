@@ -29,10 +29,15 @@ OUR_VARIABLES = {
 
 # Where a recorded program differs from a bare one, by situation and mode, and why; also in docs/run.md.
 EXPECTED = {
+    ("descriptors", "run"): "a recorded process holds its capture open",
     ("descriptors", "heap"): "a recorded process holds its capture open",
+    ("descriptors of a child", "run"): "a recorded process holds its capture open",
     ("descriptors of a child", "heap"): "a recorded process holds its capture open",
+    ("closed streams of a shell", "run"): "a recorded process holds its capture open",
     ("closed streams of a shell", "heap"): "a recorded process holds its capture open",
+    ("signal masks", "run"): "the recording library handles SIGBUS: its capture may be truncated",
     ("signal masks", "heap"): "the recording library handles SIGBUS: its capture may be truncated",
+    ("signal masks of a child", "run"): "the recording library handles SIGBUS: its capture may be truncated",
     ("signal masks of a child", "heap"): "the recording library handles SIGBUS: its capture may be truncated",
     ("sys.path and modules", "run"): "the injected sitecustomize is a module of the program",
     ("sys.path and modules", "heap"): "the injected sitecustomize is a module of the program",

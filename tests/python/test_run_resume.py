@@ -44,6 +44,8 @@ def test_a_capture_that_was_half_written_goes(tmp_path: Path) -> None:
     waits = program("waits_for_its_parents_end.py", "raise")
     abandon(tmp_path, command(tmp_path, *waits, options=("--heap",)))
     (folder,) = tmp_path.glob("*/heap")
+    # The process that waited for the supervisor's end completes the capture.
+    until(lambda: not list(folder.glob("*.live")))
     # Where a kill in the midst of sealing leaves it.
     half = folder / "4711.bin.tmp"
     half.write_bytes(b"half a capture")

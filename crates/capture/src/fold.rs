@@ -63,9 +63,10 @@ impl Compactor {
         self.bound().map(|limit| limit.max(state + state / 4))
     }
 
-    /// How large the finished file may be: while the program runs half of what was asked for, because the live file is part of the capture.
+    /// How large the finished file may be: while the program runs three eighths of what was asked for. As much is for the live file, and the rest
+    /// for the file that [`rewrite`](Self::rewrite) makes beside the old one, half as large.
     fn bound(&self) -> Option<u64> {
-        self.options.max_size.map(|limit| if self.is_over { limit } else { limit / 2 })
+        self.options.max_size.map(|limit| if self.is_over { limit } else { limit / 8 * 3 })
     }
 
     fn state_size(&self) -> u64 {

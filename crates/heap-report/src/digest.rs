@@ -32,6 +32,8 @@ pub struct HeapDigest {
     pub failed: Option<String>,
     /// Records that could not be written.
     pub lost_events: u64,
+    /// Mean bytes between the allocations that were recorded: the numbers are estimates. `None` where all were.
+    pub sample_bytes: Option<u64>,
 }
 
 impl HeapDigest {
@@ -70,6 +72,7 @@ impl HeapDigest {
             is_held_at_failure,
             failed: last.map(|request| failed(&request, &heap.own_code())),
             lost_events: heap.lost_events,
+            sample_bytes: Some(heap.header.sample_bytes).filter(|mean| *mean > 0),
         }
     }
 
@@ -77,6 +80,21 @@ impl HeapDigest {
     #[must_use]
     pub fn held_when(&self) -> &'static str {
         if self.is_held_at_failure { "when the request failed" } else { "at the end" }
+    }
+
+    /// Before a number that is an estimate.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        if self.sample_bytes.is_some() { "about " } else { "" }
+    }
+
+    /// What is to be known of each line of [`held`](Self::held) beside its bytes.
+    #[must_use]
+    pub fn held_note(&self) -> Option<String> {
+        let when = self.is_held_at_failure.then(|| self.held_when());
+        let how = self.sample_bytes.map(|_| "estimated from a sample");
+        let words: Vec<&str> = when.into_iter().chain(how).collect();
+        (!words.is_empty()).then(|| words.join(", "))
     }
 
     /// For `evidence.json` and the outcome.
@@ -87,6 +105,7 @@ impl HeapDigest {
         json!({
             "path": self.path.display().to_string(), "peak_bytes": self.peak_bytes, "live_bytes": self.live_bytes,
             "held_by": held, "held_when": self.held_when(), "failed_request": self.failed, "lost_events": self.lost_events,
+            "sample_bytes": self.sample_bytes,
         })
     }
 }

@@ -79,12 +79,13 @@ impl Options {
             | (if self.python_allocators { flags::PYTHON_ALLOCATORS } else { 0 })
     }
 
-    /// Slots of a bounded live file; 0 for no bound. Half of the capture: the rest is for what the compactor makes of them.
+    /// Slots of a bounded live file; 0 for no bound. Three eighths of the capture: as much is for what the compactor makes of them, and the rest
+    /// for what it writes anew while the old one is still there.
     #[must_use]
     pub fn slot_limit(&self) -> u32 {
         match self.max {
             0 => 0,
-            max => (max / 2 / SLOT_SIZE as u64).clamp(FEWEST_SLOTS, MAX_SLOTS as u64) as u32,
+            max => (max / 8 * 3 / SLOT_SIZE as u64).clamp(FEWEST_SLOTS, MAX_SLOTS as u64) as u32,
         }
     }
 
@@ -211,7 +212,7 @@ mod tests {
     fn a_full_line_of_options() {
         let mut options = Options::EMPTY;
         assert!(options.parse(b"path=/run/a;native=1;pyalloc=1;sample=524288;max=1073741824"));
-        assert_eq!(options.slot_limit(), 8192);
+        assert_eq!(options.slot_limit(), 6144);
         assert!(options.native && options.python_allocators);
         assert_eq!(options.sample, 524_288);
         assert!(options.gpu && options.host, "both are recorded unless that is declined");

@@ -6,6 +6,7 @@
 //! - [`is_written`]: whether any process writes to a file.
 //! - [`inherit_nothing`], [`lead_session`]: programs that we start inherit neither descriptors nor session.
 //! - [`signals`]: taking signals with their senders, passing them on unchanged, ending and stopping by one.
+//! - [`Standby`]: a copy of this process that becomes another program when this one is gone.
 //! - [`keep_small`]: a heap that gives back what it does not need.
 //! - [`start`]: starting a program with the signals, descriptors and limits that this process itself was started with.
 //!
@@ -15,11 +16,13 @@ mod inherit;
 mod lease;
 mod own_heap;
 pub mod signals;
+mod standby;
 pub mod start;
 
 pub use inherit::{inherit_nothing, lead_session};
 pub use lease::is_written;
 pub use own_heap::keep_small;
+pub use standby::{Begun, Standby};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

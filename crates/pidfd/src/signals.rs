@@ -38,6 +38,16 @@ impl SignalSet {
         }
     }
 
+    /// No signal at all.
+    pub(crate) fn none() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the whole set.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            SignalSet(set.assume_init())
+        }
+    }
+
     /// This one alone.
     fn of(signal: c_int) -> Self {
         let mut set = MaybeUninit::uninit();

@@ -141,7 +141,14 @@ fn heap_start(
     if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b';' | b'%' | 0)) {
         return Err(problem(format!("a capture's path may not hold ';' or '%': {}", path.display())));
     }
-    let options = HeapOptions { native, python_allocators, sample_bytes, aggregate, max_size };
+    let options = HeapOptions {
+        native,
+        python_allocators,
+        sample_bytes,
+        aggregate,
+        max_size,
+        ..HeapOptions::default()
+    };
     let hook = hook()?;
     let mut slot = active();
     // SAFETY: takes nothing and only reads.

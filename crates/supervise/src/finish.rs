@@ -14,6 +14,7 @@ use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::{Counter, Counters, Record, SessionStatus};
+use stormlog_pidfd::Standby;
 use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
     Retention,
@@ -28,7 +29,10 @@ use stormlog_track::GpuSample;
 use crate::facts::{HostKills, host, spelt};
 use crate::gpus;
 use crate::groups::Groups;
-use crate::heap::{Captures, HeapOptions, Patience, Waiting, complete_all, start_finisher, unfinished};
+use crate::heap::{
+    Captures, HeapOptions, Patience, Unrecordable, Waiting, complete_all, is_small, unfinished,
+    wait_for_ended,
+};
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::supervise::HeapFinish;
 use crate::watch::Watching;
@@ -66,7 +70,11 @@ pub(crate) struct Scene {
     /// Heap captures, where they are wanted.
     pub(crate) captures: Option<Captures>,
     pub(crate) heap_options: HeapOptions,
+    /// Why the heap of the program itself cannot be recorded.
+    pub(crate) unrecordable: Option<Unrecordable>,
     pub(crate) heap_finish: HeapFinish,
+    /// Finishes the captures when the run is over, or when this process is killed.
+    pub(crate) finisher: Option<Standby>,
     /// How long the captures are waited for in silence, once the program has ended.
     patience: Option<Patience>,
     writer: BundleWriter,
@@ -102,7 +110,9 @@ impl Scene {
             others_peak_rss: 0,
             captures: None,
             heap_options: HeapOptions::default(),
+            unrecordable: None,
             heap_finish: HeapFinish::default(),
+            finisher: None,
             patience: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
@@ -318,18 +328,24 @@ impl Scene {
         captures.end();
         let run = self.run.path().to_owned();
         let Some(mut patience) = self.patience.take() else { return };
-        if unfinished(&run).is_empty() {
+        let left = unfinished(&run);
+        if left.is_empty() {
             return;
         }
-        let (options, waits) = (self.heap_options.clone(), self.heap_finish.waits);
-        match start_finisher(&self.heap_finish.finisher, &run) {
-            Some(mut finisher) if waits => {
-                patience.wait(Waiting::Compressing, move || finisher.wait());
+        let (options, finisher) = (self.heap_options.clone(), self.finisher.take());
+        if self.heap_finish.is_done_here || finisher.is_none() || is_small(&left) {
+            let directory = run.clone();
+            let is_done = patience.wait(Waiting::Compressing, move || complete_all(&directory, &options));
+            // Two must never work on one capture: where this was not waited for, it is done until this process ends.
+            if is_done.is_none() || unfinished(&run).is_empty() {
+                return;
             }
-            Some(_) => {}
-            None => {
-                patience.wait(Waiting::Compressing, move || complete_all(&run, &options));
-            }
+        }
+        // What is left is large, or is written by processes that live on.
+        if let Some(finisher) = finisher.and_then(Standby::begin)
+            && self.heap_finish.waits
+        {
+            patience.wait(Waiting::Compressing, move || wait_for_ended(&run, &finisher));
         }
     }
 
@@ -385,22 +401,29 @@ impl Scene {
         self.writer.write(&watched.directory, &content, events).ok().map(|written| written.path)
     }
 
-    /// Who held what: the processes, or the kinds of memory of the only one; and those on the GPUs.
+    /// What held the memory: lines of this process, where its heap was recorded; then the processes, or the kinds of memory of the only one; and
+    /// those on the GPUs.
     fn holders(&self, watched: &Watched, heap: Option<&HeapDigest>) -> Vec<HeldBy> {
-        if let Some(heap) = heap.filter(|heap| !heap.held.is_empty()) {
-            let by_line = |(bytes, place): &(u64, String)| HeldBy {
+        let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
+            let note = heap.held_note();
+            let line = |(bytes, place): &(u64, String)| HeldBy {
                 place: place.clone(),
                 bytes: *bytes,
-                note: heap.is_held_at_failure.then(|| heap.held_when().to_owned()),
+                note: note.clone(),
             };
-            return heap.held.iter().map(by_line).collect();
-        }
+            heap.held.iter().map(line).collect()
+        };
         let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
         let of_kind = |row: &MapRow| {
             Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
         };
-        let mut holders =
-            if self.held_by.is_empty() { kinds.filter_map(of_kind).collect() } else { self.held_by.clone() };
+        let mut holders = heap.map(by_line).unwrap_or_default();
+        // A line of this process is no answer where another one held the memory.
+        if self.held_by.is_empty() {
+            holders.extend(kinds.filter_map(of_kind));
+        } else {
+            holders.extend(self.held_by.iter().cloned());
+        }
         holders.extend(gpus::held_by(&self.gpus, watched.pid));
         holders
     }
@@ -513,6 +536,7 @@ pub(crate) fn finish(
         limit_bytes,
         lost_records,
         warnings: scene.warnings.into(),
+        unrecordable: scene.unrecordable,
     }
 }
 

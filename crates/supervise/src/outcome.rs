@@ -8,6 +8,8 @@ use stormlog_heap_report::HeapDigest;
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
 
+use crate::heap::Unrecordable;
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -125,6 +127,8 @@ pub struct RunOutcome {
     pub lost_records: u64,
     /// Forecasts that became warnings, and their ends, in order; the last of them when there were many.
     pub warnings: Vec<String>,
+    /// Why the heap of the program itself could not be recorded, where that is known.
+    pub unrecordable: Option<Unrecordable>,
 }
 
 impl RunOutcome {
@@ -141,6 +145,7 @@ impl RunOutcome {
             limit_bytes: None,
             lost_records: 0,
             warnings: Vec::new(),
+            unrecordable: None,
         }
     }
 }

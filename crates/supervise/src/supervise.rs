@@ -19,7 +19,7 @@ use stormlog_store::wall_ns;
 use crate::child::{Launch, Program};
 use crate::error::RunError;
 use crate::finish::{Scene, finish};
-use crate::heap::{Captures, HeapOptions, Waiting};
+use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
 use crate::inject;
 use crate::naming::ProgramName;
 use crate::orphans::Orphans;
@@ -48,6 +48,8 @@ pub struct RunOptions {
     pub follow_cuda_driver: bool,
     /// Record the heap of every process.
     pub heap: Option<HeapOptions>,
+    /// Nobody asked for that: it is recorded as far as it can be.
+    pub heap_is_default: bool,
     /// Open the run's directory to its group.
     pub is_shared: bool,
     /// Record the environment: values of variables on the allow-list, names of the others.
@@ -67,9 +69,12 @@ pub struct RunOptions {
 pub struct HeapFinish {
     /// Read them, so that the outcome says what they come to. Those of deaths are read anyhow.
     pub read: bool,
-    /// The command that completes them after this process has returned, which gets the run's directory as its last word and calls
-    /// [`finish_captures`](crate::finish_captures). Empty: they are completed before [`Running::wait`] returns.
+    /// The command that completes them after this process has returned or was killed, and compacts those of processes that live on. It gets the
+    /// run's directory as its last word and calls [`finish_captures`](crate::finish_captures). Empty: they are completed before
+    /// [`Running::wait`] returns.
     pub finisher: Vec<OsString>,
+    /// Whether the captures of ended processes are completed by this process before [`Running::wait`] returns.
+    pub is_done_here: bool,
     /// Whether [`Running::wait`] waits for the finisher.
     pub waits: bool,
     /// Called ten times a second when the caller has to wait for long. From then on Ctrl-C ends the waiting.
@@ -238,14 +243,21 @@ fn begin(
         Ok(variables) => env.extend(variables),
         Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),
     }
-    let captures = options.heap.as_ref().and_then(|heap| {
+    let mut unrecordable = options.command.first().and_then(|program| Unrecordable::find(program));
+    let is_refused = unrecordable.as_ref().is_some_and(Unrecordable::is_refused);
+    let captures = options.heap.as_ref().filter(|_| !is_refused).and_then(|heap| {
         match Captures::begin(run.path(), heap, options.heap_finish.read) {
             Ok((captures, variables)) => {
                 env.extend(variables);
                 Some(captures)
             }
             Err(error) => {
-                missing.push(format!("the heap is not recorded: {error}{}", error.hint()));
+                let sentence = format!("{error}{}", error.hint());
+                // What was not asked for is missed in the summary.
+                missing.extend(
+                    (!options.heap_is_default).then(|| format!("the heap is not recorded: {sentence}")),
+                );
+                unrecordable = Some(Unrecordable::Failed(sentence));
                 None
             }
         }
@@ -254,7 +266,9 @@ fn begin(
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let name = ProgramName::of(&options.command).word;
     let mut scene = Scene::new(run.clone(), record, name, options.limit_as);
+    scene.finisher = captures.as_ref().and_then(|_| stand_by(&options.heap_finish.finisher, run.path()));
     scene.captures = captures;
+    scene.unrecordable = unrecordable;
     scene.bundle_policy = options.bundle_policy;
     scene.heap_options = options.heap.clone().unwrap_or_default();
     scene.heap_finish = options.heap_finish.clone();

@@ -21,16 +21,11 @@ use stormlog_catalog::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, growing_ca
 use stormlog_heap_report::HeapDigest;
 
 use super::finisher::complete;
-use super::keeper::{HeapKeeper, HeapOptions, discard, sort_names};
+use super::keeper::{HeapKeeper, discard, sort_names};
+use super::options::HeapOptions;
+use super::pace::{GIVES_WAY, HELP, LEAST, give_way};
 use crate::error::RunError;
 
-const STEP: Duration = Duration::from_millis(25);
-/// Between two looks whether help is needed.
-const HELP: Duration = Duration::from_millis(500);
-/// How much the first thread gives way: a tenth of what a thread of the program gets where there are not processors enough.
-const NICENESS: i32 = 10;
-/// How much the thread gives way that completes: what it does can wait.
-const LEAST: i32 = 19;
 /// Captures that wait to be completed; more are completed after the run.
 const MAX_WAITING: usize = 256;
 /// Captures kept of processes that ended before the watcher met them, the newest.
@@ -231,9 +226,9 @@ impl Shared {
 }
 
 fn keep(shared: &Shared, orders: &Receiver<Settle>) {
-    // Linux counts this by thread. Where it is refused, the thread is as important as the others.
-    let _ = rustix::process::setpriority_process(None, NICENESS);
-    let mut next = Instant::now() + STEP;
+    give_way(GIVES_WAY);
+    let pace = shared.options.pace();
+    let mut next = Instant::now() + pace;
     loop {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(order) => shared.settle(&order),
@@ -245,7 +240,7 @@ fn keep(shared: &Shared, orders: &Receiver<Settle>) {
                     keeper.end_gone(|pid| claimed.contains(&pid))
                 };
                 shared.keep_unmet(gone);
-                next = Instant::now() + STEP;
+                next = Instant::now() + pace;
             }
             // All that was ordered before has been done.
             Err(RecvTimeoutError::Disconnected) => return,
@@ -267,7 +262,7 @@ fn help(shared: &Shared) {
 }
 
 fn pack(shared: &Shared) {
-    let _ = rustix::process::setpriority_process(None, LEAST);
+    give_way(LEAST);
     while !shared.is_stopped() {
         let next = {
             let mut ended = lock(&shared.ended);
@@ -277,7 +272,7 @@ fn pack(shared: &Shared) {
             ended.waiting.pop_front()
         };
         let Some(path) = next else {
-            thread::park_timeout(STEP);
+            thread::park_timeout(shared.options.pace());
             continue;
         };
         complete(&path, &shared.options);

@@ -1,23 +1,30 @@
-//! Completing captures whose processes have ended: in the run itself, or afterwards in a process of its own that gives way to everything
-//! and holds nothing of its caller.
+//! The captures that a run leaves behind: completed where their processes have ended, and kept within their bound where they live on.
 //!
-//! A capture that is not completed is larger and otherwise the same: the death of a finisher costs compression only. Must never be started
-//! by process 1 of a namespace, with which everything there ends, and never touch the capture of a process that may still write.
+//! A process of its own does this when the run is over, or when its supervisor was killed. It waits from the start of the run as a [`Standby`],
+//! gives way to everything, and holds nothing of its caller. A capture that is not completed is larger and otherwise the same: the death of a
+//! finisher costs compression only, unless the program lives on. Must never be started by process 1 of a namespace, with which everything
+//! there ends, and never end the capture of a process that may still write.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stormlog_capture::Compactor;
 use stormlog_capture::layout::LIVE_SUFFIX;
+use stormlog_pidfd::{Begun, Standby};
 
-use super::keeper::{HeapKeeper, HeapOptions};
+use super::keeper::HeapKeeper;
+use super::options::HeapOptions;
+use super::survivors::Survivors;
 
 /// How deep captures are below a run's directory.
 const DEPTH: usize = 1;
-/// As little as there is: everything else comes first.
-const NICENESS: i32 = 19;
+/// Live files that take less disk together are completed at once: that is done sooner than a process is started.
+const SMALL: u64 = 512 << 10;
+/// Between two looks whether the finisher is done.
+const WAIT: Duration = Duration::from_millis(20);
 
 /// Completes one capture, as far as that is possible.
 pub(crate) fn complete(path: &Path, options: &HeapOptions) {
@@ -25,30 +32,26 @@ pub(crate) fn complete(path: &Path, options: &HeapOptions) {
     let _ = Compactor::open(path, options.compaction(&Arc::default())).and_then(Compactor::complete);
 }
 
-/// Starts `command` with the run's directory as its last word: a program that calls [`finish_captures`].
-pub(crate) fn start(command: &[OsString], run: &Path) -> Option<Child> {
-    let (program, arguments) = command.split_first()?;
-    if std::process::id() == 1 {
+/// Has `command` wait for the end of the run in `run`, which it gets as its last word: a program that calls [`finish_captures`].
+pub(crate) fn stand_by(command: &[OsString], run: &Path) -> Option<Standby> {
+    if command.is_empty() || std::process::id() == 1 {
         return None;
     }
-    // The caller's pipes must not stay open for it.
-    stormlog_pidfd::inherit_nothing().ok()?;
-    let mut starting = Command::new(program);
-    starting.args(arguments).arg(std::path::absolute(run).ok()?).current_dir("/");
-    starting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Neither Ctrl-C nor the end of the terminal is meant for it.
-    stormlog_pidfd::lead_session(&mut starting).spawn().ok()
+    let mut command = command.to_vec();
+    command.push(std::path::absolute(run).ok()?.into_os_string());
+    Standby::start(command, c"stormlog-finish").ok()
 }
 
-/// What a finisher does: [`complete_all`], and nothing that anyone would notice.
+/// What a finisher does, and nothing that anyone would notice: completes the captures of processes that have ended, and compacts those of the
+/// others until they end too.
 pub fn finish_captures(run: &Path, options: &HeapOptions) {
-    let _ = rustix::process::setpriority_process(None, NICENESS);
-    complete_all(run, options);
+    stormlog_pidfd::keep_small();
+    Survivors::new(run, options).watch();
 }
 
 /// Completes every capture below `run` whose process has ended.
 pub(crate) fn complete_all(run: &Path, options: &HeapOptions) {
-    for directory in unfinished(run) {
+    for (directory, _) in unfinished(run) {
         let ended = HeapKeeper::new(&directory, options.clone()).end_rest();
         ended.iter().for_each(|path| complete(path, options));
         // Only where nothing is left in it.
@@ -56,21 +59,38 @@ pub(crate) fn complete_all(run: &Path, options: &HeapOptions) {
     }
 }
 
-/// Directories at or below `run` with captures that are not complete.
-pub(crate) fn unfinished(run: &Path) -> Vec<PathBuf> {
+/// Whether what is left takes so little time that it is not worth a process.
+pub(crate) fn is_small(unfinished: &[(PathBuf, u64)]) -> bool {
+    unfinished.iter().map(|(_, bytes)| bytes).sum::<u64>() <= SMALL
+}
+
+/// Waits until the finisher has completed the captures of processes that have ended. Those of processes that live on are not waited for.
+pub(crate) fn wait_for_ended(run: &Path, finisher: &Begun) {
+    let has_ended =
+        |(directory, _): (PathBuf, u64)| HeapKeeper::new(&directory, HeapOptions::default()).has_ended();
+    while !finisher.has_ended() && unfinished(run).into_iter().any(has_ended) {
+        std::thread::sleep(WAIT);
+    }
+}
+
+/// Directories at or below `run` with captures that are not complete, and the disk that their live files take.
+pub(crate) fn unfinished(run: &Path) -> Vec<(PathBuf, u64)> {
+    /// Of `st_blocks`.
+    const BLOCK: u64 = 512;
     let mut unfinished = Vec::new();
     let mut directories = vec![(run.to_owned(), 0)];
     while let Some((directory, depth)) = directories.pop() {
-        let mut is_unfinished = false;
+        let mut bytes = None;
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             if depth < DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 directories.push((entry.path(), depth + 1));
             }
-            is_unfinished |= entry.file_name().as_encoded_bytes().ends_with(LIVE_SUFFIX.as_bytes());
+            if entry.file_name().as_encoded_bytes().ends_with(LIVE_SUFFIX.as_bytes()) {
+                let taken = entry.metadata().map_or(0, |file| file.blocks() * BLOCK);
+                bytes = Some(bytes.unwrap_or(0) + taken);
+            }
         }
-        if is_unfinished {
-            unfinished.push(directory);
-        }
+        unfinished.extend(bytes.map(|bytes| (directory, bytes)));
     }
     unfinished
 }

@@ -1,5 +1,4 @@
-//! The heap captures of a program: gives the hook library its orders, compacts what recorded processes write, and ends a capture when its
-//! process has ended.
+//! The heap captures of a program: compacts what recorded processes write, and ends a capture when its process has ended.
 //!
 //! A living process costs one descriptor here, one that has ended none. A capture that cannot be compacted is left as it is: every reader
 //! takes live files too. Must never touch the recorded process, nor end a capture that a process may still write.
@@ -15,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+use stormlog_capture::Compactor;
 use stormlog_capture::file::Sample;
 use stormlog_capture::layout::{LIVE_SUFFIX, state};
 use stormlog_capture::live::{Header, Live};
-use stormlog_capture::{Compactor, Options};
 use stormlog_collect::process::ProcessReader;
-use stormlog_heap::Aggregate;
+
+use super::options::HeapOptions;
 
 /// Between two readings of a process's memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -29,55 +29,6 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Full slots of one capture, 256 MiB of them, that are more than may wait.
 const BEHIND: usize = 4096;
 
-/// What to record of the heap.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HeapOptions {
-    /// Frames of C, C++ and Rust too.
-    pub native: bool,
-    /// Every request to CPython's own allocators.
-    pub python_allocators: bool,
-    /// Mean bytes between samples; 0 records everything.
-    pub sample_bytes: u64,
-    /// Keep stacks, live blocks and peaks instead of every record.
-    pub aggregate: bool,
-    /// Fold the oldest records when a capture is larger than this.
-    pub max_size: Option<u64>,
-}
-
-impl HeapOptions {
-    /// The order the hook library understands; `pattern` may hold `%p` for the process.
-    #[must_use]
-    pub fn order(&self, pattern: &Path) -> OsString {
-        let mut order = OsString::from("path=");
-        order.push(pattern);
-        if self.native {
-            order.push(";native=1");
-        }
-        if self.python_allocators {
-            order.push(";pyalloc=1");
-        }
-        if self.sample_bytes > 0 {
-            order.push(format!(";sample={}", self.sample_bytes));
-        }
-        if let Some(max) = self.max_size.filter(|max| *max > 0) {
-            order.push(format!(";max={max}"));
-        }
-        order
-    }
-
-    /// How captures are compacted, until `stop` is set.
-    pub(crate) fn compaction(&self, stop: &Arc<AtomicBool>) -> Options {
-        let folds = self.aggregate || self.max_size.is_some();
-        Options {
-            fold: folds.then(|| Box::new(Aggregate::default()) as Box<_>),
-            aggregate: self.aggregate,
-            max_size: self.max_size,
-            stop: Arc::clone(stop),
-            ..Options::default()
-        }
-    }
-}
-
 /// One capture that is being written, or was when last looked at.
 struct Open {
     compactor: Compactor,
@@ -85,6 +36,8 @@ struct Open {
     /// Its process is not found by its number.
     is_gone: bool,
     asked: Option<Instant>,
+    /// Whether a process is known to have its live file open for writing, by another number than the recorded one; `None` before that was asked.
+    is_written: Option<bool>,
     /// Its process became another program, which has a capture of its own.
     is_superseded: bool,
 }
@@ -102,9 +55,11 @@ impl Open {
         // Killed, or in another PID namespace: the kernel knows whether it writes, unless we have the file open ourselves.
         self.compactor.release();
         let live = stormlog_files::open_regular(&Live::path_of(self.compactor.path()));
-        if live.is_ok_and(|live| stormlog_pidfd::is_written(live.as_fd()) == Some(false)) {
+        let is_written = live.ok().and_then(|live| stormlog_pidfd::is_written(live.as_fd()));
+        if is_written == Some(false) {
             return true;
         }
+        self.is_written = Some(is_written == Some(true));
         let _ = self.compactor.step();
         self.compactor.release();
         false
@@ -268,6 +223,18 @@ impl HeapKeeper {
         !self.open.is_empty() && !self.open.iter().any(running)
     }
 
+    /// Whether there is a capture here whose process is not found any more.
+    pub(crate) fn has_ended(mut self) -> bool {
+        self.find();
+        self.open.iter().any(|open| open.is_gone)
+    }
+
+    /// Whether there is a capture that a process writes, as far as that can be known, or that is to be asked about again.
+    pub(crate) fn is_needed(&self) -> bool {
+        let is_needed = |open: &Open| !open.is_gone || open.is_written != Some(false);
+        self.open.iter().any(|open| !open.is_superseded && is_needed(open))
+    }
+
     /// Takes out what fits, in the order it was found. Its name stays known where its live file stays.
     fn take(&mut self, mut fits: impl FnMut(&mut Open) -> bool) -> Vec<Open> {
         let (mut taken, mut left) = (Vec::new(), Vec::new());
@@ -310,7 +277,14 @@ impl HeapKeeper {
     }
 
     fn add(&mut self, compactor: Compactor) {
-        let mut new = Open { compactor, sampled: None, is_gone: false, asked: None, is_superseded: false };
+        let mut new = Open {
+            compactor,
+            sampled: None,
+            is_gone: false,
+            asked: None,
+            is_written: None,
+            is_superseded: false,
+        };
         let start = new.compactor.header().start_monotonic_ns;
         for open in self.open.iter_mut().filter(|open| open.process() == new.process()) {
             // The clock is coarse: of two that began at one moment the later one has the later name.

@@ -3,14 +3,20 @@
 mod captures;
 mod finisher;
 mod keeper;
+mod options;
+mod pace;
 mod patience;
+mod recordable;
+mod survivors;
 
 pub(crate) use captures::Captures;
 pub use finisher::finish_captures;
-pub(crate) use finisher::{complete_all, start as start_finisher, unfinished};
-pub use keeper::{HeapKeeper, HeapOptions};
+pub(crate) use finisher::{complete_all, is_small, stand_by, unfinished, wait_for_ended};
+pub use keeper::HeapKeeper;
+pub use options::HeapOptions;
 pub(crate) use patience::Patience;
 pub use patience::Waiting;
+pub use recordable::Unrecordable;
 
 /// Where the recording library lies on this machine; it is put there where it is not yet.
 pub fn recording_library() -> Result<std::path::PathBuf, crate::RunError> {

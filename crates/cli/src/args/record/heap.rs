@@ -37,15 +37,19 @@ pub(crate) struct Record {
     /// Write over FILE if it is there
     #[arg(long, short, requires = "output")]
     pub(crate) force: bool,
+    /// Leave out the memory of GPUs; recorded by default with the line of every allocation
+    #[arg(long)]
+    pub(crate) no_gpu: bool,
     /// Children are recorded too; this is the default
     #[arg(long, hide = true)]
     follow_fork: bool,
 }
 
 impl Record {
-    /// A flag about the heap asks for the heap.
+    /// A flag about the heap asks for the heap: for all of it, unless it says otherwise.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.heap || self.output.is_some() || self.options() != HeapOptions::default()
+        let asked = HeapOptions { skip_gpu: false, ..self.options() };
+        self.heap || self.output.is_some() || asked != HeapOptions::default()
     }
 
     /// What was asked for, whether or not the recording itself was.
@@ -56,6 +60,8 @@ impl Record {
             sample_bytes: self.sample.unwrap_or(0),
             aggregate: self.aggregate,
             max_size: self.max_size,
+            skip_host: false,
+            skip_gpu: self.no_gpu,
         }
     }
 }

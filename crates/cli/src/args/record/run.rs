@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use stormlog_catalog::run::layout::{RUNS_DIRECTORY, RUNS_VARIABLE};
 use stormlog_postmortem::BundlePolicy;
+use stormlog_supervise::HeapOptions;
 
 use super::heap;
 use crate::args::size;
@@ -58,8 +59,8 @@ pub(crate) struct Run {
     /// the screen, and the program continues
     #[arg(long)]
     live: bool,
-    /// With --live: do not record the heap
-    #[arg(long, requires = "live")]
+    /// Leave out the host heap; by default a sample of it is recorded, in at most 64 MiB of disk a process
+    #[arg(long, help_heading = "Heap recording", conflicts_with_all = ["heap", "native", "trace_python_allocators", "sample", "aggregate"])]
     no_heap: bool,
     #[command(flatten)]
     heap: heap::Record,
@@ -71,9 +72,27 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
+impl Run {
+    /// What is recorded of the program's memory: all of the heap where a flag asks for it, a bounded sample of it otherwise.
+    fn recording(&self) -> Option<HeapOptions> {
+        let (skip_gpu, bounded) = (self.heap.no_gpu, HeapOptions::sampled_and_bounded());
+        match self.no_heap {
+            true if skip_gpu => None,
+            true => Some(HeapOptions {
+                skip_host: true,
+                max_size: self.heap.options().max_size.or(bounded.max_size),
+                ..bounded
+            }),
+            false if self.heap.is_wanted() || self.live => Some(self.heap.options()),
+            false => Some(HeapOptions { skip_gpu, ..bounded }),
+        }
+    }
+}
+
 impl From<Run> for run::Options {
     fn from(typed: Run) -> Self {
-        let wants_heap = typed.heap.is_wanted() || (typed.live && !typed.no_heap);
+        let heap = typed.recording();
+        let heap_is_default = !typed.heap.is_wanted() && !typed.live;
         run::Options {
             command: typed.command,
             interval: typed.interval,
@@ -87,7 +106,8 @@ impl From<Run> for run::Options {
             report_exceptions: !typed.no_exceptions,
             heap_output: typed.heap.output.clone(),
             force: typed.heap.force,
-            heap: wants_heap.then(|| typed.heap.options()),
+            heap,
+            heap_is_default,
             wait: typed.wait,
             live: typed.live,
             bundle_policy: typed.bundle.into(),
@@ -121,12 +141,15 @@ pub(crate) struct FinishCaptures {
     aggregate: bool,
     #[arg(long)]
     max_size: Option<u64>,
+    #[arg(long, default_value_t)]
+    sample: u64,
     run: PathBuf,
 }
 
 impl From<FinishCaptures> for run_finish::Options {
     fn from(typed: FinishCaptures) -> Self {
-        run_finish::Options { run: typed.run, aggregate: typed.aggregate, max_size: typed.max_size }
+        let FinishCaptures { aggregate, max_size, sample: sample_bytes, run } = typed;
+        run_finish::Options { run, aggregate, max_size, sample_bytes }
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) record_torch: bool,
     pub(crate) follow_cuda_driver: bool,
     pub(crate) heap: Option<HeapOptions>,
+    /// No flag asked for it.
+    pub(crate) heap_is_default: bool,
     pub(crate) heap_output: Option<PathBuf>,
     pub(crate) force: bool,
     /// Wait until the captures are complete.
@@ -74,6 +76,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         bundle_policy: options.bundle_policy,
         die_with_supervisor: options.die_with_supervisor,
         heap: options.heap.clone(),
+        heap_is_default: options.heap_is_default,
         heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         missing: say,
@@ -92,8 +95,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         other => other.into(),
     })?;
     let mut chosen = run_heap::chosen(&outcome);
-    if options.heap.is_some() && chosen.is_none() {
-        outcome.warnings.push(run_heap::NOT_RECORDED.to_owned());
+    let is_heap_wanted = options.heap.as_ref().is_some_and(|heap| !heap.skip_host);
+    if is_heap_wanted && chosen.is_none() {
+        outcome.warnings.push(run_heap::not_recorded(&outcome));
     }
     let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
     let kept = options.heap_output.as_deref().map(hand_over).transpose();

@@ -15,28 +15,35 @@ pub(crate) struct Options {
     pub(crate) run: PathBuf,
     pub(crate) aggregate: bool,
     pub(crate) max_size: Option<u64>,
+    pub(crate) sample_bytes: u64,
 }
 
 /// Completes the captures of a run.
 pub(crate) fn finish(options: Options) -> Exit {
-    let Options { run, aggregate, max_size } = options;
-    finish_captures(&run, &HeapOptions { aggregate, max_size, ..HeapOptions::default() });
+    let Options { run, aggregate, max_size, sample_bytes } = options;
+    finish_captures(&run, &HeapOptions { aggregate, max_size, sample_bytes, ..HeapOptions::default() });
     Exit::Ok
 }
 
 /// What `run` does with its captures. `ourselves` is the command that starts this program again.
 pub(crate) fn after(options: &run::Options, ourselves: &[OsString]) -> HeapFinish {
-    // The file that was asked for is complete when the command returns, and does not wait for a process of the lowest priority.
-    let is_done_here = options.heap_output.is_some() || ourselves.is_empty();
     let mut finisher = ourselves.to_vec();
-    finisher.push("finish-captures".into());
-    if let Some(heap) = &options.heap {
-        finisher.extend(heap.aggregate.then(|| "--aggregate".into()));
-        finisher.extend(heap.max_size.map(|bytes| format!("--max-size={bytes}").into()));
+    if !finisher.is_empty() {
+        finisher.push("finish-captures".into());
+        let heap = options.heap.as_ref();
+        finisher.extend(heap.filter(|heap| heap.aggregate).map(|_| "--aggregate".into()));
+        finisher
+            .extend(heap.and_then(|heap| heap.max_size).map(|bytes| format!("--max-size={bytes}").into()));
+        finisher.extend(
+            heap.filter(|heap| heap.sample_bytes > 0)
+                .map(|heap| format!("--sample={}", heap.sample_bytes).into()),
+        );
     }
     HeapFinish {
         read: !options.quiet || options.json || options.heap_output.is_some(),
-        finisher: if is_done_here { Vec::new() } else { finisher },
+        finisher,
+        // The file that was asked for is complete when the command returns, and does not wait for a process of the lowest priority.
+        is_done_here: options.heap_output.is_some(),
         waits: options.wait,
         report: (!options.quiet && !options.json).then_some(report as fn(Waiting)),
     }

@@ -13,8 +13,13 @@ use stormlog_supervise::{ProcessOutcome, RunOutcome};
 use crate::exit::Wrong;
 
 /// What is printed of a run that was to record a heap and has no capture.
-pub(crate) const NOT_RECORDED: &str = "no heap was recorded: a program that is statically linked, set-user-ID, or built with AddressSanitizer \
-     cannot be";
+pub(crate) fn not_recorded(outcome: &RunOutcome) -> String {
+    match &outcome.unrecordable {
+        Some(reason) => format!("no heap was recorded: {reason}"),
+        None => "no heap was recorded: a program that is statically linked, set-user-ID, or built with AddressSanitizer cannot be"
+            .to_owned(),
+    }
+}
 
 /// A file that is there already is found out before the program runs for a day; `force` says that it may be written over. A directory takes the
 /// captures of all processes.
@@ -46,7 +51,7 @@ pub(crate) fn hand_over(
 ) -> anyhow::Result<()> {
     let Some(chosen) = chosen else {
         let output = output.display();
-        anyhow::bail!("there is no {output}: {NOT_RECORDED}");
+        anyhow::bail!("there is no {output}: {}", not_recorded(outcome));
     };
     let mut moved = Vec::new();
     if is_directory(output) {
@@ -103,12 +108,18 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
         |process: &&ProcessOutcome| process.heap.as_ref().is_some_and(|heap| heap.path == chosen.path);
     let Some(process) = outcome.processes.iter().find(is_chosen) else { return Ok(()) };
     let Some(heap) = &process.heap else { return Ok(()) };
+    // Of a program that allocates little a sample may have met nothing.
+    if heap.sample_bytes.is_some() && heap.peak_bytes == 0 && heap.lost_events == 0 {
+        return Ok(());
+    }
+    let about = heap.about();
     let live = format_bytes(heap.live_bytes);
     let which = match chosen.others {
         0 => String::new(),
         others => format!(" · pid {}, {} of {} captures", process.pid, chosen.reason, others + 1),
     };
-    writeln!(out, "  heap      peak {} · at the end {live}{which}", format_bytes(heap.peak_bytes))?;
+    let peak = format_bytes(heap.peak_bytes);
+    writeln!(out, "  heap      peak {about}{peak} · at the end {about}{live}{which}")?;
     if let Some(failed) = &heap.failed {
         writeln!(out, "  failed    {failed}")?;
     }
@@ -116,7 +127,7 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
         for (index, (bytes, place)) in heap.held.iter().enumerate() {
             let word = if index == 0 { "held by" } else { "" };
             let when = if index == 0 && heap.is_held_at_failure { heap.held_when() } else { "" };
-            let line = format!("  {word:<9} {:>11}  {place}   {when}", format_bytes(*bytes));
+            let line = format!("  {word:<9} {about}{:>11}  {place}   {when}", format_bytes(*bytes));
             writeln!(out, "{}", line.trim_end())?;
         }
     }
