@@ -365,6 +365,36 @@ def test_threads_are_kept_apart(opened: Opened, graph: Path) -> None:
     assert sum(parts) == whole and min(parts) > 1_000_000, parts
 
 
+def test_the_page_switches_between_host_and_gpu_on_one_time_axis(opened: Opened, tmp_path: Path) -> None:
+    # Recorded on a GPU: AMP training, beside blocks of the host.
+    capture = Path(__file__).parents[2] / "crates/heap/tests/data/devices.bin"
+    [device] = json.loads(stormlog("stats", capture, "--json"))["devices"]
+    opened.goto(Path(stormlog("flamegraph", capture, "-o", tmp_path / "graph.html").strip()))
+    assert opened.text("#memories").split("\n") == ["Host", "GPU cuda:0"]
+    host, end = opened.whole(), opened.state("end")
+    opened.page.locator("#memories button").nth(1).click()
+    assert opened.whole() == device["peak_bytes"] != host
+    assert "cuda:0 memory at the peak" in opened.text("#title")
+    assert "84.00 MiB" in opened.text("#facts")
+    assert opened.page.evaluate("stormlog.data.strip.names") == ["allocated", "reserved"]
+    assert opened.state("end") == end >= opened.page.evaluate("stormlog.data.strip.time.at(-1)")
+    # A span stays when the memory is switched, by its times.
+    box = opened.page.locator("#strip").bounding_box()
+    assert box is not None
+    opened.page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 50)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 50, steps=4)
+    opened.page.mouse.up()
+    in_span = "stormlog.state.span.map((at) => stormlog.data.strip.time[at])"
+    first = opened.page.evaluate(in_span)
+    opened.page.locator("body").press("g")
+    second = opened.page.evaluate(in_span)
+    assert "memory at the peak" in opened.text("#title") and "cuda" not in opened.text("#title")
+    assert first[0] <= second[0] < second[1] <= first[1]
+    opened.page.keyboard.press("Escape")
+    assert opened.whole() == host
+
+
 def test_a_span_is_brushed(opened: Opened, graph: Path) -> None:
     opened.goto(graph)
     box = opened.page.locator("#strip").bounding_box()

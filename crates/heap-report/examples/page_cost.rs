@@ -11,9 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = arguments.next().ok_or("page_cost CAPTURE [temporal]")?;
     let temporal = arguments.next().is_some();
     let begun = Instant::now();
-    let reading = Reading::with(find(Path::new(&path), None)?, Question::Peak, MOMENTS, |_| temporal)?;
+    let mut reading = Reading::with(find(Path::new(&path), None)?, Question::Peak, MOMENTS, |_| temporal)?;
     let read = begun.elapsed();
-    let page = flamegraph(&reading, reading.answer(), PageOptions { inverted: false, source: true });
+    let page = flamegraph(&mut reading, |answer| answer, PageOptions { inverted: false, source: true })?;
     let (read, all) = (read.as_secs_f64(), begun.elapsed().as_secs_f64());
     if let Some(out) = arguments.next() {
         std::fs::write(out, &page)?;

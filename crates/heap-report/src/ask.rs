@@ -5,12 +5,13 @@ use std::path::Path;
 
 use serde_json::Value;
 use stormlog_heap::{Capture, GroupBy, Heap, HeapError, Mode, Names, Profile, Stats};
+use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::stacks::Holdings;
 
 use crate::end::End;
 use crate::error::ViewError;
 use crate::find::{Chosen, find};
-use crate::question::Question;
+use crate::question::{Ask, Question};
 
 /// How many places the figures list.
 const TOP: usize = 10;
@@ -25,13 +26,31 @@ pub struct Reading {
     pub heap: Heap,
     /// How its process ended.
     pub end: End,
-    /// Memory over time.
-    pub moments: Vec<Moment>,
-    /// Its figures, made when they are asked for: to name native functions takes long.
-    stats: OnceCell<Stats>,
-    knows_when: bool,
+    /// The first memory of the capture, and the others.
+    first: View,
+    others: Vec<View>,
     /// Tables of symbols are large: each is read once.
     names: RefCell<Names>,
+}
+
+/// What is kept of one memory between two readings.
+struct View {
+    memory: Memory,
+    /// Memory over time.
+    moments: Vec<Moment>,
+    knows_when: bool,
+    /// Its figures, made when they are asked for: to name native functions takes long.
+    stats: OnceCell<Stats>,
+}
+
+impl View {
+    /// Of the selected memory.
+    fn of(heap: &Heap, question: Question) -> Self {
+        let mut moments = moments(heap);
+        add_code_end(&mut moments, heap);
+        let knows_when = heap.has_totals() && knows_when(&moments, question);
+        View { memory: heap.memory(), moments, knows_when, stats: OnceCell::new() }
+    }
 }
 
 /// The heap at one moment: where it was largest within a stretch of time, or the end.
@@ -61,62 +80,95 @@ pub struct Answer {
 
 impl Reading {
     /// Reads the capture at `path` (of a run: that of `pid`, or of its main process) for `question`.
-    pub fn of(path: &Path, pid: Option<u32>, question: Question) -> Result<Reading, ViewError> {
-        Reading::with(find(path, pid)?, question, 200, |_| false)
+    pub fn of(path: &Path, pid: Option<u32>, ask: impl Into<Ask>) -> Result<Reading, ViewError> {
+        Reading::with(find(path, pid)?, ask, 200, |_| false)
     }
 
     /// Reads a capture whose process has ended and which no compactor works on: no record is copied beforehand.
-    pub fn still(path: &Path, question: Question) -> Result<Reading, ViewError> {
+    pub fn still(path: &Path, ask: impl Into<Ask>) -> Result<Reading, ViewError> {
         let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
-        Reading::of_capture(&Capture::open_still(path)?, chosen, question, 2, |_| false)
+        Reading::of_capture(&Capture::open_still(path)?, chosen, ask.into(), 2, |_| false)
     }
 
     /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, told by at most `points`
     /// moments, which the first reading finds.
     pub fn with(
         chosen: Chosen,
-        question: Question,
+        ask: impl Into<Ask>,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
     ) -> Result<Reading, ViewError> {
         let capture = Capture::open(&chosen.path)?;
-        Reading::of_capture(&capture, chosen, question, points, wants_lives)
+        Reading::of_capture(&capture, chosen, ask.into(), points, wants_lives)
     }
 
     fn of_capture(
         capture: &Capture,
         chosen: Chosen,
-        question: Question,
+        Ask { question, memory }: Ask,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
     ) -> Result<Reading, ViewError> {
         let mut watch = question.watch();
         watch.curve_points = points;
         let mut heap = capture.read(watch.clone())?;
-        let mut moments = moments(&heap);
-        add_code_end(&mut moments, &heap);
-        let has_totals = heap.has_totals();
-        if !has_totals && matches!(question, Question::At(_) | Question::Span(..)) {
+        let selection = memory.unwrap_or_else(|| heap.selection());
+        let mut memories = heap.memories().into_iter();
+        heap.select(Selection::One(memories.next().unwrap_or_default()))?;
+        let (first, mut others) = (View::of(&heap, question), Vec::new());
+        for memory in memories {
+            heap.select(Selection::One(memory))?;
+            others.push(View::of(&heap, question));
+        }
+        heap.select(selection)?;
+        if !heap.has_totals() && matches!(question, Question::At(_) | Question::Span(..)) {
             let (path, until_us) = (chosen.path, heap.duration_us());
             return Err(HeapError::Folded { path, until_us }.into());
         }
-        let knows_when = has_totals && knows_when(&moments, question);
-        let (mut names, stats) = (Names::default(), OnceCell::new());
-        if knows_when && wants_lives(&heap) {
-            // The second reading does not look for temporary allocations.
-            let _ = stats.set(heap.stats(TOP, Some(&mut names)));
+        let mut names = Names::default();
+        let views = || std::iter::once(&first).chain(&others);
+        if views().any(|view| view.knows_when) && wants_lives(&heap) {
+            for view in views() {
+                heap.select(Selection::One(view.memory))?;
+                // The second reading does not look for temporary allocations.
+                let _ = view.stats.set(heap.stats(TOP, Some(&mut names)));
+            }
             drop(heap);
-            watch.moments = moments.iter().map(|moment| moment.change).collect();
+            for view in views().filter(|view| view.knows_when) {
+                let changes = view.moments.iter().map(|moment| moment.change).collect();
+                match view.memory {
+                    Memory::Host => watch.moments = changes,
+                    device => watch.device_moments.push((device, changes)),
+                }
+            }
             heap = capture.read(watch)?;
+            heap.select(selection)?;
         }
         let (names, end) = (RefCell::new(names), End::of(&heap));
-        Ok(Reading { chosen, question, heap, end, moments, stats, knows_when, names })
+        Ok(Reading { chosen, question, heap, end, first, others, names })
+    }
+
+    /// Asks the same question of another memory, or of all.
+    pub fn select(&mut self, selection: Selection) -> Result<(), ViewError> {
+        Ok(self.heap.select(selection)?)
+    }
+
+    /// What is kept of the memory that figures are of.
+    fn view(&self) -> &View {
+        let memory = self.heap.memory();
+        self.others.iter().find(|view| view.memory == memory).unwrap_or(&self.first)
+    }
+
+    /// Memory over time.
+    #[must_use]
+    pub fn moments(&self) -> &[Moment] {
+        &self.view().moments
     }
 
     /// The figures, with the responsible lines.
     #[must_use]
     pub fn stats(&self) -> &Stats {
-        self.stats.get_or_init(|| self.stats_by(GroupBy::Line, TOP))
+        self.view().stats.get_or_init(|| self.stats_by(GroupBy::Line, TOP))
     }
 
     /// The figures, with the `top` largest places of one sort. Not of a reading that was made twice, which has [`stats`](Self::stats).
@@ -137,8 +189,8 @@ impl Reading {
         let profile = self.heap.profile(self.mode(), Some(&mut *self.names.borrow_mut()));
         let Profile { held, allocators, lifetimes, moments: kept } = profile;
         let moments = match lifetimes.is_empty() {
-            true => self.moments.clone(),
-            false => kept.iter().filter_map(|place| self.moments.get(*place).copied()).collect(),
+            true => self.moments().to_vec(),
+            false => kept.iter().filter_map(|place| self.moments().get(*place).copied()).collect(),
         };
         let last = moments.len().saturating_sub(1);
         let end = match self.heap.code_end() {
@@ -182,7 +234,27 @@ impl Reading {
     /// Whether the capture tells when memory came and went. One that keeps no single records (`--aggregate`, `--max-size`) does not.
     #[must_use]
     pub fn knows_when(&self) -> bool {
-        self.knows_when
+        self.heap.selection() != Selection::All && self.view().knows_when
+    }
+
+    /// The program, and which of its memories is shown where that is not the host's.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self.heap.selection() {
+            Selection::One(Memory::Host) => self.program(),
+            selection => format!("{}, {selection}", self.program()),
+        }
+    }
+
+    /// What a picture shows: the program, whose memory, which.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let memory = match self.heap.selection() {
+            Selection::One(Memory::Host) => "memory".to_owned(),
+            Selection::One(device) => format!("{device} memory"),
+            Selection::All => "all memory".to_owned(),
+        };
+        format!("{}: {memory} {}", self.program(), self.words())
     }
 
     /// Whether the answer is the heap at a request that failed.

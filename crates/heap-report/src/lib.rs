@@ -36,6 +36,6 @@ pub use notes::not_recorded;
 pub use owners::owners;
 pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
 pub use parse::{Shape, parse};
-pub use question::{Question, parse_time};
+pub use question::{Ask, Question, parse_time};
 pub use table::table_page;
 pub use text::{asked, when};

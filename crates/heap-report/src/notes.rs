@@ -3,8 +3,9 @@
 use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::layout::flags;
-use stormlog_heap::{DistinctFailure, Heap};
+use stormlog_heap::{DeviceFigures, DistinctFailure, Heap};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::ask::{Reading, command, is_python};
@@ -36,9 +37,13 @@ impl Reading {
             false => "not counted".to_owned(),
         };
         let left = format!("{about}{}", format_bytes(stats.leaked_bytes));
-        [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into()
+        let facts =
+            [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())];
+        let mut facts: Vec<(String, String)> = facts.map(|(name, value)| (name.to_owned(), value)).into();
+        if let Some(reserved) = self.device().and_then(|device| device.peak_reserved_bytes) {
+            facts.insert(1, ("reserved".to_owned(), format!("at most {}", format_bytes(reserved))));
+        }
+        facts
     }
 
     /// Which process, what it ran, when, and by which versions: the line below the title of a page.
@@ -57,6 +62,12 @@ impl Reading {
             Some(short_name(&self.chosen.path.display().to_string())),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
+    /// The device whose memory is shown.
+    fn device(&self) -> Option<DeviceFigures> {
+        let memory = self.heap.memory();
+        self.heap.devices().into_iter().find(|device| device.memory == memory)
     }
 
     /// What the bytes are called that lived last.
@@ -86,6 +97,7 @@ impl Reading {
             notes.push(format!("{count} requests got no memory in all; the last one is named."));
         }
         notes.extend(self.beyond_the_heap());
+        notes.extend(self.device().and_then(|device| before_recording(&device)));
         if stats.lost_events > 0 {
             let reason = match self.heap.header.flags & flags::BOUNDED {
                 0 => "the disk was full",
@@ -118,7 +130,8 @@ impl Reading {
     /// What resident memory has that the heap does not explain, at the moment of the question. Both are of one moment: where the nearest sample of
     /// resident memory is of another, it is that one's heap.
     fn beyond_the_heap(&self) -> Option<String> {
-        let (time, bytes) = self.moment()?;
+        let (time, bytes) =
+            self.moment().filter(|_| self.heap.selection() == Selection::One(Memory::Host))?;
         let curve = self.heap.curve();
         let heap_at = |time: u64| {
             let after = curve.partition_point(|point| point.time_us <= time);
@@ -181,7 +194,8 @@ impl Reading {
 /// What a recording could not see: the stacks of a program, or its `new` and `delete`. A sentence each.
 #[must_use]
 pub fn not_recorded(heap: &Heap) -> Vec<String> {
-    missing_stacks(heap).into_iter().chain(missing_operators(heap)).collect()
+    let missing = [missing_stacks(heap), missing_operators(heap), missing_reports(heap)];
+    missing.into_iter().flatten().collect()
 }
 
 fn missing_stacks(heap: &Heap) -> Option<String> {
@@ -210,6 +224,14 @@ fn is_supported(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let minor = (numbers.next(), numbers.next());
     matches!(minor, (Some(3), Some(11..=14))) && !version.contains("free-threading")
+}
+
+fn missing_reports(heap: &Heap) -> Option<String> {
+    let is_missing = heap.device_reports() == Some(false) && heap.devices().is_empty();
+    is_missing.then(|| {
+        "GPU memory is not recorded: this PyTorch does not report it; --cuda-driver records what is allocated from the driver."
+            .to_owned()
+    })
 }
 
 fn missing_operators(heap: &Heap) -> Option<String> {
@@ -241,6 +263,11 @@ fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) ->
         .resident_bytes
         .map_or_else(String::new, |bytes| format!(" The process had {} resident.", format_bytes(bytes)));
     let limit = match (request.limit_bytes, request.address_space_bytes) {
+        _ if request.allocated_bytes.is_some() => {
+            let (allocated, reserved) = (request.allocated_bytes, request.reserved_bytes);
+            let [allocated, reserved] = [allocated, reserved].map(|bytes| format_bytes(bytes.unwrap_or(0)));
+            format!(" Its allocator had handed out {allocated} and held {reserved} from the device.")
+        }
         (Some(limit), Some(used)) => format!(
             " The limit of its address space was {}, {} was in use.",
             format_bytes(limit),
@@ -255,6 +282,17 @@ fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) ->
         nanoseconds_in_words(request.time_ns),
         request.allocator
     )
+}
+
+fn before_recording(device: &DeviceFigures) -> Option<String> {
+    let bytes = device.before_recording_bytes;
+    (bytes > 0).then(|| {
+        format!(
+            "{} of {} were allocated before the recording began: by which lines is not known.",
+            format_bytes(bytes),
+            device.memory
+        )
+    })
 }
 
 /// `1 234 567`.

@@ -1,8 +1,10 @@
 //! The flame graph page of a reading.
 
+use stormlog_model::memory::Selection;
 use stormlog_render::flamegraph::{self, FlameGraph, Lifetime, Strip};
 
 use crate::ask::{Answer, Moment, Reading};
+use crate::error::ViewError;
 use crate::notes::rss_at;
 use crate::source;
 
@@ -26,9 +28,29 @@ pub struct PageOptions {
     pub source: bool,
 }
 
-/// One self-contained page that shows an answer of `reading`.
-#[must_use]
-pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> String {
+/// One self-contained page that shows what `shape` makes of the answers of `reading`: of the selected memory first, and a switch to each other
+/// memory of the capture.
+pub fn flamegraph(
+    reading: &mut Reading,
+    shape: impl Fn(Answer) -> Answer,
+    options: PageOptions,
+) -> Result<String, ViewError> {
+    let selected = reading.heap.selection();
+    let mut selections: Vec<Selection> = reading.heap.memories().into_iter().map(Selection::One).collect();
+    if !selections.contains(&selected) {
+        selections.insert(0, selected);
+    }
+    let start = selections.iter().position(|selection| *selection == selected).unwrap_or(0);
+    let mut graphs = Vec::new();
+    for selection in selections {
+        reading.select(selection)?;
+        graphs.push(graph(reading, shape(reading.answer()), options));
+    }
+    reading.select(selected)?;
+    Ok(flamegraph::pages(&graphs, start))
+}
+
+fn graph(reading: &Reading, answer: Answer, options: PageOptions) -> FlameGraph {
     let Answer { held, lives, moments, .. } = answer;
     let source = if options.source { source::lines(&held) } else { Default::default() };
     let spans = lives.iter().map(|life| Lifetime {
@@ -39,8 +61,12 @@ pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> St
         bytes: life.weight.bytes,
         count: life.weight.count,
     });
-    let graph = FlameGraph {
-        title: format!("{}: memory {}", reading.program(), reading.words()),
+    FlameGraph {
+        name: match reading.heap.selection() {
+            Selection::One(memory) => memory.title(),
+            Selection::All => "All".to_owned(),
+        },
+        title: reading.title(),
         subtitle: reading.header(),
         facts: reading.facts(),
         notes: reading.notes(),
@@ -51,16 +77,25 @@ pub fn flamegraph(reading: &Reading, answer: Answer, options: PageOptions) -> St
         inverted: options.inverted,
         source,
         held,
-    };
-    flamegraph::page(&graph)
+    }
 }
 
 fn strip(reading: &Reading, moments: &[Moment]) -> Strip {
-    let rss: Vec<Option<u64>> = moments.iter().map(|moment| rss_at(&reading.heap, moment.time_us)).collect();
+    let reserved = reading.heap.reserved_curve();
+    let is_device = reading.heap.memory().is_device();
+    let beside = |moment: &Moment| match is_device {
+        true => {
+            let after = reserved.partition_point(|point| point.time_us <= moment.time_us);
+            after.checked_sub(1).map(|index| reserved[index].max_bytes)
+        }
+        false => rss_at(&reading.heap, moment.time_us),
+    };
+    let beside: Vec<Option<u64>> = moments.iter().map(beside).collect();
     Strip {
         time_ms: moments.iter().map(|moment| moment.time_us / 1000).collect(),
         heap_bytes: moments.iter().map(|moment| moment.bytes).collect(),
-        rss_bytes: rss.iter().any(Option::is_some).then_some(rss),
+        rss_bytes: beside.iter().any(Option::is_some).then_some(beside),
+        names: if is_device { ["allocated", "reserved"] } else { ["heap", "resident"] },
     }
 }
 

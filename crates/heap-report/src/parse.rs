@@ -144,6 +144,12 @@ impl Shape {
             }
             kind::NODE_NATIVE => self.line(out, "NODE_NATIVE", &[node, parent, at]),
             kind::NODE_TRUNCATED => self.line(out, "NODE_TRUNCATED", &[node, parent]),
+            kind::NODE_MARK => self.line(out, "NODE_MARK", &[node, parent, ("mark", Number(address))]),
+            kind::DEVICE_FREE => self.line(out, "DEVICE_FREE", &[at, ("bytes", Number(size))]),
+            kind::DEVICE_ALLOCATION => {
+                let [python, native] = stacks;
+                self.line(out, "DEVICE_ALLOCATION", &[at, ("bytes", Number(size)), python, native])
+            }
             kind::DEFINITION => {
                 let name = match size {
                     definition::CODE => "CODE",
@@ -153,6 +159,10 @@ impl Shape {
                     definition::PYTHON => "PYTHON",
                     definition::LIMITS => "LIMITS",
                     definition::CODE_ENDED => "CODE_ENDED",
+                    definition::DEVICE => "DEVICE",
+                    definition::DEVICE_TOTALS => "DEVICE_TOTALS",
+                    definition::DEVICE_FAILED => "DEVICE_FAILED",
+                    definition::DEVICE_REPORTS => "DEVICE_REPORTS",
                     _ => "UNKNOWN",
                 };
                 let (id, payload) = (("id", Address(address)), ("payload", Payload(payload)));

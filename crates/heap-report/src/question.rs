@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use stormlog_heap::{Mode, Watch};
+use stormlog_model::memory::Selection;
 
 use crate::error::ViewError;
 use crate::text::when;
@@ -65,6 +66,21 @@ impl Question {
                 format!("allocated between {} and {} and still there", when(from), when(to))
             }
         }
+    }
+}
+
+/// What is asked of a capture, and of which of its memories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ask {
+    /// Which memory is meant.
+    pub question: Question,
+    /// Whose: the host's, a device's, or all. `None`: the host's where there are records of it, else the first device's.
+    pub memory: Option<Selection>,
+}
+
+impl From<Question> for Ask {
+    fn from(question: Question) -> Self {
+        Ask { question, memory: None }
     }
 }
 

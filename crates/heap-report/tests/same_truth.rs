@@ -42,7 +42,7 @@ fn every_view_adds_up_to_the_same() {
     let recorded = record(THREADS, "");
     assert!(recorded.output.status.success(), "{:?}", recorded.output);
     for question in [Question::Peak, Question::Leaks, Question::Temporary(1), Question::AtDeath] {
-        let reading = Reading::with(chosen(&recorded.capture), question, 200, |_| true).unwrap();
+        let mut reading = Reading::with(chosen(&recorded.capture), question, 200, |_| true).unwrap();
         let stats = reading.stats();
         let answer = reading.answer();
         let whole = answer.held.whole();
@@ -70,7 +70,7 @@ fn every_view_adds_up_to_the_same() {
         let own: u64 = table["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).sum();
         assert_eq!(own, whole.bytes);
         assert_eq!(answer.held.threads.len(), 4, "{:?}", answer.held.threads);
-        let page = unpack(&flamegraph(&reading, answer, PAGE));
+        let page = unpack(&flamegraph(&mut reading, |answer| answer, PAGE).unwrap());
         assert_eq!(sum(&page["entries"]["bytes"]), whole.bytes, "{question:?}");
         assert_eq!(sum(&page["entries"]["count"]), whole.count, "{question:?}");
         for sight in
@@ -84,7 +84,7 @@ fn every_view_adds_up_to_the_same() {
 #[test]
 fn spans_hold_the_heap_at_each_moment() {
     let recorded = record(THREADS, "");
-    let reading = Reading::with(chosen(&recorded.capture), Question::Peak, 50, |_| true).unwrap();
+    let mut reading = Reading::with(chosen(&recorded.capture), Question::Peak, 50, |_| true).unwrap();
     let answer = reading.answer();
     assert!(answer.moments.len() > 5, "{:?}", answer.moments);
     for (at, moment) in answer.moments.iter().enumerate() {
@@ -94,7 +94,7 @@ fn spans_hold_the_heap_at_each_moment() {
     let most = answer.moments.iter().map(|moment| moment.bytes).max().unwrap();
     assert_eq!(most, reading.stats().peak_bytes, "the peak is one of the moments");
     // And once more on the page, which leaves small frames out but no byte.
-    let page = unpack(&flamegraph(&reading, answer, PAGE));
+    let page = unpack(&flamegraph(&mut reading, |answer| answer, PAGE).unwrap());
     let spans = &page["spans"];
     let column = |name: &str| spans[name].as_array().unwrap().iter().map(|v| v.as_u64().unwrap());
     let peak_at =
@@ -137,12 +137,12 @@ fn a_failed_request_is_told_and_the_heap_before_it_shown() {
         "",
     );
     assert_eq!(recorded.output.status.code(), Some(1));
-    let reading = Reading::of(&recorded.capture, None, Question::AtDeath).unwrap();
+    let mut reading = Reading::of(&recorded.capture, None, Question::AtDeath).unwrap();
     let whole = reading.holdings().whole();
     assert!(whole.bytes > 30_000_000, "{whole:?}");
     let note = reading.notes().remove(0);
     assert!(note.contains("5.59 GiB") && note.contains("ask (") && note.contains("2.00 GiB"), "{note}");
-    let page = unpack(&flamegraph(&reading, reading.answer(), PAGE));
+    let page = unpack(&flamegraph(&mut reading, |answer| answer, PAGE).unwrap());
     assert_eq!(sum(&page["entries"]["bytes"]), whole.bytes);
     assert_eq!(page["notes"][0], note);
 }
@@ -150,12 +150,12 @@ fn a_failed_request_is_told_and_the_heap_before_it_shown() {
 #[test]
 fn header_names_command_date_and_versions() {
     let recorded = record("held = bytearray(1000)\n", "");
-    let reading = Reading::with(chosen(&recorded.capture), Question::Peak, 200, |_| false).unwrap();
+    let mut reading = Reading::with(chosen(&recorded.capture), Question::Peak, 200, |_| false).unwrap();
     let header = reading.header();
     for part in ["process ", "program.py · started 20", "Z · Python 3.", " · Stormlog ", "heap.bin"] {
         assert!(header.contains(part), "{header}");
     }
-    let page = unpack(&flamegraph(&reading, reading.answer(), PAGE));
+    let page = unpack(&flamegraph(&mut reading, |answer| answer, PAGE).unwrap());
     assert_eq!(page["subtitle"], header.as_str());
 }
 
@@ -244,12 +244,12 @@ fn hostile_names_stay_names() {
          exec(code.replace(co_name=name, co_qualname=name))\n",
         "",
     );
-    let reading = Reading::of(&recorded.capture, None, Question::Peak).unwrap();
+    let mut reading = Reading::of(&recorded.capture, None, Question::Peak).unwrap();
     let held = reading.holdings();
     assert!(held.tree.frames.iter().any(|frame| frame.function.contains('\x1b')), "{:?}", held.tree.frames);
     let text = tree::lines(&held, 100).join("\n");
     assert!(text.contains("onerror") && !text.contains(['\x1b', '\r']), "{text}");
-    let page = flamegraph(&reading, reading.answer(), PAGE);
+    let page = flamegraph(&mut reading, |answer| answer, PAGE).unwrap();
     assert!(!page.contains("onerror"));
     assert_eq!(page.matches("</script>").count(), 2);
 }

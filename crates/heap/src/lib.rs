@@ -48,6 +48,8 @@ mod tree;
 mod turns;
 mod watch;
 
+use stormlog_model::memory::Selection;
+
 pub use aggregate::Aggregate;
 pub use curve::Point;
 pub use device_stats::DeviceStats;
@@ -74,10 +76,11 @@ pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
         if std::fs::write(written, bytes).is_err() {
             continue;
         }
-        if let Ok(capture) = Capture::open(&path)
-            && let Ok(heap) =
-                capture.read(Watch { span_us: Some((0, 1 << 20)), at_us: Some(5), ..Watch::default() })
-        {
+        let watch = Watch { span_us: Some((0, 1 << 20)), at_us: Some(5), ..Watch::default() };
+        let Ok(mut heap) = Capture::open(&path).and_then(|capture| capture.read(watch)) else { continue };
+        let one = heap.memories().into_iter().map(Selection::One);
+        for selection in one.chain([Selection::All]) {
+            let _ = heap.select(selection);
             heap.stats(3, None);
             for mode in
                 [Mode::Peak, Mode::Leaks, Mode::Failure, Mode::Temporary, Mode::At, Mode::Span, Mode::Total]

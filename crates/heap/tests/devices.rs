@@ -57,7 +57,7 @@ fn figures_equal_what_the_allocator_counted_live_sealed_folded_and_bounded() {
         let (list, counted) = (reports::reports(case), reports::counted(case));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("heap.bin");
-        let writer = reports::write(&path, &list, &counted, 0);
+        let writer = reports::write(&path, &list, &counted, false);
         writer.end();
         check(&read(&path), &counted, "live");
         let copy = |name: &str| {
@@ -93,7 +93,7 @@ fn memory_at_a_moment_is_what_the_allocator_counted_then() {
     let (list, counted) = (reports::reports("oom"), reports::counted("oom"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
-    reports::write(&path, &list, &counted, 0);
+    reports::write(&path, &list, &counted, false);
     for step in [149usize, 4_999, 12_349, 20_049] {
         let watch = Watch { at_us: Some(1000 + 10 * step as u64), ..Watch::default() };
         let heap = Capture::open(&path).unwrap().read(watch).unwrap();
@@ -200,7 +200,7 @@ fn a_recording_of_devices_alone_is_asked_of_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let (list, counted) = (reports::reports("graphs"), reports::counted("graphs"));
-    reports::write(&path, &list, &counted, 0);
+    reports::write(&path, &list, &counted, false);
     let heap = read(&path);
     assert_eq!((heap.memories(), heap.memory()), (vec![cuda(0)], cuda(0)));
     assert_eq!(heap.stats(3, None).peak_bytes, counted["allocated_bytes.all.peak"]);
@@ -264,7 +264,7 @@ fn lifetimes_of_a_device_come_from_its_own_changes() {
     let (list, counted) = (reports::reports("amp"), reports::counted("amp"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
-    reports::write(&path, &list, &counted, 0);
+    reports::write(&path, &list, &counted, false);
     let capture = Capture::open(&path).unwrap();
     let curve = capture.read(Watch { curve_points: 40, ..Watch::default() }).unwrap().curve().to_vec();
     let moments = curve.iter().map(|point| point.max_change).collect();
@@ -278,6 +278,15 @@ fn lifetimes_of_a_device_come_from_its_own_changes() {
         let bytes: u64 = there.map(|life| life.weight.bytes).sum();
         assert_eq!(bytes, curve[*place].max_bytes, "moment {number}");
     }
+}
+
+/// The capture in `data` was sealed by the release that first had device records: it must be read for ever.
+#[test]
+fn a_stored_capture_of_host_and_device_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/devices.bin");
+    let heap = read(&path);
+    check(&heap, &reports::counted("amp"), "stored");
+    assert_eq!((heap.memory(), heap.live().bytes), (Memory::Host, 9_000_000));
 }
 
 /// Another thread frees a block and its address is given out again within one tick of the clock.

@@ -68,13 +68,15 @@ proptest! {
     #[test]
     fn damage_is_survived(hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let place = tempfile::tempdir().unwrap();
-        let mut bytes = std::fs::read(data("heap.bin")).unwrap();
-        for (at, value) in hits {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
+        for file in ["heap.bin", "devices.bin"] {
+            let mut bytes = std::fs::read(data(file)).unwrap();
+            for (at, value) in &hits {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            repair(&mut bytes);
+            stormlog_heap::fuzz(&bytes, place.path());
         }
-        repair(&mut bytes);
-        stormlog_heap::fuzz(&bytes, place.path());
     }
 }
 

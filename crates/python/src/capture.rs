@@ -56,7 +56,7 @@ fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 fn heap_stacks(py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<Vec<HeapStack>> {
     let read = || -> Result<Vec<HeapStack>, ViewError> {
-        let held = Reading::of(&path, None, mode.parse()?)?.holdings();
+        let held = Reading::of(&path, None, mode.parse::<Question>()?)?.holdings();
         Ok(rows::stacks(&held).into_iter().map(HeapStack::from).collect())
     };
     py.detach(read).map_err(raise)
@@ -69,8 +69,9 @@ fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) ->
 }
 
 fn page(path: &Path, mode: &str, inverted: bool) -> Result<String, ViewError> {
-    let reading = Reading::with(find(path, None)?, mode.parse()?, MOMENTS, is_quick)?;
-    Ok(flamegraph(&reading, reading.answer(), PageOptions { inverted, source: true }))
+    let question: Question = mode.parse()?;
+    let mut reading = Reading::with(find(path, None)?, question, MOMENTS, is_quick)?;
+    flamegraph(&mut reading, |answer| answer, PageOptions { inverted, source: true })
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -30,6 +30,7 @@ function element(name, text, className) {
 }
 
 function fillHead({ title, subtitle, facts, notes }) {
+  for (const id of ["facts", "notes"]) $(id)?.replaceChildren();
   $("title").textContent = short(plain(title), 300);
   $("subtitle").textContent = short(plain(subtitle), 600);
   for (const [name, value] of facts ?? []) {

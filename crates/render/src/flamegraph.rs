@@ -30,6 +30,8 @@ const MOST_NODES: usize = 60_000;
 /// What the page says and shows.
 #[derive(Debug, Default)]
 pub struct FlameGraph {
+    /// What it is called in the switch, where a page has several.
+    pub name: String,
     /// Head line.
     pub title: String,
     /// Line below it.
@@ -66,6 +68,8 @@ pub struct Strip {
     /// Resident bytes, where known.
     #[serde(rename = "rss", skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<Vec<Option<u64>>>,
+    /// What the two are called.
+    pub names: [&'static str; 2],
 }
 
 /// Blocks of one stack that came and went between the same steps of the strip.
@@ -88,6 +92,19 @@ pub struct Lifetime {
 /// The page.
 #[must_use]
 pub fn page(graph: &FlameGraph) -> String {
+    TEMPLATE.fill(&graph.title, &data(graph))
+}
+
+/// A page of several graphs of one recording with a switch between them, on one axis of time. It starts with the one at `start`.
+#[must_use]
+pub fn pages(graphs: &[FlameGraph], start: usize) -> String {
+    let Some(first) = graphs.get(start) else { return page(&FlameGraph::default()) };
+    let others = graphs.iter().enumerate().filter(|(place, _)| *place != start);
+    let others = others.map(|(_, graph)| data(graph)).collect();
+    TEMPLATE.fill(&first.title, &Data { others, place: start, ..data(first) })
+}
+
+fn data(graph: &FlameGraph) -> Data<'_> {
     let extra: Vec<(NodeId, u64)> =
         graph.spans.iter().flatten().map(|life| (life.node, life.bytes)).collect();
     // A comparison keeps all its stacks: what is small on one side may be large on the other.
@@ -99,7 +116,10 @@ pub fn page(graph: &FlameGraph) -> String {
     let mut strings = Strings::default();
     let frames = frames(&held, &mut strings);
     let source = source(&held, graph, &mut strings);
-    let data = Data {
+    Data {
+        name: &graph.name,
+        others: Vec::new(),
+        place: 0,
         title: &graph.title,
         subtitle: &graph.subtitle,
         facts: &graph.facts,
@@ -111,18 +131,22 @@ pub fn page(graph: &FlameGraph) -> String {
             frame: held.tree.frame.clone(),
         },
         entries: entries(&held, graph.before.as_deref()),
-        threads: &held.threads,
+        threads: held.threads.clone(),
         strip: graph.strip.as_ref(),
         spans: graph.spans.as_deref().map(|lives| spans(lives, &place)),
         frames,
         source,
         strings: strings.list,
-    };
-    TEMPLATE.fill(&graph.title, &data)
+    }
 }
 
 #[derive(Serialize)]
 struct Data<'a> {
+    name: &'a str,
+    /// The other graphs of the page, in order, and the place of this one among them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Data<'a>>,
+    place: usize,
     title: &'a str,
     subtitle: &'a str,
     facts: &'a [(String, String)],
@@ -132,7 +156,7 @@ struct Data<'a> {
     frames: Frames,
     nodes: Nodes,
     entries: Entries,
-    threads: &'a [String],
+    threads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     strip: Option<&'a Strip>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -314,7 +338,12 @@ mod tests {
             title: "a <b>".into(),
             held: Holdings { tree, rows, threads: vec!["one".into(), "two".into()] },
             spans: Some(vec![Lifetime { node: odd, thread: 1, birth: 0, death: 2, bytes: 400, count: 3 }]),
-            strip: Some(Strip { time_ms: vec![0, 5, 9], heap_bytes: vec![100, 500, 100], rss_bytes: None }),
+            strip: Some(Strip {
+                time_ms: vec![0, 5, 9],
+                heap_bytes: vec![100, 500, 100],
+                rss_bytes: None,
+                names: ["heap", "resident"],
+            }),
             source: FxHashMap::from_iter([(("a.py".to_owned(), 7), "x = load()".to_owned())]),
             ..FlameGraph::default()
         }

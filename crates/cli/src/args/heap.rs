@@ -4,12 +4,21 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stormlog_heap::GroupBy;
-use stormlog_heap_report::{Question, parse_time, rows::By};
+use stormlog_heap_report::{Ask, Question, parse_time, rows::By};
+use stormlog_model::memory::Selection;
 use stormlog_torch::Moment;
 
 use crate::cmd::heap::{
     Asked, captures, diff, flamegraph, leaks, parse, stats, summary, table, transform, tree,
 };
+
+/// Which memory of the program.
+#[derive(Debug, Args)]
+pub(crate) struct OfMemory {
+    /// host, a GPU such as cuda:0, what its driver reports such as cuda:0/driver, or all
+    #[arg(long, value_name = "MEMORY")]
+    memory: Option<Selection>,
+}
 
 /// The capture, and which of its memory is meant.
 #[derive(Debug, Args)]
@@ -19,6 +28,8 @@ pub(crate) struct View {
     /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    #[command(flatten)]
+    of: OfMemory,
     /// What lived when the heap was largest (the default)
     #[arg(long, group = "question")]
     peak: bool,
@@ -65,7 +76,8 @@ impl From<View> for Asked {
             _ if typed.at_death => Question::AtDeath,
             _ => Question::Peak,
         };
-        Asked { capture: typed.capture, pid: typed.pid, question, python_only: typed.python }
+        let ask = Ask { question, memory: typed.of.memory };
+        Asked { capture: typed.capture, pid: typed.pid, ask, python_only: typed.python }
     }
 }
 
@@ -282,6 +294,8 @@ pub(crate) struct Leaks {
     /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    #[command(flatten)]
+    of: OfMemory,
     /// Where the span begins: 90, 1.5m, 1:30
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<u64>,
@@ -301,6 +315,7 @@ impl From<Leaks> for leaks::Options {
         leaks::Options {
             capture: typed.capture,
             pid: typed.pid,
+            memory: typed.of.memory,
             from: typed.from.unwrap_or(0),
             to: typed.to,
             json: typed.json,
@@ -316,6 +331,8 @@ pub(crate) struct Diff {
     a: PathBuf,
     /// After
     b: PathBuf,
+    #[command(flatten)]
+    of: OfMemory,
     /// Compare lines, functions, or whole stacks
     #[arg(long, value_enum, default_value_t = Unit::Line)]
     by: Unit,
@@ -341,6 +358,7 @@ impl From<Diff> for diff::Options {
         diff::Options {
             a: typed.a,
             b: typed.b,
+            memory: typed.of.memory,
             by: typed.by.into(),
             at: typed.at,
             json: typed.json,
@@ -404,6 +422,8 @@ pub(crate) struct Stats {
     /// Of a run with several captures: that of this process (default: the main process's)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    #[command(flatten)]
+    of: OfMemory,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -439,6 +459,7 @@ impl From<Stats> for stats::Options {
         stats::Options {
             capture: typed.capture,
             pid: typed.pid,
+            memory: typed.of.memory,
             json: typed.json,
             by: typed.by.into(),
             top: typed.top,

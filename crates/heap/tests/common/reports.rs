@@ -26,7 +26,7 @@ pub struct Report {
 }
 
 fn data(file: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/reports").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/reports").join(file)
 }
 
 /// What `torch.cuda.memory_stats()` counted when the program's work had ended.
@@ -56,14 +56,14 @@ pub fn reports(case: &str) -> Vec<Report> {
 }
 
 /// Writes the reports as records: a stream for each thread, a new moment whenever another thread reports, and the end of the program's code where
-/// `counted` was counted.
-pub fn write(path: &Path, reports: &[Report], counted: &Value, sample_bytes: u64) -> Writer {
+/// `counted` was counted. With `host` the first thread holds a block of the host more with every fiftieth report.
+pub fn write(path: &Path, reports: &[Report], counted: &Value, host: bool) -> Writer {
     let mut streams: BTreeMap<u64, usize> = BTreeMap::new();
     for report in reports {
         let next = streams.len();
         streams.entry(report.thread).or_insert(next);
     }
-    let mut writer = Writer::create(path, streams.len() as u32, sample_bytes);
+    let mut writer = Writer::create(path, streams.len() as u32, 0);
     let end = [&counted["allocation.all.allocated"], &counted["allocation.all.freed"]];
     let end = end.map(|count| count.as_u64().unwrap_or(u64::MAX));
     let mut nodes = vec![0; streams.len()];
@@ -76,6 +76,10 @@ pub fn write(path: &Path, reports: &[Report], counted: &Value, sample_bytes: u64
         }
         if std::mem::replace(&mut last, report.thread) != report.thread || step % 50 == 0 {
             writer.time(stream, 1000 + 10 * step as u64);
+        }
+        if host && step % 50 == 0 {
+            let address = 0x5500_0000_0000 + ((step as u64) << 17);
+            writer.allocate(stream, kind::MALLOC, address, 100_000, (nodes[stream], 0));
         }
         let [device, index] = report.device;
         if reserved == u64::MAX {

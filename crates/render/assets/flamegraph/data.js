@@ -2,7 +2,12 @@
 "use strict";
 
 async function unpack() {
-  const data = await read();
+  const first = await read();
+  for (const data of [first, ...(first.others ?? [])]) prepare(data);
+  return first;
+}
+
+function prepare(data) {
   data.strings = data.strings.map(plain);
   data.threads = data.threads.map(plain);
   // Columns arrive as differences where that packs well.
@@ -10,7 +15,6 @@ async function unpack() {
   data.frame = Int32Array.from(data.nodes.frame);
   data.entries.node = running(data.entries.node);
   if (data.spans) data.spans.node = running(data.spans.node);
-  return data;
 }
 
 function running(differences) {

@@ -6,8 +6,12 @@ const MOST_ROWS = 100;
 class Page {
   constructor(data) {
     this.data = data;
-    data.shown = shownMoment(data);
+    this.memories = [...(data.others ?? [])];
+    this.memories.splice(data.place ?? 0, 0, data);
+    for (const memory of this.memories) memory.shown = shownMoment(memory);
     this.state = {
+      // One axis of time for all memories.
+      end: Math.max(0, ...this.memories.map((memory) => memory.strip?.time.at(-1) ?? 0)),
       metric: "bytes", thread: -1, invert: !!data.inverted, upside: false, hideImports: true, hideLibraries: false, unfolded: false,
       span: null, spanMode: "high", zoom: 0, focus: -1, matching: null, search: "",
       say: (value) => (this.state.metric === "bytes" ? sayBytes(value) : sayAllocations(value)),
@@ -19,7 +23,8 @@ class Page {
     this.theme(wantsDark());
     fillHead(data);
     this.fillTools();
-    if (data.strip?.time.at(-1) > 0) {
+    this.fillMemories();
+    if (this.state.end > 0) {
       $("strip-section").hidden = false;
       this.strip = new Strip($("strip"), data, this.state, (span) => this.setSpan(span));
     }
@@ -27,10 +32,42 @@ class Page {
     this.setSpan(null);
   }
 
+  /** One button a memory, where there are several. */
+  fillMemories() {
+    $("memories").hidden = this.memories.length < 2;
+    $("memories").replaceChildren(
+      ...this.memories.map((memory) => {
+        const button = element("button", short(plain(memory.name), 40));
+        button.setAttribute("aria-pressed", memory === this.data);
+        button.addEventListener("click", () => this.show(memory));
+        return button;
+      }),
+    );
+  }
+
+  /** Shows another memory. A span of the plot stays, as far as the other has moments in it. */
+  show(memory) {
+    const { data, state } = this;
+    const times = state.span?.map((at) => data.strip.time[at]);
+    this.data = memory;
+    Object.assign(state, { thread: -1, span: null, zoom: 0, focus: -1, matching: null });
+    this.graph = new Graph($("graph"), memory, state);
+    this.held = new Held(memory, state, (frame) => this.lookFor(frame));
+    this.strip?.show(memory);
+    fillHead(memory);
+    this.fillTools();
+    this.fillMemories();
+    this.fillLegend();
+    const time = memory.strip?.time ?? [];
+    const from = times ? time.findIndex((at) => at >= times[0]) : -1;
+    const to = times ? time.findLastIndex((at) => at <= times[1]) : -1;
+    this.setSpan(memory.spans && from >= 0 && from < to ? [from, to] : null);
+  }
+
   fillTools() {
     const { data, state } = this;
     const select = $("thread");
-    select.append(new Option("all", "-1"));
+    select.replaceChildren(new Option("all", "-1"));
     data.threads.forEach((name, i) => select.append(new Option(short(name, 60), String(i))));
     $("thread-label").hidden = data.threads.length < 2;
     $("invert").setAttribute("aria-pressed", state.invert);
@@ -206,19 +243,20 @@ class Page {
   }
 
   listen() {
-    const { state, graph } = this;
+    const { state } = this;
+    const { canvas } = this.graph;
     const point = (event) => {
-      const box = graph.canvas.getBoundingClientRect();
-      return graph.at(event.clientX - box.left, event.clientY - box.top);
+      const box = canvas.getBoundingClientRect();
+      return this.graph.at(event.clientX - box.left, event.clientY - box.top);
     };
-    graph.canvas.addEventListener("pointermove", (event) => {
+    canvas.addEventListener("pointermove", (event) => {
       const node = point(event);
       if (node < 0) return this.tip.hide();
       this.describe(node);
       this.tip.show(describe(this.data, state, node), event.clientX, event.clientY);
     });
-    graph.canvas.addEventListener("pointerleave", () => this.tip.hide());
-    graph.canvas.addEventListener("click", (event) => {
+    canvas.addEventListener("pointerleave", () => this.tip.hide());
+    canvas.addEventListener("click", (event) => {
       const node = point(event);
       if (node >= 0) this.zoom(node);
     });
@@ -257,6 +295,7 @@ class Page {
     const pressed = {
       "/": () => $("search").focus(),
       "?": () => $("help-dialog").showModal(),
+      g: () => this.show(this.memories[(this.memories.indexOf(this.data) + 1) % this.memories.length]),
       i: () => this.toggle("invert", "invert"),
       u: () => this.toggle("upside", "upside"),
       m: () => this.toggle("hideImports", "imports"),

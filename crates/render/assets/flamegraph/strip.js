@@ -7,15 +7,22 @@ class Strip {
     this.context = canvas.getContext("2d");
     this.hover = -1;
     this.pointed();
-    if (!data.spans) canvas.style.cursor = "default";
-    else this.listen();
+    this.listen();
+    this.show(data);
+  }
+
+  /** Another memory, on the same axis of time. */
+  show(data) {
+    this.data = data;
+    this.hover = -1;
+    this.canvas.style.cursor = data.spans ? "" : "default";
   }
 
   bin(event) {
     const box = this.canvas.getBoundingClientRect();
     const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
     const time = this.data.strip.time;
-    const wanted = time[0] + share * (time[time.length - 1] - time[0]);
+    const wanted = share * this.state.end;
     let after = time.findIndex((t) => t >= wanted);
     if (after < 0) after = time.length - 1;
     return after > 0 && wanted - time[after - 1] < time[after] - wanted ? after - 1 : after;
@@ -33,6 +40,7 @@ class Strip {
   listen() {
     let start = -1;
     this.canvas.addEventListener("pointerdown", (event) => {
+      if (!this.data.spans) return;
       start = this.bin(event);
       this.canvas.setPointerCapture(event.pointerId);
     });
@@ -50,6 +58,7 @@ class Strip {
       this.chosen(span[0] === span[1] ? null : span);
     });
     this.canvas.addEventListener("keydown", (event) => {
+      if (!this.data.spans) return;
       const last = this.data.strip.time.length - 1;
       let [from, to] = this.state.span ?? [0, last];
       const step = Math.max(1, Math.round(last / 50));
@@ -78,7 +87,7 @@ class Strip {
     const top = [...heap, ...(rss ?? [])].reduce((most, value) => Math.max(most, value ?? 0), 1);
     const [roof, floor] = [18, height - 15];
     const last = time.length - 1;
-    const x = (i) => ((time[i] - time[0]) / Math.max(1, time[last] - time[0])) * width;
+    const x = (i) => (time[i] / Math.max(1, state.end)) * width;
     const y = (v) => floor - (v / top) * (floor - roof);
     Object.assign(this, { x, y, floor, width, paint });
     if (state.span) {
@@ -88,9 +97,9 @@ class Strip {
       c.globalAlpha = 1;
     }
     c.beginPath();
-    c.moveTo(0, floor);
+    c.moveTo(x(0), floor);
     heap.forEach((v, i) => c.lineTo(x(i), y(v)));
-    c.lineTo(width, floor);
+    c.lineTo(x(last), floor);
     c.closePath();
     c.fillStyle = paint("--heap");
     c.globalAlpha = 0.24;
@@ -100,7 +109,7 @@ class Strip {
     this.line(heap, "--heap", []);
     c.fillStyle = paint("--line");
     c.fillRect(0, floor, width, 1);
-    this.words(time[last]);
+    this.words(state.end);
     this.mark(this.hover >= 0 ? this.hover : moment(data, state));
   }
 
@@ -131,7 +140,8 @@ class Strip {
       c.fillText(text, at, height - 2);
     }
     let at = 0;
-    const legend = [["--heap", "heap", []], ...(this.data.strip.rss ? [["--rss", "resident", [4, 3]]] : [])];
+    const [heap, rss] = this.data.strip.names;
+    const legend = [["--heap", heap, []], ...(this.data.strip.rss ? [["--rss", rss, [4, 3]]] : [])];
     for (const [name, text, dash] of legend) {
       c.strokeStyle = this.paint(name);
       c.setLineDash(dash);
@@ -166,7 +176,7 @@ class Strip {
     c.arc(x, this.y(heap[at]), 3, 0, 7);
     c.fill();
     const what = this.hover >= 0 ? "" : "shown: ";
-    const resident = rss && rss[at] !== null ? `, resident ${sayBytes(rss[at])}` : "";
+    const resident = rss && rss[at] !== null ? `, ${data.strip.names[1]} ${sayBytes(rss[at])}` : "";
     const figure = `${sayBytes(heap[at])} at ${sayTime(time[at])}`;
     const room = width - this.legendEnd - 8;
     const text = [what + figure + resident, what + figure, figure].find((text) => c.measureText(text).width <= room) ?? sayBytes(heap[at]);

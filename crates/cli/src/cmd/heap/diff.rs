@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use stormlog_catalog::cuda_oom::snapshot_at;
 use stormlog_heap_report::diff::{DiffRow, diff};
 use stormlog_heap_report::rows::By;
-use stormlog_heap_report::{Question, Reading};
+use stormlog_heap_report::{Ask, Question, Reading};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::Selection;
 use stormlog_render::flamegraph::{self, FlameGraph};
 use stormlog_torch::Moment;
 
@@ -24,6 +25,8 @@ const CALLERS: usize = 4;
 pub(crate) struct Options {
     pub(crate) a: PathBuf,
     pub(crate) b: PathBuf,
+    /// Of heap captures: whose memory.
+    pub(crate) memory: Option<Selection>,
     pub(crate) by: By,
     pub(crate) at: Moment,
     pub(crate) json: bool,
@@ -78,7 +81,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     let read = |path: &Path| -> anyhow::Result<Reading> {
         let chosen = choose(path, None)?;
         let _waiting = Waiting::for_file(&chosen.path);
-        let reading = Reading::of(&chosen.path, None, question)?;
+        let reading = Reading::of(&chosen.path, None, Ask { question, memory: options.memory })?;
         warn_of_cut(&reading.end)?;
         Ok(reading)
     };
@@ -88,7 +91,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     if options.html {
         let (before, after) = (held_a.whole().bytes, held_b.whole().bytes);
         let graph = FlameGraph {
-            title: format!("{}: memory {}, before and after", b.program(), question.words()),
+            title: format!("{}, before and after", b.title()),
             subtitle: format!("{} → {}", a.chosen.path.display(), b.chosen.path.display()),
             facts: [
                 ("before", format_bytes(before)),

@@ -37,7 +37,7 @@ impl Format {
 
     /// The file's bytes.
     pub(crate) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
-        let title = format!("{}: memory {}", reading.program(), reading.words());
+        let title = reading.title();
         let header = &reading.heap.header;
         let about = About {
             title: &title,

@@ -1,9 +1,9 @@
 //! `stormlog flamegraph`.
 
-use stormlog_heap_report::{PageOptions, Question, Reading, flamegraph, is_quick};
+use stormlog_heap_report::{Answer, PageOptions, Question, Reading, flamegraph, is_quick};
 
 use super::export::Format;
-use super::{Asked, Output, Waiting, answer, choose, warn_of_cut};
+use super::{Asked, Output, Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -22,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let chosen = choose(&options.asked.capture, options.asked.pid)?;
     let ending = options.format.map_or("html", Format::ending);
-    let name = match options.asked.question {
+    let name = match options.asked.ask.question {
         Question::Peak => format!("flamegraph.{ending}"),
         Question::Leaks => format!("flamegraph-leaks.{ending}"),
         Question::Temporary(_) => format!("flamegraph-temporary.{ending}"),
@@ -33,22 +33,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let waiting = Waiting::for_file(&chosen.path);
     let path = chosen.path.clone();
     let is_page = options.format.is_none();
-    let reading = Reading::with(chosen, options.asked.question, options.points, |heap| {
+    let mut reading = Reading::with(chosen, options.asked.ask, options.points, |heap| {
         is_page && options.temporal.unwrap_or_else(|| is_quick(heap))
     })?;
-    let mut answer = answer(&reading, options.asked.python_only);
-    if options.split_threads {
-        answer = answer.split_threads();
-    }
+    let shape = |answer: Answer| {
+        let answer = if options.asked.python_only { answer.python_only() } else { answer };
+        if options.split_threads { answer.split_threads() } else { answer }
+    };
     let bytes = match options.format {
         Some(format) => {
             warn_of_cut(&reading.end)?;
+            let answer = shape(reading.answer());
             let answer = if options.inverted { answer.inverted() } else { answer };
             format.write(&reading, &answer.held)?
         }
         None => {
             let page = PageOptions { inverted: options.inverted, source: options.source };
-            flamegraph(&reading, answer, page).into_bytes()
+            flamegraph(&mut reading, shape, page)?.into_bytes()
         }
     };
     drop(waiting);

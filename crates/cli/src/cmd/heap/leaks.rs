@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_heap_report::leaks::{Leak, Pattern, leaks, leaks_in_span};
-use stormlog_heap_report::{MOMENTS, Question, Reading, when};
+use stormlog_heap_report::{Ask, MOMENTS, Question, Reading, when};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::Selection;
 
 use super::table::named;
 use super::{Waiting, choose, export, warn_of_cut};
@@ -15,6 +16,7 @@ use crate::table::Table;
 pub(crate) struct Options {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
+    pub(crate) memory: Option<Selection>,
     pub(crate) from: u64,
     /// `None`: when the program's own code had ended, or the end.
     pub(crate) to: Option<u64>,
@@ -28,7 +30,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
-    let reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+    let ask = Ask { question: Question::Leaks, memory: options.memory };
+    let reading = Reading::with(chosen, ask, MOMENTS, |_| true)?;
     if !reading.knows_when() && (options.from > 0 || options.to.is_some()) {
         return Err(Wrong(
             "this capture keeps no single records (--aggregate, --max-size), so it cannot tell what came in a span: leave out --from \
@@ -60,7 +63,7 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
     writeln!(
         out,
         "{}: {} in {count} allocations stayed until {} after the start{}",
-        reading.program(),
+        reading.subject(),
         format_bytes(bytes),
         when(to.min(reading.heap.duration_us())),
         if reading.knows_when() {

@@ -18,7 +18,7 @@ mod waiting;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_heap_report::{Answer, Chosen, End, Question, Reading, find};
+use stormlog_heap_report::{Answer, Ask, Chosen, End, Reading, find};
 use stormlog_model::stacks::Holdings;
 
 pub(crate) use output::Output;
@@ -28,7 +28,7 @@ pub(crate) use waiting::Waiting;
 pub(crate) struct Asked {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
-    pub(crate) question: Question,
+    pub(crate) ask: Ask,
     pub(crate) python_only: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
 fn read_answer(asked: &Asked) -> anyhow::Result<(Reading, Answer)> {
     let chosen = choose(&asked.capture, asked.pid)?;
     let _waiting = Waiting::for_file(&chosen.path);
-    let reading = Reading::of(&chosen.path, None, asked.question)?;
+    let reading = Reading::of(&chosen.path, None, asked.ask)?;
     let answer = answer(&reading, asked.python_only);
     Ok((reading, answer))
 }
@@ -81,7 +81,7 @@ pub(crate) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> 
     writeln!(
         out,
         "{}: {} in {} allocations {}",
-        reading.program(),
+        reading.subject(),
         stormlog_model::format_bytes(whole.bytes),
         whole.count,
         reading.words()

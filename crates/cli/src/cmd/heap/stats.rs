@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_heap::{DistinctFailure, GroupBy, Place, Stats};
-use stormlog_heap_report::{End, Question, Reading, asked, not_recorded};
+use stormlog_heap::{DeviceStats, DistinctFailure, GroupBy, Place, Stats};
+use stormlog_heap_report::{Ask, End, Question, Reading, asked, not_recorded};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::Selection;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::cmd::heap::{Waiting, choose, warn_of_cut};
@@ -18,6 +19,7 @@ const BAR: u64 = 40;
 pub(crate) struct Options {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
+    pub(crate) memory: Option<Selection>,
     pub(crate) json: bool,
     pub(crate) by: GroupBy,
     pub(crate) top: usize,
@@ -26,7 +28,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
-    let reading = Reading::with(chosen, Question::Peak, 2, |_| false)?;
+    let ask = Ask { question: Question::Peak, memory: options.memory };
+    let reading = Reading::with(chosen, ask, 2, |_| false)?;
     let stats = reading.stats_by(options.by, options.top);
     drop(waiting);
     let mut out = io::stdout().lock();
@@ -35,6 +38,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         writeln!(out, "{}", stats.json()?)?;
     } else {
         print(&mut out, &stats, &reading.end, options.by, not_recorded(&reading.heap))?;
+        for device in stats.devices.iter().filter(|device| device.device != stats.memory) {
+            print_device(&mut out, device, &reading.end)?;
+        }
     }
     Ok(Exit::Ok)
 }
@@ -136,6 +142,29 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         allocators.row([allocator.allocator.clone(), count, bytes, peak, left]);
     }
     print_table(out, &allocators)
+}
+
+/// A device beside the memory that the figures above are of.
+fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End) -> io::Result<()> {
+    writeln!(out, "{}", device.device.title())?;
+    let allocated = format_bytes(device.total_allocated_bytes);
+    writeln!(out, "allocated   {allocated} in {} allocations", device.allocations)?;
+    let reserved =
+        device.peak_reserved_bytes.map(|bytes| format!(", reserved at most {}", format_bytes(bytes)));
+    let (peak, after) = (format_bytes(device.peak_bytes), nanoseconds_in_words(device.peak_time_ns));
+    writeln!(out, "peak        {peak}, after {after}{}", reserved.unwrap_or_default())?;
+    let left = format_bytes(device.live_bytes);
+    writeln!(out, "{:<11} {left} in {} blocks", end.moment(), device.live_blocks)?;
+    if device.before_recording_bytes > 0 {
+        let before = format_bytes(device.before_recording_bytes);
+        writeln!(out, "before      {before} were allocated before the recording began")?;
+    }
+    if device.failed_requests > 0 {
+        writeln!(out, "failed      {} requests got no memory", device.failed_requests)?;
+    }
+    writeln!(out)?;
+    let title = if device.top_at == "end" { "HELD AT THE END" } else { "HELD AT THE PEAK" };
+    print_places(out, title, &device.top)
 }
 
 fn print_failed(
