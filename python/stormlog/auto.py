@@ -1,7 +1,8 @@
 """Records a PyTorch program without a change to it: `import stormlog.auto`, anywhere, before or after torch.
 
-When CUDA is first used, the caching allocator and the driver are sampled, the allocator keeps a bounded
-history with Python stacks, and an out-of-memory error leaves a bundle before the exception is raised.
+From then on the heap is recorded as `stormlog run` does by itself: GPU memory block by block, the host's as a
+bounded sample, both by line. When CUDA is first used, the caching allocator and the driver are sampled, and
+an out-of-memory error leaves a bundle before the exception is raised.
 `stormlog run` does the same for a program that does not import this, and so does `STORMLOG=1` in the
 environment.
 
@@ -10,7 +11,9 @@ Importing it must never fail, print, import torch, or use the GPU.
     STORMLOG_DIR             where recordings go (stormlog-runs); under `stormlog run`, its directory
     STORMLOG_INTERVAL        seconds between two samples (0.1, or as `stormlog run` was told)
     STORMLOG_TORCH=0         record nothing
-    STORMLOG_TORCH_HISTORY   entries of allocator history a device keeps (20000); 0 is none
+    STORMLOG_TORCH_HISTORY   PyTorch's own allocator history: off (default), segments (for `stormlog replay`,
+                             with our stacks), stacks (with PyTorch's)
+    STORMLOG_AUTO_HEAP=0     no recording of the heap and of GPU memory by line
     STORMLOG_TORCH_OOM=0     no bundle at an out-of-memory error
     STORMLOG_CUDA_DRIVER=1   who takes GPU memory beside PyTorch, by driver events (stormlog.cuda_driver)
 """

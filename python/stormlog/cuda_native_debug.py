@@ -85,8 +85,9 @@ def start_cuda_memory_history(
     trace_alloc_max_entries: int = DEFAULT_TRACE_ALLOC_MAX_ENTRIES,
     *,
     skip_actions: Sequence[str] = (),
+    with_stacks: bool = True,
 ) -> None:
-    """Record allocations with their Python stacks, the last so many, until stopped.
+    """Record allocations, the last so many, until stopped; by default with their Python stacks.
 
     Actions to leave out are left out where this PyTorch can do that.
     """
@@ -95,7 +96,8 @@ def start_cuda_memory_history(
     if "max_entries" in names:
         state: object = "all"
         wanted: dict[str, object] = {
-            "context": "alloc",  # a stack at each free as well would double the cost
+            # A stack at each free as well would double the cost.
+            "context": "alloc" if with_stacks else None,
             "stacks": "python",
             "max_entries": trace_alloc_max_entries,
             "device": device,
@@ -104,9 +106,9 @@ def start_cuda_memory_history(
     elif "trace_alloc_max_entries" in names:
         state = True
         wanted = {
-            "record_context": True,
+            "record_context": with_stacks,
             "trace_alloc_max_entries": trace_alloc_max_entries,
-            "trace_alloc_record_context": True,
+            "trace_alloc_record_context": with_stacks,
             "device": device,
         }
     else:

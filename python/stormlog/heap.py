@@ -1,4 +1,4 @@
-"""Records every allocation of this process, with the Python (and, if asked, native) stack that made it.
+"""Records every allocation of this process and of its GPUs, with the Python (and, if asked, native) stack.
 
     with stormlog.heap.record("out.bin"):
         train()
@@ -48,6 +48,7 @@ __all__ = [
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _NUMBERS = itertools.count(1)
+_PUBLISHED: list[bool] = []
 
 #: Mean bytes between samples when ``sample=True``.
 DEFAULT_SAMPLE_BYTES = 512 * 1024
@@ -71,13 +72,16 @@ def start(
     aggregate: bool = False,
     max_size: int | None = None,
     overwrite: bool = False,
+    host: bool = True,
+    gpu: bool = True,
 ) -> Path:
     """Begins to record into ``path`` (default: ``stormlog-heap-PID.bin`` here) and returns it.
 
     ``native`` adds the frames of C, C++ and Rust; ``trace_python_allocators`` records every Python
     object, not only what reaches the system's allocator; ``sample`` records one allocation in so many
     bytes, with unbiased totals; ``aggregate`` keeps stacks, live blocks and peaks instead of every
-    record; ``max_size`` bounds the file by folding the oldest records. In ``path``, ``%p`` becomes the
+    record; ``max_size`` bounds the file by folding the oldest records. ``host`` and ``gpu`` say which
+    memories: the GPU memory of PyTorch is always recorded block by block. In ``path``, ``%p`` becomes the
     process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``. A child that
     is forked meanwhile records into a capture of its own beside this one, and may :func:`stop` it.
     """
@@ -85,10 +89,26 @@ def start(
     mean = DEFAULT_SAMPLE_BYTES if sample is True else int(sample)
     if mean < 0:
         raise ValueError(f"sample must be a number of bytes, got {sample!r}")
+    if not host and not gpu:
+        raise ValueError("nothing to record: host and gpu are both False")
+    if gpu:
+        publish_backward()  # first, so that what it imports is not in the recording
     _native.heap.heap_start(
-        str(target), overwrite, native, trace_python_allocators, mean, aggregate, max_size
+        str(target), overwrite, native, trace_python_allocators, mean, aggregate, max_size, host, gpu
     )
     return target
+
+
+def publish_backward() -> None:
+    """Has the stacks that call ``backward`` recorded for the engine's threads, once PyTorch is imported."""
+    from stormlog._torch import backward
+    from stormlog._torch.post_import import when_imported
+
+    if not _PUBLISHED:
+        _PUBLISHED.append(True)
+        install: Callable[..., None] = backward._stormlog_install_backward
+        native = _native.heap
+        when_imported("torch", lambda: install(native.enter_backward, native.leave_backward))
 
 
 def stop() -> Path:
@@ -101,13 +121,21 @@ def is_recording() -> bool:
     return _native.heap.heap_recording()
 
 
-def stats(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Totals, peak, top allocators: what ``stormlog stats --json`` prints.
+def stats(path: str | os.PathLike[str], *, memory: str | None = None) -> dict[str, Any]:
+    """Totals, peak, top allocators: what ``stormlog stats --json`` prints, all memories in it.
 
+    With ``memory`` the figures of that one: ``"host"``, or a row of ``devices`` such as ``"cuda:0"``.
     A capture that is missing, unreadable, damaged or too new raises the `HeapError` that says so, which is
     also a `FileNotFoundError`, a `PermissionError` or a `ValueError`.
     """
-    return _native.heap.heap_stats(path)
+    found = _native.heap.heap_stats(path)
+    devices: dict[str, dict[str, Any]] = {row["device"]: row for row in found.get("devices", [])}
+    if memory is None or memory == "host":
+        return found
+    if memory not in devices:
+        there = ", ".join(["host", *devices])
+        raise HeapValueError(f"{os.fspath(path)}: no memory {memory!r} was recorded; there is {there}")
+    return devices[memory]
 
 
 class Recording:
@@ -136,11 +164,11 @@ class Recording:
         """
         return _decorated(self, function)
 
-    def stats(self) -> dict[str, Any]:
-        """The statistics of the capture."""
+    def stats(self, *, memory: str | None = None) -> dict[str, Any]:
+        """The statistics of the capture, or of one memory in it."""
         if self.path is None:
             raise HeapError("nothing was recorded yet: enter the recording first")
-        return stats(self.path)
+        return stats(self.path, memory=memory)
 
 
 def record(path: str | os.PathLike[str] | None = None, **options: Any) -> Recording:

@@ -19,6 +19,7 @@ from typing import Any
 
 from stormlog._torch.cuda_categories import placed, stack_of
 from stormlog._torch.cuda_snapshot import allocator_segments
+from stormlog._torch.recorded_stacks import stacks_by_address
 
 __all__ = ["HeldTensor", "TensorTracker"]
 
@@ -33,7 +34,7 @@ class HeldTensor:
 
     `kind` is parameter, gradient, loss (one number that still has its graph), graph (part of one, or the end
     of one) or data. `stack` is where it was watched from; of one that was only found, where it was allocated,
-    if the history of PyTorch's CUDA allocator tells; else None.
+    if a recording of this process or the history of PyTorch's CUDA allocator tells; else None.
     """
 
     kind: str
@@ -137,10 +138,16 @@ class TensorTracker:
                 yield thing
 
     def _stacks(self) -> dict[int, str]:
-        """Where each block of the device's memory was allocated, by its address, as far as history tells."""
+        """Where each block of the device's memory was allocated, by its address.
+
+        By the heap recording of this process where one runs, else as far as PyTorch's own history tells.
+        """
         torch = import_module("torch")
         if self.device_type != "cuda" or not torch.cuda.is_initialized():
             return {}
+        recorded = _recorded_stacks(torch)
+        if recorded:
+            return recorded
         segments = allocator_segments(torch) or ()
         blocks = (row for segment in segments for row in placed(segment))
         return {address: "\n".join(stack_of(block)) for address, block in blocks if block.get("frames")}
@@ -163,6 +170,14 @@ class TensorTracker:
         """Those of the leaves: Python's collector does not know them until somebody has asked for them."""
         leaves = (tensor for tensor in self._live() if tensor.is_leaf)
         return [tensor.grad for tensor in leaves if tensor.grad is not None]
+
+
+def _recorded_stacks(torch: Any) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for device in range(torch.cuda.device_count()):
+        for address, frames in stacks_by_address(device).items():
+            found[address] = "\n".join(stack_of({"frames": frames}))
+    return found
 
 
 def _kind(tensor: Any) -> str:

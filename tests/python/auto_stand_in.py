@@ -75,7 +75,7 @@ class Cuda:
                 "size": one.size,
                 "requested_size": one.size,
                 "state": "active_allocated",
-                "frames": self.frames[one.address],
+                "frames": self.frames[one.address] if self.has_stacks() else [],
             }
             for one in sorted(self.live, key=lambda tensor: tensor.address)
         ]
@@ -105,10 +105,15 @@ class Cuda:
             }
         ]
 
+    def has_stacks(self) -> bool:
+        """Blocks have frames where the history was started with them."""
+        calls = self.torch.history.calls
+        return bool(self.torch.history.is_on and calls and calls[-1][1].get("context"))
+
     def snapshot(self, device: Any = None) -> dict[str, Any]:
         return {
             "segments": self.segments(),
-            "device_traces": [list(self.trace)],
+            "device_traces": [list(self.trace) if self.torch.history.is_on else []],
             "allocator_settings": {
                 "PYTORCH_CUDA_ALLOC_CONF": "",
                 "max_split_size": -1,

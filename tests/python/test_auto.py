@@ -10,15 +10,16 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import auto_stand_in
 import cuda_stand_in
 import pytest
-from stormlog import hidden_memory
+from stormlog import _native, heap, hidden_memory, torch_snapshot
 from stormlog._torch import auto as _auto
 from stormlog._torch.auto_bundle import Failure
 from stormlog._torch.auto_settings import Settings
@@ -75,19 +76,36 @@ def test_nothing_happens_before_cuda_is_used(torch: Any, tmp_path: Path) -> None
 
 def test_the_first_use_of_cuda_begins_the_recording(torch: Any, tmp_path: Path) -> None:
     held = torch.stand_in.take(32 * MB)
-    assert torch.history.is_on, "from the first allocation on"
+    assert torch.history.calls == [], "PyTorch's own history is off unless it is asked for"
     assert len(torch.stand_in.observers) == 1
     device = recorded(torch)
     while len(device.tracker.get_events("sample")) < 3:
         pass
     _auto.stop()
-    assert not torch.history.is_on
     (session,) = load_telemetry_sessions(tmp_path)
     samples = [event for event in session.events if event.event_type == "sample"]
     assert session.summary.status == "completed" and len(samples) >= 3
     assert {event.allocator_allocated_bytes for event in samples} == {held.size}
     assert {event.device_total_bytes for event in samples} == {16 << 30}
     assert torch.waits == [], "never a synchronisation"
+
+
+@pytest.mark.parametrize(
+    ("asked", "entries", "context"),
+    [("segments", 100_000, None), ("stacks", 20_000, "alloc"), ("9", 9, "alloc")],
+)
+def test_pytorchs_history_is_recorded_as_asked_for(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, asked: str, entries: int, context: str | None
+) -> None:
+    _auto.stop()
+    monkeypatch.setenv("STORMLOG_TORCH_HISTORY", asked)
+    _auto.arm()
+    torch.stand_in.take(32 * MB)
+    assert torch.history.is_on, "from the first allocation on"
+    ((_, call),) = torch.history.calls
+    assert (call["max_entries"], call["context"]) == (entries, context)
+    _auto.stop()
+    assert not torch.history.is_on
 
 
 def test_a_recording_of_the_users_is_left_alone(torch: Any) -> None:
@@ -114,14 +132,59 @@ def test_an_oom_leaves_a_bundle_before_it_is_raised(torch: Any, tmp_path: Path) 
     assert "test_auto.py" in found["stack"][0] or "auto_stand_in.py" in found["stack"][0]
     assert any("test_an_oom_leaves_a_bundle" in line for line in found["stack"])
     assert found["problems"] == [] and "really full: 200.00 MiB were asked for" in found["verdict"]
-    assert "test_an_oom_leaves_a_bundle" in found["held_by"][0]["place"]
+    assert found["held_by"][0]["bytes"] == 100 * MB and "parameters" in found["held_by"][0]["note"]
     with (bundle / "cuda_allocator_snapshot.pickle").open("rb") as file:
-        assert pickle.load(file)["device_traces"][0][-1]["action"] == "oom"
+        snapshot = pickle.load(file)
+    # No history was recorded: the request that failed is all there is.
+    (event,) = snapshot["device_traces"][0]
+    assert (event["action"], event["size"]) == ("oom", 200 * MB)
+    assert event["frames"][1]["name"] == "test_an_oom_leaves_a_bundle_before_it_is_raised"
+    assert snapshot["stormlog"] == {"added": ["oom"]}
+    shown = torch_snapshot.load(bundle / "cuda_allocator_snapshot.pickle").report()
+    assert shown.oom is not None and shown.oom.request_bytes == 200 * MB
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert set(manifest["files"]) == {file.name for file in bundle.iterdir()}
     assert manifest["event_count"] >= 1 and manifest["backend"] == "cuda"
     assert json.loads((bundle / "evidence.json").read_text())["verdict"] == found["verdict"]
     assert weight.size == 100 * MB
+
+
+class RecordedLine(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+class RecordedBlock(NamedTuple):
+    address: int
+    size: int
+    stack: int
+
+
+def test_the_stacks_of_a_bundle_are_those_of_the_heap_recording(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, data = torch.stand_in.take(100 * MB), torch.stand_in.take(50 * MB)
+    blocks = [RecordedBlock(weight.address, weight.size, 0), RecordedBlock(data.address, data.size, 1)]
+    lines = [
+        [
+            RecordedLine("/x/site-packages/torch/nn.py", 7, "linear"),
+            RecordedLine("/home/me/model.py", 3, "build"),
+        ],
+        [RecordedLine("/home/me/data.py", 9, "load")],
+    ]
+    known = types.SimpleNamespace(live=blocks, recent=[], stacks=lines, failed_bytes=150 * MB)
+    monkeypatch.setattr(_native.heap, "own_device_blocks", lambda device, recent: known)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.stand_in.take(160 * MB)
+    found = page(bundles(tmp_path)[0])
+    assert found["problems"] == [] and found["requested_bytes"] == 150 * MB
+    assert [(row["place"], row["bytes"]) for row in found["held_by"]] == [
+        ("/home/me/model.py:3 build", 100 * MB),
+        ("/home/me/data.py:9 load", 50 * MB),
+    ]
+    shown = torch_snapshot.load(bundles(tmp_path)[0] / "cuda_allocator_snapshot.pickle").report()
+    assert [holder.site for holder in shown.top] == ["me/model.py:3 build", "me/data.py:9 load"]
 
 
 def test_memory_comes_back_to_who_caught_the_error(torch: Any) -> None:
@@ -305,7 +368,7 @@ def listed(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("how", "code"), [("caught", 0), ("uncaught", 1), ("killed", -9)])
 def test_a_run_records_torch_without_a_change_to_the_program(tmp_path: Path, how: str, code: int) -> None:
-    done = run(tmp_path, *program(how))
+    done = run(tmp_path, "--torch-history", "stacks", *program(how))
     assert done.returncode == code, done.stderr
     own = [Path(row["path"]) for row in listed(tmp_path) if row["backend"] == "cuda"]
     assert len(own) == 1, "written by the program itself, and found in the run"
@@ -369,6 +432,17 @@ def test_import_stormlog_auto_is_enough(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == "left 0" and done.stderr == ""
     assert [row["backend"] for row in listed(tmp_path)] == ["cuda"]
     assert len(load_telemetry_sessions(tmp_path)) == 2, "the host and the device"
+    (host,) = tmp_path.glob("*/rank0-pid*-host")
+    found = heap.stats(host / "heap.bin")
+    assert found["peak_bytes"] > 0 and found["sample_bytes"] == 512 << 10
+
+
+def test_nothing_of_the_heap_is_recorded_where_it_is_not_wanted(tmp_path: Path) -> None:
+    source = "import stormlog.auto, torch, stormlog.heap; print(stormlog.heap.is_recording())"
+    env = environment(STORMLOG_DIR=str(tmp_path), STORMLOG_AUTO_HEAP="0")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=env)
+    assert done.stdout.strip() == "False" and done.stderr == ""
+    assert list(tmp_path.glob("*/*/heap.bin*")) == []
 
 
 def test_a_forked_child_begins_anew(tmp_path: Path) -> None:

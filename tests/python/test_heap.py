@@ -262,6 +262,33 @@ def _allocate_here(size: int) -> bytearray:
     return bytearray(size)
 
 
+def test_the_programs_own_recording_takes_over_from_one_that_began_by_itself(tmp_path: Path) -> None:
+    first, own = tmp_path / "first.bin", tmp_path / "own.bin"
+    assert _native.heap.heap_start_default(first) and heap.is_recording()
+    assert not _native.heap.heap_start_default(tmp_path / "second.bin"), "one is enough"
+    early = bytearray(32 << 20)
+    heap.start(own)
+    with pytest.raises(heap.HeapError, match="already"):
+        heap.start(tmp_path / "third.bin")
+    late = bytearray(16 << 20)
+    assert heap.stop() == own and not heap.is_recording()
+    assert 32 << 20 <= stats(first)["peak_bytes"] < 48 << 20
+    assert 16 << 20 <= stats(own)["peak_bytes"] < 32 << 20
+    assert len(early) + len(late) == 48 << 20
+    _native.heap.heap_stop_default()
+
+
+def test_a_memory_that_was_not_recorded_is_refused_by_name(tmp_path: Path) -> None:
+    with heap.record(tmp_path / "out.bin", gpu=False) as recording:
+        held = bytearray(1 << 20)
+    assert recording.stats(memory="host")["peak_bytes"] >= len(held)
+    assert recording.stats()["devices"] == []
+    with pytest.raises(heap.HeapValueError, match="no memory 'cuda:0' was recorded; there is host"):
+        recording.stats(memory="cuda:0")
+    with pytest.raises(ValueError, match="nothing to record"):
+        heap.start(tmp_path / "none.bin", host=False, gpu=False)
+
+
 def test_start_and_stop_many_times_with_threads_running(tmp_path: Path) -> None:
     over = threading.Event()
 

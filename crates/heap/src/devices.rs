@@ -7,6 +7,7 @@ use stormlog_model::memory::{Device, Memory, Source};
 
 use crate::curve::{Curve, Point};
 use crate::define::{device, failed_on_device, totals};
+use crate::device_blocks::{BlockLog, log_of};
 use crate::ledger::{Before, Ledger, SiteKey};
 use crate::level::Amount;
 use crate::state::State;
@@ -33,6 +34,8 @@ pub(crate) struct DeviceLedger {
     /// Bytes that were allocated before the recording began; `None` until the allocator's totals are known.
     pub(crate) before: Option<u64>,
     pub(crate) reserved: Reserved,
+    /// Its single blocks, where they were asked for.
+    pub(crate) log: Option<BlockLog>,
 }
 
 /// What an allocator has taken from its device.
@@ -77,6 +80,9 @@ impl Devices {
 
     pub(crate) fn end(&mut self) {
         for device in &mut self.list {
+            if let Some(log) = &mut device.log {
+                log.end(&device.ledger.blocks);
+            }
             device.ledger.end();
             device.reserved.end();
         }
@@ -102,6 +108,7 @@ impl Devices {
                 ledger: Ledger::new(watch, &[], 0, time_us),
                 before: None,
                 reserved: Reserved::new(watch, time_us),
+                log: None,
             });
             self.list.len() - 1
         });
@@ -117,6 +124,9 @@ impl DeviceLedger {
             self.ledger = Ledger::new(watch, moments, 0, self.ledger.time_us);
         }
         self.memory = memory;
+        if self.log.is_none() {
+            self.log = log_of(watch.device_blocks, memory);
+        }
     }
 
     /// The allocator had handed out so many bytes before the first report.
@@ -166,6 +176,9 @@ impl State {
         match device.ledger.is_simple() {
             true => device.ledger.insert::<true>(site, op, stream.device_allocations),
             false => device.ledger.insert::<false>(site, op, stream.device_allocations),
+        }
+        if let Some(log) = &mut device.log {
+            log.push(op.address, op.size, site);
         }
     }
 

@@ -17,6 +17,7 @@ mod checkpoint_ledger;
 mod code_end;
 mod curve;
 mod define;
+mod device_blocks;
 mod device_stats;
 mod devices;
 mod error;
@@ -52,6 +53,7 @@ use stormlog_model::memory::Selection;
 
 pub use aggregate::Aggregate;
 pub use curve::Point;
+pub use device_blocks::{DeviceBlock, DeviceBlocks};
 pub use device_stats::DeviceStats;
 pub use error::HeapError;
 pub use follow::Follow;

@@ -18,6 +18,8 @@ pub struct Watch {
     pub moments: Vec<u64>,
     /// The same for the memories of devices, each with its own changes.
     pub device_moments: Vec<(Memory, Vec<u64>)>,
+    /// Keep the living blocks of this device and so many of its last allocations, one by one ([`Heap::device_blocks`](crate::Heap::device_blocks)).
+    pub device_blocks: Option<(Memory, usize)>,
 }
 
 impl Default for Watch {
@@ -29,6 +31,7 @@ impl Default for Watch {
             curve_points: 1000,
             moments: Vec::new(),
             device_moments: Vec::new(),
+            device_blocks: None,
         }
     }
 }

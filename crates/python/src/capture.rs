@@ -8,16 +8,24 @@ use stormlog_heap_report::{
     MOMENTS, PageOptions, Question, Reading, ViewError, find, flamegraph, is_quick, rows,
 };
 
+use stormlog_model::stacks::Frame;
+
 use crate::error::{Error, raise};
 use crate::record::to_python;
 
 /// One frame of a stack.
 #[pyclass(frozen, get_all, module = "stormlog._native.heap")]
 #[derive(Clone)]
-struct HeapFrame {
+pub(crate) struct HeapFrame {
     function: String,
     file: String,
     line: u32,
+}
+
+impl From<Frame> for HeapFrame {
+    fn from(frame: Frame) -> Self {
+        HeapFrame { function: frame.function, file: frame.file, line: frame.line }
+    }
 }
 
 /// What one stack holds.

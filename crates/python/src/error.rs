@@ -18,6 +18,7 @@ use stormlog_cupti::CuptiError;
 use stormlog_heap::HeapError as ReadError;
 use stormlog_heap_report::ViewError;
 use stormlog_model::Problem;
+use stormlog_model::memory::UnknownMemory;
 use stormlog_model::phases::PhaseError;
 use stormlog_postmortem::bundle::BundleError;
 use stormlog_render::plot::PngError;
@@ -50,6 +51,8 @@ pub(crate) enum Error {
     HookImage(stormlog_hook_image::Error),
     /// A heap recording that cannot be started or stopped; the text is the whole sentence.
     Heap(String),
+    /// The name of a memory that is not one.
+    Memory(UnknownMemory),
     /// A text that is not the JSON it has to be.
     Json(serde_json::Error),
 }
@@ -80,6 +83,7 @@ from! {
     Cupti: CuptiError,
     Capture: ViewError,
     HookImage: stormlog_hook_image::Error,
+    Memory: UnknownMemory,
     Json: serde_json::Error,
 }
 
@@ -114,6 +118,7 @@ impl From<Error> for PyErr {
             Error::Capture(error) => from_capture(&error),
             Error::HookImage(error) => HeapErrorKind::Recording.new_err(error.to_string()),
             Error::Heap(sentence) => HeapErrorKind::Recording.new_err(sentence),
+            Error::Memory(error) => HeapErrorKind::Value.new_err(error.to_string()),
             Error::Json(error) => PyValueError::new_err(format!("not JSON: {error}")),
         }
     }

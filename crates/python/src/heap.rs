@@ -25,13 +25,25 @@ use crate::error::{Error, raise};
 const VERSION: u32 = 1;
 const STEP: Duration = Duration::from_millis(50);
 const BY_OTHERS: &str = "this process is being recorded already, by stormlog run --heap or attach";
+/// What `stormlog run` orders the preloaded library to do.
+const ORDER: &str = "STORMLOG_HEAP";
 
 /// The hook library, loaded once and never unloaded: threads may be inside it at any time.
+#[derive(Clone, Copy)]
 struct Hook {
     start: unsafe extern "C" fn(u32, *const c_char) -> c_int,
     stop: unsafe extern "C" fn() -> c_int,
     status: unsafe extern "C" fn() -> c_int,
     ignore_thread: unsafe extern "C" fn(c_int),
+    /// A library of an older version records no GPU.
+    backward: Option<Backward>,
+}
+
+/// Called with the GIL held, in the thread that asks for a backward pass.
+#[derive(Clone, Copy)]
+struct Backward {
+    enter: unsafe extern "C" fn() -> c_int,
+    leave: unsafe extern "C" fn(c_int),
 }
 
 struct Active {
@@ -40,6 +52,8 @@ struct Active {
     keeper: JoinHandle<()>,
     /// The process that began it; a forked child has the value but not the thread.
     pid: u32,
+    /// Began by itself, by `stormlog.auto`.
+    is_default: bool,
 }
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
@@ -114,9 +128,15 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
     if [start, stop, status, ignore].iter().any(|found| found.is_null()) {
         return None;
     }
+    let (enter, leave) = (find(c"stormlog_gpu_enter_backward"), find(c"stormlog_gpu_leave_backward"));
     // SAFETY: functions of these names in our library have these types; `start` checks the version again.
     unsafe {
+        let backward = (!enter.is_null() && !leave.is_null()).then(|| Backward {
+            enter: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(enter),
+            leave: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(leave),
+        });
         Some(Hook {
+            backward,
             start: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, *const c_char) -> c_int>(
                 start,
             ),
@@ -129,7 +149,9 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
 
 /// Begins a recording into `path`; what is there is only removed once it is certain that nothing is being recorded, into it or elsewhere.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the options of `stormlog.heap.start`, by name")]
 fn heap_start(
+    py: Python<'_>,
     path: PathBuf,
     overwrite: bool,
     native: bool,
@@ -137,26 +159,57 @@ fn heap_start(
     sample_bytes: u64,
     aggregate: bool,
     max_size: Option<u64>,
+    host: bool,
+    gpu: bool,
 ) -> PyResult<()> {
-    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b';' | b'%' | 0)) {
-        return Err(problem(format!("a capture's path may not hold ';' or '%': {}", path.display())));
-    }
     let options = HeapOptions {
         native,
         python_allocators,
         sample_bytes,
         aggregate,
         max_size,
-        ..HeapOptions::default()
+        skip_host: !host,
+        skip_gpu: !gpu,
     };
+    begin(py, path, overwrite, options, false)
+}
+
+/// Begins the recording of a program that did not ask for one: what `stormlog run` records. False when it is being recorded already.
+#[pyfunction]
+fn heap_start_default(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    if heap_recording() {
+        return Ok(false);
+    }
+    begin(py, path, false, HeapOptions::sampled_and_bounded(), true).map(|()| true)
+}
+
+fn begin(
+    py: Python<'_>,
+    path: PathBuf,
+    overwrite: bool,
+    options: HeapOptions,
+    is_default: bool,
+) -> PyResult<()> {
+    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b';' | b'%' | 0)) {
+        return Err(problem(format!("a capture's path may not hold ';' or '%': {}", path.display())));
+    }
     let hook = hook()?;
     let mut slot = active();
     // SAFETY: takes nothing and only reads.
-    let is_recording = unsafe { (hook.status)() } != 0;
-    if slot.as_ref().is_some_and(|active| active.is_mine() || is_recording) {
+    let is_recording = || unsafe { (hook.status)() } != 0;
+    if slot.as_ref().is_some_and(|active| active.is_default && active.is_mine()) {
+        // The program's own comes first.
+        if let Some(before) = slot.take() {
+            finish(py, hook, before)?;
+        }
+    } else if is_recording() && slot.is_none() && is_default_order() {
+        // SAFETY: this thread is not inside an allocation.
+        unsafe { (hook.stop)() };
+    }
+    if slot.as_ref().is_some_and(|active| active.is_mine() || is_recording()) {
         return Err(problem("this process is being recorded already: stop() that recording first"));
     }
-    if is_recording {
+    if is_recording() {
         return Err(problem(BY_OTHERS));
     }
     make_room(&path, overwrite)?;
@@ -173,9 +226,17 @@ fn heap_start(
     }
     let over = Arc::new(AtomicBool::new(false));
     let keeper = keep(path.clone(), options, Arc::clone(&over), hook)?;
-    let before = slot.replace(Active { path, over, keeper, pid: std::process::id() });
+    let before = slot.replace(Active { path, over, keeper, pid: std::process::id(), is_default });
     before.map(Active::inherited);
     Ok(())
+}
+
+/// Whether the preloaded library records what `stormlog run` records without being asked: a bounded sample, which gives way to a recording that the
+/// program asks for.
+fn is_default_order() -> bool {
+    let order = std::env::var_os(ORDER).unwrap_or_default();
+    let has = |part: &[u8]| order.as_bytes().split(|byte| *byte == b';').any(|word| word.starts_with(part));
+    has(b"sample=") && has(b"max=")
 }
 
 /// Removes the capture at `path` if it may: also one that is a live file alone, all that a killed program has left.
@@ -226,7 +287,25 @@ fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
     if !taken.is_mine() {
         return stop_in_child(hook, &taken.inherited()).ok_or_else(nothing);
     }
-    let Active { path, over, keeper, .. } = taken;
+    finish(py, hook, taken)
+}
+
+/// Ends the recording that began by itself, if one did; in a forked child, its share of it.
+#[pyfunction]
+fn heap_stop_default(py: Python<'_>) -> PyResult<()> {
+    let Some(hook) = HOOK.get() else { return Ok(()) };
+    let Some(taken) = active().take_if(|active| active.is_default) else { return Ok(()) };
+    match taken.is_mine() {
+        true => finish(py, hook, taken).map(|_| ()),
+        false => {
+            stop_in_child(hook, &taken.inherited());
+            Ok(())
+        }
+    }
+}
+
+fn finish(py: Python<'_>, hook: &Hook, ended: Active) -> PyResult<PathBuf> {
+    let Active { path, over, keeper, .. } = ended;
     // SAFETY: this thread is not inside an allocation. `ESRCH` (ended already) and `EAGAIN` (one slot not quite full) lose nothing.
     unsafe { (hook.stop)() };
     over.store(true, Ordering::Release);
@@ -248,7 +327,7 @@ fn stop_in_child(hook: &Hook, path: &Path) -> Option<PathBuf> {
 }
 
 /// Captures that are being written, of which `path` is one or would be: the library adds a number where a name is taken.
-fn captures_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn captures_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = path.parent().and_then(|directory| std::fs::read_dir(directory).ok());
     entries.into_iter().flatten().filter_map(|entry| {
         let live = entry.ok()?.path();
@@ -257,7 +336,7 @@ fn captures_beside(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-fn is_recorded_by_me(capture: &Path) -> bool {
+pub(crate) fn is_recorded_by_me(capture: &Path) -> bool {
     let header = Live::open(&Live::path_of(capture)).and_then(|live| live.header());
     header.is_ok_and(|header| header.pid == std::process::id() && header.state == state::RUNNING)
 }
@@ -265,10 +344,46 @@ fn is_recorded_by_me(capture: &Path) -> bool {
 /// Whether this process is being recorded, by whatever way.
 #[pyfunction]
 fn heap_recording() -> bool {
-    let hook =
-        HOOK.get().map(|hook| hook.status).or_else(|| resolve(libc::RTLD_DEFAULT).map(|hook| hook.status));
     // SAFETY: takes nothing and only reads.
-    hook.is_some_and(|status| unsafe { status() } != 0)
+    known().is_some_and(|hook| unsafe { (hook.status)() } != 0)
+}
+
+/// The capture that was begun here, by this process, and is being written.
+pub(crate) fn own_capture() -> Option<PathBuf> {
+    active().as_ref().filter(|active| active.is_mine()).map(|active| active.path.clone())
+}
+
+/// Does something whose memory is not recorded.
+pub(crate) fn unrecorded<T>(work: impl FnOnce() -> T) -> T {
+    let Some(ignore) = known().map(|hook| hook.ignore_thread) else { return work() };
+    // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
+    unsafe { ignore(1) };
+    let done = work();
+    // SAFETY: as above.
+    unsafe { ignore(0) };
+    done
+}
+
+/// The library, where it is loaded already.
+fn known() -> Option<Hook> {
+    HOOK.get().copied().or_else(|| resolve(libc::RTLD_DEFAULT))
+}
+
+/// A backward pass begins in this thread: its stack is published for the engine's threads. 0 when nothing is recorded.
+#[pyfunction]
+fn enter_backward() -> c_int {
+    let backward = HOOK.get().and_then(|hook| hook.backward);
+    // SAFETY: this thread holds the GIL, and its own stack is all that is walked.
+    backward.map_or(0, |backward| unsafe { (backward.enter)() })
+}
+
+/// The pass has ended.
+#[pyfunction]
+fn leave_backward(token: c_int) {
+    if let Some(backward) = HOOK.get().and_then(|hook| hook.backward) {
+        // SAFETY: the token is one that `enter` gave, once.
+        unsafe { (backward.leave)(token) };
+    }
 }
 
 /// `"24 MB"` as bytes; `None` when it is no size.
@@ -279,7 +394,11 @@ fn parse_size(text: &str) -> Option<u64> {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heap_start, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_start_default, module)?)?;
     module.add_function(wrap_pyfunction!(heap_stop, module)?)?;
+    module.add_function(wrap_pyfunction!(heap_stop_default, module)?)?;
+    module.add_function(wrap_pyfunction!(enter_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(leave_backward, module)?)?;
     module.add_function(wrap_pyfunction!(heap_recording, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)
 }

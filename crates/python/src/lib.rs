@@ -16,6 +16,7 @@ mod code;
 mod cuda_driver;
 mod cuda_oom;
 mod derived;
+mod device_blocks;
 mod diagnose;
 mod error;
 mod event_search;
@@ -76,7 +77,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     (
         "heap",
         "Heap recordings of this process, and captures.",
-        &[heap::register, capture::register, heap_error::register],
+        &[heap::register, device_blocks::register, capture::register, heap_error::register],
     ),
     ("code", "Whose code a frame is, and which frame of a stack is responsible.", &[code::register]),
     ("torch", "Snapshots of PyTorch's CUDA allocator.", &[torch_snapshot::register]),

@@ -261,6 +261,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ProcessEnd>()?;
     module.add("RUN_VARIABLE", layout::RUN_VARIABLE)?;
     module.add("RUNS_VARIABLE", layout::RUNS_VARIABLE)?;
+    module.add("CAPTURE_FILE", layout::CAPTURE_FILE)?;
     module.add("RUNS_DIRECTORY", layout::RUNS_DIRECTORY)?;
     module.add("DUMPS_DIRECTORY", layout::DUMPS_DIRECTORY)?;
     module.add_function(wrap_pyfunction!(find_runs, module)?)?;

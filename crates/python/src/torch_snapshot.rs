@@ -91,10 +91,7 @@ impl TorchSnapshot {
         let settings: Result<Vec<_>, _> =
             settings.iter().map(|text| AllocatorSettings::default().with(text)).collect();
         let settings = settings.map_err(raise)?;
-        if self.snapshot.event_count(device) == 0 {
-            let problem = format!(
-                "no events of device {device} to replay; record with torch.cuda.memory._record_memory_history()"
-            );
+        if let Some(problem) = self.snapshot.replay_problem(device) {
             return Err(PyValueError::new_err(problem));
         }
         objects(py, || stormlog_torch::replay_report(&self.snapshot, device, &settings, limit, search))

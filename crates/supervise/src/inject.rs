@@ -27,11 +27,34 @@ const NAMES: &str = "    # names in a run directory\n";
 const SEPARATOR: u8 = b':';
 const TORCH: &str = "STORMLOG_TORCH";
 const CUDA_DRIVER: &str = "STORMLOG_CUDA_DRIVER";
+const TORCH_HISTORY: &str = "STORMLOG_TORCH_HISTORY";
 const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
 
 /// The variable that every process of the run inherits.
 pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
     (RUN_VARIABLE.into(), run.as_os_str().to_owned())
+}
+
+/// What the history of PyTorch's own allocator keeps, beside the recording of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TorchHistory {
+    /// Nothing.
+    Off,
+    /// Requests and segments, for a replay.
+    Segments,
+    /// Those with PyTorch's stacks.
+    Stacks,
+}
+
+impl TorchHistory {
+    /// As the variable has it.
+    fn as_str(self) -> &'static str {
+        match self {
+            TorchHistory::Off => "off",
+            TorchHistory::Segments => "segments",
+            TorchHistory::Stacks => "stacks",
+        }
+    }
 }
 
 /// What the script does in each Python process.
@@ -40,6 +63,7 @@ pub(crate) struct Wanted {
     pub(crate) exceptions: bool,
     pub(crate) torch: bool,
     pub(crate) cuda_driver: bool,
+    pub(crate) torch_history: Option<TorchHistory>,
 }
 
 /// Stores the script and gives the variables a child needs to find it.
@@ -56,6 +80,7 @@ pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunEr
     // Not set where it is wanted: the user's own variable counts then.
     variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
     variables.extend(wanted.cuda_driver.then(|| (CUDA_DRIVER.into(), "1".into())));
+    variables.extend(wanted.torch_history.map(|history| (TORCH_HISTORY.into(), history.as_str().into())));
     variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
     Ok(variables)
 }

@@ -30,6 +30,7 @@ pub use attach::{Attached, Departure};
 pub use enter::{Door, EnterError, enter};
 pub use error::RunError;
 pub use heap::{HeapKeeper, HeapOptions, Unrecordable, Waiting, finish_captures, recording_library};
+pub use inject::TorchHistory;
 pub use outcome::{Ended, ProcessOutcome, Raised, RunOutcome};
 pub use signals::{WITNESS, die_of, stand_by};
 pub use supervise::{HeapFinish, RunOptions, Running, Streams, run};

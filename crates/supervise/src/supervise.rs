@@ -21,6 +21,7 @@ use crate::error::RunError;
 use crate::finish::{Scene, finish};
 use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
 use crate::inject;
+use crate::inject::TorchHistory;
 use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
@@ -46,6 +47,8 @@ pub struct RunOptions {
     pub record_torch: bool,
     /// Whether these follow the GPU driver's own allocations too.
     pub follow_cuda_driver: bool,
+    /// What PyTorch's own history keeps; `None` leaves that to the program's environment.
+    pub torch_history: Option<TorchHistory>,
     /// Record the heap of every process.
     pub heap: Option<HeapOptions>,
     /// Nobody asked for that: it is recorded as far as it can be.
@@ -238,7 +241,8 @@ fn begin(
     let mut missing = Vec::new();
     let mut env = vec![inject::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
-    let wanted = inject::Wanted { exceptions, torch, cuda_driver: options.follow_cuda_driver };
+    let (cuda_driver, torch_history) = (options.follow_cuda_driver, options.torch_history);
+    let wanted = inject::Wanted { exceptions, torch, cuda_driver, torch_history };
     match inject::prepare(wanted) {
         Ok(variables) => env.extend(variables),
         Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),

@@ -214,7 +214,7 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> SnapshotReport {
     if recording.settings.expandable_segments && recording.settings.max_split_size.is_some() {
         report.cautions.push(FIGHTING);
     }
-    if options.advise && snapshot.event_count(device) > 0 {
+    if options.advise && snapshot.has_requests(device) {
         advise(&mut report, &recording, &replayer);
     }
     report.hints = hints(&Clues {

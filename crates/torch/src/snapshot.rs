@@ -117,6 +117,20 @@ impl Snapshot {
         self.devices.get(device).map_or(0, |range| range.len())
     }
 
+    /// Whether a device's trace has requests: the bundle of a failed request has that one alone where no history was recorded.
+    pub fn has_requests(&self, device: usize) -> bool {
+        self.trace(device).any(|event| event.action != Action::Oom)
+    }
+
+    /// Why a device cannot be replayed.
+    pub fn replay_problem(&self, device: usize) -> Option<String> {
+        (!self.has_requests(device)).then(|| {
+            format!(
+                "no events of device {device} to replay; record with `stormlog run --torch-history segments`, or in the program with torch.cuda.memory._record_memory_history()"
+            )
+        })
+    }
+
     /// An event of a device's trace, the oldest being 0.
     pub fn event(&self, device: usize, index: usize) -> Option<Event> {
         let range = self.devices.get(device)?;

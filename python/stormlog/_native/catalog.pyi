@@ -10,6 +10,7 @@ from stormlog.run_catalog._models import RunContext as _RunContext
 from stormlog.run_catalog._models import SessionRowLike as _SessionRowLike
 
 __all__ = [
+    "CAPTURE_FILE",
     "DIAGNOSE_ENVIRONMENT_FILE",
     "DIAGNOSE_FRAGMENTATION",
     "DIAGNOSE_HIGH_UTILIZATION",
@@ -266,6 +267,7 @@ class ProcessEnd:
 
 RUN_VARIABLE: str
 RUNS_VARIABLE: str
+CAPTURE_FILE: str
 RUNS_DIRECTORY: str
 DUMPS_DIRECTORY: str
 

@@ -9,16 +9,23 @@ __all__ = [
     "CaptureNotFoundError",
     "CapturePermissionError",
     "CaptureVersionError",
+    "DeviceBlock",
+    "DeviceBlocks",
     "HeapError",
     "HeapFrame",
     "HeapStack",
     "HeapValueError",
+    "enter_backward",
     "heap_flamegraph",
     "heap_recording",
     "heap_stacks",
     "heap_start",
+    "heap_start_default",
     "heap_stats",
     "heap_stop",
+    "heap_stop_default",
+    "leave_backward",
+    "own_device_blocks",
     "parse_size",
 ]
 
@@ -39,8 +46,14 @@ def heap_start(
     sample_bytes: int,
     aggregate: bool,
     max_size: int | None,
+    host: bool,
+    gpu: bool,
 ) -> None: ...
+
+# What `stormlog run` records unasked; False where this process is recorded already.
+def heap_start_default(path: str | os.PathLike[str]) -> bool: ...
 def heap_stop() -> Path: ...
+def heap_stop_default() -> None: ...
 def heap_recording() -> bool: ...
 
 @final
@@ -62,6 +75,35 @@ class HeapStack:
     def total_bytes(self) -> int: ...
     @property
     def count(self) -> int: ...
+
+# A block of a GPU; `stack` is a place in `DeviceBlocks.stacks`.
+@final
+class DeviceBlock:
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def stack(self) -> int: ...
+
+# The living blocks, the last allocations in order, their stacks with the innermost frame first.
+@final
+class DeviceBlocks:
+    @property
+    def live(self) -> list[DeviceBlock]: ...
+    @property
+    def recent(self) -> list[DeviceBlock]: ...
+    @property
+    def stacks(self) -> list[list[HeapFrame]]: ...
+    @property
+    def failed_bytes(self) -> int | None: ...
+
+# Of one device (`cuda:0`), by the capture this process is recorded into; None where there is nothing of it.
+def own_device_blocks(memory: str, recent: int) -> DeviceBlocks | None: ...
+
+# Publish the stack of this thread while a backward pass runs; 0 is not given back.
+def enter_backward() -> int: ...
+def leave_backward(token: int) -> None: ...
 
 # What `stormlog stats --json` prints.
 def heap_stats(path: str | os.PathLike[str]) -> dict[str, Any]: ...

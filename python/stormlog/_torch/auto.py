@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from stormlog import _native, cuda_driver, hidden_memory
+from stormlog import _native, cuda_driver, heap, hidden_memory
 from stormlog._torch.auto_device import Device
 from stormlog._torch.auto_progress import STEPS, stack_of_error
 from stormlog._torch.auto_settings import Settings, session_directory
@@ -77,6 +77,8 @@ def arm() -> None:
     if settings.run_directory is None:
         # Under `stormlog run` the supervisor watches the host's side from outside.
         _record(_HOST)
+        if settings.records_heap:
+            _record_heap()
     torch: Any = sys.modules["torch"]
     torch.cuda._lazy_call(cuda_is_used)
 
@@ -93,7 +95,7 @@ def cuda_is_used() -> None:
     for index in range(torch.cuda.device_count()):
         _look_before(torch, index)
     if settings.history_entries:
-        _start_history(settings.history_entries)
+        _start_history(settings)
     if settings.writes_bundles and not STATE.has_observer:
         _attach_observer(torch)
     STEPS.count()
@@ -106,6 +108,7 @@ def stop() -> None:
     global STATE
     was = STATE
     _end()
+    _native.heap.heap_stop_default()
     STEPS.stop()
     STATE = _State()
     STATE.has_observer = was.has_observer
@@ -134,13 +137,18 @@ def device_of(index: int) -> Device | None:
 
 
 @_never_raises
-def _start_history(entries: int) -> None:
+def _start_history(settings: Settings) -> None:
     from stormlog import cuda_native_debug
 
     # A recording of the user's stays as it is.
     if not cuda_native_debug.cuda_memory_history_is_on():
         # That a block is to be freed is told again when it is; to leave it out makes it a third cheaper.
-        cuda_native_debug.start_cuda_memory_history(None, entries, skip_actions=["free_requested"])
+        cuda_native_debug.start_cuda_memory_history(
+            None,
+            settings.history_entries,
+            skip_actions=["free_requested"],
+            with_stacks=settings.history_has_stacks,
+        )
         STATE.history_is_ours = True
 
 
@@ -183,6 +191,15 @@ def _record(index: int) -> None:
         rank = int(resolve_distributed_identity(env=os.environ)["rank"])
         folder = session_directory(STATE.directory, rank, index)
         STATE.devices[index] = Device(index, folder, settings)
+
+
+@_never_raises
+def _record_heap() -> None:
+    """What `stormlog run` would record of the heap and of GPUs, into the directory of the host's session."""
+    host = STATE.devices.get(_HOST)
+    if host is not None:
+        heap.publish_backward()
+        _native.heap.heap_start_default(host.folder / _native.catalog.CAPTURE_FILE)
 
 
 @_never_raises
@@ -240,6 +257,11 @@ def _chain_exception_hooks() -> None:
     sys.excepthook, threading.excepthook = on_exception, on_thread_exception
 
 
+@_never_raises
+def _quietly_stop_heap() -> None:
+    _native.heap.heap_stop_default()
+
+
 def _in_child() -> None:
     """Threads, sessions and contexts are the parent's; what waits for CUDA waits here too."""
     global STATE
@@ -249,3 +271,5 @@ def _in_child() -> None:
     if was.settings is not None and was.settings.run_directory is not None:
         STATE.directory = was.directory
     hidden_memory.forget()
+    # Nothing would keep a child's share of it small.
+    _quietly_stop_heap()

@@ -23,6 +23,7 @@ from stormlog._torch.auto_verdict import torch_version, verdict
 from stormlog._torch.cuda_categories import responsible, tensor_categories, workspace_bytes
 from stormlog._torch.cuda_snapshot import allocator_snapshot
 from stormlog._torch.meter import CudaMeter
+from stormlog._torch.recorded_stacks import complete
 from stormlog._tracking.failure import largest_tensors
 from stormlog.tracker import MemoryTracker
 
@@ -112,8 +113,11 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
     snapshot: dict[str, Any] = {}
     categories: dict[str, Any] = {}
     held: list[dict[str, Any]] = []
+    is_recorded = False
     try:
         snapshot = cuda_native_debug._whole(allocator_snapshot(torch))
+        wanted, free = failure.segment_bytes, failure.free_bytes
+        is_recorded = complete(snapshot, failure.device, wanted, free, failure.stack)
         with cuda_native_debug.private_file(bundle / cuda_native_debug.SNAPSHOT_PICKLE_FILENAME) as file:
             pickle.dump(snapshot, file, protocol=4)
     except Exception as error:
@@ -123,11 +127,13 @@ def _page(bundle: Path, failure: Failure, problems: list[str]) -> dict[str, Any]
         if snapshot:
             workspace = _quietly(lambda: workspace_bytes(torch, failure.device))
             categories = cuda_native_debug.memory_categories(snapshot, index, workspace)
-            held = list(_holders(categories, failure.is_recorded))
+        if any(row["frames"] for row in categories.get("top_stacks", [])):
+            held = list(_holders(categories, failure.is_recorded or is_recorded))
         else:
+            held = [holder.to_dict() for holder in largest_tensors(index)]
+        if not snapshot:
             now = CudaMeter(torch, failure.device).read()
             categories = tensor_categories(index, now.allocated, now.reserved)
-            held = [holder.to_dict() for holder in largest_tensors(index)]
         _replace(bundle / cuda_native_debug.MEMORY_CATEGORIES_FILENAME, categories)
     except Exception as error:
         problems.append(f"categories: {_sentence(error)}")

@@ -15,6 +15,8 @@ from stormlog import _native
 DEFAULT_INTERVAL = 0.1
 # Some ten steps of training. Each entry of a longer one costs more: it no longer fits into the cache.
 DEFAULT_HISTORY = 20_000
+# Without stacks an entry is small and cheap, and a replay wants many.
+DEFAULT_SEGMENT_HISTORY = 100_000
 _NO = frozenset({"0", "off", "false", "no"})
 _YES = frozenset({"1", "on", "true", "yes"})
 
@@ -27,23 +29,29 @@ class Settings:
     root: Path
     interval: float
     is_on: bool
+    #: Entries of PyTorch's own history a device keeps; 0 is none.
     history_entries: int
+    history_has_stacks: bool
     writes_bundles: bool
     follows_driver: bool
+    records_heap: bool
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
         """As the environment has it."""
         run = env.get(_native.catalog.RUN_VARIABLE)
         interval = _number(env.get("STORMLOG_INTERVAL"), _interval_of(run))
+        entries, has_stacks = _history(env.get("STORMLOG_TORCH_HISTORY", ""))
         return cls(
             run_directory=Path(run) if run else None,
             root=Path(env.get(_native.catalog.RUNS_VARIABLE) or _native.catalog.RUNS_DIRECTORY),
             interval=interval if interval > 0 else DEFAULT_INTERVAL,
             is_on=env.get("STORMLOG_TORCH", "").lower() not in _NO,
-            history_entries=max(int(_number(env.get("STORMLOG_TORCH_HISTORY"), DEFAULT_HISTORY)), 0),
+            history_entries=entries,
+            history_has_stacks=has_stacks,
             writes_bundles=env.get("STORMLOG_TORCH_OOM", "").lower() not in _NO,
             follows_driver=env.get("STORMLOG_CUDA_DRIVER", "").lower() in _YES,
+            records_heap=env.get("STORMLOG_AUTO_HEAP", "").lower() not in _NO,
         )
 
     def directory(self) -> Path:
@@ -65,6 +73,16 @@ def _interval_of(run: str | None) -> float:
     """As `stormlog run` was told."""
     interval_ms = _native.catalog.run_interval_ms(run) if run else None
     return DEFAULT_INTERVAL if interval_ms is None else interval_ms / 1000
+
+
+def _history(text: str) -> tuple[int, bool]:
+    """`off`, `segments` or `stacks`; a number is that many entries with stacks."""
+    word = text.strip().lower()
+    if word == "segments":
+        return DEFAULT_SEGMENT_HISTORY, False
+    if word == "stacks":
+        return DEFAULT_HISTORY, True
+    return max(int(_number(word, 0)), 0), True
 
 
 def _number(text: str | None, otherwise: float) -> float:

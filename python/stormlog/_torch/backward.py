@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: ignore-errors
 """Publishes the stack that called `backward`, for the memory that the engine's own threads ask for meanwhile.
 
 Threads of PyTorch's autograd engine have no Python frames. Every way into the engine passes `run_backward` of

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use stormlog_catalog::run::layout::{RUNS_DIRECTORY, RUNS_VARIABLE};
 use stormlog_postmortem::BundlePolicy;
-use stormlog_supervise::HeapOptions;
+use stormlog_supervise::{HeapOptions, TorchHistory};
 
 use super::heap;
 use crate::args::size;
@@ -51,6 +51,10 @@ pub(crate) struct Run {
     /// skipped with a warning if another profiler already subscribes
     #[arg(long, conflicts_with = "no_torch")]
     cuda_driver: bool,
+    /// PyTorch's own allocator history: none (off), its requests for `stormlog replay` (segments), or those with PyTorch's stacks too, which
+    /// cost the most (stacks) [default: off]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "no_torch")]
+    torch_history: Option<History>,
     /// Which ends leave a bundle: want of memory (oom); that, uncaught exceptions and fatal signals (crash); every end but exit 0 (always)
     #[arg(long, value_enum, default_value = "crash", value_name = "ENDS")]
     bundle: Bundle,
@@ -113,6 +117,25 @@ impl From<Run> for run::Options {
             bundle_policy: typed.bundle.into(),
             record_torch: !typed.no_torch,
             follow_cuda_driver: typed.cuda_driver,
+            torch_history: typed.torch_history.map(Into::into),
+        }
+    }
+}
+
+/// Values of `--torch-history`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum History {
+    Off,
+    Segments,
+    Stacks,
+}
+
+impl From<History> for TorchHistory {
+    fn from(typed: History) -> Self {
+        match typed {
+            History::Off => TorchHistory::Off,
+            History::Segments => TorchHistory::Segments,
+            History::Stacks => TorchHistory::Stacks,
         }
     }
 }

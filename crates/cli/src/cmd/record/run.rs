@@ -10,7 +10,7 @@ use serde_json::json;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
-use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome};
+use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
 
 use stormlog_heap_report::Chosen;
 
@@ -38,6 +38,7 @@ pub(crate) struct Options {
     pub(crate) report_exceptions: bool,
     pub(crate) record_torch: bool,
     pub(crate) follow_cuda_driver: bool,
+    pub(crate) torch_history: Option<TorchHistory>,
     pub(crate) heap: Option<HeapOptions>,
     /// No flag asked for it.
     pub(crate) heap_is_default: bool,
@@ -72,6 +73,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         report_exceptions: options.report_exceptions,
         record_torch: options.record_torch,
         follow_cuda_driver: options.follow_cuda_driver,
+        torch_history: options.torch_history,
         limit_as: options.limit,
         bundle_policy: options.bundle_policy,
         die_with_supervisor: options.die_with_supervisor,

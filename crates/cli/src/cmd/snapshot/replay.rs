@@ -22,13 +22,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let snapshot = load(&options.file)?;
-    if snapshot.event_count(options.device) == 0 {
-        let problem = format!(
-            "{}: no events of device {} to replay; record with torch.cuda.memory._record_memory_history()",
-            options.file.display(),
-            options.device
-        );
-        return Err(Wrong(problem).into());
+    if let Some(problem) = snapshot.replay_problem(options.device) {
+        return Err(Wrong(format!("{}: {problem}", options.file.display())).into());
     }
     let report = stormlog_torch::replay_report(
         &snapshot,
