@@ -4,9 +4,9 @@
         recorder.start(interval=0.05)   # samples this process's memory in the background
         train()
 
-Whatever then ends the process, `stormlog sessions run` reads every event that had been recorded. This is the
-small recorder the trackers will stand on; it must never raise into the program because of a full disk or a
-deleted file: such losses are counted (`loss`).
+Whatever then ends the process, `stormlog sessions run` reads every event that had been recorded.
+Samples are made by the engine of `stormlog run`. Nothing here raises into the program because of a full disk
+or a deleted file: such losses are counted (`loss`).
 """
 
 from __future__ import annotations
@@ -22,26 +22,6 @@ from stormlog import _native
 from stormlog.session import SessionSummary, create_session_summary, now_ns
 
 __all__ = ["Loss", "Recorder"]
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_STATM = Path("/proc/self/statm")
-_COLLECTOR = "stormlog.cpu_tracker"
-_CAPABILITIES: dict[str, Any] = {
-    "backend": "cpu",
-    "telemetry_collector": _COLLECTOR,
-    "sampling_source": "/proc/self/statm",
-    "supports_allocator_allocated": False,
-    "supports_allocator_reserved": False,
-    "supports_allocator_active": False,
-    "supports_allocator_inactive": False,
-    "supports_device_used": True,
-    "supports_device_free": False,
-    "supports_device_total": False,
-    "supports_native_allocator_history": False,
-    "supports_fragmentation_analysis": False,
-    "supports_allocator_attribution": False,
-    "supports_bounded_profiling": False,
-}
 
 
 class Loss(NamedTuple):
@@ -65,7 +45,7 @@ class Recorder:
     ) -> None:
         self.directory = Path(directory)
         self.session = session or create_session_summary(source="stormlog.recording")
-        self._interval_ms = 0
+        self._interval = 0.0
         self._closed = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,32 +58,7 @@ class Recorder:
 
     def sample(self, event_type: str = "sample", context: str | None = None) -> bool:
         """Record this process's resident memory now."""
-        record: dict[str, Any] = {
-            "schema_version": 4,
-            "session_id": self.session.session_id,
-            "timestamp_ns": now_ns(),
-            "event_type": event_type,
-            "collector": _COLLECTOR,
-            "sampling_interval_ms": self._interval_ms,
-            "pid": os.getpid(),
-            "host": self.session.host,
-            "job_id": self.session.job_id,
-            "rank": self.session.rank,
-            "local_rank": self.session.local_rank,
-            "world_size": self.session.world_size,
-            "device_id": -1,
-            "allocator_allocated_bytes": None,
-            "allocator_reserved_bytes": None,
-            "allocator_active_bytes": None,
-            "allocator_inactive_bytes": None,
-            "allocator_change_bytes": None,
-            "device_used_bytes": _resident_bytes(),
-            "device_free_bytes": None,
-            "device_total_bytes": None,
-            "context": context,
-            "metadata": {"memory_capabilities": _CAPABILITIES},
-        }
-        return self._native.append(record)
+        return self._native.sample(event_type, context, self._interval)
 
     def start(self, interval: float = 0.1) -> None:
         """Sample in the background, the first time at once."""
@@ -111,7 +66,7 @@ class Recorder:
             raise ValueError("interval must be > 0")
         if self._thread is not None:
             raise RuntimeError("sampling has started already")
-        self._interval_ms = round(interval * 1000)
+        self._interval = interval
         self._thread = threading.Thread(
             target=self._run, args=(interval,), name="stormlog-recorder", daemon=True
         )
@@ -147,11 +102,3 @@ class Recorder:
         self.sample()
         while not self._stop.wait(interval):
             self.sample()
-
-
-def _resident_bytes() -> int | None:
-    """RSS of this process; None where the system does not tell."""
-    try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return None

@@ -101,6 +101,22 @@ def test_a_child_goes_on_recording_after_fork(tmp_path: Path) -> None:
     }
 
 
+def test_a_recorder_states_what_run_states(tmp_path: Path) -> None:
+    """Both are clients of one engine: what can be known of a process is stated once."""
+    command = [sys.executable, "-m", "stormlog", "run", "--quiet", "--dir", str(tmp_path / "runs")]
+    subprocess.run([*command, "--", sys.executable, "-c", "pass"], check=True, timeout=60)
+    with Recorder(tmp_path / "own") as recorder:
+        recorder.start(interval=0.05)
+    statements = []
+    for place in ("runs", "own"):
+        (loaded,) = load_telemetry_sessions(tmp_path / place)
+        (start,) = [event for event in loaded.events if event.event_type == "start"]
+        statements.append((start.collector, start.metadata["memory_capabilities"], start.device_total_bytes))
+    assert statements[0] == statements[1]
+    samples = [event for event in loaded.events if event.event_type == "sample"]
+    assert {event.sampling_interval_ms for event in samples} == {50}
+
+
 def test_mistakes_are_refused(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     with pytest.raises(ValueError, match="Legacy record is missing a valid timestamp"):

@@ -14,10 +14,11 @@ use serde_json::Value;
 use stormlog_collect::CollectError;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::process::{ProcessReader, ProcessStat};
-use stormlog_model::{Env, Identity, IdentityInputs, Problem, resolve_identity};
+use stormlog_model::{Identity, Problem};
 use stormlog_pidfd::Pidfd;
 use stormlog_postmortem::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
+use crate::environ::identity_of;
 use crate::facts::host;
 use crate::groups::{GroupId, Groups};
 use stormlog_catalog::run::kernel_kill;
@@ -90,9 +91,7 @@ impl Attached {
 
     /// Who it is in a distributed job: what is given explicitly first, then its own environment, as its launcher set it.
     pub fn identity(&self, explicit: [Option<&Value>; 4]) -> Result<Identity, Problem> {
-        let lookup = environment(self.pid());
-        let env: &Env<'_> = &|name: &str| lookup(name);
-        resolve_identity(&IdentityInputs { explicit, env: Some(env), ..IdentityInputs::default() })
+        identity_of(self.pid(), explicit, false)
     }
 
     /// Waits up to `longest` for its end. A signal to us ends the wait early.
@@ -183,17 +182,5 @@ fn ended(status: ExitStatus) -> Ending {
         (Some(code), _) => Ending::Exited(code),
         (None, Some(signal)) => Ending::Signaled(signal),
         (None, None) => Ending::Vanished,
-    }
-}
-
-/// Looks variables up in the environment a process was started with; only single ones are ever taken from it.
-fn environment(pid: u32) -> impl Fn(&str) -> Option<String> {
-    const MOST: usize = 1 << 20;
-    let mut text = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    text.truncate(MOST);
-    move |name| {
-        let mut entries = text.split(|byte| *byte == 0);
-        let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        Some(String::from_utf8_lossy(value).into_owned())
     }
 }

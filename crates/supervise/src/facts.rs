@@ -6,25 +6,9 @@ use stormlog_catalog::run::exceptions::Reported;
 use stormlog_collect::Roots;
 use stormlog_collect::cgroup::{LevelChange, Limit, OomReport};
 use stormlog_collect::host::{HostReader, host_oom_kills};
-use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::{CgroupFacts, Change, HostFacts};
 
 use crate::outcome::Raised;
-use crate::watched::Watched;
-
-/// What one process held when last seen.
-pub(crate) fn holder(watched: &Watched) -> Option<HeldBy> {
-    let place = format!("{} (pid {}, rank {})", watched.comm, watched.pid, watched.summary.rank);
-    Some(HeldBy { place, bytes: watched.last_rss?, note: None })
-}
-
-/// Who held what, largest first, when there was more than one process to hold it.
-pub(crate) fn held_by(mut rows: Vec<HeldBy>) -> Vec<HeldBy> {
-    const MOST: usize = 10;
-    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
-    rows.truncate(if rows.len() > 1 { MOST } else { 0 });
-    rows
-}
 
 /// What of an exception is shown in a line.
 pub(crate) fn spelt(reported: &Reported) -> Raised {

@@ -13,21 +13,19 @@ use stormlog_collect::Roots;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
 use stormlog_heap_report::HeapDigest;
-use stormlog_model::{Counter, Counters, Record, SessionStatus};
+use stormlog_model::{Record, SessionStatus};
 use stormlog_pidfd::Standby;
 use stormlog_postmortem::bundle::{
-    BundleContent, BundleWriter, DeviceSample, Environment, Evidence, ExceptionText, HeldBy, MapRow,
-    Retention,
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, MapRow, Retention,
 };
 use stormlog_postmortem::classify::Classification;
-use stormlog_postmortem::verdict::{DeathFacts, Ending, Growth, Verdict, judge};
+use stormlog_postmortem::verdict::{DeathFacts, Ending, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
 use stormlog_store::wall_ns;
-use stormlog_track::GpuSample;
 
+use crate::circumstances::Circumstances;
 use crate::facts::{HostKills, host, spelt};
-use crate::gpus;
 use crate::groups::Groups;
 use crate::heap::{
     Captures, HeapOptions, Patience, Unrecordable, Waiting, complete_all, is_small, unfinished,
@@ -36,7 +34,7 @@ use crate::heap::{
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::supervise::HeapFinish;
 use crate::watch::Watching;
-use crate::watched::{COLLECTOR, Watched};
+use crate::watched::Watched;
 
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
 /// killed. A program that forks all day must not fill the disk.
@@ -48,8 +46,8 @@ const MAX_WARNINGS: usize = 64;
 /// Rows of children in the outcome.
 const MAX_ROWS: usize = 4096;
 
-/// Where the evidence of a run is gathered while it goes on.
-pub(crate) struct Scene {
+/// The evidence of a run: gathered while its program runs, judged and written as each process ends.
+pub(crate) struct RunEvidence {
     pub(crate) run: RunDirectory,
     pub(crate) record: Record,
     pub(crate) program: String,
@@ -84,18 +82,12 @@ pub(crate) struct Scene {
     plain: VecDeque<PathBuf>,
     killed: VecDeque<PathBuf>,
     dropped_sessions: u64,
-    /// The processes by what they had resident when last seen, largest first.
-    pub(crate) held_by: Vec<HeldBy>,
-    /// How memory grew when last looked at.
-    pub(crate) growth: Option<Growth>,
-    /// The last sample of every GPU.
-    pub(crate) gpus: Vec<GpuSample>,
     warnings: VecDeque<String>,
 }
 
-impl Scene {
+impl RunEvidence {
     pub(crate) fn new(run: RunDirectory, record: Record, program: String, limit_as: Option<u64>) -> Self {
-        Scene {
+        RunEvidence {
             run,
             record,
             program,
@@ -120,17 +112,14 @@ impl Scene {
             plain: VecDeque::new(),
             killed: VecDeque::new(),
             dropped_sessions: 0,
-            held_by: Vec::new(),
-            growth: None,
-            gpus: Vec::new(),
             warnings: VecDeque::new(),
         }
     }
 
     /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
-    pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended) {
+    pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended, circumstances: &Circumstances) {
         let ended_ns = wall_ns();
-        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
         if is_memory {
@@ -142,7 +131,7 @@ impl Scene {
             _ => SessionStatus::Interrupted,
         };
         let death = death.filter(|_| status == SessionStatus::Interrupted);
-        let is_tool = !is_kill && watched.samples < SAMPLES_OF_A_WORKER;
+        let is_tool = !is_kill && watched.session.samples() < SAMPLES_OF_A_WORKER;
         let is_tool = is_tool && death.as_ref().is_some_and(|death| death.exception.is_none());
         let outcome = self.close(watched, status, ended, death, !is_tool, ended_ns);
         let queue = if is_kill { &mut self.killed } else { &mut self.plain };
@@ -172,13 +161,19 @@ impl Scene {
     }
 
     /// The program itself: its exit status is known.
-    fn main_ended(&mut self, watched: Watched, ended: Ended, ended_ns: u64) -> ProcessOutcome {
-        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending()));
+    fn main_ended(
+        &mut self,
+        watched: Watched,
+        ended: Ended,
+        ended_ns: u64,
+        circumstances: &Circumstances,
+    ) -> ProcessOutcome {
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
         let status = if ended.is_clean() { SessionStatus::Completed } else { SessionStatus::Interrupted };
         self.close(watched, status, ended, death, true, ended_ns)
     }
 
-    fn judge(&mut self, watched: &Watched, ending: Ending) -> Death {
+    fn judge(&mut self, watched: &Watched, ending: Ending, circumstances: &Circumstances) -> Death {
         if let Some(report) = self.kernel_log.as_mut().and_then(|log| log.read(DEFAULT_RECORDS).ok()) {
             self.kills.extend(report.kills);
         }
@@ -191,17 +186,18 @@ impl Scene {
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         facts.host = host(self.host_kills.change());
         facts.rlimit_as_bytes = self.limit_as;
-        facts.last_rss_bytes = watched.last_rss;
-        facts.peak_vms_bytes = watched.peak_vms;
-        facts.peak_rss_bytes = watched.peak_rss;
-        facts.growth = self.growth;
-        facts.uses_gpu =
-            (!self.gpus.is_empty()).then(|| self.gpus.iter().any(|gpu| gpu.held_by(watched.pid).is_some()));
-        facts.held_by = self.held_by.clone();
+        let seen = watched.session.seen();
+        facts.last_rss_bytes = seen.last_rss;
+        facts.peak_vms_bytes = seen.peak_vms;
+        facts.peak_rss_bytes = seen.peak_rss;
+        facts.growth = circumstances.growth;
+        facts.uses_gpu = circumstances.uses_gpu(watched.pid);
+        facts.held_by = circumstances.held_by.clone();
         let limits = report.as_ref().and_then(|report| serde_json::to_value(&report.levels).ok());
         let pressure = host_memory_pressure(&Roots::default()).ok().flatten();
         Death {
             verdict: judge(&facts),
+            circumstances: circumstances.clone(),
             exception,
             limits: limits.into_iter().map(|levels| ("cgroup".to_owned(), levels)).collect(),
             pressure: pressure
@@ -228,21 +224,17 @@ impl Scene {
         ended_ns: u64,
     ) -> ProcessOutcome {
         if watched.pid != self.root {
-            self.others_peak_rss = self.others_peak_rss.max(watched.peak_rss.unwrap_or(0));
+            self.others_peak_rss = self.others_peak_rss.max(watched.session.seen().peak_rss.unwrap_or(0));
         }
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         match (&sentence, status) {
-            (Some(sentence), _) => watched.record_end("error", ended_ns, Some(sentence)),
-            (None, SessionStatus::Completed) => watched.record_end("stop", ended_ns, None),
-            (None, _) => 0,
+            (Some(sentence), _) => watched.session.record_end("error", ended_ns, Some(sentence)),
+            (None, SessionStatus::Completed) => watched.session.record_end("stop", ended_ns, None),
+            (None, _) => true,
         };
-        let last_event_ns = watched.last_event_ns;
         let ended_at = i64::try_from(ended_ns).unwrap_or(i64::MAX);
-        let has_log = watched.recorder.is_some();
-        if let Some(recorder) = watched.recorder.take() {
-            // The recording itself is safe in its files; only the state would stay `running`, which readers correct.
-            let _ = recorder.close(status, ended_at);
-        }
+        let has_log = watched.session.is_recorded();
+        watched.session.close(status, ended_at);
         watched.summary.status = status;
         watched.summary.ended_at_ns = Some(ended_at);
         let of_failure = death
@@ -254,13 +246,13 @@ impl Scene {
             .as_ref()
             .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
         let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
-        let bundle =
-            bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), last_event_ns, ended_ns));
+        let bundle = bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), ended_ns));
         memory_map::discard(&watched.directory);
         if has_log {
             // The history and the bundle have all that the ring has; from here on it only takes room.
             let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
         }
+        let seen = watched.session.seen();
         let exception = match &death {
             Some(death) => death.exception.as_ref().map(|(reported, _)| spelt(reported)),
             // A thread can fail where the program ends well.
@@ -270,8 +262,8 @@ impl Scene {
             pid: watched.pid,
             session_id: watched.summary.session_id,
             directory: watched.directory,
-            peak_rss: watched.peak_rss,
-            last_rss: watched.last_rss,
+            peak_rss: seen.peak_rss,
+            last_rss: seen.last_rss,
             heap,
             cause: death.as_ref().map(|death| death.verdict.cause),
             limit_bytes: death.as_ref().and_then(|death| death.verdict.limit_bytes),
@@ -354,18 +346,17 @@ impl Scene {
         watched: &Watched,
         death: &Death,
         heap: Option<&HeapDigest>,
-        last_event_ns: u64,
         ended_ns: u64,
     ) -> Option<PathBuf> {
         let verdict = &death.verdict;
         let mut evidence = Evidence::from(verdict);
-        evidence.peak_rss_bytes = watched.peak_rss;
-        evidence.last_event_timestamp_ns = Some(last_event_ns);
+        evidence.peak_rss_bytes = watched.session.seen().peak_rss;
+        evidence.last_event_timestamp_ns = Some(watched.session.last_event_ns());
         evidence.limits = death.limits.clone();
         evidence.pressure = death.pressure.clone();
         evidence.memory_map = watched.mapped.rows.clone();
-        evidence.held_by = self.holders(watched, heap);
-        evidence.devices = self.devices(watched);
+        evidence.held_by = holders(watched, heap, &death.circumstances);
+        evidence.devices = death.circumstances.devices(watched);
         let exception = death.exception.as_ref().map(|(reported, _)| ExceptionText {
             type_name: &reported.type_name,
             module: &reported.module,
@@ -399,45 +390,6 @@ impl Scene {
         let events = RecordedEvents::ring(&watched.directory.join(RING_FILE)).ok();
         let events = events.into_iter().flatten().filter_map(Result::ok);
         self.writer.write(&watched.directory, &content, events).ok().map(|written| written.path)
-    }
-
-    /// What held the memory: lines of this process, where its heap was recorded; then the processes, or the kinds of memory of the only one; and
-    /// those on the GPUs.
-    fn holders(&self, watched: &Watched, heap: Option<&HeapDigest>) -> Vec<HeldBy> {
-        let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
-            let note = heap.held_note();
-            let line = |(bytes, place): &(u64, String)| HeldBy {
-                place: place.clone(),
-                bytes: *bytes,
-                note: note.clone(),
-            };
-            heap.held.iter().map(line).collect()
-        };
-        let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
-        let of_kind = |row: &MapRow| {
-            Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
-        };
-        let mut holders = heap.map(by_line).unwrap_or_default();
-        // A line of this process is no answer where another one held the memory.
-        if self.held_by.is_empty() {
-            holders.extend(kinds.filter_map(of_kind));
-        } else {
-            holders.extend(self.held_by.iter().cloned());
-        }
-        holders.extend(gpus::held_by(&self.gpus, watched.pid));
-        holders
-    }
-
-    /// The last sample of every device, the host's first. Without a GPU the events themselves say it.
-    fn devices(&self, watched: &Watched) -> Vec<DeviceSample> {
-        if self.gpus.is_empty() {
-            return Vec::new();
-        }
-        let mut counters = Counters::UNKNOWN;
-        counters.set(Counter::Used, watched.last_rss);
-        let collector = COLLECTOR.to_owned();
-        let host = DeviceSample { device_id: -1, collector, timestamp_ns: watched.last_event_ns, counters };
-        std::iter::once(host).chain(self.gpus.iter().map(gpus::evidence)).collect()
     }
 
     fn write_record(&mut self, ended: Ended, ended_ns: u64, processes: &[ProcessOutcome]) {
@@ -485,11 +437,11 @@ pub(crate) fn finish(
     ended_ns: u64,
     exit_peak: Option<u64>,
 ) -> RunOutcome {
-    let Watching { mut scene, alive, peak_total_rss, lost_records, limit_bytes } = watching;
-    let exit_peak = exit_peak.filter(|peak| Some(*peak) > scene.own_peak_rss);
-    let duration_ns = u64::try_from(scene.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    if let Some(captures) = &mut scene.captures {
-        scene.patience = Some(Patience::after(scene.started.elapsed(), scene.heap_finish.report));
+    let Watching { mut evidence, at_end, alive, peak_total_rss, lost_records, limit_bytes } = watching;
+    let exit_peak = exit_peak.filter(|peak| Some(*peak) > evidence.own_peak_rss);
+    let duration_ns = u64::try_from(evidence.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    if let Some(captures) = &mut evidence.captures {
+        evidence.patience = Some(Patience::after(evidence.started.elapsed(), evidence.heap_finish.report));
         captures.halt();
     }
     let mut processes = Vec::new();
@@ -498,12 +450,12 @@ pub(crate) fn finish(
         alive.into_iter().partition(|watched| watched.pid == pid);
     for mut watched in others.into_iter().chain(main) {
         if watched.pid == pid {
-            let is_own = |peak: &u64| *peak > scene.others_peak_rss;
-            watched.peak_rss = watched.peak_rss.max(exit_peak.filter(is_own));
-            processes.push(scene.main_ended(watched, ended, ended_ns));
+            let is_own = |peak: &u64| *peak > evidence.others_peak_rss;
+            watched.session.raise_peak(exit_peak.filter(is_own));
+            processes.push(evidence.main_ended(watched, ended, ended_ns, &at_end));
         } else {
             // It outlived the program; recording it ends here.
-            left_behind.push(scene.close(
+            left_behind.push(evidence.close(
                 watched,
                 SessionStatus::Incomplete,
                 Ended::Unknown,
@@ -513,21 +465,21 @@ pub(crate) fn finish(
             ));
         }
     }
-    processes.append(&mut scene.children);
+    processes.append(&mut evidence.children);
     processes.append(&mut left_behind);
-    exceptions::bound(&scene.run.exceptions(), |_| false);
-    scene.read_heaps(&mut processes);
+    exceptions::bound(&evidence.run.exceptions(), |_| false);
+    evidence.read_heaps(&mut processes);
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
-    scene.record.insert("peak_rss_bytes".into(), peak_rss.into());
-    scene.write_record(ended, ended_ns, &processes);
-    scene.complete_heaps();
+    evidence.record.insert("peak_rss_bytes".into(), peak_rss.into());
+    evidence.write_record(ended, ended_ns, &processes);
+    evidence.complete_heaps();
     // What a death met was the limit, whatever else there was.
     let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
     let met = met.and_then(|main| main.limit_bytes);
-    let limit_bytes = met.or_else(|| [limit_bytes, scene.limit_as].into_iter().flatten().min());
+    let limit_bytes = met.or_else(|| [limit_bytes, evidence.limit_as].into_iter().flatten().min());
     RunOutcome {
-        directory: scene.run.path().to_owned(),
-        program: scene.program,
+        directory: evidence.run.path().to_owned(),
+        program: evidence.program,
         ended,
         duration_ns,
         processes,
@@ -535,14 +487,41 @@ pub(crate) fn finish(
         peak_total_rss: peak_total_rss.max(peak_rss.unwrap_or(0)),
         limit_bytes,
         lost_records,
-        warnings: scene.warnings.into(),
-        unrecordable: scene.unrecordable,
+        warnings: evidence.warnings.into(),
+        unrecordable: evidence.unrecordable,
     }
+}
+
+/// What held the memory: lines of this process, where its heap was recorded; then the processes, or the kinds of memory of the only one; and
+/// those on the GPUs.
+fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circumstances) -> Vec<HeldBy> {
+    let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
+        let note = heap.held_note();
+        let line = |(bytes, place): &(u64, String)| HeldBy {
+            place: place.clone(),
+            bytes: *bytes,
+            note: note.clone(),
+        };
+        heap.held.iter().map(line).collect()
+    };
+    let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
+    let of_kind = |row: &MapRow| {
+        Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
+    };
+    let mut holders = heap.map(by_line).unwrap_or_default();
+    // A line of this process is no answer where another one held the memory.
+    match circumstances.held_by.is_empty() {
+        true => holders.extend(kinds.filter_map(of_kind)),
+        false => holders.extend(circumstances.held_by.iter().cloned()),
+    }
+    holders.extend(circumstances.held_on_gpus(watched.pid));
+    holders
 }
 
 /// A judged death.
 struct Death {
     verdict: Verdict,
+    circumstances: Circumstances,
     exception: Option<(Reported, Classification)>,
     /// Each level of the cgroup as it was found.
     limits: Record,

@@ -8,12 +8,13 @@
 
 mod attach;
 mod child;
+mod circumstances;
 mod enter;
+mod environ;
 mod error;
 mod exits;
 mod facts;
 mod finish;
-mod gpus;
 mod groups;
 mod heap;
 mod inject;

@@ -18,7 +18,7 @@ use stormlog_store::wall_ns;
 
 use crate::child::{Launch, Program};
 use crate::error::RunError;
-use crate::finish::{Scene, finish};
+use crate::finish::{RunEvidence, finish};
 use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
 use crate::inject;
 use crate::inject::TorchHistory;
@@ -182,13 +182,14 @@ fn start(
         limit_as: options.limit_as,
         die_with_supervisor: options.die_with_supervisor,
     };
-    let scene = RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)
-        .map_err(RunError::from)
-        .and_then(|run| {
-            begin(options, streams, &run, started_ns, &launch, (&intake, terminal), witness)
-                .inspect_err(|_| run.remove())
-        });
-    match scene {
+    let evidence =
+        RunDirectory::create(&options.root, &options.command, started_ns as i64, options.is_shared)
+            .map_err(RunError::from)
+            .and_then(|run| {
+                begin(options, streams, &run, started_ns, &launch, (&intake, terminal), witness)
+                    .inspect_err(|_| run.remove())
+            });
+    match evidence {
         Ok(begun) => Ok(begun.watch(options, intake, started_ns)),
         Err(error) if error.is_of_recording() => {
             (options.missing)(&format!("the program runs without being recorded: {error}{}", error.hint()));
@@ -201,7 +202,7 @@ fn start(
 /// A program that has just been started, and what is known of its run.
 struct Begun {
     program: Program,
-    scene: Scene,
+    evidence: RunEvidence,
     /// What cannot be recorded of it.
     missing: Vec<String>,
     host: String,
@@ -269,34 +270,34 @@ fn begin(
     let orphans = Orphans::marked(RUN_VARIABLE, run.path());
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let name = ProgramName::of(&options.command).word;
-    let mut scene = Scene::new(run.clone(), record, name, options.limit_as);
-    scene.finisher = captures.as_ref().and_then(|_| stand_by(&options.heap_finish.finisher, run.path()));
-    scene.captures = captures;
-    scene.unrecordable = unrecordable;
-    scene.bundle_policy = options.bundle_policy;
-    scene.heap_options = options.heap.clone().unwrap_or_default();
-    scene.heap_finish = options.heap_finish.clone();
+    let mut evidence = RunEvidence::new(run.clone(), record, name, options.limit_as);
+    evidence.finisher = captures.as_ref().and_then(|_| stand_by(&options.heap_finish.finisher, run.path()));
+    evidence.captures = captures;
+    evidence.unrecordable = unrecordable;
+    evidence.bundle_policy = options.bundle_policy;
+    evidence.heap_options = options.heap.clone().unwrap_or_default();
+    evidence.heap_finish = options.heap_finish.clone();
     let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;
     let program = Program::start(launch, &env, streams, signals, witness)?;
     // A program has its parent's peak until it has a larger one.
-    scene.own_peak_rss =
+    evidence.own_peak_rss =
         ProcessReader::this().and_then(|mut reader| reader.status()).ok().and_then(|own| own.peak_rss);
-    Ok(Begun { program, scene, missing, host, orphans, stopped, stop, lock })
+    Ok(Begun { program, evidence, missing, host, orphans, stopped, stop, lock })
 }
 
 impl Begun {
     fn watch(mut self, options: &RunOptions, intake: Intake, started_ns: u64) -> Running {
         self.missing.iter().for_each(|sentence| (options.missing)(sentence));
         let pid = self.program.pid();
-        self.scene.record.insert("pid".into(), pid.into());
+        self.evidence.record.insert("pid".into(), pid.into());
         // A disk that is full by now costs this line of the record, never the program.
-        let _ = self.scene.run.write(&self.scene.record);
+        let _ = self.evidence.run.write(&self.evidence.record);
 
         allow_many_descriptors();
-        let (directory, name) = (self.scene.run.path().to_owned(), self.scene.program.clone());
+        let (directory, name) = (self.evidence.run.path().to_owned(), self.evidence.program.clone());
         // The program is reaped by us alone, so there is something of it to see however soon it ended.
-        let Begun { program, scene, host, orphans, stopped, stop, lock, .. } = self;
-        let watcher = Watcher::new(scene, host, options.interval, pid, orphans, options.warn);
+        let Begun { program, evidence, host, orphans, stopped, stop, lock, .. } = self;
+        let watcher = Watcher::new(evidence, host, options.interval, pid, orphans, options.warn);
         let watching =
             thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
         Running { directory, name, program, intake, started_ns, watching, stop, lock }

@@ -9,22 +9,22 @@ use std::io::PipeReader;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use stormlog_alert::alerts::AlertEvent;
 use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
-use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_model::{Identity, SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::Growth;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::wall_ns;
-use stormlog_track::{Forecasts, GpuSamples, LimitOptions, MemoryLimits, TreePids};
+use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 
-use crate::facts::{held_by, holder};
-use crate::finish::Scene;
+use crate::circumstances::{Circumstances, held_by, holder};
+use crate::environ::identity_of;
+use crate::finish::RunEvidence;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
-use crate::watched::{Seen, Watched, identity_of};
+use crate::watched::{Watched, about};
 
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
 const RING_SLOTS: u64 = 4096;
@@ -40,8 +40,6 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(500);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The machine's count of OOM kills is a long read too.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
-/// Looking at limits more often tells nothing new.
-const SHORTEST_LIMIT_INTERVAL: Duration = Duration::from_millis(50);
 /// Children often end with the program: so long their end is waited for.
 const SETTLE: Duration = Duration::from_millis(50);
 /// A program may end before its first sample is due, and is largest then: it is looked at so early, and again after twice the time.
@@ -53,8 +51,10 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// What the watcher hands over when it stops.
 pub(crate) struct Watching {
-    /// Where the evidence is.
-    pub(crate) scene: Scene,
+    /// What was gathered while the program ran.
+    pub(crate) evidence: RunEvidence,
+    /// The circumstances when the program ended, the processes included that ended with it.
+    pub(crate) at_end: Circumstances,
     /// The processes that are still there, the program itself among them.
     pub(crate) alive: Vec<Watched>,
     pub(crate) peak_total_rss: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Watching {
 
 /// Watches until told to stop.
 pub(crate) struct Watcher {
-    scene: Scene,
+    evidence: RunEvidence,
     host: String,
     interval: Duration,
     root: u32,
@@ -74,8 +74,7 @@ pub(crate) struct Watcher {
     /// Those met as copies of their parents, and when.
     newborn: Vec<(TreeMember, Instant)>,
     /// How near its limits the program is, and when it will meet them.
-    limits: MemoryLimits,
-    forecasts: Forecasts,
+    limits: LimitWatch,
     map_looks: Option<MapLooks>,
     /// The processes, for the thread that samples GPUs.
     pids: TreePids,
@@ -96,7 +95,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// A watcher of `root` and its descendants. `root` has a session from here on, even if it has ended already.
     pub(crate) fn new(
-        scene: Scene,
+        evidence: RunEvidence,
         host: String,
         interval: Duration,
         root: u32,
@@ -104,13 +103,13 @@ impl Watcher {
         warn: Option<fn(&str)>,
     ) -> Self {
         let tree = ProcessTree::of(root).ok();
-        let (limits, forecasts) = limits_of(root, scene.limit_as, interval);
+        let limits = LimitWatch::of(root, evidence.limit_as, interval);
         let pids = TreePids::default();
         pids.set(vec![root]);
-        let first = root_member(root, &scene.program);
+        let first = root_member(root, &evidence.program);
         let others: Vec<TreeMember> = tree.iter().flat_map(ProcessTree::members).cloned().collect();
         let mut watcher = Watcher {
-            scene,
+            evidence,
             host,
             interval,
             root,
@@ -119,7 +118,6 @@ impl Watcher {
             processes: BTreeMap::new(),
             newborn: Vec::new(),
             limits,
-            forecasts,
             map_looks: MapLooks::start(),
             gpus: GpuSamples::start(interval, pids.clone()),
             pids,
@@ -133,7 +131,7 @@ impl Watcher {
             next_host_look: Instant::now(),
             next_sweep: Instant::now() + SWEEP_INTERVAL,
         };
-        watcher.scene.root = root;
+        watcher.evidence.root = root;
         watcher.add(&first);
         for member in others.iter().filter(|member| member.pid != root) {
             watcher.add(member);
@@ -161,19 +159,21 @@ impl Watcher {
                 }
             }
         }
-        self.describe_the_scene();
-        let holders = self.last_holders.take().unwrap_or_else(|| self.scene.held_by.clone());
+        let mut at_end = self.circumstances();
+        if let Some(holders) = self.last_holders.take() {
+            at_end.held_by = holders;
+        }
         let settled = Instant::now() + SETTLE;
         while self.processes.len() > 1 && Instant::now() < settled {
             self.wait(None, settled);
         }
-        self.scene.held_by = holders;
         Watching {
-            scene: self.scene,
+            evidence: self.evidence,
+            at_end,
             alive: self.processes.into_values().collect(),
             peak_total_rss: self.peak_total_rss,
             lost_records: self.lost_records,
-            limit_bytes: self.limits.total(),
+            limit_bytes: self.limits.limits().total(),
         }
     }
 
@@ -219,12 +219,10 @@ impl Watcher {
         watched.refresh_name();
         let Some(ended) = watched.exit.look(watched.reader.as_mut()) else { return };
         let dead = holder(watched).filter(|_| !ended.is_clean());
-        if !ended.is_clean() {
-            self.describe_the_scene();
-        }
+        let circumstances = if ended.is_clean() { Circumstances::default() } else { self.circumstances() };
         self.just_dead.extend(dead.map(|row| (Instant::now(), row)));
         if let Some(watched) = self.processes.remove(&pid) {
-            self.scene.child_ended(watched, ended);
+            self.evidence.child_ended(watched, ended, &circumstances);
         }
     }
 
@@ -235,16 +233,16 @@ impl Watcher {
         held_by(self.processes.values().filter_map(holder).chain(dead).collect())
     }
 
-    /// What a verdict wants to know of the moment: who held what, how it grew, the last of every device.
-    fn describe_the_scene(&mut self) {
+    /// What a verdict wants to know of this moment.
+    fn circumstances(&mut self) -> Circumstances {
         self.hear_maps();
-        self.scene.held_by = self.holders();
-        self.scene.growth = self.forecasts.growth(wall_ns()).map(|found| Growth {
+        let growth = self.limits.growth(wall_ns()).map(|found| Growth {
             bytes_per_second: found.bytes_per_second,
             confidence: found.confidence,
             since_ns: found.since_ns,
         });
-        self.scene.gpus = self.gpus.as_ref().map(|gpus| gpus.latest.clone()).unwrap_or_default();
+        let gpus = self.gpus.as_ref().map(|gpus| gpus.latest.clone()).unwrap_or_default();
+        Circumstances { held_by: self.holders(), growth, gpus }
     }
 
     fn tick(&mut self) {
@@ -252,19 +250,18 @@ impl Watcher {
         if now >= self.next_tree_look {
             self.look_for_children();
         }
-        let vms = self.processes.get(&self.root).and_then(|root| root.last_vms);
-        let held = self.processes.values().filter_map(|watched| watched.last_rss).sum();
-        let alerts = self.look_at_limits(now, held, vms);
-        let (limit, free) = (self.limits.total(), self.limits.free());
+        let vms = self.processes.get(&self.root).and_then(|root| root.session.seen().last_vms);
+        let held = self.processes.values().filter_map(|watched| watched.session.seen().last_rss).sum();
+        let alerts = self.limits.look(now, held, vms, wall_ns());
         let mut total = 0;
-        let stalls = self.limits.stalls();
+        let stalls = self.limits.limits().stalls();
         let refresh_peaks = now >= self.next_peak_look;
         if refresh_peaks {
             self.next_peak_look = now + PEAK_INTERVAL;
         }
         if now >= self.next_host_look {
             self.next_host_look = now + HOST_INTERVAL;
-            self.scene.host_kills.look();
+            self.evidence.host_kills.look();
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;
@@ -272,7 +269,7 @@ impl Watcher {
         }
         let mut is_moved = false;
         for watched in self.processes.values_mut() {
-            let group = if refresh_peaks { self.scene.groups.find(watched.pid) } else { None };
+            let group = if refresh_peaks { self.evidence.groups.find(watched.pid) } else { None };
             // One that has just ended is told by its descriptor, not by a failed reading.
             let Some(rss) = watched.read_memory() else { continue };
             total += rss;
@@ -280,7 +277,8 @@ impl Watcher {
                 watched.refresh_slow(stalls);
                 is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
             }
-            self.lost_records += watched.record("sample", Seen { rss: Some(rss), limit, free }, None);
+            let is_kept = watched.session.record("sample", Some(rss), self.limits.limits(), None);
+            self.lost_records += u64::from(!is_kept);
         }
         self.peak_total_rss = self.peak_total_rss.max(total);
         self.forecast_again(is_moved);
@@ -289,35 +287,26 @@ impl Watcher {
         self.record_gpus();
         for alert in alerts {
             if let Some(root) = self.processes.get_mut(&self.root) {
-                self.lost_records += root.record_alert(&alert);
+                self.lost_records += u64::from(!root.session.record_alert(&alert));
             }
             if let Some(warn) = self.warn {
                 warn(&alert.context);
             }
-            self.scene.warned(alert.context);
+            self.evidence.warned(alert.context);
         }
-    }
-
-    /// The warnings that begin or end now.
-    fn look_at_limits(&mut self, now: Instant, held: u64, vms: Option<u64>) -> Vec<AlertEvent> {
-        if !self.limits.look(now, held, vms) {
-            return Vec::new();
-        }
-        let (readings, at_ns) = (self.limits.readings(held), wall_ns());
-        readings.iter().flat_map(|reading| self.forecasts.observe(reading, at_ns)).collect()
     }
 
     /// Removes what processes left that have ended: a program may start them all day.
     fn sweep(&self) {
-        exceptions::bound(&self.scene.run.exceptions(), |pid| self.processes.contains_key(&pid));
-        self.scene.run.sweep_locks(false);
+        exceptions::bound(&self.evidence.run.exceptions(), |pid| self.processes.contains_key(&pid));
+        self.evidence.run.sweep_locks(false);
     }
 
     /// Between two samples: processes that may be gone at the next, and where they were put.
     fn look_early(&mut self) {
         let mut is_moved = false;
         for watched in self.processes.values_mut() {
-            let group = self.scene.groups.find(watched.pid);
+            let group = self.evidence.groups.find(watched.pid);
             if watched.look_early() {
                 is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
             }
@@ -328,19 +317,19 @@ impl Watcher {
     /// A program in another cgroup has another limit.
     fn forecast_again(&mut self, is_moved: bool) {
         if is_moved {
-            (self.limits, self.forecasts) = limits_of(self.root, self.scene.limit_as, self.interval);
+            self.limits = LimitWatch::of(self.root, self.evidence.limit_as, self.interval);
         }
     }
 
     /// Looks into the process that has changed most since its last look, if it is time for one.
     fn ask_for_a_map(&mut self) {
         let Some(looks) = self.map_looks.as_mut().filter(|looks| looks.is_free()) else { return };
-        let is_pressed = self.limits.is_pressed();
-        let worth = |watched: &&Watched| watched.mapped.worth(watched.last_rss?, is_pressed);
+        let is_pressed = self.limits.limits().is_pressed();
+        let worth = |watched: &&Watched| watched.mapped.worth(watched.session.seen().last_rss?, is_pressed);
         let most = self.processes.values().filter(|watched| worth(watched).is_some()).max_by_key(worth);
         if let Some(watched) = most {
             let Watched { pid, start_time, .. } = *watched;
-            looks.ask(Subject { pid, start_time, rss: watched.last_rss.unwrap_or(0) });
+            looks.ask(Subject { pid, start_time, rss: watched.session.seen().last_rss.unwrap_or(0) });
         }
     }
 
@@ -350,7 +339,7 @@ impl Watcher {
             && watched.start_time == subject.start_time
             && !mapped.rows.is_empty()
         {
-            if watched.recorder.is_some() {
+            if watched.session.is_recorded() {
                 memory_map::write(&watched.directory, &mapped.rows);
             }
             watched.mapped = mapped;
@@ -367,7 +356,7 @@ impl Watcher {
         for sample in &gpus.latest {
             for watched in self.processes.values_mut() {
                 if watched.pid == self.root || sample.held_by(watched.pid).is_some() {
-                    self.lost_records += watched.record_gpu(sample);
+                    self.lost_records += u64::from(!watched.session.record_gpu(sample));
                 }
             }
         }
@@ -375,7 +364,7 @@ impl Watcher {
 
     /// Where heaps are recorded, children are looked for between two samples too: a capture belongs to a process whose end was seen.
     fn next_birth_look(&self, next_sample: Instant) -> Instant {
-        if self.scene.captures.is_some() { self.next_tree_look } else { next_sample }
+        if self.evidence.captures.is_some() { self.next_tree_look } else { next_sample }
     }
 
     fn look_for_children(&mut self) {
@@ -411,7 +400,7 @@ impl Watcher {
                 continue;
             }
             watched.refresh_name();
-            if watched.identity != identity_of(member.pid) {
+            if watched.identity != identity(member.pid) {
                 let before = watched.directory.clone();
                 self.processes.remove(&member.pid);
                 // It held a look or two at the moment of birth.
@@ -425,7 +414,7 @@ impl Watcher {
         if self.processes.contains_key(&member.pid) {
             return;
         }
-        let identity = identity_of(member.pid);
+        let identity = identity(member.pid);
         let summary = SessionSummary {
             session_id: new_session_id(),
             status: SessionStatus::Running,
@@ -439,7 +428,7 @@ impl Watcher {
             world_size: identity.world_size as i64,
             source: "stormlog.run".to_owned(),
         };
-        let directory = self.scene.run.new_process(identity.rank, member.pid, member.start_time);
+        let directory = self.evidence.run.new_process(identity.rank, member.pid, member.start_time);
         let config = RecorderConfig {
             ring_slots: RING_SLOTS,
             keep_log: true,
@@ -452,29 +441,28 @@ impl Watcher {
         } else {
             None
         };
-        let mut watched =
-            Watched::new(member, &self.scene.program, summary, identity, self.interval, directory, recorder);
+        let session = ProcessSession::new(&summary, &identity, self.interval, about(member), recorder);
+        let mut watched = Watched::new(member, &self.evidence.program, summary, identity, directory, session);
         if watched.pid != self.root && watched.is_copy() {
             self.newborn.push((member.clone(), Instant::now()));
         }
-        let group = self.scene.groups.find(watched.pid);
-        let seen = Seen { rss: watched.read_memory(), limit: self.limits.total(), free: None };
-        if seen.rss.is_some() {
+        let group = self.evidence.groups.find(watched.pid);
+        let rss = watched.read_memory();
+        if rss.is_some() {
             watched.is_moved_to(group);
         }
-        self.lost_records += watched.record("start", seen, None);
-        if let Some(captures) = &self.scene.captures {
+        let is_kept = watched.session.record("start", rss, self.limits.limits(), None);
+        self.lost_records += u64::from(!is_kept);
+        if let Some(captures) = &self.evidence.captures {
             captures.claim(watched.pid);
         }
         self.processes.insert(watched.pid, watched);
     }
 }
 
-/// The limits of the program, and their forecasts.
-fn limits_of(pid: u32, limit_as: Option<u64>, interval: Duration) -> (MemoryLimits, Forecasts) {
-    let pace = interval.max(SHORTEST_LIMIT_INTERVAL);
-    let options = LimitOptions { limit_as, pace, is_thorough: true };
-    (MemoryLimits::of(pid, options), Forecasts::every(pace))
+/// Rank and job of a process, by the environment it has or was started with.
+fn identity(pid: u32) -> Identity {
+    identity_of(pid, [None; 4], true).unwrap_or_default()
 }
 
 /// The program itself, whatever can still be read of it.

@@ -34,6 +34,11 @@ impl Heads {
         Heads { like, made: Vec::new() }
     }
 
+    /// The session's process.
+    pub fn pid(&self) -> Option<u32> {
+        self.like.pid.try_into().ok()
+    }
+
     /// The head of an event of that kind about a device, by the session's own collector.
     pub fn get(&mut self, event_type: &str, device_id: i64) -> Arc<Head> {
         self.find(event_type, device_id, None)

@@ -4,19 +4,17 @@
 //! an unknown number into 0, and after a fork it must answer for the child.
 
 use std::process;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{CollectError, DeviceSample};
 use stormlog_model::Record;
 
+use crate::process_facts::{FACT_AGE, ProcessFacts};
 use crate::{LimitOptions, LimitReading, MemoryLimits, host_sample};
 
 /// The host's number among the devices.
 pub const HOST_DEVICE: i64 = -1;
-
-/// How long what is left of the limit is taken for current: reading it costs more than the sample itself.
-const LIMIT_AGE: Duration = Duration::from_secs(1);
 
 /// What asking once gave.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,7 +45,7 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn of(pid: u32) -> Self {
-        let options = LimitOptions { limit_as: None, pace: LIMIT_AGE, is_thorough: false };
+        let options = LimitOptions { limit_as: None, pace: FACT_AGE, is_thorough: false };
         Room { limits: MemoryLimits::of(pid, options) }
     }
 
@@ -66,25 +64,6 @@ impl Room {
     }
 }
 
-/// How much of a process is swapped out, as read at most once a second.
-#[derive(Debug, Default)]
-struct Swapped {
-    bytes: u64,
-    read_at: Option<Instant>,
-}
-
-impl Swapped {
-    /// A fact only where there is something to tell: most processes never have a byte swapped out.
-    fn facts(&mut self, reader: &mut ProcessReader) -> Record {
-        if self.read_at.is_none_or(|at| at.elapsed() >= LIMIT_AGE) {
-            self.read_at = Some(Instant::now());
-            self.bytes = reader.status().ok().and_then(|status| status.swap).unwrap_or(0);
-        }
-        let known = (self.bytes > 0).then(|| ("process_swap_bytes".to_owned(), self.bytes.into()));
-        known.into_iter().collect()
-    }
-}
-
 /// This process: RSS at every sample, the limit and what is left of it once a second.
 ///
 /// As in 0.4.3, the RSS stands for allocated, reserved and used: the kernel knows no allocator.
@@ -93,7 +72,7 @@ pub struct HostSource {
     pid: u32,
     reader: ProcessReader,
     room: Room,
-    swapped: Swapped,
+    facts: ProcessFacts,
 }
 
 impl HostSource {
@@ -104,7 +83,7 @@ impl HostSource {
             pid,
             reader: ProcessReader::this()?,
             room: Room::of(pid),
-            swapped: Swapped::default(),
+            facts: ProcessFacts::new(),
         })
     }
 }
@@ -119,8 +98,8 @@ impl Source for HostSource {
         }
         match self.reader.memory() {
             Ok(memory) => {
-                let facts = self.swapped.facts(&mut self.reader);
-                Sampled { facts, ..self.room.of_tracker(memory.rss) }
+                self.facts.read_swap(&mut self.reader);
+                Sampled { facts: self.facts.known().clone(), ..self.room.of_tracker(memory.rss) }
             }
             Err(error) => failed(&error),
         }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use stormlog_alert::alerts::{AlertEvent, AlertSample, Alerts};
 use stormlog_collect::{DeviceSample, retry_delay_ns};
-use stormlog_model::{
-    Capabilities, Counter, Counters, Event, Metadata, Problem, Record, SessionStatus, SessionSummary, Support,
-};
+use stormlog_model::{Counter, Counters, Event, Problem, Record, SessionStatus, SessionSummary, Support};
 
 use crate::health::{Health, HealthStatus};
 use crate::history::History;
-use crate::{Config, Forecasts, Heads, LimitReading, Outlets, Sampled, Statistics, Wording, words};
+use crate::{Config, Forecasts, LimitReading, Outlets, Sampled, SessionEvents, Statistics, Wording, words};
 
 /// An event that is no sample: a start, a phase, an error.
 #[derive(Debug, Clone, Default)]
@@ -40,24 +38,25 @@ pub(crate) struct State {
     pub(crate) health: Health,
     pub(crate) session: SessionSummary,
     stats: Statistics,
-    capabilities: Capabilities,
-    heads: Heads,
-    plain: Arc<Metadata>,
+    events: SessionEvents,
     sample_text: Arc<str>,
     last: Option<DeviceSample>,
     /// The bytes whose changes are followed, at the last sample.
     last_followed: Option<u64>,
-    /// What the source knows beside the counters.
-    facts: Record,
 }
 
 impl State {
     pub(crate) fn new(config: Config, outlets: Outlets) -> Result<Self, Problem> {
-        let checked = Metadata::read(config.metadata.clone(), &config.collector, &Counters::UNKNOWN)?;
-        let capabilities = checked.capabilities;
         let session = config.session.clone();
+        let events = SessionEvents::new(
+            &session,
+            &config.identity,
+            &config.collector,
+            config.interval,
+            config.metadata.clone(),
+        )?;
         let mut state = State {
-            heads: Heads::new(&session, &config.identity, &config.collector, config.interval),
+            events,
             history: History::new(config.max_events),
             flight: History::new(0),
             outlets,
@@ -66,17 +65,13 @@ impl State {
             health: Health::default(),
             session,
             stats: Statistics { total_bytes: config.total_bytes, ..Statistics::default() },
-            capabilities,
-            plain: Arc::new(checked),
             sample_text: words::sample(config.wording, &[]),
             last: None,
             last_followed: None,
-            facts: Record::new(),
             config,
         };
-        state.plain = Arc::new(state.metadata_with(Record::new()));
-        let plain = Arc::clone(&state.plain);
-        let like = state.event("start", 0, Counters::UNKNOWN, None, plain);
+        state.refresh_health();
+        let like = state.events.event("start", 0, 0, Counters::UNKNOWN, None, Record::new());
         state.flight = History::ready(state.config.flight_events, &like);
         Ok(state)
     }
@@ -92,17 +87,14 @@ impl State {
         if is_partial || self.health.status != HealthStatus::Healthy {
             self.recover(sampled.partial_fields, sampled.error, &sample, now_ns);
         }
-        if sampled.facts != self.facts {
-            self.facts = sampled.facts;
-            self.refresh_metadata();
-        }
+        self.events.set_facts(&sampled.facts);
         self.stats.sample_count += 1;
         self.stats.last_check_ns = Some(now_ns);
         self.last = Some(sample);
         self.stats.total_bytes = sample.total.or(self.stats.total_bytes);
         self.stats.peak_device_used = self.stats.peak_device_used.max(sample.used);
 
-        let has_allocator = self.capabilities.supports(Support::AllocatorAllocated);
+        let has_allocator = self.events.supports(Support::AllocatorAllocated);
         let allocated = sample.allocated.filter(|_| has_allocator);
         let is_cpu = self.config.wording == Wording::Cpu;
         // Of a process that is seen from outside it is the resident memory that grows and shrinks.
@@ -150,15 +142,11 @@ impl State {
     pub(crate) fn add(&mut self, new: NewEvent<'_>, now_ns: u64) -> Option<Event> {
         let sample = new.sample.or(self.last);
         let device_id = sample.map_or(self.fallback_device(), |sample| sample.device_id);
-        let has_allocator = self.capabilities.supports(Support::AllocatorAllocated);
+        let has_allocator = self.events.supports(Support::AllocatorAllocated);
         let mut counters = sample.map_or(Counters::UNKNOWN, |sample| self.counters(&sample));
         counters.set_change(new.change.filter(|_| has_allocator));
-        let metadata = match new.metadata.is_empty() {
-            true => Arc::clone(&self.plain),
-            false => Arc::new(self.metadata_with(new.metadata)),
-        };
-        let mut event = self.event(new.event_type, device_id, counters, new.context.map(Arc::from), metadata);
-        event.timestamp_ns = now_ns;
+        let context = new.context.map(Arc::from);
+        let event = self.events.event(new.event_type, now_ns, device_id, counters, context, new.metadata);
         let is_alert = matches!(new.event_type, "warning" | "critical" | "error");
         self.push(event.clone());
         is_alert.then(|| {
@@ -215,7 +203,7 @@ impl State {
     fn fail(&mut self, error: String, now_ns: u64) {
         let was = std::mem::take(&mut self.health);
         self.health = was.failed(error.clone(), now_ns);
-        self.refresh_metadata();
+        self.refresh_health();
         if was.status != HealthStatus::Healthy || !self.config.says_health {
             return;
         }
@@ -236,7 +224,7 @@ impl State {
         if self.health == was {
             return;
         }
-        self.refresh_metadata();
+        self.refresh_health();
         let from = was.status.as_str();
         if !self.config.says_health {
             return;
@@ -268,7 +256,7 @@ impl State {
         limits: &[LimitReading],
         now_ns: u64,
     ) -> Vec<Event> {
-        let can = |support| self.capabilities.supports(support);
+        let can = |support| self.events.supports(support);
         let usage = if can(Support::AllocatorAllocated) { sample.allocated } else { sample.used };
         let splits = can(Support::FragmentationAnalysis) && can(Support::AllocatorInactive);
         let seen = AlertSample {
@@ -325,9 +313,7 @@ impl State {
     }
 
     fn keep(&mut self, event_type: &str, device_id: i64, counters: Counters, context: Arc<str>, now_ns: u64) {
-        let metadata = Arc::clone(&self.plain);
-        let mut event = self.event(event_type, device_id, counters, Some(context), metadata);
-        event.timestamp_ns = now_ns;
+        let event = self.events.event(event_type, now_ns, device_id, counters, Some(context), Record::new());
         self.push(event);
     }
 
@@ -339,16 +325,11 @@ impl State {
         self.history.push(event);
     }
 
-    /// What a sample tells of what its source says it can tell: nothing else may be in an event.
+    /// What a sample tells, as an event may hold it.
     fn counters(&self, sample: &DeviceSample) -> Counters {
-        let mut counters = sample.counters();
-        for counter in Counter::ALL {
-            if counters.is_known(counter) && !self.capabilities.supports(Support::of(counter)) {
-                counters.set_raw(counter, None);
-            }
-        }
+        let mut counters = self.events.counters(sample);
         // 0.4.3 gives status events the device's size even where the sample lacks it.
-        let supports_total = self.capabilities.supports(Support::DeviceTotal);
+        let supports_total = self.events.supports(Support::DeviceTotal);
         let is_partial =
             self.health.partial_fields.iter().any(|field| field == Counter::Total.field().name());
         if supports_total && !is_partial && !counters.is_known(Counter::Total) {
@@ -357,31 +338,13 @@ impl State {
         counters
     }
 
-    fn event(
-        &mut self,
-        event_type: &str,
-        device_id: i64,
-        counters: Counters,
-        context: Option<Arc<str>>,
-        metadata: Arc<Metadata>,
-    ) -> Event {
-        let head = self.heads.get(event_type, device_id);
-        Event { timestamp_ns: 0, counters, context, head, metadata }
-    }
-
-    fn refresh_metadata(&mut self) {
-        self.plain = Arc::new(self.metadata_with(Record::new()));
-    }
-
-    /// The metadata of an event that adds this, in 0.4.3's order.
-    fn metadata_with(&self, mut map: Record) -> Metadata {
+    /// Has the events that follow say how the source is.
+    fn refresh_health(&mut self) {
         if self.config.says_health {
-            self.health.write(&mut map);
+            let mut status = Record::new();
+            self.health.write(&mut status);
+            self.events.set_status(status);
         }
-        for (key, value) in self.facts.iter().chain(&self.config.metadata) {
-            map.insert(key.clone(), value.clone());
-        }
-        Metadata { map, capabilities: self.capabilities, inferred: false }
     }
 
     fn fallback_device(&self) -> i64 {

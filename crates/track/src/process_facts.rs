@@ -1,0 +1,143 @@
+//! What is known of a process beside its numbers, as metadata of its events: swap, stalls, file-backed memory.
+//!
+//! Changes rarely: every change makes the metadata of the next sample another one, and a recording has room for few.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use stormlog_collect::process::ProcessReader;
+use stormlog_model::Record;
+
+/// How long what is swapped out is taken for current: reading it costs more than the sample itself.
+pub(crate) const FACT_AGE: Duration = Duration::from_secs(1);
+/// By this name `analyze` recognises the start of a program.
+const FILE_BACKED: &str = "file_backed_bytes";
+
+/// Facts of one process.
+#[derive(Debug)]
+pub(crate) struct ProcessFacts {
+    known: Record,
+    is_changed: bool,
+    shortage: Shortage,
+    /// As reported last, and how often that was.
+    file_backed: (u64, u32),
+    since: Instant,
+    swap_read_at: Option<Instant>,
+}
+
+impl ProcessFacts {
+    /// Nothing is known yet.
+    pub(crate) fn new() -> Self {
+        ProcessFacts {
+            known: Record::new(),
+            is_changed: false,
+            shortage: Shortage::default(),
+            file_backed: (0, 0),
+            since: Instant::now(),
+            swap_read_at: None,
+        }
+    }
+
+    /// All that is known.
+    pub(crate) fn known(&self) -> &Record {
+        &self.known
+    }
+
+    /// The same when it is not what the last call gave.
+    pub(crate) fn changed(&mut self) -> Option<&Record> {
+        std::mem::take(&mut self.is_changed).then_some(&self.known)
+    }
+
+    /// A fact that the caller found.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        self.is_changed = true;
+        self.known.insert(key.to_owned(), value);
+    }
+
+    /// How much of it files are mapped to: by that `analyze` tells a start, in which libraries are mapped, from work.
+    pub(crate) fn note_file_backed(&mut self, bytes: u64) {
+        /// Less is not worth metadata of its own.
+        const LEAST: u64 = 512 << 10;
+        /// No start takes longer.
+        const WHILE: Duration = Duration::from_secs(60);
+        /// The imports of PyTorch are reported in 35 steps. A program that reads mapped files would have metadata for each
+        /// sample, for which a ring has no room.
+        const MOST: u32 = 100;
+        let (known, times) = self.file_backed;
+        if bytes.abs_diff(known) >= LEAST && times < MOST && self.since.elapsed() < WHILE {
+            self.file_backed = (bytes, times + 1);
+            self.set(FILE_BACKED, bytes.into());
+        }
+    }
+
+    /// How short of memory it is: bytes swapped out, and the percent of the time that some, and that all tasks waited.
+    pub(crate) fn note_shortage(&mut self, swap: Option<u64>, stalls: [Option<f64>; 2]) {
+        // Whole percents: a figure that trembles would make every sample's metadata another one.
+        let stalls = stalls.map(|share| share.map_or(0, |share| share.round() as u64));
+        let shortage = Shortage { swap: swap.unwrap_or(0), stalls };
+        if shortage != self.shortage {
+            self.shortage = shortage;
+            self.is_changed = true;
+            shortage.write(&mut self.known);
+        }
+    }
+
+    /// The same of a process whose stalls are not followed, read at most once a second.
+    pub(crate) fn read_swap(&mut self, reader: &mut ProcessReader) {
+        if self.swap_read_at.is_none_or(|at| at.elapsed() >= FACT_AGE) {
+            self.swap_read_at = Some(Instant::now());
+            self.note_shortage(reader.status().ok().and_then(|status| status.swap), [None, None]);
+        }
+    }
+}
+
+/// How short of memory a process and its surroundings are; 0 is not at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shortage {
+    swap: u64,
+    stalls: [u64; 2],
+}
+
+impl Shortage {
+    /// By the names `analyze` judges pressure by. What was reported once is reported until the end, as 0 when it is over.
+    fn write(self, map: &mut Record) {
+        let [some, full] = self.stalls;
+        for (key, value) in
+            [("process_swap_bytes", self.swap), ("psi_some_avg10", some), ("psi_full_avg10", full)]
+        {
+            if value > 0 || map.contains_key(key) {
+                map.insert(key.to_owned(), value.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_reported_from_its_first_sign_on_and_as_zero_when_it_is_over() {
+        let mut facts = ProcessFacts::new();
+        facts.note_shortage(Some(0), [None, Some(0.2)]);
+        assert!(facts.known().is_empty());
+        facts.note_shortage(Some(1 << 30), [Some(29.6), None]);
+        let swap_and_stall = |facts: &ProcessFacts| {
+            ["process_swap_bytes", "psi_some_avg10"].map(|key| facts.known()[key].as_u64())
+        };
+        assert_eq!(swap_and_stall(&facts), [Some(1 << 30), Some(30)]);
+        assert!(!facts.known().contains_key("psi_full_avg10"));
+        facts.note_shortage(None, [None, None]);
+        assert_eq!(swap_and_stall(&facts), [Some(0), Some(0)]);
+    }
+
+    #[test]
+    fn small_changes_of_mapped_files_are_not_reported() {
+        let mut facts = ProcessFacts::new();
+        facts.note_file_backed(4 << 20);
+        facts.note_file_backed((4 << 20) + 4096);
+        assert_eq!(facts.known()[FILE_BACKED], 4 << 20);
+        facts.note_file_backed(8 << 20);
+        assert_eq!(facts.known()[FILE_BACKED], 8 << 20);
+    }
+}
