@@ -332,6 +332,8 @@ def test_a_process_that_is_not_there_is_5_in_one_sentence() -> None:
     for subcommand in ("monitor", "track"):
         done = run("gpumemprof", subcommand, "--pid", str(gone.pid))
         assert done.returncode == 5
+        # Nothing is announced that cannot begin.
+        assert done.stdout == ""
         assert done.stderr.count("\n") == 1 and f"there is no process {gone.pid}" in done.stderr
 
 

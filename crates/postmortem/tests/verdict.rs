@@ -80,7 +80,7 @@ fn a_cgroup_kill_names_limit_and_usage() {
         "train.py (pid 4711) was killed by the kernel's OOM killer after 41 min 12 s: cgroup /train reached its limit of \
          16.00 GiB, 15.98 GiB in use at the last look, growing 37.00 MiB/min."
     );
-    assert_eq!(verdict.tries[0], "bound what dataset.py:88 Cache.put keeps (11.00 GiB, still growing)");
+    assert_eq!(verdict.tries[0], "cap what dataset.py:88 Cache.put holds (11.00 GiB, still growing)");
     assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
 }
 
@@ -182,13 +182,17 @@ fn a_global_kill_by_the_kernels_word_or_by_counters() {
 }
 
 #[test]
-fn somebodys_kill_is_not_the_kernels() {
+fn kill_by_another_process_names_the_evidence_against_an_oom_kill() {
     let mut facts = facts(KILLED);
     facts.cgroups = vec![cgroup(0, 0)];
     facts.kernel = Some(vec![]);
     let verdict = judge(&facts);
     assert_eq!((verdict.cause, verdict.signal), (Cause::SigKill, Some(9)));
-    assert!(verdict.sentence.contains("not by the kernel's OOM killer"), "{}", verdict.sentence);
+    let evidence =
+        "another process sent it: neither the kernel's log nor the cgroup's counters show an OOM kill of it.";
+    assert!(verdict.sentence.ends_with(evidence), "{}", verdict.sentence);
+    let unread = DeathFacts { kernel: None, cgroups: vec![], ..facts.clone() };
+    assert!(judge(&unread).sentence.ends_with("sent it: nothing shows an OOM kill of it."));
     assert!(!verdict.sentence.contains("probably"));
     facts.sender = Some((999, 1000));
     assert!(judge(&facts).sentence.ends_with("by process 999 of user 1000."));

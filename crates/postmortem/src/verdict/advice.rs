@@ -31,7 +31,7 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
         }),
         Cause::SigKill => {
             let who = "a scheduler's time limit, a container being stopped, a person";
-            tries.push(format!("look who sends SIGKILL: {who}"));
+            tries.push(format!("find out what sent SIGKILL: {who}"));
         }
         Cause::Signal => {
             tries.extend(failed_request(facts, verdict.signal));
@@ -46,7 +46,7 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
 fn holder(facts: &DeathFacts) -> Option<String> {
     let top = facts.held_by.iter().max_by_key(|held| held.bytes)?;
     let note = top.note.as_deref().map_or(String::new(), |note| format!(", {note}"));
-    Some(format!("bound what {} keeps ({}{note})", top.place, format_bytes(top.bytes)))
+    Some(format!("cap what {} holds ({}{note})", top.place, format_bytes(top.bytes)))
 }
 
 fn growth(facts: &DeathFacts) -> Option<String> {

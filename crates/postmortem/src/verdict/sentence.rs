@@ -43,8 +43,9 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 format!("{who} was killed with SIGKILL{after} by process {pid} of user {uid}.")
             }
             None => format!(
-                "{who} was {sure}killed with SIGKILL{after} by somebody, not by the kernel's OOM killer{}.",
-                at_last_look(facts, verdict)
+                "{who} was {sure}killed with SIGKILL{after}{}; another process sent it: {}.",
+                at_last_look(facts, verdict),
+                no_oom_kill(facts)
             ),
         },
         Cause::Signal => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
@@ -73,13 +74,23 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         Cause::Exit => match (facts.ending, verdict.exit_code) {
             (Ending::Running, _) => format!("{who} is still running{after}."),
             (_, Some(0)) => format!("{who} ended normally{after}."),
-            (_, Some(code @ 129..160)) => format!(
-                "{who} exited with status {code}{after}, as a shell does whose command was ended by {}.",
-                signal_name(code - 128)
-            ),
+            (_, Some(code @ 129..160)) => {
+                format!("{who} exited with status {code} (128 + {}){after}.", signal_name(code - 128))
+            }
             (_, Some(code)) => format!("{who} exited with status {code}{after}."),
             (_, None) => format!("{who} ended{after}."),
         },
+    }
+}
+
+/// The evidence that the kernel's OOM killer was not involved, as far as it could be read.
+fn no_oom_kill(facts: &DeathFacts) -> &'static str {
+    let has_counters = facts.cgroups.iter().any(|cgroup| cgroup.oom_kill.after.is_some());
+    match (facts.kernel.is_some(), has_counters) {
+        (true, true) => "neither the kernel's log nor the cgroup's counters show an OOM kill of it",
+        (true, false) => "the kernel's log shows no OOM kill of it",
+        (false, true) => "the cgroup's counters show no OOM kill of it",
+        (false, false) => "nothing shows an OOM kill of it",
     }
 }
 

@@ -91,7 +91,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json || options.quiet);
-    header(&mut screen, options);
+    // 0.4.3 prints its header before it looks; a process that is not there must not be announced.
+    if options.pid.is_none() {
+        header(&mut screen, options);
+    }
     let mut thresholds = Thresholds::default();
     thresholds.set("memory_warning_percent", options.warning_threshold)?;
     thresholds.set("memory_critical_percent", options.critical_threshold)?;
@@ -105,6 +108,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         flight_events: options.oom.as_ref().map_or(0, |oom| oom.buffer_size),
         source: "stormlog.track",
     })?;
+    if options.pid.is_some() {
+        header(&mut screen, options);
+    }
     announce(&mut screen, options, &found)?;
     let sink = match &options.sink {
         Some(config) => Some(Sink::open(config.clone(), found.session.host.clone())?),
