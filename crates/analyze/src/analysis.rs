@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use stormlog_model::{Evidence, Finding, Record, Severity};
 
 use crate::jobs::{JobRecord, jobs};
+use crate::joined::StreamFindings;
 use crate::phases::{PhaseAttribution, PhaseIndex};
 use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
@@ -190,18 +191,19 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         snapshots: 0,
         inputs,
     };
+    let mut of_streams = StreamFindings::default();
     for (session, phases) in recording.sessions.iter().zip(&phases) {
         for (rank, phases) in session.ranks.iter().zip(phases) {
             for stream in &rank.streams {
                 let gaps = hidden_gaps(&stream.samples, &stream.gap_fragmentation, &options.gap);
                 let context = RuleContext { stream, phases, gaps: &gaps };
-                for rule in &stream.rules {
-                    analysis.findings.extend(rule.findings(&context));
-                }
+                let found = stream.rules.iter().flat_map(|rule| rule.findings(&context)).collect();
+                of_streams.add(session.process, stream, found);
                 analysis.take_gaps(stream, phases, gaps);
             }
         }
     }
+    analysis.findings.extend(of_streams.findings);
     for job in jobs(&recording, &phases) {
         analysis.take_job(&job, options);
     }

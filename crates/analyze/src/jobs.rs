@@ -76,10 +76,15 @@ fn job<'a>(
     let mut notes = Vec::new();
     // By rank, the latest session of each first.
     members.sort_by_key(|member| (rank_of(member), std::cmp::Reverse(session(member).span_ns)));
-    let before = members.len();
-    members.dedup_by_key(|member| rank_of(member));
-    if members.len() < before {
-        let count = before - members.len();
+    let mut count = 0;
+    members.dedup_by(|other, kept| {
+        let is_same_rank = rank_of(other) == rank_of(kept);
+        // Two recordings of one process are no restart.
+        let is_one_process = session(other).process.is_some_and(|of| session(kept).process == Some(of));
+        count += usize::from(is_same_rank && !is_one_process);
+        is_same_rank
+    });
+    if count > 0 {
         notes.push(format!(
             "{count} earlier sessions of restarted ranks are left out of the comparison of ranks."
         ));

@@ -9,6 +9,7 @@ pub mod calls;
 pub mod compare;
 pub mod gate;
 mod jobs;
+mod joined;
 mod measure;
 pub mod phases;
 pub mod recording;

@@ -30,6 +30,7 @@ pub struct Recording {
     pub disordered: u64,
     rules: Rules,
     source: u32,
+    processes: usize,
     by_id: FxHashMap<String, usize>,
     ranks: FxHashMap<(usize, u64), usize>,
     streams: FxHashMap<(usize, usize, StreamKey), usize>,
@@ -61,6 +62,8 @@ pub struct SessionRecord {
     pub event_count: u64,
     /// Those that are samples.
     pub sample_count: u64,
+    /// Which of the processes with several sessions it is of, counted from 0; `None` where it is the only one of its process.
+    pub process: Option<usize>,
     /// By rank, in the order they were met.
     pub ranks: Vec<RankRecord>,
 }
@@ -83,6 +86,8 @@ pub struct RankRecord {
 pub struct Stream {
     /// The head of its first event.
     pub head: Arc<Head>,
+    /// The driver's id of the device, where its first event has it.
+    pub device_uuid: Option<String>,
     /// All its events.
     pub event_count: u64,
     source: u32,
@@ -167,6 +172,15 @@ impl Recording {
         self.last = Some(place);
     }
 
+    /// States that these sessions are of one process: seen from outside, from inside, or by another collector.
+    pub fn join<'a>(&mut self, session_ids: impl Iterator<Item = &'a str>) {
+        let known: Vec<usize> = session_ids.filter_map(|id| self.by_id.get(id).copied()).collect();
+        if known.len() > 1 {
+            known.iter().for_each(|index| self.sessions[*index].process = Some(self.processes));
+            self.processes += 1;
+        }
+    }
+
     fn find(&mut self, head: &Arc<Head>, at_ns: u64) -> Place {
         let session = match self.by_id.get(&head.session_id) {
             Some(index) => *index,
@@ -177,6 +191,7 @@ impl Recording {
                     span_ns: (at_ns, at_ns),
                     event_count: 0,
                     sample_count: 0,
+                    process: None,
                     ranks: Vec::new(),
                 });
                 self.sessions.len() - 1
@@ -226,6 +241,7 @@ impl Stream {
     fn new(head: Arc<Head>, rules: &Rules) -> Self {
         Stream {
             head,
+            device_uuid: None,
             event_count: 0,
             source: 0,
             last_ns: 0,
@@ -244,6 +260,10 @@ impl Stream {
 
     /// Takes one event; true when it is a sample.
     fn observe(&mut self, event: &Event) -> bool {
+        if self.event_count == 0 {
+            let uuid = event.metadata.map.get("device_uuid").and_then(|uuid| uuid.as_str());
+            self.device_uuid = uuid.map(str::to_owned);
+        }
         self.event_count += 1;
         let sample = Sample::of(event);
         let at_ns = event.timestamp_ns;
@@ -279,6 +299,15 @@ impl Stream {
         let observed = Observed { event, derived: &derived };
         self.rules.iter_mut().for_each(|rule| rule.observe(&observed));
         sample.is_some()
+    }
+
+    /// Whether both are of one device and one process number: the same memory, seen by two collectors.
+    #[must_use]
+    pub fn is_same_memory(&self, other: &Stream) -> bool {
+        let (a, b) = (&self.head, &other.head);
+        let is_one_device =
+            self.device_uuid.as_ref().zip(other.device_uuid.as_ref()).is_none_or(|(a, b)| a == b);
+        (a.device_id, a.pid) == (b.device_id, b.pid) && is_one_device
     }
 
     /// Whether this is host memory.

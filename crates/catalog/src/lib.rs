@@ -4,8 +4,10 @@
 //! single files of it. Commands and Python modules read what was recorded through this crate. It must never print, know clap or PyO3, follow a link below a run directory, or hold more than a bounded part of a recording in memory.
 #![forbid(unsafe_code)]
 
+pub mod captures;
 pub mod cuda_oom;
 pub mod diagnose;
 pub mod query;
 pub mod recording;
 pub mod run;
+pub mod sessions;

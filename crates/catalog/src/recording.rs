@@ -20,7 +20,7 @@ use stormlog_postmortem::bundle::Bundle;
 use stormlog_store::{LoadOptions, ReadOptions, Source, json, load_sessions};
 
 use crate::run::layout::RUN_FILE;
-use crate::run::{FinishedSession, find_runs, finish_abandoned};
+use crate::run::{FinishedSession, SessionProcesses, find_runs, finish_abandoned};
 
 /// Everything at some paths.
 #[derive(Debug, Default)]
@@ -99,6 +99,10 @@ pub fn load(paths: &[PathBuf], reader: &mut Reader<'_>) -> Result<Loaded, Stoppe
     loaded.settle();
     if loaded.recording.disordered * 100 > loaded.recording.event_count {
         loaded.sort_by_time(paths);
+    }
+    // One process may have been sampled from outside and from inside.
+    for path in paths {
+        SessionProcesses::at(path).joined().for_each(|ids| loaded.recording.join(ids));
     }
     Ok(loaded)
 }

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use stormlog_model::{Counter, Event, SessionStatus, SessionSummary, selection_order};
+use stormlog_store::{ReadOptions, Source, StoreError};
 
-use crate::source::Source;
-use crate::{ReadOptions, StoreError};
+use crate::run::session_life;
 
 /// A session that was found.
 #[derive(Debug, Clone)]
@@ -63,18 +63,24 @@ pub struct FoundSessions {
     pub skipped: Vec<StoreError>,
 }
 
-/// Looks at everything at `path`. `is_dead` tells whether the process of a session that claims to be running is gone;
-/// when `go_on` says no, what was found so far is the answer.
-pub fn find_sessions(
-    path: &Path,
-    is_dead: &dyn Fn(&FoundSession) -> bool,
-    go_on: &dyn Fn() -> bool,
-) -> Result<FoundSessions, StoreError> {
-    let sources = Source::find_known(path)?;
-    Ok(FoundSessions { skipped: sources.skipped, ..sessions_in(&sources.found, is_dead, go_on) })
+impl FoundSession {
+    /// Whether its process is known to be gone, whatever its manifest says.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        let of = &self.summary;
+        session_life(&self.path, of.pid, &of.host, of.started_at_ns) == stormlog_liveness::Life::Dead
+    }
 }
 
-/// As [`find_sessions`], of sources that were found already.
+/// Looks at everything at `path`. When `go_on` says no, what was found so far is the answer.
+pub fn find_sessions(path: &Path, go_on: &dyn Fn() -> bool) -> Result<FoundSessions, StoreError> {
+    let sources = Source::find_known(path)?;
+    let found = sessions_in(&sources.found, &FoundSession::is_dead, go_on);
+    Ok(FoundSessions { skipped: sources.skipped, ..found })
+}
+
+/// As [`find_sessions`], of sources that were found already. `is_dead` tells whether the process of a session that claims to be
+/// running is gone.
 pub fn sessions_in(
     sources: &[Source],
     is_dead: &dyn Fn(&FoundSession) -> bool,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use stormlog_catalog::captures::CaptureSearchError;
 use stormlog_heap::HeapError;
 
 /// What went wrong.
@@ -11,22 +12,9 @@ pub enum ViewError {
     /// The capture cannot be read.
     #[error(transparent)]
     Heap(#[from] HeapError),
-    /// There is nothing at the path.
-    #[error("{} is not there; name a capture, or the directory of a session or run", path.display())]
-    NotThere {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A directory whose captures are all of other processes.
-    #[error("{} holds no capture of process {pid}; it has those of {known}", path.display())]
-    NoSuchProcess {
-        /// The directory.
-        path: PathBuf,
-        /// The process asked for.
-        pid: u32,
-        /// Those that are there.
-        known: String,
-    },
+    /// There is no capture, or none of the process asked for.
+    #[error(transparent)]
+    Search(#[from] CaptureSearchError),
     /// A question that is not one.
     #[error(
         "{text:?} is not a question to a capture: ask for peak, leaks, temporary, at-death or at:SECONDS"

@@ -12,8 +12,8 @@ pub enum HeapError {
     /// The files of a capture of ours.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// A directory without a capture in it.
-    #[error("{} holds no heap capture ({}); record one with `stormlog run --heap`", path.display(), stormlog_model::layout::CAPTURE_FILE)]
+    /// A directory where a file was expected.
+    #[error("{} is a directory; name the capture in it", path.display())]
     NoCapture {
         /// The directory.
         path: PathBuf,

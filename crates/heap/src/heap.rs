@@ -6,7 +6,6 @@ use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
-use stormlog_model::layout::CAPTURE_FILE;
 use stormlog_model::memory::Selection;
 use stormlog_model::own_code::OwnCode;
 use stormlog_model::stacks::Weight;
@@ -54,7 +53,7 @@ pub struct Heap {
 }
 
 impl Capture {
-    /// Opens a capture file, or the capture in a directory.
+    /// Opens a capture file. The captures of a directory are found by the catalog.
     pub fn open(path: &Path) -> Result<Capture, HeapError> {
         Self::open_as(path, true)
     }
@@ -65,7 +64,10 @@ impl Capture {
     }
 
     fn open_as(path: &Path, may_move: bool) -> Result<Capture, HeapError> {
-        let path = if path.is_dir() { find(path)? } else { path.to_owned() };
+        if path.is_dir() {
+            return Err(HeapError::NoCapture { path: path.to_owned() });
+        }
+        let path = path.to_owned();
         // The live file may be named itself.
         let path =
             match path.to_str().and_then(|text| text.strip_suffix(stormlog_capture::layout::LIVE_SUFFIX)) {
@@ -225,32 +227,4 @@ impl Heap {
     pub fn duration_us(&self) -> u64 {
         self.state.time_us
     }
-}
-
-/// The capture in a session's directory, or the newest in a run's.
-fn find(directory: &Path) -> Result<PathBuf, HeapError> {
-    let here = |directory: &Path| {
-        let path = directory.join(CAPTURE_FILE);
-        (path.exists() || stormlog_capture::live::Live::path_of(&path).exists()).then_some(path)
-    };
-    if let Some(path) = here(directory) {
-        return Ok(path);
-    }
-    let mut found: Vec<(std::time::SystemTime, PathBuf)> = Vec::new();
-    let mut pending = vec![(directory.to_owned(), 0)];
-    while let Some((directory, depth)) = pending.pop() {
-        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
-        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            let path = entry.path();
-            if let Some(capture) = here(&path) {
-                let changed = entry.metadata().and_then(|data| data.modified());
-                found.push((changed.unwrap_or(std::time::UNIX_EPOCH), capture));
-            }
-            if depth < 3 {
-                pending.push((path, depth + 1));
-            }
-        }
-    }
-    let newest = found.into_iter().max();
-    newest.map(|(_, path)| path).ok_or_else(|| HeapError::NoCapture { path: directory.to_owned() })
 }

@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueEr
 use pyo3::prelude::*;
 use stormlog_alert::alerts::ThresholdError;
 use stormlog_capture::CaptureError;
+use stormlog_catalog::captures::CaptureSearchError;
 use stormlog_catalog::query::QueryError;
 use stormlog_collect::CollectError;
 use stormlog_cupti::CuptiError;
@@ -158,11 +159,12 @@ fn from_capture(error: &ViewError) -> PyErr {
                 (None, text) => HeapErrorKind::Io.new_err(format!("{}: {text}", path.display())),
             }
         }
-        ViewError::NotThere { path } => {
+        ViewError::Search(CaptureSearchError::NotThere { path }) => {
             let (number, text) = number_and_text(&missing());
             HeapErrorKind::Missing.new_err((number, text, path.as_os_str().to_owned()))
         }
-        ViewError::Heap(ReadError::NoCapture { path }) => {
+        ViewError::Search(CaptureSearchError::Empty { path })
+        | ViewError::Heap(ReadError::NoCapture { path }) => {
             HeapErrorKind::Missing.new_err((libc::ENOENT, error.to_string(), path.as_os_str().to_owned()))
         }
         ViewError::Heap(

@@ -19,7 +19,6 @@ mod python_literal;
 mod quick;
 pub mod recording;
 pub mod run_record;
-mod sessions;
 pub mod sink;
 mod source;
 
@@ -27,6 +26,5 @@ pub use error::{Place, StoreError};
 pub use load::{LoadOptions, LoadedSession, load_sessions};
 pub use options::ReadOptions;
 pub use output::{Format, Output};
-pub use sessions::{FoundSession, FoundSessions, Peaks, find_sessions, sessions_in};
 pub use source::{Events, Source, Sources};
 pub use stormlog_ring::wall_ns;

@@ -204,7 +204,8 @@ impl Source {
     }
 
     /// A session inferred from this source's events, with its state corrected by what the writers left.
-    pub(crate) fn judge(&self, summary: SessionSummary) -> SessionSummary {
+    #[must_use]
+    pub fn judge(&self, summary: SessionSummary) -> SessionSummary {
         match self {
             Source::Ring(path) | Source::Log(path) => recording::judge(path, summary),
             _ => summary,

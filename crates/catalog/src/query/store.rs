@@ -10,11 +10,12 @@ use serde_json::Value;
 use stormlog_liveness::Life;
 use stormlog_model::{Event, SessionStatus, SessionSummary};
 use stormlog_store::sink::{self, SinkManifest};
-use stormlog_store::{LoadOptions, LoadedSession, ReadOptions, Source, json, load_sessions, sessions_in};
+use stormlog_store::{LoadOptions, LoadedSession, ReadOptions, Source, json, load_sessions};
 
 use super::QueryError;
 use super::sources::{Catalog, WarningKind};
 use crate::run::session_life;
+use crate::sessions::{FoundSession, sessions_in};
 
 /// Whether the caller still wants the answer.
 pub type GoOn = Box<dyn Fn() -> bool + Send + Sync>;
@@ -185,7 +186,7 @@ impl Store {
     fn streamed(&mut self, number: usize) -> Result<Vec<Known>, QueryError> {
         let source = self.catalog.sources[number].source.clone();
         let path = source.path();
-        let is_dead = |session: &stormlog_store::FoundSession| is_abandoned(path, &session.summary);
+        let is_dead = |session: &FoundSession| is_abandoned(path, &session.summary);
         let mut found = sessions_in(std::slice::from_ref(&source), &is_dead, &|| (self.options.go_on)());
         self.check()?;
         if let Some(error) = found.damaged.first() {

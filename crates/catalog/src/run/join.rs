@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
-use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::source::Source as Capture;
 use stormlog_liveness::Life;
 use stormlog_model::naming::ProgramName;
@@ -22,11 +21,12 @@ use stormlog_store::recording::{RecordedEvents, read_session};
 use super::directory::RunDirectory;
 use super::layout::{
     CAPTURES_DIRECTORY, EXCEPTIONS_DIRECTORY, LOG_DIRECTORY, RING_FILE, RUN_FILE, SNAPSHOT_FILE, SessionName,
-    Viewpoint, is_capture, is_growing_capture, is_session,
+    Viewpoint, is_session,
 };
 use super::life::{PROGRAM, session_life, start_ticks};
 use super::process::{Process, ProcessEnd, ProcessSession, Run, RunStatus};
 use super::record::{ProcessRow, RunRecord};
+use crate::captures::captures_in;
 
 /// Entries of one directory that are looked at: more of them are not ours.
 const MAX_ENTRIES: usize = 100_000;
@@ -108,7 +108,7 @@ impl<'a> Joining<'a> {
         for (name, path, is_directory) in entries(self.run) {
             match name.as_str() {
                 CAPTURES_DIRECTORY if is_directory => {
-                    growing = capture_files(&path, is_growing_capture);
+                    growing = captures_in(&path);
                 }
                 EXCEPTIONS_DIRECTORY if is_directory => reported = exceptions(&path),
                 _ if !is_directory => {}
@@ -276,7 +276,7 @@ fn first_facts(session: &Path) -> (Option<u64>, Option<String>) {
 }
 
 fn parts_of(session: &Path) -> Parts {
-    let mut parts = Parts { captures: capture_files(session, is_capture), ..Parts::default() };
+    let mut parts = Parts { captures: captures_in(session), ..Parts::default() };
     for (name, path, is_directory) in entries(session) {
         if is_directory && BundleName::parse(&name).is_some() {
             let snapshot = path.join(SNAPSHOT_FILE);
@@ -286,18 +286,6 @@ fn parts_of(session: &Path) -> Parts {
         }
     }
     parts
-}
-
-/// Captures in a directory: a finished file, its live file, or both are one.
-fn capture_files(directory: &Path, is_one: fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = entries(directory).into_iter().filter(|(_, _, is_directory)| !is_directory);
-    let mut names: Vec<String> = files
-        .map(|(name, ..)| name.strip_suffix(LIVE_SUFFIX).unwrap_or(&name).to_owned())
-        .filter(|name| is_one(name))
-        .collect();
-    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
-    names.dedup();
-    names.into_iter().map(|name| directory.join(name)).collect()
 }
 
 /// `exceptions/PID-N.json`, by process and number.

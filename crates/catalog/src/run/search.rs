@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stormlog_store::{FoundSession, Source, StoreError, sessions_in};
+use stormlog_store::{Source, StoreError};
 
 use super::RunDirectory;
 use super::layout::run_around;
-use super::life::session_life;
 use super::process::{Process, ProcessEnd, ProcessSession, Run, Runs};
+use crate::sessions::{FoundSession, sessions_in};
 
 /// How deep run directories are looked for below a path.
 const MAX_DEPTH: usize = 3;
@@ -96,7 +96,7 @@ pub fn processes(path: &Path, goes_on: &dyn Fn() -> bool) -> Result<Processes, S
     match Source::find_known(path) {
         Ok(mut sources) => {
             sources.found.retain(|source| !is_of_a_run(source));
-            let found = sessions_in(&sources.found, &is_dead, goes_on);
+            let found = sessions_in(&sources.found, &FoundSession::is_dead, goes_on);
             all.damaged = found.damaged;
             all.processes = found.sessions.iter().map(Process::of_session).collect();
         }
@@ -138,6 +138,15 @@ impl SessionProcesses {
         SessionProcesses { runs, by_session }
     }
 
+    /// The ids of the sessions of each process that has more than one.
+    pub fn joined(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        let processes = self.runs.iter().flat_map(|run| &run.processes);
+        processes.filter(|process| process.sessions.len() > 1).map(|process| {
+            let stated = process.sessions.iter().filter_map(|session| session.summary.as_ref());
+            stated.map(|summary| summary.session_id.as_str())
+        })
+    }
+
     /// The process of a session: of a run, or of its own where it is in none.
     #[must_use]
     pub fn of(&self, session: &FoundSession) -> std::borrow::Cow<'_, Process> {
@@ -177,9 +186,4 @@ impl Process {
 fn is_bundle(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(stormlog_postmortem::bundle::BundleName::parse).is_some()
-}
-
-fn is_dead(session: &FoundSession) -> bool {
-    let of = &session.summary;
-    session_life(&session.path, of.pid, &of.host, of.started_at_ns) == stormlog_liveness::Life::Dead
 }

@@ -81,7 +81,10 @@ impl Watched {
 
     /// Takes in where its recordings are now; a capture moves when its process has ended.
     pub(super) fn refound(&mut self, found: Found) {
-        self.found = Found { name: found.name.or(self.found.name.take()), ..found };
+        let before = std::mem::replace(&mut self.found, found);
+        if self.found.command.is_empty() {
+            self.found.command = before.command;
+        }
         self.learn_name();
     }
 
@@ -250,8 +253,8 @@ impl Watched {
     }
 
     fn learn_name(&mut self) {
-        if let Some(name) = &self.found.name {
-            self.name.clone_from(name);
+        if !self.found.command.is_empty() {
+            self.name = short_command(&self.found.command);
         } else if let Some(reader) = &mut self.reader {
             let words = reader.command_line().map(|line| line.arguments).unwrap_or_default();
             self.name = if words.is_empty() {

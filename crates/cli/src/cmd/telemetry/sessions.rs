@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use stormlog_catalog::run::SessionProcesses;
+use stormlog_catalog::sessions::{FoundSession, FoundSessions, find_sessions};
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
-use stormlog_store::{FoundSession, FoundSessions, find_sessions};
 
 use crate::exit::{CtrlC, Exit};
 use crate::place;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let path = place::or_runs(options.path.as_deref())?;
     let ctrl_c = CtrlC::watch();
     let finished = stormlog_catalog::run::finish_abandoned(&path);
-    let mut found = find_sessions(&path, &crate::cmd::is_dead, &|| ctrl_c.check().is_ok())?;
+    let mut found = find_sessions(&path, &|| ctrl_c.check().is_ok())?;
     let ended = finished.iter().flat_map(|run| &run.sessions);
     for session in ended {
         let is_it = |found: &&mut FoundSession| found.summary.session_id == session.summary.session_id;

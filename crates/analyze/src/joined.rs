@@ -1,0 +1,98 @@
+//! The findings of streams, each once: the memory of one process may be sampled from outside, from inside and by several collectors.
+//!
+//! What only one of them saw stays; of what several saw, the surest is kept, with the others as further evidence.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stormlog_model::Finding;
+
+use crate::recording::Stream;
+
+/// Collects the findings of all streams of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct StreamFindings<'a> {
+    /// In the order of the streams.
+    pub(crate) findings: Vec<Finding>,
+    /// The streams of each joined process, with where their findings are.
+    joined: FxHashMap<usize, Vec<(&'a Stream, Range<usize>)>>,
+}
+
+impl<'a> StreamFindings<'a> {
+    /// Takes what was found in a stream; `process` is the joined process it is of.
+    pub(crate) fn add(&mut self, process: Option<usize>, stream: &'a Stream, found: Vec<Finding>) {
+        let Some(process) = process else {
+            self.findings.extend(found);
+            return;
+        };
+        let before = self.findings.len();
+        for finding in found {
+            match self.position_of(process, stream, &finding.id) {
+                Some(at) => merge(&mut self.findings[at], finding),
+                None => self.findings.push(finding),
+            }
+        }
+        let findings = before..self.findings.len();
+        self.joined.entry(process).or_default().push((stream, findings));
+    }
+
+    /// Where another stream of the same memory has the same finding.
+    fn position_of(&self, process: usize, stream: &Stream, id: &str) -> Option<usize> {
+        let streams = self.joined.get(&process)?.iter();
+        let same = streams.filter(|(other, _)| stream.is_same_memory(other));
+        same.flat_map(|(_, range)| range.clone()).find(|at| self.findings[*at].id == id)
+    }
+}
+
+/// Keeps the surer of two findings of one condition, with the evidence of both.
+fn merge(known: &mut Finding, mut other: Finding) {
+    let rank = |finding: &Finding| (finding.severity, finding.confidence);
+    if rank(&other) > rank(known) {
+        std::mem::swap(known, &mut other);
+    }
+    known.evidence.append(&mut other.evidence);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stormlog_model::{Event, Head};
+
+    use crate::recording::Recording;
+    use crate::testing::sample;
+    use crate::{AnalysisOptions, analyze};
+
+    const SECOND: u64 = 1_000_000_000;
+    const MI: u64 = 1 << 20;
+
+    fn in_session(event: Event, id: &str) -> Event {
+        Event { head: Arc::new(Head { session_id: id.into(), ..(*event.head).clone() }), ..event }
+    }
+
+    /// One process that leaks, sampled from outside and from inside.
+    fn twice(joins: bool) -> Vec<stormlog_model::Finding> {
+        let mut recording = Recording::default();
+        for id in ["outside", "inside"] {
+            recording.next_source();
+            for at in 0..300 {
+                recording.observe(&in_session(sample(at * SECOND, (1000 + 50 * at) * MI), id));
+            }
+        }
+        if joins {
+            recording.join(["outside", "inside", "elsewhere"].into_iter());
+        }
+        analyze(recording, Vec::new(), &AnalysisOptions::default()).findings
+    }
+
+    #[test]
+    fn a_process_seen_from_outside_and_inside_has_each_finding_once() {
+        let leaks = |findings: Vec<stormlog_model::Finding>| {
+            findings.into_iter().filter(|finding| finding.kind == "leak").collect::<Vec<_>>()
+        };
+        let (apart, joined) = (leaks(twice(false)), leaks(twice(true)));
+        assert_eq!((apart.len(), joined.len()), (2, 1));
+        let evidence: usize = apart.iter().map(|finding| finding.evidence.len()).sum();
+        assert_eq!(joined[0].evidence.len(), evidence, "the pointers of both are kept");
+    }
+}
