@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Options;
-
 /// A bundle is small.
 const MOST: usize = 256;
 
-pub(crate) fn value(facts: &Value, options: &Options) -> Value {
+/// The content of `environment.json`: `facts` are those of `stormlog info`, `device` the GPU asked for.
+#[must_use]
+pub fn environment(facts: &Value, device: Option<i64>) -> Value {
     let mut system = facts.clone();
     if let Value::Object(system) = &mut system {
         system.insert("architecture".to_owned(), std::env::consts::ARCH.into());
@@ -19,7 +19,7 @@ pub(crate) fn value(facts: &Value, options: &Options) -> Value {
     }
     json!({
         "system": system,
-        "gpu": gpu(facts, options.device),
+        "gpu": gpu(facts, device),
         "fragmentation": {"note": "Allocator statistics are known only inside the program that allocates: `stormlog run` records them"},
         "variables": variables(),
     })

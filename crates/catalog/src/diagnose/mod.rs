@@ -5,10 +5,14 @@
 //! users can read.
 
 mod directory;
+mod environment;
 mod report;
+mod summary;
 
 pub use directory::{DirectoryError, new_directory, obstacle};
+pub use environment::environment;
 pub use report::{Facts, Tool, manifest, report};
+pub use summary::Summary;
 
 /// The verdict, for scripts.
 pub const REPORT: &str = "report.json";

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use stormlog_catalog::diagnose::{
-    DirectoryError, FRAGMENTATION, Facts, HIGH_UTILIZATION, MANIFEST, REPORT, Tool, manifest, new_directory,
-    report,
+    DirectoryError, FRAGMENTATION, Facts, HIGH_UTILIZATION, MANIFEST, REPORT, Summary, Tool, manifest,
+    new_directory, report,
 };
 use stormlog_model::{Record, SessionStatus, SessionSummary};
 
 use super::Options;
-use super::summary::Summary;
 use crate::Program;
 use crate::cmd::telemetry::analyze;
 use crate::cmd::whole_file;

@@ -4,14 +4,13 @@
 //! process, where 0.4.3 asked the allocator of the command itself, which holds nothing. Must never write a secret.
 
 mod bundle;
-mod environment;
 mod summary;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stormlog_catalog::diagnose::{ENVIRONMENT, SUMMARY, TIMELINE};
+use stormlog_catalog::diagnose::{ENVIRONMENT, SUMMARY, Summary, TIMELINE, environment};
 use stormlog_model::{Counter, SessionStatus, SessionSummary};
 use stormlog_track::Outlets;
 
@@ -20,7 +19,7 @@ use crate::cmd::record::track_export::Export;
 use crate::cmd::record::watch::{self, Stop, Wanted, Watch};
 use crate::exit::{Exit, Wrong};
 use bundle::Bundle;
-use summary::Summary;
+use summary::summary;
 
 pub(crate) struct Options {
     pub(crate) program: Program,
@@ -56,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let session = found.session.clone();
     let mut bundle = Bundle::create(options)?;
     let facts = crate::cmd::machine::info::page();
-    bundle.write(ENVIRONMENT, &environment::value(&facts, options));
+    bundle.write(ENVIRONMENT, &environment(&facts, options.device));
     let watch = found.start(Outlets::new(None, None))?;
     let seen = look(watch, options, session, &facts);
     bundle.write(TIMELINE, &seen.timeline);
@@ -124,7 +123,7 @@ fn look(mut watch: Watch, options: &Options, mut session: SessionSummary, facts:
     } else {
         watch.parts.iter().position(|part| part.is_gpu()).unwrap_or(0)
     };
-    let (mut timeline, mut summary) = (json!({"timestamps": [], "allocated": [], "reserved": []}), None);
+    let (mut timeline, mut found) = (json!({"timestamps": [], "allocated": [], "reserved": []}), None);
     if let (Some(part), Some(tracker)) = (watch.parts.get(asked), watch.group.trackers().get(asked)) {
         // An interval far too short for the time watched is widened: the bundle must have a timeline.
         let taken = tracker.timeline(options.interval);
@@ -138,7 +137,7 @@ fn look(mut watch: Watch, options: &Options, mut session: SessionSummary, facts:
             "timestamps": points.iter().map(|(at, _)| *at).collect::<Vec<f64>>(),
             "allocated": row(Counter::Allocated), "reserved": row(Counter::Reserved),
         });
-        summary = Some(Summary::of(part, &tracker.statistics(), facts, options.program));
+        found = Some(summary(part, &tracker.statistics(), facts, options.program));
     }
-    Seen { timeline, summary: summary.unwrap_or_default(), session }
+    Seen { timeline, summary: found.unwrap_or_default(), session }
 }
