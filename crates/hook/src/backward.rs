@@ -27,6 +27,8 @@ const NO_PLACE: u32 = (1 << PLACE_BITS) - 1;
 pub struct Backward {
     /// By place: the token of the caller there, or 0.
     tokens: [AtomicU32; CALLERS],
+    /// By place: the kernel's number of the caller's thread, or 0.
+    threads: [AtomicU64; CALLERS],
     /// Callers that found no place.
     more: AtomicU32,
     next: AtomicU32,
@@ -69,6 +71,9 @@ impl Backward {
         for token in &self.tokens {
             token.store(0, Ordering::Relaxed);
         }
+        for thread in &self.threads {
+            thread.store(0, Ordering::Relaxed);
+        }
         self.more.store(0, Ordering::Relaxed);
     }
 
@@ -76,6 +81,21 @@ impl Backward {
         let number = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         // A positive `int`, and neither 0 nor `COMING`.
         ((number << PLACE_BITS) | place) & i32::MAX as u32
+    }
+
+    /// A place for this thread: that of an earlier call whose end was lost to an interrupt, if there is one. Others do not see it yet.
+    fn claim(&self, thread: u64) -> Option<usize> {
+        let is_mine = |owner: &AtomicU64| owner.load(Ordering::Acquire) == thread;
+        if let Some(mine) = self.threads.iter().position(is_mine) {
+            self.tokens[mine].store(COMING, Ordering::Release);
+            return Some(mine);
+        }
+        let is_free = |token: &AtomicU32| {
+            token.compare_exchange(0, COMING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let place = self.tokens.iter().position(is_free)?;
+        self.threads[place].store(thread, Ordering::Release);
+        Some(place)
     }
 
     fn inner(&self) -> Inner {
@@ -105,9 +125,8 @@ pub fn enter() -> c_int {
     let Some(state) = session::current() else { return 0 };
     let backward = &state.backward;
     let Some(mut inside) = Inside::enter_report() else { return 0 };
-    let claim =
-        |token: &AtomicU32| token.compare_exchange(0, COMING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    let Some(place) = backward.tokens.iter().position(claim) else {
+    let thread = inside.record(|thread| thread.writer.thread);
+    let Some(place) = backward.claim(thread) else {
         backward.more.fetch_add(1, Ordering::AcqRel);
         return backward.token(NO_PLACE) as c_int;
     };
@@ -143,9 +162,15 @@ pub fn leave(token: c_int) {
     if place == NO_PLACE {
         let one_less = |more: u32| more.checked_sub(1);
         let _ = state.backward.more.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less);
-    } else if let Some(mine) = state.backward.tokens.get(place as usize) {
-        // Another recording, or a forked child, knows nothing of it.
-        let _ = mine.compare_exchange(token, 0, Ordering::AcqRel, Ordering::Relaxed);
+        return;
+    }
+    let Backward { tokens, threads, .. } = &state.backward;
+    // Another recording, or a forked child, knows nothing of it.
+    if let (Some(mine), Some(thread)) = (tokens.get(place as usize), threads.get(place as usize))
+        && mine.load(Ordering::Acquire) == token
+    {
+        thread.store(0, Ordering::Release);
+        mine.store(0, Ordering::Release);
     }
 }
 

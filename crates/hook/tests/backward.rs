@@ -65,7 +65,8 @@ fn with_several_callers_inside_the_stack_is_ambiguous() {
     let script = "
 def first():
     token = recorder.enter()
-    second()
+    thread = threading.Thread(target=second)
+    thread.start(); thread.join()
     engine(1000)
     recorder.leave(token)
 def second():
@@ -93,6 +94,21 @@ engine(8000)
         (stack(&["<backward>", "first", "<module>"]), 3000),
         (stack(&[]), 3 * 8000),
     ]);
+    assert_eq!(live, expected);
+}
+
+/// A token may be lost to an exception that comes between the call and the assignment.
+#[test]
+fn a_second_call_of_a_thread_replaces_its_first() {
+    let script = "
+def lost(): recorder.enter()
+def found(): backward(1000)
+lost(); found()
+engine(2000)
+";
+    let Some(live) = live(script, "") else { return };
+    let expected =
+        BTreeMap::from([(stack(&["<backward>", "backward", "found", "<module>"]), 3000), (stack(&[]), 6000)]);
     assert_eq!(live, expected);
 }
 

@@ -260,6 +260,8 @@ fn after_a_kill_at_any_moment_the_live_bytes_by_line_are_those_last_counted() {
     let script = WORK
         .replace("= load()", "= load()\nassert cuda.stand_in_count_into(os.environ['COUNTS'].encode()) == 0")
         .replace("for turn in range(1500)", "while True")
+        // It ends with this test, whatever happens to that.
+        .replace("import random", "ctypes.CDLL(None).prctl(1, 9)\nimport random")
         .replace("threads = [", "print(flush=True)\ninput()\nthreads = [");
     let (mut tried, mut allocations) = (0, 0);
     for round in 0..26_u64 {

@@ -1,4 +1,7 @@
-"""The stand-in for PyTorch's device allocator, as test programs use it. Its libraries are beside the recording and are loaded as PyTorch's are: local."""
+"""The stand-in for PyTorch's device allocator, as test programs use it.
+
+Its libraries are in the directory `STAND_IN` and are loaded as PyTorch's are: local.
+"""
 
 import ctypes
 import os
@@ -44,9 +47,13 @@ def tell(devices=1):
     """Prints what was counted, and that everything was passed on as it was."""
     every, sums = [counts(device) for device in range(devices)], Sums()
     c10.stand_in_sums(ctypes.byref(sums))
-    assert sums.reports == sum(one["allocations"] + one["frees"] for one in every), "each report is passed on once"
+    assert sums.reports == sum(one["allocations"] + one["frees"] for one in every), (
+        "each report is passed on once"
+    )
     assert sums.failures == sum(one["failures"] for one in every), "each failure is passed on once"
-    assert sums.checksum == sum(one["checksum"] for one in every) % 2**64, "arguments are passed on as they were"
+    assert sums.checksum == sum(one["checksum"] for one in every) % 2**64, (
+        "arguments are passed on as they were"
+    )
     for one in every:
         print(*(one[name] for name in NAMES), *one["live"], flush=True)
 
@@ -56,7 +63,9 @@ def hook(late):
     library = ctypes.CDLL(late) if late else ctypes.CDLL(None)
     python = ctypes.PyDLL(late) if late else ctypes.PyDLL(None)
     library.stormlog_gpu_report.argtypes = (
-        [ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_uint8] * 3 + [ctypes.c_uint64]
+        [ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint64]
+        + [ctypes.c_uint8] * 3
+        + [ctypes.c_uint64]
     )
     library.stormlog_gpu_report.restype = None
     python.stormlog_gpu_leave_backward.restype = None
