@@ -116,9 +116,9 @@ unsafe fn wait_and_become(waits: &PipeReader, row: &[*const c_char], name: *cons
     // SAFETY: system calls that are allowed between fork and exec, on the caller's texts and on numbers; the descriptors that are closed belong
     // to objects of the parent, which this copy never uses again.
     unsafe {
+        libc::prctl(libc::PR_SET_NAME, name);
         libc::setsid();
         libc::chdir(c"/".as_ptr());
-        libc::prctl(libc::PR_SET_NAME, name);
         libc::dup2(waits.as_raw_fd(), 0);
         let null = libc::open(NULL.as_ptr().cast(), libc::O_RDWR);
         libc::dup2(null, 1);
