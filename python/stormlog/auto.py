@@ -9,7 +9,7 @@ environment.
 Importing it must never fail, print, import torch, or use the GPU.
 
     STORMLOG_DIR             where recordings go (stormlog-runs); under `stormlog run`, its directory
-    STORMLOG_INTERVAL        seconds between two samples (0.1, or as `stormlog run` was told)
+    STORMLOG_INTERVAL        seconds between two samples (0.1, or the interval of `stormlog run`)
     STORMLOG_TORCH=0         record nothing
     STORMLOG_TORCH_HISTORY   PyTorch's own allocator history: off (default), segments (for `stormlog replay`,
                              with our stacks), stacks (with PyTorch's)

@@ -97,7 +97,7 @@ class CPUMemoryProfiler(StopsAtExit):
         self._monitor.stop()
 
     def profile_function(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> CPUProfileResult:
-        """Call a function and say what it took; what it returned is dropped, what it raised goes on."""
+        """Call a function and measure it; what it returned is dropped, what it raised is raised again."""
         with self.profile_context(getattr(func, "__name__", "cpu_function")) as block:
             func(*args, **kwargs)
         assert block.result is not None

@@ -13,7 +13,7 @@ allocator is in that capture too, with the stack of the calling thread, as the m
 
 CUPTI has one place for all who listen. Where Nsight or a profiler has it, one line says so and nothing else
 changes; where `torch.profiler` begins, the place is given up, for as long as the program runs: PyTorch keeps
-it, and where it is told not to (`TEARDOWN_CUPTI=1`) a program that asked for it again at once never ended.
+it, and where it is set not to (`TEARDOWN_CUPTI=1`) a program that asked for it again at once never ended.
 Must never wait for a device, or raise into the program.
 """
 

@@ -169,7 +169,7 @@ def build_snapshot_allocation_attribution(snapshot: Any, tensor_index: dict[str,
 def capture_cuda_snapshot_artifacts(
     output_dir: Path, *, device: Any = None, history_recorded: bool
 ) -> list[str]:
-    """Take a snapshot now and write what can be told from it; the names of the files."""
+    """Take a snapshot now and write what follows from it; the names of the files."""
     _recorder()
     snapshot = allocator_snapshot(_torch_or_none())
     # Garbage is evidence too: it is not collected before it is looked at.

@@ -1,7 +1,7 @@
 """A diagnosis from inside a program: its machine, memory over a few seconds, the risks, in one directory.
 
 The command `stormlog diagnose` looks at a process or a GPU from outside. What is here is called by the
-program itself and asks the allocator of this very process, which nobody outside
+program itself and asks the allocator of this very process, which no process outside
 can see. The files are the same.
 """
 

@@ -60,7 +60,7 @@ def build_diagnose_report(
         str(key): _finite(value) for key, value in summary.items() if value is None or _is_number(value)
     }
     backend = summary.get("backend")
-    told = _native.catalog.DiagnoseSummary(
+    measured = _native.catalog.DiagnoseSummary(
         None if backend is None else str(backend),
         risks,
         numbers,
@@ -69,7 +69,7 @@ def build_diagnose_report(
     from stormlog import __version__
 
     return _native.catalog.diagnose_report(
-        told,
+        measured,
         tool_name=tool_name,
         tool_version=__version__ if tool_version is None else tool_version,
         exit_code=exit_code,

@@ -128,8 +128,8 @@ def _analyzed(
 ) -> tuple[CrossRankMergeResult, FirstCauseAnalysisResult]:
     samples, job_id, notes = _selected(events)
     if not samples:
-        said = list(notes) if len(events) > 0 else ["No telemetry events were provided."]
-        merged = CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], said)
+        shown = list(notes) if len(events) > 0 else ["No telemetry events were provided."]
+        merged = CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], shown)
         return merged, FirstCauseAnalysisResult(None, [], notes)
     claimed = Counter(event.world_size for event in samples if event.world_size > 1)
     stated = [event.sampling_interval_ms for event in samples if event.sampling_interval_ms > 0]
@@ -161,8 +161,8 @@ def _summed_up(
     summary = _native.analysis.rank_summary(buffer)
     job_id, notes, compared = summary.job_id, summary.notes, summary.comparison
     if compared is None:
-        said = notes if len(buffer) > 0 else ["No telemetry events were provided."]
-        return CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], said), FirstCauseAnalysisResult(
+        shown = notes if len(buffer) > 0 else ["No telemetry events were provided."]
+        return CrossRankMergeResult(job_id, 0, [], [], {}, {}, [], shown), FirstCauseAnalysisResult(
             None, [], notes
         )
     record = compared.record

@@ -154,7 +154,7 @@ class ModuleMemory:
         self._phases[self._phase] = {**known, "times": steps, "end_bytes": after}
 
     def _categories(self, peak: int) -> dict[str, int]:
-        """What a peak is made of. What nobody owns is temporary while it lasts, other where it was before."""
+        """The parts of a peak. What no module owns is temporary while it lasts, other where it was before."""
         held = self._held()
         parts = dict(held._asdict())
         left = max(peak - held.total(), 0)

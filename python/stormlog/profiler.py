@@ -144,7 +144,7 @@ class GPUMemoryProfiler(StopsAtExit):
     # Profiling
 
     def profile_function(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileResult:
-        """Call a function and say what it took; what it returned is dropped, what it raised goes on."""
+        """Call a function and measure it; what it returned is dropped, what it raised is raised again."""
         call = _Call(self, getattr(func, "__name__", str(func)))
         try:
             func(*args, **kwargs)
@@ -305,12 +305,12 @@ class _Call:
 
 
 def _between(before: Counters, after: Counters) -> tuple[int, int]:
-    """Bytes allocated and freed, by the allocator's own count; where nobody counts, the net change."""
+    """Bytes allocated and freed, by the allocator's own count; where it does not count, the net change."""
     if before.ever_allocated is None or after.ever_allocated is None:
         net = after.allocated - before.allocated
         return max(net, 0), max(-net, 0)
     freed = (after.ever_freed or 0) - (before.ever_freed or 0)
-    # Somebody may have reset these counters in between.
+    # Other code may have reset these counters in between.
     return max(after.ever_allocated - before.ever_allocated, 0), max(freed, 0)
 
 

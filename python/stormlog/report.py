@@ -85,10 +85,10 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """What is known, as a dictionary for JSON."""
-        told = _known(self)
+        fields = _known(self)
         if self.metrics is not None:
-            told["metrics"] = dict(self.metrics)
-        return {**told, "evidence": [item.as_dict() for item in self.evidence]}
+            fields["metrics"] = dict(self.metrics)
+        return {**fields, "evidence": [item.as_dict() for item in self.evidence]}
 
 
 @dataclass(frozen=True)

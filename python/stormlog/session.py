@@ -105,7 +105,7 @@ def create_session_summary(
     local_rank: int = 0,
     world_size: int = 1,
 ) -> SessionSummary:
-    """A summary of a session of this process, now, on this machine, where nothing else is said."""
+    """A summary of a session of this process, now, on this machine, where nothing else is given."""
     return SessionSummary(
         session_id=session_id or new_session_id(),
         status=normalize_session_status(status),

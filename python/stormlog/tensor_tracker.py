@@ -167,7 +167,7 @@ class TensorTracker:
         return known
 
     def _gradients(self) -> list[Any]:
-        """Those of the leaves: Python's collector does not know them until somebody has asked for them."""
+        """Those of the leaves: Python's collector does not know them until they have been asked for."""
         leaves = (tensor for tensor in self._live() if tensor.is_leaf)
         return [tensor.grad for tensor in leaves if tensor.grad is not None]
 

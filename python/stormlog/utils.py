@@ -144,7 +144,7 @@ def get_gpu_info(device: Any = None) -> dict[str, Any]:
 
 
 def check_memory_fragmentation(device: Any = None) -> dict[str, Any]:
-    """How much of what PyTorch's allocator holds lies in inactive split blocks."""
+    """How much of what PyTorch's allocator holds is in inactive split blocks."""
     torch = _torch("check_memory_fragmentation")
     if not torch.cuda.is_available():
         return {"error": "CUDA is not available"}

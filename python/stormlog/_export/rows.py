@@ -57,7 +57,7 @@ def session_fields(session: SessionSummary | None) -> dict[str, Any]:
     """Who it was."""
     if session is None:
         return {}
-    told = {
+    known = {
         "stormlog_session_id": session.session_id,
         "stormlog_session_source": session.source,
         "stormlog_session_status": session.status,
@@ -66,7 +66,7 @@ def session_fields(session: SessionSummary | None) -> dict[str, Any]:
         "stormlog_world_size": session.world_size,
         "stormlog_job_id": session.job_id,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def run_name(command: str, session: SessionSummary | None) -> str:
@@ -259,7 +259,7 @@ def dashboard(points: Sequence[Mapping[str, Any]]) -> str:
         if places:
             line = f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(places)}"/>'
             drawn.append(f"{line}<title>{name}</title>")
-    told = "".join(
+    items = "".join(
         f"<li>{point['elapsed_seconds']:.1f} s {_native.text.escape_markup(point['event_type'])}: "
         f"{_native.text.escape_markup(str(point['context'] or ''))}</li>"
         for point in points
@@ -270,5 +270,5 @@ def dashboard(points: Sequence[Mapping[str, Any]]) -> str:
         '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Stormlog Memory Timeline</title>'
         f"<h1>Memory over {longest:.1f} s, top {top / (1 << 20):,.1f} MiB</h1><p>{legend}</p>"
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="100%">{"".join(drawn)}</svg>'
-        f"<ul>{told}</ul></html>"
+        f"<ul>{items}</ul></html>"
     )

@@ -134,9 +134,9 @@ def send_tracked(start: Callable[[], Service], config: Config, done: Tracked) ->
         service.summary(fields)
         service.series([series_point(point) for point in points])
         if config.log_tables:
-            told = alerts(done.events)
-            if told.rows:
-                service.table("stormlog_alerts", told)
+            raised = alerts(done.events)
+            if raised.rows:
+                service.table("stormlog_alerts", raised)
             if points:
                 service.table("stormlog_memory_timeline", timeline_table(points))
                 service.page("stormlog_tracking_dashboard", dashboard(points))

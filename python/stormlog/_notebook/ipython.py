@@ -1,6 +1,6 @@
 """``%load_ext stormlog`` gives the cell magic ``%%stormlog_heap``: records a cell, shows its flame graph.
 
-Must never hide what the cell did: its error stays its own and is told once, and what it held is shown all
+Must never hide what the cell did: its error stays its own and is reported once, and what it held is shown all
 the same.
 """
 

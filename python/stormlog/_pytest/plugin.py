@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    # A limit that is none is told before the test has run.
+    # A limit that is not a size is an error before the test runs.
     for mark in _marks(item):
         _limit(mark)
 

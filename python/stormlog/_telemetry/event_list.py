@@ -160,7 +160,7 @@ class TelemetryEventList(MutableSequence["TelemetryEventV4"]):
         self._plain().sort(key=key, reverse=reverse)  # type: ignore[arg-type]
 
     def passing(self) -> Iterator[TelemetryEventV4]:
-        """The events one by one, keeping none that nobody has touched: for readers that keep none either."""
+        """The events one by one, keeping none that was not touched: for readers that keep none either."""
         position = 0
         while position < len(self):
             yield self._at(position, keep=False)

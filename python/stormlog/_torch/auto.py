@@ -63,7 +63,7 @@ def _never_raises(call: Callable[_P, object]) -> Callable[_P, None]:
 
 @_never_raises
 def arm() -> None:
-    """Torch is there: wait for CUDA, and for an exception that nobody catches."""
+    """Torch is there: wait for CUDA, and for an exception that is not caught."""
     settings = Settings.of(os.environ)
     with STATE.lock:
         if STATE.settings is not None or not settings.is_on:
@@ -104,7 +104,7 @@ def cuda_is_used() -> None:
 
 @_never_raises
 def stop() -> None:
-    """End what was begun here; what the user began goes on. It may be armed again."""
+    """End what was begun here; what the user began continues. It may be armed again."""
     global STATE
     was = STATE
     _end()
@@ -142,7 +142,7 @@ def _start_history(settings: Settings) -> None:
 
     # A recording of the user's stays as it is.
     if not cuda_native_debug.cuda_memory_history_is_on():
-        # That a block is to be freed is told again when it is; to leave it out makes it a third cheaper.
+        # That a block is to be freed is reported again when it is; to leave it out makes it a third cheaper.
         cuda_native_debug.start_cuda_memory_history(
             None,
             settings.history_entries,
@@ -154,9 +154,10 @@ def _start_history(settings: Settings) -> None:
 
 @_never_raises
 def _attach_observer(torch: Any) -> None:
-    """Be told of errors.
+    """Listen for errors.
 
-    An allocator that is not PyTorch's own (cudaMallocAsync, a plug-in) refuses; what nobody catches is seen.
+    An allocator that is not PyTorch's own (cudaMallocAsync, a plug-in) refuses; then only an
+    exception that is not caught is seen.
     """
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
     if attach is not None:
@@ -220,7 +221,7 @@ def _ran_out(index: int, wanted: int, allowed: int, free: int) -> None:
 
 @_never_raises
 def _died_of(error: BaseException) -> None:
-    """An exception nobody caught: memory may have run out where PyTorch's allocator does not see it."""
+    """An exception that was not caught: memory may have run out where PyTorch's allocator does not see it."""
     found = _native.oom.classify_exception(exception_facts(error))
     if not found.is_oom or found.reason is None or STATE.ending.is_set():
         return

@@ -68,7 +68,7 @@ class Failure:
         stack: tuple[str, ...],
         is_recorded: bool,
     ) -> Failure:
-        """As an exception tells it that nobody caught."""
+        """Of an exception that was not caught."""
         thread = threading.current_thread().name
         step, phase = STEPS.current(), phase_of(stack)
         return cls(device, reason, exception, None, None, None, stack, thread, is_recorded, step, phase)

@@ -1,7 +1,7 @@
 """How far a program is: the training step it is in, and what it does there.
 
 Private. Steps are those of its optimizer, counted by PyTorch's hook for all; the phase is read off the
-stack when somebody asks. Keeps no frame, no tensor and no optimizer.
+stack when it is asked for. Keeps no frame, no tensor and no optimizer.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _YES = frozenset({"1", "on", "true", "yes"})
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How to record. A variable nobody can read as a number is as good as not set."""
+    """How to record. A variable that is not a number counts as not set."""
 
     run_directory: Path | None
     root: Path
@@ -70,7 +70,7 @@ def session_directory(run: Path, rank: int, device: int) -> Path:
 
 
 def _interval_of(run: str | None) -> float:
-    """As `stormlog run` was told."""
+    """The interval of `stormlog run`."""
     interval_ms = _native.catalog.run_interval_ms(run) if run else None
     return DEFAULT_INTERVAL if interval_ms is None else interval_ms / 1000
 

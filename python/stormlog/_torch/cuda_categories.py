@@ -117,7 +117,7 @@ def tensor_categories(tensor_index: dict[str, Any], allocated: int, reserved: in
         _add(sums[entry.get("category", "data")], int(entry["storage_bytes"]))
     rest = allocated - sum(size for size, _ in sums.values())
     if rest > 0:
-        # How many pieces that is nobody tells.
+        # The number of pieces is unknown.
         sums[UNEXPLAINED] = [rest, 0]
     return {
         "device_index": tensor_index.get("device_index"),

@@ -56,7 +56,7 @@ def _unimported(torch: Any) -> Iterator[None]:
 
 
 class _Absent(ModuleType):
-    """Has nothing for the thread that takes the snapshot; whoever else comes by gets the real module."""
+    """Has nothing for the thread that takes the snapshot; any other thread gets the real module."""
 
     hides_from: int | None
 

@@ -1,7 +1,8 @@
 """The CUDA allocator's history for as long as a tracker wants it, and its place in an OOM bundle.
 
 Private to `MemoryTracker`. There is one recording for the whole process, so trackers share it, and it stops
-only what it started: the user's own goes on. A history that cannot be had costs a warning, never the bundle.
+only what it started: the user's own continues. A history that cannot be had costs a warning, never the
+bundle.
 """
 
 from __future__ import annotations

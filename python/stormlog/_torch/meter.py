@@ -19,7 +19,7 @@ from stormlog.errors import ConfigurationError, ProfilerError
 
 
 class Counters(NamedTuple):
-    """One reading. The last two count up forever; None where nobody counts."""
+    """One reading. The last two count up forever; None where they are not counted."""
 
     allocated: int
     reserved: int
@@ -57,7 +57,7 @@ class Meter(Protocol):
         """The counters now, without waiting for the device."""
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told, on all streams."""
+        """Wait until the device has finished its work on all streams."""
 
     def begin(self) -> Stretch:
         """Begin a stretch."""

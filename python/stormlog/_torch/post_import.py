@@ -1,6 +1,6 @@
 """Something to do right after a module is imported, by whomever, and never earlier.
 
-The module itself, its spec and its loader look afterwards as if nobody had waited for it.
+The module itself, its spec and its loader look afterwards as if nothing had waited for it.
 """
 
 from __future__ import annotations

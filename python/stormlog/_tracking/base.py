@@ -259,7 +259,7 @@ class BaseTracker(Phased):
 
     @contextmanager
     def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
-        """Write a bundle if the block ends for want of memory; the exception goes on."""
+        """Write a bundle if the block ends for want of memory; the exception is raised again."""
         try:
             yield
         except Exception as error:
@@ -298,7 +298,7 @@ class BaseTracker(Phased):
         return None if self._tracker is None else self._tracker.statistics()["total_bytes"]
 
     def _ensure(self) -> _native.tracking.Tracker:
-        """The tracker of the last session, or one that only keeps what it is told."""
+        """The tracker of the last session, or one that only keeps the events it is given."""
         if self._tracker is None:
             self._tracker = self._make(None, None)
         return self._tracker

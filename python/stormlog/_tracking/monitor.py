@@ -43,7 +43,7 @@ class Monitor:
         return self._running is not None
 
     def start(self, interval: float | None) -> None:
-        """Begin; one that runs goes on as it is."""
+        """Begin; one that runs continues as it is."""
         interval = DEFAULT_INTERVAL if interval is None else interval
         if self._running is not None:
             return

@@ -35,7 +35,7 @@ class PeakOfCall:
             self._sampler.start()
 
     def end(self) -> int | None:
-        """The highest RSS; None when nothing could be told."""
+        """The highest RSS; None when it could not be measured."""
         with _LOCK:
             _share(self._probe)
             _OPEN.remove(self)

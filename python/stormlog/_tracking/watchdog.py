@@ -16,7 +16,7 @@ from stormlog._tracking.base import BaseTracker
 from stormlog._tracking.cleanup import InUse, Rung, climb, freeing_steps
 from stormlog._tracking.event import TrackingEvent
 
-# EX_TEMPFAIL of sysexits.h: what schedulers are told to retry.
+# EX_TEMPFAIL of sysexits.h: the status that schedulers retry.
 TRY_AGAIN = 75
 
 

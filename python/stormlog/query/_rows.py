@@ -109,8 +109,8 @@ class EventRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The event's record with where it was found."""
-        told = {name: value for name, value in vars(self).items() if name != "event"}
-        return {**telemetry_event_to_dict(self.event), **told}
+        origin = {name: value for name, value in vars(self).items() if name != "event"}
+        return {**telemetry_event_to_dict(self.event), **origin}
 
 
 @dataclass(frozen=True)
@@ -142,5 +142,5 @@ class SummaryRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The row as a dictionary for JSON."""
-        told = {name: value for name, value in vars(self).items() if name != "details"}
-        return {**told, **self.details}
+        fields = {name: value for name, value in vars(self).items() if name != "details"}
+        return {**fields, **self.details}

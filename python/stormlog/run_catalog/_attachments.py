@@ -1,4 +1,4 @@
-"""What belongs to a run, as rows: sinks and their segments, rollups, bundles, files, what somebody named."""
+"""What belongs to a run, as rows: sinks and their segments, rollups, bundles, files, and what was named."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def envelope_attachment_rows(
     rows = []
     for envelope in envelopes:
         for attachment in envelope.attachments if envelope.run_id in contexts else ():
-            told = {name: value for name, value in vars(attachment).items() if not name.endswith("_utc")}
-            told["run_id"] = attachment.run_id or envelope.run_id
-            told["job_id"] = attachment.job_id or envelope.job_id
-            told["source_namespace"] = attachment.source_namespace or envelope.source_namespace
-            told["source_ref"] = attachment.source_ref or envelope.source_ref
+            fields = {name: value for name, value in vars(attachment).items() if not name.endswith("_utc")}
+            fields["run_id"] = attachment.run_id or envelope.run_id
+            fields["job_id"] = attachment.job_id or envelope.job_id
+            fields["source_namespace"] = attachment.source_namespace or envelope.source_namespace
+            fields["source_ref"] = attachment.source_ref or envelope.source_ref
             place = attachment.url or attachment.path or str(envelope.path)
-            rows.append(RunAttachmentRow(**told, source_path=place, source_kind="run_envelope_attachment"))
+            rows.append(RunAttachmentRow(**fields, source_path=place, source_kind="run_envelope_attachment"))
     return rows
 
 
@@ -58,10 +58,10 @@ def sidecar_attachment_rows(
         if run_id is None:
             continue
         skipped = {"run_id", "storage", "sidecar_path", "created_at_utc", "updated_at_utc"}
-        told = {name: value for name, value in vars(attachment).items() if name not in skipped}
+        fields = {name: value for name, value in vars(attachment).items() if name not in skipped}
         rows.append(
             RunAttachmentRow(
-                **told,
+                **fields,
                 run_id=run_id,
                 storage=attachment_storage_or_default(attachment.storage),
                 local_rank=None,

@@ -176,7 +176,7 @@ class RunRow(Row):
 
 @dataclass(frozen=True)
 class RunAttachmentRow(Row):
-    """Something that belongs to a run: a file of ours, or what somebody named."""
+    """Something that belongs to a run: a file of ours, or what was named."""
 
     run_id: str
     title: str
@@ -220,9 +220,9 @@ class RunContext:
 
     def to_row(self, attachment_count: int) -> RunRow:
         """The row, once it is known how much belongs to it."""
-        told = {name: value for name, value in vars(self).items() if name != "sessions"}
+        fields = {name: value for name, value in vars(self).items() if name != "sessions"}
         return RunRow(
-            **told,
+            **fields,
             session_count=len(self.sessions),
             attachment_count=attachment_count,
             sessions=tuple(session.session_id for session in self.sessions),

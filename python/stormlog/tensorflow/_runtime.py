@@ -62,8 +62,8 @@ def device_memory(tf: Any, device: str) -> tuple[int, int]:
     if "/GPU:" not in device.upper():
         return 0, 0
     asked = tf.config.experimental.get_memory_info
-    told: dict[str, int] = quietly(lambda: dict(asked(device)), {}, f"the memory of {device}")
-    return int(told.get("current", 0)), int(told.get("peak", 0))
+    memory: dict[str, int] = quietly(lambda: dict(asked(device)), {}, f"the memory of {device}")
+    return int(memory.get("current", 0)), int(memory.get("peak", 0))
 
 
 def forget_peak(tf: Any, device: str) -> None:

@@ -119,8 +119,8 @@ def _memory(devices: list[dict[str, Any]], device: str | None) -> tuple[int, int
     """Allocated, peak and total bytes of a GPU; zeros where it is not there."""
     place = (device or "0").rpartition(":")[2]
     number = int(place) if place.isdigit() else 0
-    told = devices[number] if number < len(devices) else {}
-    sizes = [told.get(f"{name}_memory_mb") or 0 for name in ("current", "peak", "total")]
+    row = devices[number] if number < len(devices) else {}
+    sizes = [row.get(f"{name}_memory_mb") or 0 for name in ("current", "peak", "total")]
     allocated, peak, total = (int(megabytes * MIB) for megabytes in sizes)
     return allocated, peak, total
 

@@ -79,7 +79,7 @@ class ProfileResult:
 
 
 class TensorTracker:
-    """Tensors it was told of: which are alive, and how large they are. It keeps none of them alive."""
+    """Tensors it was given: which are alive, and how large they are. It keeps none of them alive."""
 
     def __init__(self) -> None:
         self.tensors: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -122,7 +122,7 @@ class TensorTracker:
         }
 
     def get_tensor_lifecycle(self) -> list[dict[str, Any]]:
-        """Everything it was told of."""
+        """Everything it was given."""
         with self._lock:
             return list(self.tensor_history)
 

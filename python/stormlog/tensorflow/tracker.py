@@ -1,7 +1,7 @@
 """The memory of a TensorFlow program over time: samples, alerts, phases, and telemetry that outlives it.
 
-Sizes are megabytes, as 0.4.3 has them. A GPU that cannot be asked is a state that is told, and it is asked
-again after a while; what goes wrong with the telemetry never reaches the program.
+Sizes are megabytes, as 0.4.3 has them. A GPU that cannot be asked is a state that is reported, and it is
+asked again after a while; what goes wrong with the telemetry never reaches the program.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class MemoryTracker(Phased):
         return self._history.alerts()
 
     def start_tracking(self) -> None:
-        """Begins a session; the first sample is taken at once. One that runs goes on."""
+        """Begins a session; the first sample is taken at once. One that runs continues."""
         if self.tracking:
             return
         self._began, self._ended, self._last_mb = time.time(), None, None
