@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from compat_cases import v4
+from places import HELPERS
 
 # Started in the background of a shell, the tests ignore the keyboard; the programs they start must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,7 +40,7 @@ def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler")
     library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so"
-    source = Path(__file__).parent / "nvml_stand_in.c"
+    source = HELPERS / "nvml_stand_in.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
     (library.parent / "libnvidia-ml.so.1").symlink_to(library)
     return library
