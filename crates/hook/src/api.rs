@@ -141,6 +141,7 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
                 framework::prepare();
                 got::patch()
             });
+            stacks::prepare();
         }
         Ok(())
     })

@@ -167,6 +167,7 @@ pub fn libraries_changed(thread: &mut Thread) {
     if interpreter().is_none() && crate::loader::is_loaded(b"libpython") {
         find_python();
     }
+    prepare();
     let Some(state) = session::current() else { return };
     let version = PYTHON.version.load(Ordering::Relaxed);
     if version == 0 || state.python_announced.swap(true, Ordering::AcqRel) {
@@ -176,6 +177,15 @@ pub fn libraries_changed(thread: &mut Thread) {
     // SAFETY: CPython's function of this type; it gives a constant text and needs no interpreter.
     let text = unsafe { real::text(transmute::<usize, unsafe extern "C" fn() -> *const c_char>(version)()) };
     thread.writer.definition(definition::PYTHON, number, &[text]);
+}
+
+/// Gets ready to walk stacks without the GIL, if this thread holds it. Where the host's memory is recorded, the first block does that; a device's memory is mostly
+/// reported without, and each code object would be compared by its looks at each report.
+pub fn prepare() {
+    if let (false, Some((interpreter, watch))) = (session::options().host, known()) {
+        // SAFETY: the interpreter is never unloaded; the state is this thread's.
+        unsafe { watch.prepare(interpreter, interpreter.thread_state()) };
+    }
 }
 
 extern "C" fn code_is_gone(code: usize) {

@@ -123,6 +123,19 @@ impl CodeWatch {
         plain
     }
 
+    /// Does what [`Self::watch`] needs the GIL for, if this thread holds it: for a program whose events mostly come without.
+    ///
+    /// # Safety
+    /// `thread_state` is this thread's.
+    pub unsafe fn prepare(&self, interpreter: &Interpreter, thread_state: *const u8) {
+        // SAFETY: the caller's; the GIL is held where the state is used.
+        unsafe {
+            if interpreter.holds_gil(thread_state) {
+                self.install(load(thread_state as usize, INTERPRETER));
+            }
+        }
+    }
+
     /// Makes sure that the death of `code` will be told. `false`: it will not be (no means, or none yet without the GIL): compare
     /// [`Interpreter::fingerprint`] for this code until a later call succeeds.
     ///
