@@ -173,6 +173,8 @@ def oom() -> dict[str, Any]:
         KEPT.append(torch.empty(300 * MB // 4, device="cuda"))
         del held
         KEPT.pop()
+        # Else the next round cuts the large block into pieces that cannot be given back.
+        torch.cuda.empty_cache()
     KEPT.append(network := model())
     steps(network, torch.optim.SGD(network.parameters(), lr=0.01), 5)
     return {"caught": caught}

@@ -5,7 +5,7 @@ use stormlog_capture::file::Sample;
 use stormlog_capture::layout::flags;
 use stormlog_heap::{DeviceFigures, DistinctFailure, Heap};
 use stormlog_model::format_bytes;
-use stormlog_model::memory::{Memory, Selection};
+use stormlog_model::memory::{Memory, Selection, Source};
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::ask::{Reading, command, is_python};
@@ -227,11 +227,24 @@ fn is_supported(version: &str) -> bool {
 }
 
 fn missing_reports(heap: &Heap) -> Option<String> {
-    let is_missing = heap.device_reports() == Some(false) && heap.devices().is_empty();
-    is_missing.then(|| {
-        "GPU memory is not recorded: this PyTorch does not report it; --cuda-driver records what is allocated from the driver."
-            .to_owned()
-    })
+    let memories: Vec<Memory> = heap.devices().iter().map(|device| device.memory).collect();
+    reports_note(heap.device_reports(), &memories).map(str::to_owned)
+}
+
+/// What to say of an allocator that does not report: by whether the framework has the functions for it, and the memories that there are records of.
+fn reports_note(has_functions: Option<bool>, devices: &[Memory]) -> Option<&'static str> {
+    let is_drivers =
+        |memory: &Memory| matches!(memory, Memory::Device(device) if device.source == Source::Driver);
+    match has_functions? {
+        false if devices.is_empty() => Some(
+            "GPU memory is not recorded: this PyTorch does not report it; --cuda-driver records what is allocated from the driver.",
+        ),
+        true if !devices.is_empty() && devices.iter().all(is_drivers) => Some(
+            "PyTorch's allocator did not report any block (cudaMallocAsync and pluggable allocators do not report theirs): GPU memory is known by \
+             the driver's events.",
+        ),
+        _ => None,
+    }
 }
 
 fn missing_operators(heap: &Heap) -> Option<String> {
@@ -310,7 +323,19 @@ pub(crate) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use stormlog_model::memory::{Device, Memory, Source};
+
+    use super::{grouped, reports_note};
+
+    #[test]
+    fn an_allocator_that_does_not_report_is_named_where_only_the_driver_does() {
+        let device = |source| Memory::Device(Device { kind: 1, index: 0, source });
+        let (allocator, driver) = (device(Source::Allocator), device(Source::Driver));
+        assert!(reports_note(Some(true), &[driver]).is_some_and(|note| note.contains("cudaMallocAsync")));
+        assert!(reports_note(Some(false), &[]).is_some_and(|note| note.contains("--cuda-driver")));
+        assert_eq!(reports_note(Some(true), &[allocator, driver]), None);
+        assert_eq!((reports_note(Some(true), &[]), reports_note(None, &[driver])), (None, None));
+    }
 
     #[test]
     fn digits_in_threes() {
