@@ -17,6 +17,7 @@ mod fields;
 mod finding;
 pub mod fingerprint;
 mod frame;
+pub mod gpu_category;
 mod identity;
 mod intern;
 pub mod layout;

@@ -24,7 +24,6 @@ mod timeline;
 mod trace;
 mod track;
 
-pub use analysis::categories::{CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, Category};
 pub use analysis::decompose::Decomposition;
 pub use analysis::diff::{CategoryDiff, DeviceDiff, Sides, SnapshotDiff, StackDiff, diff};
 pub use analysis::growth::Growth;
@@ -50,6 +49,7 @@ pub use report::{
 };
 pub use settings::{AllocatorSettings, SettingsError};
 pub use snapshot::{Annotation, Block, BlockState, PoolId, Segment, Snapshot};
+pub use stormlog_model::gpu_category::{CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, Category};
 pub use timeline::{Timeline, TimelineLimits, timeline};
 pub use trace::{Action, Context, Event};
 pub use track::{TrackedBlock, TrackedSegment, Tracker};

@@ -3,7 +3,7 @@
 //! Rules, not knowledge: what no rule covers is `unknown`, and its share is part of the answer.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use stormlog_model::gpu_category::{Category, WORKSPACES, category_of_stack};
 
 use crate::intern::{StackId, Tables};
 use crate::lives::Life;
@@ -11,84 +11,6 @@ use crate::recording::Recording;
 use crate::snapshot::{BlockState, Snapshot};
 use crate::trace::{Action, Event};
 use crate::track::TrackedBlock;
-
-/// What GPU memory is for: the one vocabulary of reports, pages, bundles and the Python package. In words: `docs/gpu-memory-categories.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Category {
-    /// Weights of modules; by stacks alone their buffers too.
-    Parameters,
-    /// Gradients of parameters.
-    Gradients,
-    /// Optimizer state, and what its step needs for a moment.
-    OptimizerState,
-    /// Results of the forward pass, kept for the backward pass.
-    Activations,
-    /// What the backward pass needs for a moment.
-    BackwardTemporaries,
-    /// Batches from a data loader.
-    Inputs,
-    /// Buffers of distributed training.
-    Communication,
-    /// Scratch space of math libraries.
-    Workspaces,
-    /// No rule covers it, and no live Python tensor explains it.
-    Unknown,
-    /// Registered buffers of modules; known only inside the program.
-    Buffers,
-    /// Other live Python tensors; known only inside the program.
-    Data,
-    /// Private pools: CUDA graphs and `MemPool`.
-    GraphPools,
-    /// Given back, but another stream may still use it.
-    AwaitingFree,
-}
-
-impl Category {
-    /// Every one, in the order of their numbers.
-    pub const ALL: [Category; 13] = [
-        Category::Parameters,
-        Category::Gradients,
-        Category::OptimizerState,
-        Category::Activations,
-        Category::BackwardTemporaries,
-        Category::Inputs,
-        Category::Communication,
-        Category::Workspaces,
-        Category::Unknown,
-        Category::Buffers,
-        Category::Data,
-        Category::GraphPools,
-        Category::AwaitingFree,
-    ];
-
-    /// As it is written in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::Parameters => "parameters",
-            Category::Gradients => "gradients",
-            Category::OptimizerState => "optimizer_state",
-            Category::Activations => "activations",
-            Category::BackwardTemporaries => "backward_temporaries",
-            Category::Inputs => "inputs",
-            Category::Communication => "communication",
-            Category::Workspaces => "workspaces",
-            Category::Unknown => "unknown",
-            Category::Buffers => "buffers",
-            Category::Data => "data",
-            Category::GraphPools => "graph_pools",
-            Category::AwaitingFree => "awaiting_free",
-        }
-    }
-}
-
-/// Sizes cuBLAS and cublasLt take for scratch: 8.125 MiB, 32 MiB on newer GPUs, 1 MiB. Of what was there before recording
-/// started they prove nothing: many a weight has such a size.
-const WORKSPACES: [u64; 3] = [CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, 1_048_576];
-/// What PyTorch gives cuBLAS on each stream, before Hopper and since.
-pub const CUBLAS_WORKSPACE: u64 = 8_519_680;
-/// The same on Hopper and newer GPUs.
-pub const CUBLAS_WORKSPACE_HOPPER: u64 = 33_554_432;
 
 /// Decides for the blocks that are live at one moment.
 pub(crate) struct Judge<'a> {
@@ -223,62 +145,11 @@ fn is_setup(tables: &Tables, stack: StackId) -> bool {
     )
 }
 
-/// The strongest hint of any frame.
+/// What the frames of a stack say.
 fn by_frames(tables: &Tables, stack: StackId) -> Option<Category> {
-    const ORDER: [Category; 6] = [
-        Category::OptimizerState,
-        Category::Parameters,
-        Category::Communication,
-        Category::Inputs,
-        Category::BackwardTemporaries,
-        Category::Activations,
-    ];
-    let mut best: Option<usize> = None;
-    for id in tables.stack(stack) {
+    let frames = tables.stack(stack).map(|id| {
         let frame = tables.frame(id);
-        let hint = by_frame(tables.text(frame.filename), tables.text(frame.name));
-        let rank = hint.and_then(|hint| ORDER.iter().position(|&category| category == hint));
-        best = match (best, rank) {
-            (Some(best), Some(rank)) => Some(best.min(rank)),
-            (best, rank) => best.or(rank),
-        };
-    }
-    best.and_then(|rank| ORDER.get(rank).copied())
-}
-
-fn by_frame(file: &str, name: &str) -> Option<Category> {
-    let is = |names: &[&str]| names.contains(&name);
-    if file.contains("torch/optim/") || file.contains("/optimizers/") || file.contains("bitsandbytes/optim") {
-        return Some(Category::OptimizerState);
-    }
-    if (file.ends_with("nn/modules/module.py")
-        && is(&["_apply", "convert", "to_empty", "_load_from_state_dict", "load_state_dict"]))
-        || is(&[
-            "reset_parameters",
-            "_init_weights",
-            "init_weights",
-            "load_state_dict",
-            "from_pretrained",
-            "create_parameter",
-        ])
-        || (name == "__init__" && file.contains("nn/modules/"))
-    {
-        return Some(Category::Parameters);
-    }
-    if file.contains("torch/distributed/")
-        || file.contains("deepspeed/comm")
-        || file.contains("core/distributed/")
-    {
-        return Some(Category::Communication);
-    }
-    if file.contains("torch/utils/data/") || is(&["pin_memory", "default_collate", "collate_fn"]) {
-        return Some(Category::Inputs);
-    }
-    if file.contains("torch/autograd/") || is(&["backward", "_engine_run_backward"]) {
-        return Some(Category::BackwardTemporaries);
-    }
-    if name == "forward" || file.contains("torch/nn/") || is(&["_call_impl", "_wrapped_call_impl"]) {
-        return Some(Category::Activations);
-    }
-    None
+        (tables.text(frame.filename), tables.text(frame.name))
+    });
+    category_of_stack(frames)
 }

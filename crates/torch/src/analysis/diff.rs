@@ -3,12 +3,12 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::categories::Category;
 use super::decompose::{Decomposition, decompose};
 use super::holders::{Judged, judge};
 use super::moment::{Moment, NoSuchMark, events_until};
 use super::text;
 use crate::recording::Recording;
+use stormlog_model::gpu_category::Category;
 
 /// Bytes and blocks on both sides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

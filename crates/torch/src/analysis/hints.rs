@@ -3,12 +3,12 @@
 
 use stormlog_model::format_bytes as size;
 
-use super::categories::Category;
 use super::growth::Growth;
 use super::holders::CategoryShare;
 use super::oom::OomReport;
 use super::request::{CHANGING_SIZES, remedy};
 use super::verdict::{Churn, Verdict, VerdictKind};
+use stormlog_model::gpu_category::Category;
 
 /// What the hints rest on.
 pub(crate) struct Clues<'a> {

@@ -3,7 +3,9 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::categories::{Category, Judge};
+use stormlog_model::gpu_category::Category;
+
+use super::categories::Judge;
 use super::text;
 use crate::intern::StackId;
 use crate::recording::Recording;

@@ -9,7 +9,9 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::analysis::categories::{Category, Judge};
+use stormlog_model::gpu_category::Category;
+
+use crate::analysis::categories::Judge;
 use crate::analysis::text;
 use crate::intern::StackId;
 use crate::lives::Life;

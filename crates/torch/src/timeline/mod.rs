@@ -11,7 +11,9 @@ mod page;
 
 use serde::Serialize;
 
-use crate::analysis::categories::{Category, Judge};
+use stormlog_model::gpu_category::Category;
+
+use crate::analysis::categories::Judge;
 use crate::lives::Life;
 use crate::model::Totals;
 use crate::recording::Recording;
