@@ -3,23 +3,74 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::{Value, json};
-use stormlog_heap::{FailedRequest, Mode, Names};
+use stormlog_heap::{FailedRequest, Heap, Mode, Names, Place};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::own_code::OwnCode;
 
 use crate::ask::Reading;
 use crate::find::Chosen;
 use crate::question::Question;
 
+/// When memory was held that is shown as of a failed request.
+pub const AT_FAILURE: &str = "when the request failed";
 /// Places named.
 const PLACES: usize = 5;
+
+/// A line of the program and what it held of one memory. Scripts know these names (`held` of `oom show --json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// Of which memory.
+    pub memory: Memory,
+    /// How much.
+    pub bytes: u64,
+    /// File.
+    pub file: String,
+    /// Line; 0 when unknown.
+    pub line: u32,
+    /// Function.
+    pub function: String,
+}
+
+impl Holder {
+    fn new(memory: Memory, place: Place) -> Self {
+        let Place { function, file, line, bytes, .. } = place;
+        Holder { memory, bytes, file, line, function }
+    }
+
+    /// `dataset.py:88 Cache.put`, or what of it is known.
+    #[must_use]
+    pub fn words(&self) -> String {
+        Place::words_of(&self.file, self.line, &self.function)
+    }
+}
+
+/// The memory of one device in a few lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceDigest {
+    /// Which.
+    pub memory: Memory,
+    /// Most bytes at one time.
+    pub peak_bytes: u64,
+    /// Bytes that lived when the program's own code had ended, or at the end.
+    pub live_bytes: u64,
+    /// The most that its allocator held from the device, where that is reported.
+    pub peak_reserved_bytes: Option<u64>,
+    /// What is held is that of the last failed request, not of the end.
+    pub is_held_at_failure: bool,
+    /// The last request that got no memory, in words.
+    pub failed_request: Option<String>,
+}
 
 /// A capture in a few lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapDigest {
     /// The capture.
     pub path: PathBuf,
+    /// Whether the host's heap was recorded; the figures without a device are its own.
+    pub has_host: bool,
     /// Most bytes on the heap at one time.
     pub peak_bytes: u64,
     /// Bytes that lived when the program's own code had ended, or at the end.
@@ -30,6 +81,10 @@ pub struct HeapDigest {
     pub is_held_at_failure: bool,
     /// The last request that got no memory, in words.
     pub failed: Option<String>,
+    /// The devices.
+    pub devices: Vec<DeviceDigest>,
+    /// Lines that held memory at the moment that matters, of every memory: those of a memory whose request failed first, then the largest.
+    pub holders: Vec<Holder>,
     /// Records that could not be written.
     pub lost_events: u64,
     /// Mean bytes between the allocations that were recorded: the numbers are estimates. `None` where all were.
@@ -42,30 +97,81 @@ impl HeapDigest {
     #[must_use]
     pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
         let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
-        let reading = Reading::with(chosen, Question::Leaks, 2, |_| false).ok()?;
-        Some(Self::of(&reading, of_failure))
+        let mut reading = Reading::with(chosen, Question::Leaks, 2, |_| false).ok()?;
+        Some(Self::of(&mut reading, of_failure))
     }
 
     /// As [`read`](Self::read), of a capture whose process has ended and which no compactor works on.
     #[must_use]
     pub fn read_still(path: &Path, of_failure: bool) -> Option<Self> {
-        Some(Self::of(&Reading::still(path, Question::Leaks).ok()?, of_failure))
+        Some(Self::of(&mut Reading::still(path, Question::Leaks).ok()?, of_failure))
     }
 
-    fn of(reading: &Reading, of_failure: bool) -> Self {
-        let heap = &reading.heap;
+    fn of(reading: &mut Reading, of_failure: bool) -> Self {
         let mut names = Names::default();
         let mut holders = Vec::new();
+        let memories = reading.heap.memories();
+        let devices = memories.iter().filter(|memory| memory.is_device());
+        let devices: Vec<DeviceDigest> = devices
+            .filter_map(|memory| device(&mut reading.heap, *memory, of_failure, &mut names, &mut holders))
+            .collect();
+        let has_host = memories.contains(&Memory::Host);
+        let mut digest = match has_host && reading.heap.select(Selection::One(Memory::Host)).is_ok() {
+            true => Self::of_host(reading, of_failure, &mut names, &mut holders),
+            false => HeapDigest {
+                path: reading.chosen.path.clone(),
+                has_host,
+                peak_bytes: 0,
+                live_bytes: 0,
+                held: Vec::new(),
+                is_held_at_failure: false,
+                failed: None,
+                devices: Vec::new(),
+                holders: Vec::new(),
+                lost_events: reading.heap.lost_events,
+                sample_bytes: Some(reading.heap.header.sample_bytes).filter(|mean| *mean > 0),
+            },
+        };
+        digest.devices = devices;
+        let failed = digest.failed_memory();
+        holders.sort_by_key(|holder| (Some(holder.memory) != failed, std::cmp::Reverse(holder.bytes)));
+        digest.holders = holders;
+        digest
+    }
+
+    /// The memory whose request failed, where what is held is that of the failure: a device's before the host's.
+    #[must_use]
+    pub fn failed_memory(&self) -> Option<Memory> {
+        let device = self.devices.iter().find(|device| device.is_held_at_failure);
+        device.map(|device| device.memory).or(self.is_held_at_failure.then_some(Memory::Host))
+    }
+
+    /// Whether what is held of a memory is that of a failed request.
+    #[must_use]
+    pub fn is_at_failure(&self, memory: Memory) -> bool {
+        match self.devices.iter().find(|device| device.memory == memory) {
+            Some(device) => device.is_held_at_failure,
+            None => self.is_held_at_failure,
+        }
+    }
+
+    fn of_host(reading: &Reading, of_failure: bool, names: &mut Names, all: &mut Vec<Holder>) -> Self {
+        let heap = &reading.heap;
+        let mut holders = Vec::new();
         if of_failure && heap.knows_failure() {
-            holders = heap.holders(Mode::Failure, PLACES, Some(&mut names));
+            holders = heap.holders(Mode::Failure, PLACES, Some(names));
         }
         let is_held_at_failure = !holders.is_empty();
         if !is_held_at_failure {
-            holders = heap.holders(Mode::Leaks, PLACES, Some(&mut names));
+            holders = heap.holders(Mode::Leaks, PLACES, Some(names));
         }
-        let last = heap.last_failed_request(Some(&mut names));
+        let last = heap.last_failed_request(Some(names));
+        all.extend(holders.iter().map(|place| Holder::new(Memory::Host, place.clone())));
         HeapDigest {
             path: reading.chosen.path.clone(),
+            has_host: true,
+            devices: Vec::new(),
+            holders: Vec::new(),
             peak_bytes: heap.peak_bytes(),
             live_bytes: heap.leaked().bytes,
             held: holders.into_iter().map(|place| (place.bytes, place.words())).collect(),
@@ -79,7 +185,14 @@ impl HeapDigest {
     /// When what is [`held`](Self::held) was held.
     #[must_use]
     pub fn held_when(&self) -> &'static str {
-        if self.is_held_at_failure { "when the request failed" } else { "at the end" }
+        if self.is_held_at_failure { AT_FAILURE } else { "at the end" }
+    }
+
+    /// What is held of all memories, the largest first: `held` of `oom show --json`.
+    fn largest_first(&self) -> Vec<&Holder> {
+        let mut holders: Vec<&Holder> = self.holders.iter().collect();
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        holders
     }
 
     /// Before a number that is an estimate.
@@ -88,11 +201,17 @@ impl HeapDigest {
         if self.sample_bytes.is_some() { "about " } else { "" }
     }
 
-    /// What is to be known of each line of [`held`](Self::held) beside its bytes.
+    /// Whether what is held of a memory is an estimate: devices are never sampled.
     #[must_use]
-    pub fn held_note(&self) -> Option<String> {
-        let when = self.is_held_at_failure.then(|| self.held_when());
-        let how = self.sample_bytes.map(|_| "estimated from a sample");
+    pub fn is_sampled(&self, memory: Memory) -> bool {
+        self.sample_bytes.is_some() && memory == Memory::Host
+    }
+
+    /// What is to be known of each of the [`holders`](Self::holders) of a memory beside its bytes.
+    #[must_use]
+    pub fn held_note(&self, memory: Memory) -> Option<String> {
+        let when = self.is_at_failure(memory).then_some(AT_FAILURE);
+        let how = self.is_sampled(memory).then_some("estimated from a sample");
         let words: Vec<&str> = when.into_iter().chain(how).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
@@ -106,12 +225,46 @@ impl HeapDigest {
             "path": self.path.display().to_string(), "peak_bytes": self.peak_bytes, "live_bytes": self.live_bytes,
             "held_by": held, "held_when": self.held_when(), "failed_request": self.failed, "lost_events": self.lost_events,
             "sample_bytes": self.sample_bytes,
+            "devices": self.devices, "held": self.largest_first(), "failed_memory": self.failed_memory(),
         })
     }
 }
 
+/// One device; what its lines hold goes into `all`.
+fn device(
+    heap: &mut Heap,
+    memory: Memory,
+    of_failure: bool,
+    names: &mut Names,
+    all: &mut Vec<Holder>,
+) -> Option<DeviceDigest> {
+    heap.select(Selection::One(memory)).ok()?;
+    let figures = heap.devices().into_iter().find(|device| device.memory == memory)?;
+    let mut held = Vec::new();
+    if of_failure && heap.knows_failure() {
+        held = heap.holders(Mode::Failure, PLACES, Some(names));
+    }
+    let is_held_at_failure = !held.is_empty();
+    if !is_held_at_failure {
+        held = heap.holders(Mode::Leaks, PLACES, Some(names));
+    }
+    all.extend(held.into_iter().map(|place| Holder::new(memory, place)));
+    let last = heap.last_failed_request(Some(names));
+    Some(DeviceDigest {
+        memory,
+        peak_bytes: figures.peak_bytes,
+        live_bytes: figures.leaked.bytes,
+        peak_reserved_bytes: figures.peak_reserved_bytes,
+        is_held_at_failure,
+        failed_request: last.map(|request| format!("{memory}: {}", failed(&request, &heap.own_code()))),
+    })
+}
+
 fn failed(request: &FailedRequest, own_code: &OwnCode) -> String {
-    let mut text = format!("{} for {}", request.allocator, format_bytes(request.bytes));
+    let mut text = match request.allocated_bytes {
+        Some(_) => format!("a request for {}", format_bytes(request.bytes)),
+        None => format!("{} for {}", request.allocator, format_bytes(request.bytes)),
+    };
     match own_code.responsible_frame(&request.stack) {
         Some(frame) if frame.line > 0 => {
             text.push_str(&format!(" at {}:{} {}", frame.file, frame.line, frame.function));
@@ -125,6 +278,10 @@ fn failed(request: &FailedRequest, own_code: &OwnCode) -> String {
         }
         (Some(limit), None) => text.push_str(&format!(" (limit {})", format_bytes(limit))),
         _ => {}
+    }
+    if let (Some(allocated), Some(reserved)) = (request.allocated_bytes, request.reserved_bytes) {
+        let (allocated, reserved) = (format_bytes(allocated), format_bytes(reserved));
+        text.push_str(&format!(" ({allocated} allocated, {reserved} reserved)"));
     }
     text
 }

@@ -28,7 +28,7 @@ mod text;
 pub mod tree;
 
 pub use ask::{Answer, Moment, Reading};
-pub use digest::HeapDigest;
+pub use digest::{AT_FAILURE, DeviceDigest, HeapDigest, Holder};
 pub use end::End;
 pub use error::ViewError;
 pub use find::{CaptureFile, Chosen, captures, find};

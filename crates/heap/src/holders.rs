@@ -75,10 +75,16 @@ impl Place {
     /// `dataset.py:88 Cache.put`, or what of it is known.
     #[must_use]
     pub fn words(&self) -> String {
-        let file = match self.line {
-            0 => self.file.clone(),
-            line => format!("{}:{line}", self.file),
+        Place::words_of(&self.file, self.line, &self.function)
+    }
+
+    /// The same of a place that is in other hands.
+    #[must_use]
+    pub fn words_of(file: &str, line: u32, function: &str) -> String {
+        let file = match line {
+            0 => file.to_owned(),
+            line => format!("{file}:{line}"),
         };
-        format!("{file} {}", self.function).trim().to_owned()
+        format!("{file} {function}").trim().to_owned()
     }
 }

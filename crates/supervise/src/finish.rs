@@ -12,7 +12,8 @@ use stormlog_catalog::run::{RunDirectory, kernel_kill, memory_map};
 use stormlog_collect::Roots;
 use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
 use stormlog_collect::pressure::host_memory_pressure;
-use stormlog_heap_report::HeapDigest;
+use stormlog_heap_report::{HeapDigest, Holder};
+use stormlog_model::memory::Memory;
 use stormlog_model::{Record, SessionStatus};
 use stormlog_pidfd::Standby;
 use stormlog_postmortem::bundle::{
@@ -496,13 +497,15 @@ pub(crate) fn finish(
 /// those on the GPUs.
 fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circumstances) -> Vec<HeldBy> {
     let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
-        let note = heap.held_note();
-        let line = |(bytes, place): &(u64, String)| HeldBy {
-            place: place.clone(),
-            bytes: *bytes,
-            note: note.clone(),
+        let line = |holder: &Holder| HeldBy {
+            place: match holder.memory {
+                Memory::Host => holder.words(),
+                device => format!("{device} {}", holder.words()),
+            },
+            bytes: holder.bytes,
+            note: heap.held_note(holder.memory),
         };
-        heap.held.iter().map(line).collect()
+        heap.holders.iter().map(line).collect()
     };
     let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
     let of_kind = |row: &MapRow| {

@@ -32,20 +32,21 @@ pub use terminal::has_screen;
 
 use screens::{LiveScreen, TreeScreen};
 use signals::Keys;
+use state::reading::Wish;
 
 /// Shows a call tree until the user leaves it. The first line of `title` says what it is; those after it must be seen too.
 pub fn tree(held: Holdings, title: &str) -> Result<Left, TuiError> {
     show::show(&mut TreeScreen::new(held, title), Keys::Ours, &|| false)
 }
 
-/// Shows a process, a session or a run while it goes on, until the user leaves it.
-pub fn live(target: &LiveTarget) -> Result<Left, TuiError> {
-    show::show(&mut LiveScreen::start(Watcher::open(target)?)?, Keys::Ours, &|| false)
+/// Shows a process, a session or a run while it goes on, until the user leaves it; what `wish` asks for first.
+pub fn live(target: &LiveTarget, wish: Wish) -> Result<Left, TuiError> {
+    show::show(&mut LiveScreen::start(Watcher::open(target)?, wish)?, Keys::Ours, &|| false)
 }
 
 /// As [`live`], for whoever runs the program as well: leaves by itself once `is_over` says so, which is asked some ten times a second.
 /// Ctrl-C, Ctrl-\\ and Ctrl-Z go to everybody in front of the terminal, as without a screen; the signals that end the process are the
 /// caller's to handle.
 pub fn live_until(target: &LiveTarget, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
-    show::show(&mut LiveScreen::start(Watcher::open(target)?)?, Keys::Shared, is_over)
+    show::show(&mut LiveScreen::start(Watcher::open(target)?, Wish::default())?, Keys::Shared, is_over)
 }

@@ -57,6 +57,9 @@ fn process_json(process: &Process) -> Value {
         .collect();
     let heap = process.heap.as_ref().map(|heap| {
         json!({
+            "memory": heap.memory,
+            "memories": heap.memories,
+            "reserved_bytes": heap.reserved,
             "bytes": heap.bytes,
             "count": heap.count,
             "peak_bytes": heap.peak,

@@ -9,7 +9,7 @@ use crate::read::{Background, Watcher};
 use crate::show::Show;
 use crate::state::key::{Flow, Key};
 use crate::state::live::LiveState;
-use crate::state::reading::Reading;
+use crate::state::reading::{Reading, Wish};
 use crate::state::tree::TreeState;
 use crate::view;
 use crate::view::theme::Theme;
@@ -50,9 +50,11 @@ pub(crate) struct LiveScreen {
 }
 
 impl LiveScreen {
-    pub(crate) fn start(watcher: Watcher) -> Result<Self, TuiError> {
-        let state = LiveState::new(Reading { title: watcher.title(), ..Reading::default() });
-        Ok(LiveScreen { state, sources: Sources::default(), background: Background::start(watcher)? })
+    pub(crate) fn start(watcher: Watcher, wish: Wish) -> Result<Self, TuiError> {
+        let state = LiveState::of(Reading { title: watcher.title(), ..Reading::default() }, wish);
+        let mut background = Background::start(watcher)?;
+        background.ask(wish);
+        Ok(LiveScreen { state, sources: Sources::default(), background })
     }
 }
 

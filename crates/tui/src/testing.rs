@@ -1,8 +1,9 @@
 //! Small trees and readings for tests.
 
+use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
 
-use crate::state::reading::{Heap, Level, Line, Note, Process, ProcessRow, Reading, Thread};
+use crate::state::reading::{Heap, Level, Line, MemoryRow, Note, Process, ProcessRow, Reading, Thread};
 
 pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
     Frame { function: function.into(), file: file.into(), line, kind: FrameKind::Python }
@@ -77,6 +78,9 @@ pub(crate) fn reading() -> Reading {
             rss: (0..60).map(|at| (start + at * SECOND, (200 + at * 27) << 20)).collect(),
             rss_peak: Some(1801 << 20),
             heap: Some(Heap {
+                memory: Memory::Host,
+                memories: vec![MemoryRow { memory: Memory::Host, bytes: 1600 << 20, peak_bytes: 1700 << 20 }],
+                reserved: None,
                 curve: (0..60).map(|at| (start + at * SECOND, (at * 27) << 20)).collect(),
                 bytes: 1600 << 20,
                 count: 12_852,

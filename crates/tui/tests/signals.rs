@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use common::{CHILD, on_a_terminal};
 use rustix::process::{Signal, getpid, kill_process};
+use stormlog_tui::state::reading::Wish;
 use stormlog_tui::{Left, LiveTarget};
 
 /// Only as a child of the test below: shows two screens one after the other, and then is asked to end.
@@ -13,8 +14,8 @@ use stormlog_tui::{Left, LiveTarget};
 fn child() {
     if std::env::var_os(CHILD).is_some() {
         let target = LiveTarget::Process(std::process::id());
-        assert_eq!(stormlog_tui::live(&target).unwrap(), Left::Quit);
-        assert_eq!(stormlog_tui::live(&target).unwrap(), Left::Quit);
+        assert_eq!(stormlog_tui::live(&target, Wish::default()).unwrap(), Left::Quit);
+        assert_eq!(stormlog_tui::live(&target, Wish::default()).unwrap(), Left::Quit);
         kill_process(getpid(), Signal::TERM).unwrap();
         std::thread::sleep(std::time::Duration::from_secs(60));
     }

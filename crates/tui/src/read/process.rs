@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
 use stormlog_heap::{Follow, HeapError, Mode};
+use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::stacks::{Entry, Frame, Weight};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_pidfd::Pidfd;
@@ -18,7 +19,7 @@ use crate::read::names::KnownNames;
 use crate::read::pace::Pace;
 use crate::read::place::{Found, run_record, short_command};
 use crate::read::telemetry::Told;
-use crate::state::reading::{Heap, Line, Process, ProcessRow, Thread, Wish};
+use crate::state::reading::{Heap, Line, MemoryRow, Process, ProcessRow, Thread, Wish};
 use crate::state::series::Series;
 
 /// Lines of the heap that are handed on: more than anybody scrolls through.
@@ -215,6 +216,7 @@ impl Watched {
         self.pace.took(until_us, began.elapsed());
         let is_behind = until_us < now_us;
         self.started_ns.get_or_insert(realtime);
+        let memories = select(follow, wish.memory);
         let heap = follow.heap();
         let at = |time_us: u64| realtime.saturating_add(time_us.saturating_mul(1000));
         let mut curve: Series =
@@ -231,12 +233,17 @@ impl Watched {
         let rest = without_stack(&entries, whole.unwrap_or_default());
         let mut lines: Vec<Line> = entries.into_iter().take(MOST_LINES).map(line).collect();
         lines.extend(rest);
+        let memory = heap.memory();
+        let device = heap.devices().into_iter().find(|device| device.memory == memory);
         Ok(Some(Heap {
+            memory,
+            memories,
+            reserved: device.and_then(|device| device.reserved_bytes),
             curve,
             bytes: live.bytes,
             count: live.count,
             peak: heap.peak_bytes(),
-            is_sampled: heap.header.sample_bytes > 0,
+            is_sampled: heap.header.sample_bytes > 0 && memory == Memory::Host,
             behind_seconds: is_behind.then(|| (now_us - until_us) as f64 / 1e6),
             threads: threads
                 .into_iter()
@@ -267,6 +274,31 @@ impl Watched {
             "process".clone_into(&mut self.name);
         }
     }
+}
+
+/// Has the wanted memory asked, where it is recorded, and gives all of them.
+fn select(follow: &mut Follow, wanted: Option<Memory>) -> Vec<MemoryRow> {
+    let heap = follow.heap_mut();
+    let memories = heap.memories();
+    let devices = heap.devices();
+    let mut rows = Vec::with_capacity(memories.len());
+    for memory in &memories {
+        let device = devices.iter().find(|device| device.memory == *memory);
+        let (bytes, peak_bytes) = match device {
+            Some(device) => (device.live.bytes, device.peak_bytes),
+            // It is in the list, so it can be asked.
+            None => match heap.select(Selection::One(*memory)) {
+                Ok(()) => (heap.live().bytes, heap.peak_bytes()),
+                Err(_) => continue,
+            },
+        };
+        rows.push(MemoryRow { memory: *memory, bytes, peak_bytes });
+    }
+    let chosen = wanted.filter(|memory| memories.contains(memory)).or(memories.first().copied());
+    if let Some(memory) = chosen {
+        let _ = heap.select(Selection::One(memory));
+    }
+    rows
 }
 
 /// The process of that number, when it is still the same one and on this machine.

@@ -5,7 +5,7 @@ use stormlog_model::stacks::Frame;
 use crate::state::entry::Entry;
 use crate::state::key::{Flow, Key};
 use crate::state::list::Cursor;
-use crate::state::reading::{Line, ProcessRow, Reading, Thread, Wish};
+use crate::state::reading::{Heap, Line, MemoryRow, ProcessRow, Reading, Thread, Wish};
 
 /// The column the lines are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,12 @@ impl LiveState {
     /// The first look.
     #[must_use]
     pub fn new(reading: Reading) -> Self {
+        LiveState::of(reading, Wish::default())
+    }
+
+    /// The first look, with something asked already.
+    #[must_use]
+    pub fn of(reading: Reading, wish: Wish) -> Self {
         let mut state = LiveState {
             reading,
             waiting: None,
@@ -50,7 +56,7 @@ impl LiveState {
             anchor: None,
             rows: Vec::new(),
             processes: None,
-            wish: Wish::default(),
+            wish,
             shows_source: false,
             shows_help: false,
         };
@@ -61,10 +67,15 @@ impl LiveState {
     /// Takes a new look in; true when it is shown at once.
     pub fn update(&mut self, reading: Reading) -> bool {
         // What was asked for before the last change of mind is of no use.
-        let is_asked = |asked: Option<u64>| asked == self.wish.thread;
+        let is_asked = |heap: &Heap| {
+            heap.thread == self.wish.thread
+                && self.wish.memory.is_none_or(|memory| {
+                    // A memory that is not there (yet) is answered with another one.
+                    memory == heap.memory || !heap.memories.iter().any(|row| row.memory == memory)
+                })
+        };
         let is_ours = reading.chosen.as_ref().is_none_or(|process| {
-            self.wish.pid.is_none_or(|pid| pid == process.pid)
-                && process.heap.as_ref().is_none_or(|heap| is_asked(heap.thread))
+            self.wish.pid.is_none_or(|pid| pid == process.pid) && process.heap.as_ref().is_none_or(is_asked)
         });
         if !is_ours {
             return false;
@@ -133,6 +144,7 @@ impl LiveState {
             Key::Letter('<' | ',') | Key::Left => self.step_thread(false),
             Key::Letter('>' | '.') | Key::Right => self.step_thread(true),
             Key::Letter('p') => self.open_processes(),
+            Key::Letter('m') => self.step_memory(),
             Key::Tab => self.step_process(true),
             Key::BackTab => self.step_process(false),
             Key::Enter | Key::Letter('s') => self.shows_source = !self.shows_source,
@@ -176,6 +188,26 @@ impl LiveState {
         self.order = order;
         (self.cursor, self.anchor) = (Cursor::default(), None);
         self.arrange();
+    }
+
+    /// The memories that are recorded of the process.
+    pub(crate) fn memories(&self) -> &[MemoryRow] {
+        let heap = self.reading.chosen.as_ref().and_then(|process| process.heap.as_ref());
+        heap.map_or(&[], |heap| &heap.memories)
+    }
+
+    /// The next memory: the host's, then each device's.
+    fn step_memory(&mut self) {
+        let rows = self.memories();
+        if rows.len() < 2 {
+            return;
+        }
+        let shown = self.reading.chosen.as_ref().and_then(|process| process.heap.as_ref());
+        let now = self.wish.memory.or(shown.map(|heap| heap.memory));
+        let at = rows.iter().position(|row| Some(row.memory) == now).map_or(0, |at| (at + 1) % rows.len());
+        self.wish.memory = rows.get(at).map(|row| row.memory);
+        self.wish.thread = None;
+        (self.cursor, self.anchor) = (Cursor::default(), None);
     }
 
     /// The next thread, with "all" between the last and the first.

@@ -1,6 +1,7 @@
 //! What one look at a recording says: plain values between whoever reads and whoever shows.
 
 use serde::Serialize;
+use stormlog_model::memory::Memory;
 use stormlog_model::stacks::Frame;
 
 use crate::state::series::Series;
@@ -69,9 +70,15 @@ pub struct Process {
     pub trouble: Option<String>,
 }
 
-/// The heap of a process.
+/// One memory of a process: its heap, or what it holds of a device.
 #[derive(Debug, Clone, Default)]
 pub struct Heap {
+    /// Which.
+    pub memory: Memory,
+    /// Every memory that is recorded, the host's first.
+    pub memories: Vec<MemoryRow>,
+    /// Bytes that a device's allocator keeps, in use or not; `None` of the host.
+    pub reserved: Option<u64>,
     /// Over time.
     pub(crate) curve: Series,
     /// Bytes that live.
@@ -90,6 +97,17 @@ pub struct Heap {
     pub thread: Option<u64>,
     /// Who holds it, by line.
     pub lines: Vec<Line>,
+}
+
+/// A memory in the list of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MemoryRow {
+    /// Which.
+    pub memory: Memory,
+    /// Bytes that live.
+    pub bytes: u64,
+    /// Most bytes so far.
+    pub peak_bytes: u64,
 }
 
 /// What a thread holds.
@@ -148,6 +166,8 @@ pub struct Wish {
     pub pid: Option<u32>,
     /// Lines of this thread only.
     pub thread: Option<u64>,
+    /// Of this memory; the host's by default, where it is recorded.
+    pub memory: Option<Memory>,
     /// Every name at this look, however long they take to find; else those that are found in time.
     pub waits_for_names: bool,
 }

@@ -26,6 +26,7 @@ pub(crate) const LIVE: &[(&str, &str)] = &[
     ("o  t  a", "order by own bytes, total bytes, allocations"),
     ("/", "show only lines that contain a text; Esc ends it"),
     ("<  >", "one thread at a time, or all"),
+    ("m", "the memory of the host or of each GPU"),
     ("p  Tab", "choose a process; go to the next"),
     ("Space", "pause and go on"),
     ("Enter  s", "source of the chosen line"),

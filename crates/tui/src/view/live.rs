@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use stormlog_model::format_bytes;
+use stormlog_model::memory::Memory;
 use stormlog_model::text::format_whole_seconds;
 
 use crate::read::source::Excerpt;
@@ -22,6 +23,7 @@ const KEYS: &[(&str, &str)] = &[
     ("o t a", "order"),
     ("/", "filter"),
     ("< >", "thread"),
+    ("m", "memory"),
     ("Space", "pause"),
     ("Enter", "source"),
     ("p", "process"),
@@ -107,6 +109,7 @@ fn head_lines(state: &LiveState, columns: u16, theme: &Theme) -> Vec<Line<'stati
         return lines;
     };
     lines.push(figures(process, reading.processes.get(at), columns, theme));
+    lines.extend(memories(state, columns, theme));
     let state_line = match (&process.ended, &process.phase) {
         (Some(ended), _) => Some((format!("ended: {}", clean(ended)), theme.title())),
         (None, Some(phase)) => Some((format!("phase {}", clean(phase)), theme.faint())),
@@ -137,9 +140,17 @@ fn figures(process: &Process, row: Option<&ProcessRow>, columns: usize, theme: &
             if columns >= 100 { format!(" in {} blocks", grouped(heap.count)) } else { String::new() };
         let peak = if is_wide { format!(", peak {}", format_bytes(heap.peak)) } else { String::new() };
         parts.push((
-            format!("{} heap {about}{}{blocks}{peak}", plot::HEAP, format_bytes(heap.bytes)),
+            format!(
+                "{} {} {about}{}{blocks}{peak}",
+                plot::HEAP,
+                memory_name(heap.memory),
+                format_bytes(heap.bytes)
+            ),
             theme.heap(),
         ));
+        if let Some(reserved) = heap.reserved.filter(|_| is_wide) {
+            parts.push((format!("reserved {}", format_bytes(reserved)), theme.heap()));
+        }
     }
     if let Some(rss) = row.and_then(|row| row.rss_bytes) {
         let peak = process.rss_peak.filter(|_| is_wide);
@@ -163,6 +174,32 @@ fn figures(process: &Process, row: Option<&ProcessRow>, columns: usize, theme: &
         spans.push(Span::styled(text, style));
     }
     Line::from(spans)
+}
+
+/// The host's is the heap: of its other memory nothing is recorded here.
+fn memory_name(memory: Memory) -> String {
+    match memory {
+        Memory::Host => "heap".to_owned(),
+        device => device.to_string(),
+    }
+}
+
+/// All memories, where there are several: the shown one marked.
+fn memories(state: &LiveState, columns: usize, theme: &Theme) -> Option<Line<'static>> {
+    let shown = state.reading.chosen.as_ref()?.heap.as_ref()?.memory;
+    let rows = state.memories();
+    let mut left = columns.checked_sub(8).filter(|_| rows.len() > 1)?;
+    let mut spans = vec![Span::styled("memory ", theme.faint())];
+    for row in rows {
+        let text = format!(" {} {} ", row.memory.title(), format_bytes(row.bytes));
+        left = match left.checked_sub(width(&text)) {
+            Some(left) => left,
+            None => break,
+        };
+        let style = if row.memory == shown { theme.chosen() } else { theme.faint() };
+        spans.push(Span::styled(text, style));
+    }
+    Some(Line::from(spans))
 }
 
 /// The last things that happened, newest first.

@@ -6,6 +6,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 use stormlog_model::format_bytes;
+use stormlog_model::memory::Memory;
 use stormlog_model::text::format_whole_seconds;
 
 use crate::state::reading::Process;
@@ -18,7 +19,9 @@ pub(super) const RSS: &str = "•";
 /// Draws both curves of a process.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, process: &Process, theme: &Theme) {
     let heap = process.heap.as_ref().map(|heap| heap.curve.points()).unwrap_or_default();
-    let rss = process.rss.points();
+    let is_host = process.heap.as_ref().is_none_or(|heap| heap.memory == Memory::Host);
+    // Resident memory says nothing about a device's.
+    let rss = if is_host { process.rss.points() } else { &[] };
     let times = heap.iter().chain(rss).map(|(at, _)| *at);
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return };
     let most = heap.iter().chain(rss).map(|(_, bytes)| *bytes).max().unwrap_or(0).max(1);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use stormlog_model::memory::Memory;
 use stormlog_tui::LiveTarget;
 
 use crate::cmd::record::live;
@@ -20,10 +21,14 @@ pub(crate) struct Live {
     /// Print one look as JSON
     #[arg(long)]
     json: bool,
+    /// Show this memory first: host, or a device such as cuda:0
+    #[arg(long, value_name = "MEMORY")]
+    memory: Option<Memory>,
 }
 
 impl From<Live> for live::Options {
     fn from(typed: Live) -> Self {
-        live::Options { target: LiveTarget::of(&typed.target), once: typed.once, json: typed.json }
+        let Live { target, once, json, memory } = typed;
+        live::Options { target: LiveTarget::of(&target), once, json, memory }
     }
 }

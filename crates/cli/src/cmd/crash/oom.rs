@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_catalog::cuda_oom::CudaOom;
+use stormlog_catalog::cuda_oom::{CudaOom, Line};
 use stormlog_catalog::run::Process;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_model::{Counter, Event, Schema, format_bytes};
@@ -13,6 +13,7 @@ use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 
 use crate::chart::sparkline;
+use crate::cmd::crash::held::Held;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
 use crate::place;
@@ -37,6 +38,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             let mut out = io::stdout().lock();
             if *json {
                 let mut record = bundle.to_record();
+                record.insert("held".to_owned(), Held::of(&bundle).rows().into());
                 record.extend(CudaOom::of(&bundle).map(|found| ("cuda".to_owned(), found.to_value())));
                 // What else was recorded about the process: its samples, its heap, other bundles.
                 record.extend(
@@ -156,7 +158,13 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     if let Some(frame) = innermost(&bundle.metadata) {
         line(out, "at", &frame)?;
     }
-    for found in cuda.iter().flat_map(CudaOom::lines) {
+    let held = Held::of(bundle);
+    for failed in held.failed(cuda.is_some()) {
+        line(out, "failed", &failed)?;
+    }
+    // The capture has every block with its line; what the allocator's own history has is the same memory.
+    let is_new = |found: &Line| found.label != "held by" || !held.has_devices();
+    for found in cuda.iter().flat_map(CudaOom::lines).filter(is_new) {
         line(out, found.label, &found.text)?;
     }
     let mut sizes = Vec::new();
@@ -168,7 +176,15 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     }
     let events = events_of(bundle);
     chart(out, &events)?;
-    for row in evidence("held_by").and_then(Value::as_array).into_iter().flatten().take(5) {
+    let lines = held.lines();
+    for row in &lines {
+        line(out, "held by", row)?;
+    }
+    // Other processes, or kinds of memory; lines of this one are above.
+    let kinds = evidence("held_by").and_then(Value::as_array).into_iter().flatten();
+    let is_other =
+        |row: &&Value| row.get("place").and_then(Value::as_str).is_none_or(|place| !held.has(place));
+    for row in kinds.filter(is_other).take(5) {
         let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
         let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
         let when = row.get("note").and_then(Value::as_str).unwrap_or_default();

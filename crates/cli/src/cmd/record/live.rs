@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use stormlog_tui::state::reading::Wish;
+use stormlog_model::memory::Memory;
+use stormlog_tui::state::reading::{Reading, Wish};
 use stormlog_tui::{Left, LiveTarget, TuiError, Watcher};
 
 use crate::exit::{Exit, NotThere};
@@ -19,17 +20,19 @@ pub(crate) struct Options {
     pub(crate) target: LiveTarget,
     pub(crate) once: bool,
     pub(crate) json: bool,
+    pub(crate) memory: Option<Memory>,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.once || options.json || !stormlog_tui::has_screen() {
         let mut watcher = Watcher::open(&options.target).map_err(wrong)?;
-        let wish = Wish { waits_for_names: true, ..Wish::default() };
+        let wish = Wish { waits_for_names: true, memory: options.memory, ..Wish::default() };
         let mut reading = watcher.look(wish);
         let began = Instant::now();
         while reading.is_behind() && began.elapsed() < PATIENCE {
             reading = watcher.look(wish);
         }
+        check_memory(options.memory, &reading)?;
         let mut out = io::stdout().lock();
         if options.json {
             writeln!(out, "{:#}", stormlog_tui::to_json(&reading))?;
@@ -38,7 +41,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    left(stormlog_tui::live(&options.target).map_err(wrong)?)
+    let wish = Wish { memory: options.memory, ..Wish::default() };
+    left(stormlog_tui::live(&options.target, wish).map_err(wrong)?)
+}
+
+/// One look that shows another memory than the one asked for would be taken for it.
+fn check_memory(wanted: Option<Memory>, reading: &Reading) -> anyhow::Result<()> {
+    let heap = reading.chosen.as_ref().and_then(|process| process.heap.as_ref());
+    match (wanted, heap) {
+        (Some(wanted), Some(heap)) if heap.memory != wanted => {
+            let known: Vec<String> = heap.memories.iter().map(|row| row.memory.to_string()).collect();
+            Err(NotThere(format!("no memory {wanted} in this recording; it has {}", known.join(", "))).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a screen that was left means for the command.

@@ -10,6 +10,7 @@ use stormlog_heap_report::{Chosen, captures, find};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
 
+use crate::cmd::crash::held;
 use crate::exit::Wrong;
 
 /// What is printed of a run that was to record a heap and has no capture.
@@ -109,7 +110,8 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
     let Some(process) = outcome.processes.iter().find(is_chosen) else { return Ok(()) };
     let Some(heap) = &process.heap else { return Ok(()) };
     // Of a program that allocates little a sample may have met nothing.
-    if heap.sample_bytes.is_some() && heap.peak_bytes == 0 && heap.lost_events == 0 {
+    if heap.sample_bytes.is_some() && heap.peak_bytes == 0 && heap.lost_events == 0 && heap.devices.is_empty()
+    {
         return Ok(());
     }
     let about = heap.about();
@@ -118,17 +120,27 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
         0 => String::new(),
         others => format!(" · pid {}, {} of {} captures", process.pid, chosen.reason, others + 1),
     };
-    let peak = format_bytes(heap.peak_bytes);
-    writeln!(out, "  heap      peak {about}{peak} · at the end {about}{live}{which}")?;
-    if let Some(failed) = &heap.failed {
+    if heap.has_host {
+        let peak = format_bytes(heap.peak_bytes);
+        writeln!(out, "  heap      peak {about}{peak} · at the end {about}{live}{which}")?;
+    }
+    for device in &heap.devices {
+        let reserved = device.peak_reserved_bytes.map(|bytes| format!(" · reserved {}", format_bytes(bytes)));
+        let (peak, live) = (format_bytes(device.peak_bytes), format_bytes(device.live_bytes));
+        let name = device.memory.to_string();
+        writeln!(out, "  {name:<9} peak {peak} · at the end {live}{}", reserved.unwrap_or_default())?;
+    }
+    let of_devices = heap.devices.iter().filter_map(|device| device.failed_request.as_ref());
+    for failed in of_devices.chain(&heap.failed) {
         writeln!(out, "  failed    {failed}")?;
     }
     if process.cause.is_some() {
-        for (index, (bytes, place)) in heap.held.iter().enumerate() {
-            let word = if index == 0 { "held by" } else { "" };
-            let when = if index == 0 && heap.is_held_at_failure { heap.held_when() } else { "" };
-            let line = format!("  {word:<9} {about}{:>11}  {place}   {when}", format_bytes(*bytes));
-            writeln!(out, "{}", line.trim_end())?;
+        let lines = held::lines(&heap.holders, !heap.devices.is_empty(), |memory| held::About {
+            is_at_failure: heap.is_at_failure(memory),
+            is_sampled: heap.is_sampled(memory),
+        });
+        for (index, line) in lines.iter().enumerate() {
+            writeln!(out, "  {:<9}  {line}", if index == 0 { "held by" } else { "" })?;
         }
     }
     if heap.lost_events > 0 {
