@@ -5,8 +5,8 @@ use stormlog_capture::wire::{Put, Take};
 use stormlog_model::memory::{Device, Memory, Source};
 
 use crate::checkpoint_ledger::{
-    put_block, put_blocks, put_code_end, put_curve, put_figures, put_sites, take_block, take_blocks,
-    take_code_end, take_curve, take_figures, take_sites,
+    put_block, put_blocks, put_code_end, put_curve, put_figures, put_sites, put_steps, take_block,
+    take_blocks, take_code_end, take_curve, take_figures, take_sites, take_steps,
 };
 use crate::devices::Reserved;
 use crate::ledger::{Before, Ledger};
@@ -83,6 +83,7 @@ fn save_devices(out: &mut Vec<u8>, state: &State, streams: &[Stream]) {
         put_curve(out, curve);
         out.push(u8::from(device.ledger.code_end.is_some()));
         put_code_end(out, &device.ledger);
+        put_steps(out, &device.steps);
     }
 }
 
@@ -240,6 +241,7 @@ fn load_devices(take: &mut Take<'_>, state: &mut State, streams: &mut [Stream]) 
         if take.byte()? == 1 {
             device.ledger.code_end = Some(take_code_end(take, sites)?);
         }
+        device.steps = take_steps(take)?;
     }
     Some(())
 }

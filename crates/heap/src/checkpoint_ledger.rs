@@ -7,6 +7,7 @@ use crate::code_end::CodeEnd;
 use crate::curve::{Curve, Point};
 use crate::ledger::{Block, Failure, Ledger, Site, SiteKey};
 use crate::level::Amount;
+use crate::step_clock::{MOST_STEPS, StepClock};
 
 pub(crate) fn put_sites(out: &mut Vec<u8>, ledger: &Ledger) {
     out.put(ledger.sites.len() as u64);
@@ -84,6 +85,17 @@ pub(crate) fn put_code_end(out: &mut Vec<u8>, ledger: &Ledger) {
     out.put(end.allocated);
     out.put(end.sites.len() as u64);
     end.sites.iter().for_each(|amount| put_amount(out, *amount));
+}
+
+pub(crate) fn put_steps(out: &mut Vec<u8>, steps: &StepClock) {
+    out.put(steps.count);
+    out.put(steps.backward_thread.map_or(0, |thread| u64::from(thread) + 1));
+    out.put(steps.stride);
+    out.put(steps.points.len() as u64);
+    for (step, bytes) in &steps.points {
+        out.put(*step);
+        out.put(*bytes);
+    }
 }
 
 fn put_amount(out: &mut Vec<u8>, amount: Amount) {
@@ -172,6 +184,22 @@ pub(crate) fn take_blocks(take: &mut Take<'_>, sites: usize) -> Option<Blocks> {
 pub(crate) fn take_block(take: &mut Take<'_>, sites: usize) -> Option<Block> {
     let (size, site, born) = (take.number()?, take.small()?, take.small()?);
     ((site as usize) < sites).then_some(Block { size, site, born })
+}
+
+pub(crate) fn take_steps(take: &mut Take<'_>) -> Option<StepClock> {
+    let mut steps = StepClock::default();
+    steps.count = take.number()?;
+    steps.backward_thread = take.small()?.checked_sub(1);
+    steps.stride = take.number()?;
+    let mut last = 0;
+    let count = take.number()?;
+    // To find growth each pair is looked at.
+    for _ in 0..Some(count).filter(|count| *count <= MOST_STEPS as u64)? {
+        let (step, bytes) = (take.number()?, take.number()?);
+        last = Some(step).filter(|step| *step > last)?;
+        steps.points.push((step, bytes));
+    }
+    Some(steps)
 }
 
 fn take_amount(take: &mut Take<'_>) -> Option<Amount> {

@@ -1,8 +1,11 @@
 //! The figures of each device, as `stormlog stats` gives them. The names of the fields are a promise to scripts.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use stormlog_model::memory::Memory;
 
+use crate::categories::CategoryAmount;
 use crate::devices::DeviceLedger;
 use crate::frames::Namer;
 use crate::heap::Heap;
@@ -36,10 +39,26 @@ pub struct DeviceStats {
     pub before_recording_bytes: u64,
     /// Frees of blocks that are older than the recording and whose size is not known.
     pub unknown_frees: u64,
+    /// What the live bytes are for, by the words of `docs/gpu-memory-categories.md`.
+    pub categories: BTreeMap<&'static str, CategoryAmount>,
+    /// Steps of training that were seen: passes of autograd.
+    pub steps: u64,
+    /// Bytes that a step leaves behind; null while memory does not grow.
+    pub growth_bytes_per_step: Option<u64>,
+    /// Steps until the device is full, while memory grows and where the device's size is known ([`DeviceStats::forecast`]).
+    pub steps_to_oom: Option<u64>,
     /// When the places of `top` held what they hold: `end` where memory lived then, else `peak`.
     pub top_at: &'static str,
     /// The places that held most, the largest first.
     pub top: Vec<Place>,
+}
+
+impl DeviceStats {
+    /// Takes in how many bytes of the device the allocator can have.
+    pub fn forecast(&mut self, usable_bytes: u64) {
+        let left = usable_bytes.saturating_sub(self.peak_bytes);
+        self.steps_to_oom = self.growth_bytes_per_step.map(|growth| left / growth.max(1));
+    }
 }
 
 impl Heap {
@@ -68,6 +87,10 @@ impl Heap {
             failed_requests: figures.failed_requests,
             before_recording_bytes: figures.before_recording_bytes,
             unknown_frees: ledger.unknown_frees,
+            categories: device.categories(&self.state.tree),
+            steps: device.steps.count,
+            growth_bytes_per_step: device.steps.growth(),
+            steps_to_oom: None,
             top_at,
             top: self.places_of(ledger, mode, top, namer),
         }

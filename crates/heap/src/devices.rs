@@ -5,12 +5,14 @@ use stormlog_capture::op::Op;
 use stormlog_capture::record::{MAX_DEVICES, definition, device_of, device_source, kind};
 use stormlog_model::memory::{Device, Memory, Source};
 
+use crate::categories::{Living, living};
 use crate::curve::{Curve, Point};
 use crate::define::{device, failed_on_device, totals};
 use crate::device_blocks::{BlockLog, log_of};
 use crate::ledger::{Before, Ledger, SiteKey};
 use crate::level::Amount;
 use crate::state::State;
+use crate::step_clock::StepClock;
 use crate::stream::Stream;
 use crate::tree::{BEFORE_RECORDING, ROOT, Step, Tree};
 use crate::watch::Watch;
@@ -36,6 +38,11 @@ pub(crate) struct DeviceLedger {
     pub(crate) reserved: Reserved,
     /// Its single blocks, where they were asked for.
     pub(crate) log: Option<BlockLog>,
+    pub(crate) steps: StepClock,
+    /// Blocks that lived when the program's own code had ended.
+    at_code_end: Vec<Living>,
+    /// Blocks that live at the moment that is judged: that one, or the end.
+    pub(crate) judged: Vec<Living>,
 }
 
 /// What an allocator has taken from its device.
@@ -83,8 +90,15 @@ impl Devices {
             if let Some(log) = &mut device.log {
                 log.end(&device.ledger.blocks);
             }
+            let at_end = living(&device.ledger);
             device.ledger.end();
             device.reserved.end();
+            let at_code_end = std::mem::take(&mut device.at_code_end);
+            device.judged = match &device.ledger.code_end {
+                Some(end) if at_code_end.is_empty() => by_sites(&end.sites),
+                Some(_) => at_code_end,
+                None => at_end,
+            };
         }
     }
 
@@ -109,6 +123,9 @@ impl Devices {
                 before: None,
                 reserved: Reserved::new(watch, time_us),
                 log: None,
+                steps: StepClock::default(),
+                at_code_end: Vec::new(),
+                judged: Vec::new(),
             });
             self.list.len() - 1
         });
@@ -116,7 +133,23 @@ impl Devices {
     }
 }
 
+/// What sites held, where single blocks are not known any more.
+fn by_sites(sites: &[Amount]) -> Vec<Living> {
+    let held = sites.iter().enumerate().filter(|(_, amount)| amount.bytes > 0);
+    let row = |(site, amount): (usize, &Amount)| {
+        let count = amount.count.max(1);
+        Living { site: site as u32, size: amount.bytes / count, count, born: 0 }
+    };
+    held.map(row).collect()
+}
+
 impl DeviceLedger {
+    /// The program's own code has ended.
+    pub(crate) fn code_has_ended(&mut self) {
+        self.ledger.code_has_ended();
+        self.at_code_end = living(&self.ledger);
+    }
+
     /// It has a name now.
     pub(crate) fn define(&mut self, memory: Memory, watch: &Watch) {
         let moments = watch.device_moments.iter().find(|(other, _)| *other == memory);
@@ -173,6 +206,7 @@ impl State {
         }
         stream.device_allocations = stream.device_allocations.wrapping_add(1);
         let site = device.ledger.site(stream, op, u32::from(op.kind) | u32::from(number) << 8);
+        device.steps.note(site, &device.ledger.sites, &self.tree, device.ledger.level.bytes);
         match device.ledger.is_simple() {
             true => device.ledger.insert::<true>(site, op, stream.device_allocations),
             false => device.ledger.insert::<false>(site, op, stream.device_allocations),

@@ -6,7 +6,7 @@ use stormlog_capture::op::{Op, PAIRS, is_allocation};
 use stormlog_capture::record::{definition, kind};
 
 use crate::define;
-use crate::devices::Devices;
+use crate::devices::{DeviceLedger, Devices};
 use crate::ledger::Ledger;
 use crate::stream::Stream;
 use crate::tree::{ROOT, Step, Tree};
@@ -76,7 +76,7 @@ impl State {
     /// The program's own code has ended.
     pub(crate) fn code_has_ended(&mut self) {
         self.host.code_has_ended();
-        self.devices.list.iter_mut().for_each(|device| device.ledger.code_has_ended());
+        self.devices.list.iter_mut().for_each(DeviceLedger::code_has_ended);
     }
 
     /// Is there a block at this address, of the host or of a device?

@@ -1,5 +1,6 @@
 //! The run directory: made, read, judged and finished here. Its names are in [`layout`] and in no other crate.
 
+mod devices;
 mod directory;
 pub mod exceptions;
 mod finish;

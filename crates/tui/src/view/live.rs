@@ -17,13 +17,16 @@ use crate::view::frame::{keys, place, popup, too_small};
 use crate::view::theme::Theme;
 use crate::view::{help, plot, source};
 
+/// Only named where there are several memories.
+const MEMORY_KEY: &str = "m";
+
 const KEYS: &[(&str, &str)] = &[
     ("?", "help"),
     ("q", "leave"),
     ("o t a", "order"),
     ("/", "filter"),
     ("< >", "thread"),
-    ("m", "memory"),
+    (MEMORY_KEY, "memory"),
     ("Space", "pause"),
     ("Enter", "source"),
     ("p", "process"),
@@ -75,7 +78,9 @@ pub(crate) fn draw(
         let line = if state.filter.is_open {
             Line::from(format!("/{}▏", state.filter.text))
         } else {
-            keys(KEYS, foot.width, theme)
+            let has_several = state.memories().len() > 1;
+            let shown = KEYS.iter().filter(|(key, _)| *key != MEMORY_KEY || has_several);
+            keys(&shown.copied().collect::<Vec<_>>(), foot.width, theme)
         };
         frame.render_widget(Paragraph::new(line), foot);
     }

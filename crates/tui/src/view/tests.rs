@@ -3,11 +3,13 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
+use stormlog_model::memory::Memory;
+
 use super::{live, theme::Theme, tree};
 use crate::read::source::Excerpt;
 use crate::state::key::Key;
 use crate::state::live::LiveState;
-use crate::state::reading::Reading;
+use crate::state::reading::{MemoryRow, Reading};
 use crate::state::tree::TreeState;
 use crate::testing::{frame, holdings, line, reading};
 
@@ -86,6 +88,22 @@ fn a_process_without_a_heap_and_one_that_ended() {
     insta::assert_snapshot!(
         "live_ended",
         picture((80, 24), |frame| live::draw(frame, &mut state, None, &Theme::PLAIN, true))
+    );
+}
+
+#[test]
+fn the_memory_of_a_gpu() {
+    let mut now = reading();
+    let gpu: Memory = "cuda:0".parse().unwrap();
+    let process = now.chosen.as_mut().unwrap();
+    let heap = process.heap.as_mut().unwrap();
+    let host = heap.memories[0];
+    heap.memories = vec![host, MemoryRow { memory: gpu, bytes: 5 << 30, peak_bytes: 6 << 30 }];
+    (heap.memory, heap.bytes, heap.peak, heap.reserved) = (gpu, 5 << 30, 6 << 30, Some(8 << 30));
+    let mut state = LiveState::new(now);
+    insta::assert_snapshot!(
+        "live_gpu",
+        picture((100, 24), |frame| live::draw(frame, &mut state, None, &Theme::PLAIN, true))
     );
 }
 

@@ -9,6 +9,7 @@ use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
+use crate::cmd::heap::forecast::forecast;
 use crate::cmd::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
@@ -30,7 +31,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let waiting = Waiting::for_file(&chosen.path);
     let ask = Ask { question: Question::Peak, memory: options.memory };
     let reading = Reading::with(chosen, ask, 2, |_| false)?;
-    let stats = reading.stats_by(options.by, options.top);
+    let mut stats = reading.stats_by(options.by, options.top);
+    forecast(&mut stats, &reading.chosen.path);
     drop(waiting);
     let mut out = io::stdout().lock();
     if options.json {

@@ -1,6 +1,8 @@
 //! Keys on readings made by hand.
 
 use super::*;
+use stormlog_model::memory::Memory;
+
 use crate::testing::{line, reading};
 
 fn functions(state: &LiveState) -> Vec<&str> {
@@ -97,5 +99,33 @@ fn nothing_recorded_takes_every_key() {
     {
         assert_eq!(state.key(key), Flow::Stay);
     }
+    assert_eq!(state.wish(), Wish::default());
+}
+
+#[test]
+fn m_goes_through_the_memories() {
+    let mut now = reading();
+    let gpu: Memory = "cuda:0".parse().unwrap();
+    let heap = now.chosen.as_mut().unwrap().heap.as_mut().unwrap();
+    heap.memories.push(MemoryRow { memory: gpu, bytes: 5 << 30, peak_bytes: 6 << 30 });
+    let mut state = LiveState::new(now.clone());
+    state.key(Key::Letter('>'));
+    state.key(Key::Letter('m'));
+    assert_eq!(
+        state.wish(),
+        Wish { memory: Some(gpu), ..Wish::default() },
+        "threads differ between memories"
+    );
+    assert!(!state.update(now.clone()), "a look at the other memory comes too late");
+    now.chosen.as_mut().unwrap().heap.as_mut().unwrap().memory = gpu;
+    assert!(state.update(now));
+    state.key(Key::Letter('m'));
+    assert_eq!(state.wish().memory, Some(Memory::Host));
+}
+
+#[test]
+fn m_does_nothing_where_one_memory_is_recorded() {
+    let mut state = LiveState::new(reading());
+    state.key(Key::Letter('m'));
     assert_eq!(state.wish(), Wish::default());
 }

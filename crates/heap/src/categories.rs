@@ -1,0 +1,142 @@
+//! What the memory of a device is for, by the stacks of its blocks and their sizes: parameters, gradients, optimizer state, activations and the
+//! rest. The words and what frames say are in `model::gpu_category`. Must add up to what lives, and call unknown what no rule covers.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stormlog_capture::record::mark;
+use stormlog_model::gpu_category::{Category, WORKSPACES, category_of_stack};
+
+use crate::devices::DeviceLedger;
+use crate::ledger::{Ledger, Site};
+use crate::tree::{BEFORE_RECORDING, ROOT, Step, Tree};
+
+/// Bytes and blocks of one category.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CategoryAmount {
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// Blocks of one site and size that live at the moment that is judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Living {
+    pub(crate) site: u32,
+    pub(crate) size: u64,
+    pub(crate) count: u64,
+    /// The allocations of its thread before it.
+    pub(crate) born: u32,
+}
+
+/// The blocks that live now.
+pub(crate) fn living(ledger: &Ledger) -> Vec<Living> {
+    let block = |block: &crate::ledger::Block| Living {
+        site: block.site,
+        size: block.size,
+        count: 1,
+        born: block.born >> 1,
+    };
+    let mut list: Vec<Living> = ledger.blocks.iter().map(|(_, found)| block(found)).collect();
+    // What is older than the recording has no blocks.
+    let known = list.iter().fold(FxHashMap::<u32, u64>::default(), |mut sums, block| {
+        *sums.entry(block.site).or_default() += block.size;
+        sums
+    });
+    for (site, held) in ledger.sites.iter().enumerate() {
+        let rest = held.now.bytes.saturating_sub(known.get(&(site as u32)).copied().unwrap_or(0));
+        if rest > 0 {
+            list.push(Living { site: site as u32, size: rest, count: 1, born: 0 });
+        }
+    }
+    list
+}
+
+impl DeviceLedger {
+    /// What lived when the program's own code had ended, or at the end, by category; those that have nothing are left out.
+    pub(crate) fn categories(&self, tree: &Tree) -> BTreeMap<&'static str, CategoryAmount> {
+        let (sites, living) = (&self.ledger.sites, &self.judged);
+        let mut kinds: Vec<Option<Category>> = vec![None; sites.len()];
+        let mut is_known = vec![false; sites.len()];
+        let mut rows: Vec<(Living, Option<Category>)> = Vec::with_capacity(living.len());
+        for block in living {
+            let at = block.site as usize;
+            let Some(site) = sites.get(at) else { continue };
+            if !is_known[at] {
+                (kinds[at], is_known[at]) = (of_site(tree, site), true);
+            }
+            rows.push((*block, kinds[at]));
+        }
+        // The first that was allocated first: a workspace is taken once, and gradients outlive what the pass needs for a moment.
+        rows.sort_by_key(|(block, _)| block.born);
+        let mut gradients = Gradients::of(&rows);
+        let mut workspaces: FxHashMap<(u32, u64), ()> = FxHashMap::default();
+        let mut sums: BTreeMap<&'static str, CategoryAmount> = BTreeMap::new();
+        for (block, kind) in &rows {
+            let site = &sites[block.site as usize];
+            let is_operation = matches!(kind, Some(Category::Activations | Category::BackwardTemporaries));
+            let is_workspace = is_operation
+                && WORKSPACES.contains(&block.size)
+                && workspaces.insert((site.key.thread, block.size), ()).is_none();
+            let category = match kind {
+                _ if is_workspace => Category::Workspaces,
+                Some(Category::BackwardTemporaries) if gradients.takes(block) => Category::Gradients,
+                Some(kind) => *kind,
+                // The program's own line, outside of modules, optimizers and loaders.
+                None if site.key.python != ROOT && !is_before(tree, site) => Category::Data,
+                None => Category::Unknown,
+            };
+            let sum = sums.entry(category.name()).or_default();
+            sum.bytes = sum.bytes.saturating_add(block.size.saturating_mul(block.count));
+            sum.blocks += block.count;
+        }
+        sums
+    }
+}
+
+/// Tells gradients from what a backward pass needs for a moment: a gradient has the size of a parameter, and each parameter has one.
+struct Gradients {
+    left: FxHashMap<u64, u64>,
+    /// No parameter is known (the recording began late): what outlived its pass is a gradient.
+    takes_all: bool,
+}
+
+impl Gradients {
+    fn of(rows: &[(Living, Option<Category>)]) -> Self {
+        let mut left: FxHashMap<u64, u64> = FxHashMap::default();
+        for (block, _) in rows.iter().filter(|(_, kind)| *kind == Some(Category::Parameters)) {
+            *left.entry(block.size).or_default() += block.count;
+        }
+        Gradients { takes_all: left.is_empty(), left }
+    }
+
+    fn takes(&mut self, block: &Living) -> bool {
+        match self.left.get_mut(&block.size) {
+            Some(count) if *count >= block.count => {
+                *count -= block.count;
+                true
+            }
+            _ => self.takes_all,
+        }
+    }
+}
+
+/// What a site's stack says.
+pub(crate) fn of_site(tree: &Tree, site: &Site) -> Option<Category> {
+    let is_backward = |step: Step| matches!(step, Step::Mark { mark } if [mark::BACKWARD, mark::BACKWARD_AMBIGUOUS].contains(&u64::from(mark)));
+    if tree.frames(site.key.python).any(is_backward) {
+        return Some(Category::BackwardTemporaries);
+    }
+    let code = |step: Step| match step {
+        Step::Python { code, .. } | Step::Line { code, .. } => tree.codes.get(code as usize),
+        _ => None,
+    };
+    let frames = tree.frames(site.key.python).filter_map(code);
+    category_of_stack(frames.map(|code| (code.file.as_str(), code.name.as_str())))
+}
+
+fn is_before(tree: &Tree, site: &Site) -> bool {
+    tree.frames(site.key.python).any(|step| matches!(step, Step::Mark { mark } if mark == BEFORE_RECORDING))
+}
