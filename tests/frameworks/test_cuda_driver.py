@@ -195,14 +195,14 @@ print(json.dumps(rows + [held()]))
     assert found == [{"libmine.so": 32}, {}]
 
 
-def test_run_follows_the_driver_of_a_program_without_torch(libraries: Path, tmp_path: Path) -> None:
+def test_run_records_the_driver_of_a_program_without_torch(libraries: Path, tmp_path: Path) -> None:
     (tmp_path / "cupy.py").write_text("", encoding="utf-8")
     program = tmp_path / "program.py"
     source = """
 assert "stormlog.cuda_driver" not in sys.modules
 import cupy
 assert sys.modules["stormlog.cuda_driver"] is cuda_driver()
-library("libmine").owner_take(20 * MB, 0)
+library("libmine").owner_take(20 * MB, 0)  # beside
 print(json.dumps(held()))
 """
     prepare = PROGRAM.replace("from stormlog import cuda_driver\n", "").replace(
@@ -216,6 +216,7 @@ print(json.dumps(held()))
         "stormlog",
         "run",
         "--quiet",
+        "--heap",
         "--cuda-driver",
         "--dir",
         str(tmp_path / "runs"),
@@ -228,6 +229,14 @@ print(json.dumps(held()))
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"libmine.so": 20}
+    (run_json,) = (tmp_path / "runs").glob("*/run.json")
+    stats = [sys.executable, "-m", "stormlog", "stats", str(run_json.parent), "--json"]
+    found = json.loads(subprocess.run(stats, capture_output=True, text=True, check=True).stdout)
+    devices = {row["device"]: row for row in found["devices"]}
+    (top,) = devices["cuda:0/driver"]["top"]
+    lines = program.read_text(encoding="utf-8").splitlines()
+    line = next(at for at, text in enumerate(lines, 1) if text.endswith("# beside"))
+    assert (top["bytes"], top["line"], top["file"]) == (20 << 20, line, str(program))
 
 
 # A stand-in for the hook library: it writes what it is given.

@@ -83,6 +83,53 @@ def test_each_byte_of_the_driver_has_an_owner(tmp_path: Path) -> None:
         owned = {row["owner"]: row["bytes"] for row in known["nccl"]["driver_events"]["held"]}
         assert owned.get("nccl", 0) > 0, owned
         assert known["nccl"]["parts"].get("nccl", 0) > 0, known["nccl"]["parts"]
+    check_capture(tmp_path / "runs")
     after = known["profiled"]["driver_events"]
     assert not after["is_on"] and after["why_not"] == "torch.profiler took its place", after
     assert kernels > 0, "torch.profiler sees the device as if nobody had listened"
+
+
+def check_capture(runs: Path) -> None:
+    """What the driver gave beside PyTorch's segments is in the capture, with the line that asked for it."""
+    (run,) = [path.parent for path in runs.glob("*/run.json")]
+    words = [sys.executable, "-m", "stormlog", "stats", str(run), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    devices = {row["device"]: row for row in json.loads(done.stdout)["devices"]}
+    driver = devices.get("cuda:0/driver")
+    sys.stdout.write(f"capture: {driver}\n")
+    assert driver is not None and driver["allocations"] > 0, sorted(devices)
+    assert driver["peak_bytes"] < devices["cuda:0"]["peak_reserved_bytes"], "no segment is counted twice"
+
+
+BESIDE = """
+import ctypes, os, torch
+held = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+cudart = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libcudart" in line))
+cudart.cudaMalloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t]
+cudart.cudaFree.argtypes = [ctypes.c_void_p]
+def take(size):
+    address = ctypes.c_void_p()
+    assert cudart.cudaMalloc(ctypes.byref(address), size) == 0  # beside
+    return address
+kept = [take(48 << 20) for _ in range(3)]
+assert cudart.cudaFree(kept.pop()) == 0
+os._exit(0)
+"""
+
+
+def test_memory_beside_pytorch_has_a_line(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(BESIDE, encoding="utf-8")
+    words = [sys.executable, "-m", "stormlog", "run", "-q", "--cuda-driver", "--dir", str(tmp_path / "runs")]
+    done = subprocess.run(
+        [*words, "--", sys.executable, str(program)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = [path.parent for path in (tmp_path / "runs").glob("*/run.json")]
+    words = [sys.executable, "-m", "stormlog", "stats", str(run), "--json"]
+    found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    devices = {row["device"]: row for row in found["devices"]}
+    assert devices["cuda:0"]["live_bytes"] == 64 << 20
+    rows = {row["line"]: row["bytes"] for row in devices["cuda:0/driver"]["top"]}
+    line = 1 + next(at for at, text in enumerate(BESIDE.splitlines()) if text.endswith("# beside"))
+    assert rows.get(line) == 96 << 20, devices["cuda:0/driver"]

@@ -139,6 +139,12 @@ impl HeapDigest {
         digest
     }
 
+    /// Nothing to show: of a program that allocates little a sample may have met nothing, and without the heap there are devices only.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.peak_bytes == 0 && self.devices.is_empty() && self.failed.is_none() && self.lost_events == 0
+    }
+
     /// The memory whose request failed, where what is held is that of the failure: a device's before the host's.
     #[must_use]
     pub fn failed_memory(&self) -> Option<Memory> {

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #[path = "../../capture/tests/common/writer.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod writer;
 
 use std::path::Path;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use stormlog_files::{Existing, Output, link_output};
-use stormlog_heap_report::{Chosen, captures, find};
+use stormlog_heap_report::{Chosen, HeapDigest, captures, find};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
 
@@ -109,9 +109,7 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
         |process: &&ProcessOutcome| process.heap.as_ref().is_some_and(|heap| heap.path == chosen.path);
     let Some(process) = outcome.processes.iter().find(is_chosen) else { return Ok(()) };
     let Some(heap) = &process.heap else { return Ok(()) };
-    // Of a program that allocates little a sample may have met nothing.
-    if heap.sample_bytes.is_some() && heap.peak_bytes == 0 && heap.lost_events == 0 && heap.devices.is_empty()
-    {
+    if heap.is_empty() {
         return Ok(());
     }
     let about = heap.about();
@@ -156,6 +154,10 @@ pub(crate) fn say_more(
     chosen: Option<&Chosen>,
 ) -> io::Result<()> {
     let Some(chosen) = chosen else { return Ok(()) };
+    let heaps = outcome.processes.iter().filter_map(|process| process.heap.as_ref());
+    if heaps.filter(|heap| heap.path == chosen.path).any(HeapDigest::is_empty) {
+        return Ok(());
+    }
     writeln!(out, "            stormlog flamegraph {}", chosen.path.display())?;
     match chosen.others {
         0 => Ok(()),
