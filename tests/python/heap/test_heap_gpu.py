@@ -55,7 +55,7 @@ def test_a_late_recording_has_each_block_and_the_sum_of_those_before(
     script = f"""
         import json
         from stand_in import *
-from stormlog import heap
+        from stormlog import heap
         cuda, c10, allocate, free = load()
         old = [allocate(0, 1 << 20, 1) for _ in range(10)]
         def build(): return list(map(allocate, [0] * 100, [4096] * 100, [2] * 100))
@@ -126,7 +126,7 @@ def test_memory_of_the_engines_threads_is_that_of_the_line_that_called_backward(
     script = """
         import json, sys, types
         from stand_in import *
-from stormlog import heap
+        from stormlog import heap
         cuda, c10, allocate, free = load()
 
         # Of PyTorch: the one object that every backward pass goes through.
