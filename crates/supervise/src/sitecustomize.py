@@ -158,7 +158,8 @@ def _stormlog_install():
     def record_torch():
         import importlib.util
 
-        publish_backward()
+        if "torch" in sys.modules:
+            publish_backward()
         # Looked for, not imported: an older stormlog would import half the world.
         spec = importlib.util.find_spec("stormlog")
         for place in (spec.submodule_search_locations if spec is not None else None) or ():
