@@ -25,7 +25,7 @@ SOAK_TABLE ?=
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench soak clean
+.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench soak corpus clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -131,6 +131,9 @@ bench: setup peer ## measure beside stormlog 0.4.3, into bench/RESULTS.md
 soak: ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
 	cargo build --locked --release -p stormlog-cli
 	$(PYTHON) bench/soak.py --stormlog $(TARGET)/release/stormlog --seconds $(SOAK_SECONDS) $(if $(SOAK_TABLE),--markdown $(SOAK_TABLE))
+
+corpus: setup ## record the programs of tests/corpus anew (those with PyTorch where .venv-frameworks-* has it)
+	CORPUS_TORCH_PYTHON="$(abspath $(firstword $(wildcard .venv-frameworks-*/bin/python)))" $(BIN)/python tests/corpus/record.py
 
 clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-peer .tools dist bench/data fuzz/artifacts fuzz/corpus

@@ -108,15 +108,26 @@ impl Analysis {
         self.sort();
     }
 
-    /// Adds what a heap capture shows. Growth that telemetry shows gets the line that grew, which is not said a second time.
+    /// Adds what a heap capture shows. A leak that telemetry shows gets the line that grew, which is not reported a second time; growth that
+    /// telemetry could not judge is judged by the heap.
     pub fn take_capture(&mut self, capture: &heap::Capture) {
         self.captures += 1;
         let mut is_explained = false;
         for finding in &mut self.findings {
             is_explained |= heap::explain(finding, capture);
         }
-        let own = heap::findings(capture).into_iter();
-        self.findings.extend(own.filter(|finding| !is_explained || finding.kind != "leak"));
+        let mut own = heap::findings(capture);
+        own.retain(|finding| !is_explained || finding.kind != "leak");
+        match own.iter().any(|finding| finding.kind == "leak") {
+            true => {
+                self.findings.retain(|finding| finding.kind == "leak" || !heap::is_about(finding, capture))
+            }
+            false if !is_explained => {
+                self.findings.iter_mut().for_each(|finding| heap::disprove(finding, capture));
+            }
+            false => {}
+        }
+        self.findings.extend(own);
         self.sort();
     }
 

@@ -162,6 +162,8 @@ impl Check {
                 "If the increase is meant, take it into the baseline with --update-baseline and say why in the commit."
                     .to_owned(),
             ],
+            undecided: false,
+            holder: None,
         })
     }
 }

@@ -12,7 +12,7 @@ use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event,
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;
 use crate::rules::gap::{FragmentationSeen, is_usable};
-use crate::rules::{Observed, Rule, Rules, limit, oom, start};
+use crate::rules::{Observed, Rule, Rules, limit, oom, resident, start};
 use crate::sample::Sample;
 use crate::series::Envelope;
 use crate::timeline;
@@ -123,6 +123,8 @@ pub struct StreamFacts {
     pub limit: limit::LimitShare,
     /// When file-backed memory rose.
     pub start: start::LibraryRises,
+    /// Anonymous and shared memory.
+    pub resident: resident::ResidentParts,
     /// Alerts, for pictures.
     pub moments: timeline::AlertMarks,
 }
@@ -294,6 +296,7 @@ impl Stream {
         let facts = &mut self.facts;
         facts.oom.observe(event);
         facts.start.observe(event);
+        facts.resident.observe(event);
         facts.limit.observe(event);
         facts.moments.observe(event);
         let observed = Observed { event, derived: &derived };

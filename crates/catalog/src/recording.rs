@@ -55,8 +55,8 @@ pub struct Stopped;
 
 /// What reading needs of its caller.
 pub struct Reader<'a> {
-    /// The heap capture at a path, summed up; `None` where there is none.
-    pub capture: &'a dyn Fn(&Path) -> Option<Result<Capture, String>>,
+    /// The heap captures at a path, each summed up; none where there is none.
+    pub captures: &'a dyn Fn(&Path) -> Vec<Result<Capture, String>>,
     /// Called before each event; false ends the reading.
     pub goes_on: &'a mut dyn FnMut() -> bool,
 }
@@ -71,7 +71,7 @@ pub fn load(paths: &[PathBuf], reader: &mut Reader<'_>) -> Result<Loaded, Stoppe
         for run in finished.iter().filter(|run| !run.is_written) {
             loaded.deaths.extend(run.sessions.iter().filter_map(unwritten_death));
         }
-        let has_capture = loaded.take_capture(path, reader);
+        let has_capture = loaded.take_captures(path, reader);
         if has_capture && path.is_file() {
             continue;
         }
@@ -129,21 +129,23 @@ pub fn broken(path: &Path, sentence: String) -> Input {
 }
 
 impl Loaded {
-    /// The heap capture at a path, if there is one; whether it could be read.
-    fn take_capture(&mut self, path: &Path, reader: &Reader<'_>) -> bool {
-        match (reader.capture)(path) {
-            Some(Ok(capture)) => {
-                self.artifacts.push(Artifact { kind: "heap_capture".to_owned(), path: capture.path.clone() });
-                self.captures.push(capture);
-                true
+    /// The heap captures at a path, if there are any; whether one could be read.
+    fn take_captures(&mut self, path: &Path, reader: &Reader<'_>) -> bool {
+        let mut is_any = false;
+        for capture in (reader.captures)(path) {
+            match capture {
+                Ok(capture) => {
+                    let (kind, path) = ("heap_capture".to_owned(), capture.path.clone());
+                    self.artifacts.push(Artifact { kind, path });
+                    self.captures.push(capture);
+                    is_any = true;
+                }
+                // A file that is not a capture either is reported by the reader of events.
+                Err(error) if path.is_dir() => self.inputs.push(broken(path, error)),
+                Err(_) => {}
             }
-            // A file that is not a capture either is reported by the reader of events.
-            Some(Err(error)) if path.is_dir() => {
-                self.inputs.push(broken(path, error));
-                false
-            }
-            Some(Err(_)) | None => false,
         }
+        is_any
     }
 
     fn read(&mut self, source: &Source, reader: &mut Reader<'_>) -> Result<(), Stopped> {

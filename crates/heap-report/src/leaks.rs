@@ -89,21 +89,33 @@ pub fn leaks(answer: &Answer) -> Vec<Leak> {
 }
 
 /// What came after `from_us` and was there at `to_us` (the end where that is `None`), those that keep growing first. Only of a capture that knows when
-/// memory came.
+/// memory came; with a `to_us`, of an answer to [`Question::Span`](crate::Question::Span): between two moments memory is freed that lived at the
+/// first of them.
 #[must_use]
 pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<Leak> {
     let Answer { held, lives, moments, end, .. } = answer;
     let before = |to_us: u64| moments.iter().rposition(|moment| moment.time_us <= to_us);
-    let Some(end) = to_us.map_or(Some(*end), before) else { return Vec::new() };
+    let until = to_us.map_or(Some(*end), before).unwrap_or(0);
     let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
     let unknown = no_stack();
+    let frame_of = |node| held.tree.responsible_frame(node).unwrap_or(&unknown);
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
-    for life in lives.iter().filter(|life| is_alive(life, end) && life.birth as usize >= begin) {
-        let group = groups.entry(held.tree.responsible_frame(life.node).unwrap_or(&unknown)).or_default();
-        group.add(life.node, life.weight.bytes, life.weight.count);
-        group.came(life);
+    if to_us.is_some() {
+        for row in &held.rows {
+            groups.entry(frame_of(row.node)).or_default().add(row.node, row.bytes, row.count);
+        }
     }
-    sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, end)))
+    for life in lives.iter().filter(|life| is_alive(life, until) && life.birth as usize >= begin) {
+        match to_us {
+            Some(_) => groups.get_mut(frame_of(life.node)).into_iter().for_each(|group| group.came(life)),
+            None => {
+                let group = groups.entry(frame_of(life.node)).or_default();
+                group.add(life.node, life.weight.bytes, life.weight.count);
+                group.came(life);
+            }
+        }
+    }
+    sorted(groups.into_iter().map(|(frame, group)| leak(&held.tree, frame, &group, moments, until)))
 }
 
 fn is_alive(life: &Lifetime, at: usize) -> bool {

@@ -16,6 +16,7 @@ mod error;
 mod find;
 mod holdings;
 pub mod leaks;
+pub mod live;
 mod notes;
 mod owners;
 mod page;

@@ -142,7 +142,13 @@ impl Reading {
         let distance = |sample: &&Sample| {
             (heap_at(sample.time_us).abs_diff(bytes) / (bytes / SAME + 1), sample.time_us.abs_diff(time))
         };
-        let sample = near.min_by_key(distance)?;
+        // A block counts from its first byte, the process from the first touch of each page: of samples in the same state of the heap, one that
+        // came after the touch is right.
+        let is_touched = |sample: &Sample| distance(&sample).0 == 0 && sample.rss >= bytes;
+        let near: Vec<&Sample> = near.collect();
+        let near = || near.iter().copied();
+        let touched = near().filter(|sample| is_touched(sample)).min_by_key(distance);
+        let sample = touched.or_else(|| near().min_by_key(distance))?;
         let (moment, heap_bytes) = match distance(&sample) {
             (0, _) => ("then".to_owned(), bytes),
             _ => (format!("after {}", when(sample.time_us)), heap_at(sample.time_us)),
@@ -158,7 +164,7 @@ impl Reading {
                 format_bytes(rest)
             ),
             None => format!(
-                "The process had {rss_words} resident {moment}, less than the {heap_words} it had asked for: {} was never touched, or was swapped out.",
+                "The process had {rss_words} resident {moment}, less than the {heap_words} it had asked for: {} had not been touched by then, or was swapped out.",
                 format_bytes(heap_bytes - sample.rss)
             ),
         })

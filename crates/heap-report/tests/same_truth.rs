@@ -5,7 +5,8 @@ mod common;
 
 use common::{chosen, record, record_in, sum, unpack};
 use stormlog_heap_report::diff::diff;
-use stormlog_heap_report::leaks::{Pattern, leaks};
+use stormlog_heap_report::leaks::{Pattern, leaks, leaks_in_span};
+use stormlog_heap_report::live::live_lines;
 use stormlog_heap_report::rows::{self, By};
 use stormlog_heap_report::{PageOptions, Question, Reading, flamegraph, owners, table_page, tree};
 use stormlog_model::format_bytes;
@@ -180,6 +181,49 @@ fn what_keeps_growing_comes_first() {
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
     assert_eq!(whole, reading.stats().leaked_bytes, "every byte that stayed is somewhere");
     assert_eq!(whole, reading.holdings().whole().bytes, "the same as in the other views");
+}
+
+#[test]
+fn freed_memory_did_not_stay() {
+    let recorded = record(
+        "import time\n\
+         for _ in range(5):\n    block = bytearray(30_000_000)\n    time.sleep(0.05)\n    del block\n    time.sleep(0.05)\n",
+        "",
+    );
+    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let has_block =
+        |found: &[stormlog_heap_report::leaks::Leak]| found.iter().any(|leak| leak.place.line == 3);
+    let answer = reading.answer();
+    assert!(!has_block(&leaks(&answer)), "not at the end");
+    // A block was there before this moment, and none is at it.
+    let held_at = |time_us: u64| {
+        Reading::of(&recorded.capture, None, Question::At(time_us)).unwrap().holdings().whole().bytes
+    };
+    let times = (1..).map(|step| step * 10_000).take_while(|time| *time < reading.heap.duration_us());
+    let is_there: Vec<(u64, bool)> = times.map(|time| (time, held_at(time) >= 30_000_000)).collect();
+    let freed = is_there.windows(2).find(|pair| pair[0].1 && !pair[1].1).expect("a pause was seen")[1].0;
+    let span = Question::Span(0, freed);
+    let reading = Reading::with(chosen(&recorded.capture), span, 200, |_| true).unwrap();
+    assert!(!has_block(&leaks_in_span(&reading.answer(), 0, Some(freed))), "not {freed} µs after the start");
+}
+
+#[test]
+fn live_lines_show_what_was_held_and_given_back() {
+    let recorded = record(
+        "import time\n\
+         kept, passing = [], []\n\
+         for number in range(40):\n    kept.append(bytearray(500_000))\n    passing.append(bytearray(400_000))\n    time.sleep(0.01)\n\
+         passing.clear()\ntime.sleep(0.05)\n",
+        "",
+    );
+    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let lines = live_lines(&reading.answer(), 10);
+    let line = |number: u32| lines.iter().find(|line| line.place.line == number).unwrap();
+    let last = |number: u32| line(number).live.last().unwrap().1;
+    let most = |number: u32| line(number).live.iter().map(|(_, bytes)| *bytes).max().unwrap();
+    assert!(last(4) >= 20_000_000 && most(5) >= 15_000_000, "{lines:?}");
+    assert_eq!(last(5), 0, "what was given back before the end");
+    assert!(line(4).live.is_sorted(), "what is kept only grows");
 }
 
 /// A capture without single records names what was left, and says that it cannot know how it came.

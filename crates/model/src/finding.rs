@@ -93,6 +93,21 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to do, the best first.
     pub advice: Vec<String>,
+    /// Something was seen that cannot be judged yet; then the severity is information.
+    pub undecided: bool,
+    /// The line that holds the memory, where that is known.
+    pub holder: Option<Holder>,
+}
+
+/// A line of the program that holds memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The file, as the capture names it.
+    pub file: String,
+    /// 0 where only the function is known.
+    pub line: u32,
+    /// The function.
+    pub function: String,
 }
 
 impl Finding {
@@ -111,6 +126,22 @@ impl Finding {
         put("metrics", Value::Object(self.metrics.clone()));
         put("evidence", self.evidence.iter().map(|pointer| Value::Object(pointer.to_record())).collect());
         put("advice", self.advice.clone().into());
+        if self.undecided {
+            put("undecided", true.into());
+        }
+        if let Some(Holder { file, line, function }) = &self.holder {
+            let pairs = [
+                ("file", file.as_str().into()),
+                ("line", (*line).into()),
+                ("function", function.as_str().into()),
+            ];
+            put(
+                "holder",
+                Value::Object(
+                    pairs.map(|(key, value): (&str, Value)| (key.to_owned(), value)).into_iter().collect(),
+                ),
+            );
+        }
         record
     }
 }
@@ -140,11 +171,19 @@ mod tests {
                 ..Default::default()
             }],
             advice: vec!["free it".into()],
+            undecided: false,
+            holder: None,
         };
         let record = finding.to_record();
         let keys: Vec<&str> = record.keys().map(String::as_str).collect();
         assert_eq!(keys, ["id", "kind", "severity", "confidence", "title", "metrics", "evidence", "advice"]);
         assert_eq!(record["confidence"], 0.971);
+        let holder = Some(Holder { file: "a.py".into(), line: 3, function: "f".into() });
+        let undecided = Finding { undecided: true, holder, ..finding }.to_record();
+        assert_eq!(
+            (&undecided["undecided"], &undecided["holder"]["line"]),
+            (&Value::from(true), &Value::from(3))
+        );
         assert_eq!(record["evidence"][0].as_object().map(Record::len), Some(2));
         assert!(Severity::Critical > Severity::Warning && Severity::Warning > Severity::Info);
     }

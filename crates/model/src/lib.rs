@@ -43,7 +43,7 @@ pub use counters::{Counter, Counters};
 pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_collector};
 pub use event::{Event, Head, Metadata};
 pub use fields::{FIELDS, Field, SCHEMA_LATEST, Schema};
-pub use finding::{Evidence, Finding, Severity};
+pub use finding::{Evidence, Finding, Holder, Severity};
 pub use identity::{Env, Identity, IdentityInputs, resolve_identity};
 pub use intern::Interner;
 pub use normalize::{Defaults, event_from_record};

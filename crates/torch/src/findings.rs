@@ -126,6 +126,8 @@ impl SnapshotReport {
                 ..Evidence::default()
             }],
             advice: Vec::new(),
+            undecided: false,
+            holder: None,
         }
     }
 }

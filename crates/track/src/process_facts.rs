@@ -10,8 +10,9 @@ use stormlog_model::Record;
 
 /// How long what is swapped out is taken for current: reading it costs more than the sample itself.
 pub(crate) const FACT_AGE: Duration = Duration::from_secs(1);
-/// By this name `analyze` recognises the start of a program.
+/// By these names `analyze` splits resident memory: what files or shared memory back, and what shared memory backs.
 const FILE_BACKED: &str = "file_backed_bytes";
+const SHARED_MEMORY: &str = "shared_memory_bytes";
 
 /// Facts of one process.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ pub(crate) struct ProcessFacts {
     known: Record,
     is_changed: bool,
     shortage: Shortage,
-    /// As reported last, and how often that was.
-    file_backed: (u64, u32),
+    file_backed: Reported,
+    shared_memory: Reported,
     since: Instant,
     swap_read_at: Option<Instant>,
 }
@@ -32,7 +33,8 @@ impl ProcessFacts {
             known: Record::new(),
             is_changed: false,
             shortage: Shortage::default(),
-            file_backed: (0, 0),
+            file_backed: Reported::default(),
+            shared_memory: Reported::default(),
             since: Instant::now(),
             swap_read_at: None,
         }
@@ -54,19 +56,18 @@ impl ProcessFacts {
         self.known.insert(key.to_owned(), value);
     }
 
-    /// How much of it files are mapped to: by that `analyze` tells a start, in which libraries are mapped, from work.
+    /// How much of it files back: by that `analyze` tells a start, in which libraries are mapped, and files that are read, from work.
     pub(crate) fn note_file_backed(&mut self, bytes: u64) {
-        /// Less is not worth metadata of its own.
-        const LEAST: u64 = 512 << 10;
-        /// No start takes longer.
-        const WHILE: Duration = Duration::from_secs(60);
-        /// The imports of PyTorch are reported in 35 steps. A program that reads mapped files would have metadata for each
-        /// sample, for which a ring has no room.
-        const MOST: u32 = 100;
-        let (known, times) = self.file_backed;
-        if bytes.abs_diff(known) >= LEAST && times < MOST && self.since.elapsed() < WHILE {
-            self.file_backed = (bytes, times + 1);
+        if self.file_backed.update(bytes, self.since.elapsed(), Instant::now()) {
             self.set(FILE_BACKED, bytes.into());
+        }
+    }
+
+    /// Its resident shared memory, which the cheap reading does not tell from files.
+    pub(crate) fn note_shared_memory(&mut self, bytes: Option<u64>) {
+        let Some(bytes) = bytes else { return };
+        if self.shared_memory.update(bytes, self.since.elapsed(), Instant::now()) {
+            self.set(SHARED_MEMORY, bytes.into());
         }
     }
 
@@ -86,8 +87,42 @@ impl ProcessFacts {
     pub(crate) fn read_swap(&mut self, reader: &mut ProcessReader) {
         if self.swap_read_at.is_none_or(|at| at.elapsed() >= FACT_AGE) {
             self.swap_read_at = Some(Instant::now());
-            self.note_shortage(reader.status().ok().and_then(|status| status.swap), [None, None]);
+            let status = reader.status().ok();
+            self.note_shared_memory(status.as_ref().and_then(|status| status.rss_shared_memory));
+            self.note_shortage(status.and_then(|status| status.swap), [None, None]);
         }
+    }
+}
+
+/// A part of the resident memory, as the metadata last had it. Each change is metadata of its own, for which a ring has little room: every half
+/// mebibyte while a program starts (imports of PyTorch are 35 changes), afterwards a thirty-second part within a second, and less within ten.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reported {
+    bytes: u64,
+    times: u32,
+    at: Option<Instant>,
+}
+
+impl Reported {
+    /// Takes a reading; whether the metadata is to be changed. `age`: of the process.
+    fn update(&mut self, bytes: u64, age: Duration, now: Instant) -> bool {
+        const LEAST: u64 = 512 << 10;
+        const START: Duration = Duration::from_secs(60);
+        const IN_START: u32 = 100;
+        const SHORT: Duration = Duration::from_secs(1);
+        const LONG: Duration = Duration::from_secs(10);
+        let pause = self.at.map_or(LONG, |at| now.saturating_duration_since(at));
+        let is_start = self.times < IN_START && age < START;
+        let least = match pause {
+            _ if is_start || pause >= LONG => LEAST,
+            _ if pause >= SHORT => LEAST.max(self.bytes / 32),
+            _ => u64::MAX,
+        };
+        let is_due = bytes.abs_diff(self.bytes) >= least;
+        if is_due {
+            *self = Reported { bytes, times: self.times + 1, at: Some(now) };
+        }
+        is_due
     }
 }
 

@@ -121,6 +121,7 @@ impl ProcessSession {
     pub fn read_slow(&mut self, reader: &mut ProcessReader, stalls: [Option<f64>; 2]) {
         let status = reader.status().ok();
         self.raise_peak(status.as_ref().and_then(|status| status.peak_rss));
+        self.facts.note_shared_memory(status.as_ref().and_then(|status| status.rss_shared_memory));
         self.facts.note_shortage(status.and_then(|status| status.swap), stalls);
     }
 

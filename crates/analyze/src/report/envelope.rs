@@ -148,7 +148,9 @@ pub fn verdict_sentence(analysis: &Analysis) -> String {
         places.insert(0, format!("{sessions} ({})", counted(events, "event")));
     }
     let place = places.join(" and ");
+    let undecided = analysis.findings.iter().filter(|finding| finding.undecided).count();
     match found.as_slice() {
+        [] if undecided > 0 => format!("undecided: memory grew, too short to tell a leak, in {place}"),
         [] => format!("nothing wrong in {place}"),
         found => format!("{} in {place}", found.join(", ")),
     }

@@ -21,7 +21,13 @@ pub struct Score {
     pub issues: usize,
 }
 
-/// The score of findings: 100 less 20 for each critical one and 10 for each warning. What somebody should look at is never an A.
+/// What a leak of at least this confidence leaves of the score: a C, or a D where it is critical.
+const SURE: f64 = 0.8;
+const MOST_WITH_A_LEAK: u8 = 79;
+const MOST_WITH_A_CRITICAL_LEAK: u8 = 69;
+
+/// The score of findings: 100 less 20 for each critical one and 10 for each warning. What needs attention, or could not be judged, is
+/// never an A; a leak that is sure is never a B.
 pub fn score(findings: &[Finding]) -> Score {
     let loss = |finding: &Finding| match finding.severity {
         Severity::Critical => 20_u32,
@@ -30,8 +36,16 @@ pub fn score(findings: &[Finding]) -> Score {
     };
     let lost: u32 = findings.iter().map(loss).sum();
     let mut score = u8::try_from(100_u32.saturating_sub(lost)).unwrap_or(0);
-    if lost > 0 {
-        score = score.min(89);
+    for finding in findings {
+        let is_sure_leak = finding.kind == "leak" && finding.confidence >= SURE;
+        let most = match finding.severity {
+            Severity::Critical if is_sure_leak => MOST_WITH_A_CRITICAL_LEAK,
+            Severity::Warning if is_sure_leak => MOST_WITH_A_LEAK,
+            Severity::Critical | Severity::Warning => 89,
+            Severity::Info if finding.undecided => 89,
+            Severity::Info => 100,
+        };
+        score = score.min(most);
     }
     let (grade, description) = match score {
         90.. => ('A', "Excellent memory usage patterns"),
@@ -40,6 +54,9 @@ pub fn score(findings: &[Finding]) -> Score {
         60.. => ('D', "Poor memory usage patterns requiring attention"),
         _ => ('F', "Critical memory usage issues requiring immediate attention"),
     };
+    let is_undecided = lost == 0 && findings.iter().any(|finding| finding.undecided);
+    let description =
+        if is_undecided { "Memory grew, and the recording is too short to judge it" } else { description };
     let issues = findings.iter().filter(|finding| finding.severity > Severity::Info).count();
     Score { score, grade, description, issues }
 }
@@ -155,6 +172,24 @@ mod tests {
     use super::*;
     use crate::testing::{finish, sample};
     use crate::{AnalysisOptions, analyze};
+
+    #[test]
+    fn undecided_growth_is_never_an_a() {
+        let grows = (0..15).map(|i| sample(i * 100_000_000, (50 + 3 * i) << 20));
+        let analysis = analyze(finish(grows), Vec::new(), &AnalysisOptions::default());
+        assert!(analysis.findings.iter().any(|finding| finding.undecided) && !analysis.has_trouble());
+        let score = score(&analysis.findings);
+        assert_eq!((score.score, score.grade), (89, 'B'));
+        assert!(score.description.contains("too short"), "{score:?}");
+    }
+
+    #[test]
+    fn a_sure_leak_is_never_a_b() {
+        let leak = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i * (3 << 20)));
+        let analysis = analyze(finish(leak), Vec::new(), &AnalysisOptions::default());
+        assert_eq!(analysis.worst(), Some(Severity::Warning));
+        assert_eq!(score(&analysis.findings).grade, 'C');
+    }
 
     #[test]
     fn a_leak_is_never_an_a() {

@@ -51,7 +51,7 @@ pub fn text(analysis: &Analysis) -> String {
 /// What an interpreter takes to start has levelled off in every recording, and nobody wants to read it in each.
 fn is_worth_a_line(finding: &Finding) -> bool {
     let bytes = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);
-    finding.severity > Severity::Info || bytes.is_none_or(|bytes| bytes >= LEAST_TOLD)
+    finding.severity > Severity::Info || finding.undecided || bytes.is_none_or(|bytes| bytes >= LEAST_TOLD)
 }
 
 fn add(page: &mut String, finding: &Finding) {
@@ -72,7 +72,7 @@ fn add(page: &mut String, finding: &Finding) {
         let lines: Vec<&str> = message.lines().map(str::trim).collect();
         let _ = writeln!(page, "  {}", lines.join("\n  "));
     }
-    if finding.severity == Severity::Info {
+    if finding.severity == Severity::Info && !finding.undecided {
         return;
     }
     for evidence in finding.evidence.iter().take(SHOWN) {

@@ -94,6 +94,8 @@ pub(crate) fn of_collectives(intervals: &[CollectiveInterval], job: &JobRecord<'
             ..Evidence::default()
         }],
         advice: advice(["Leave room for the communication library's buffers; NCCL_BUFFSIZE bounds them."]),
+        undecided: false,
+        holder: None,
     })
 }
 
@@ -128,5 +130,7 @@ pub(crate) fn of_first_cause(across: &CrossRank, job: &JobRecord<'_>) -> Option<
             ..Evidence::default()
         }],
         advice: Vec::new(),
+        undecided: false,
+        holder: None,
     })
 }

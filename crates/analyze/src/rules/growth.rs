@@ -11,13 +11,19 @@ use super::{Rule, RuleContext, about, advice, metrics};
 use crate::Sample;
 use crate::phases::PhaseIndex;
 use crate::recording::Stream;
-use crate::series::{Envelope, Growth, Shape, Window, growth};
+use crate::series::{Envelope, Growth, Shape, Window, growth, growth_of};
 use crate::text::{duration, rate};
 
 const GIB: f64 = 1_073_741_824.0;
 const MIB: f64 = 1_048_576.0;
 /// Below this a leak is only suspected.
 const SURE: f64 = 0.5;
+/// What follows a start of at least this many seconds…
+const LONGEST_NOTHING: f64 = 1.0;
+/// …must have lasted for this many: a start has parts, and the last of them looks like a leak.
+const LEAST_TAIL: f64 = 10.0;
+/// Less growth than this is not worth a doubt.
+const LEAST_UNDECIDED: f64 = 16.0 * MIB;
 /// A phase that ran this often is a step or an epoch.
 const LEAST_RUNS: usize = 8;
 /// What one counter grew by explains another's growth when it is this share of it.
@@ -27,6 +33,7 @@ const EXPLAINS: f64 = 0.7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counter {
     Host,
+    Shared,
     Allocator,
     Reserved,
     Driver,
@@ -36,6 +43,7 @@ impl Counter {
     fn id(self) -> &'static str {
         match self {
             Counter::Host => "growth.host",
+            Counter::Shared => "growth.shared",
             Counter::Allocator => "growth.allocator",
             Counter::Reserved => "growth.reserved",
             Counter::Driver => "growth.driver",
@@ -45,6 +53,7 @@ impl Counter {
     fn name(self) -> &'static str {
         match self {
             Counter::Host => "host memory",
+            Counter::Shared => "shared memory",
             Counter::Allocator => "memory handed out by the allocator",
             Counter::Reserved => "memory held by the allocator (not what it hands out)",
             Counter::Driver => "device memory outside the allocator",
@@ -57,6 +66,11 @@ impl Counter {
                 "Find the line: `stormlog run --heap --output heap.bin -- COMMAND`, then `stormlog leaks heap.bin`.",
                 "Usual suspects: lists that log per step, caches without a bound, graphs kept through a loss that was not detached.",
                 "Data-loader workers: objects touched in each worker are copied page by page; use arrays, not lists of objects.",
+            ]),
+            Counter::Shared => advice([
+                "Close and unlink each segment when its reader is done: `segment.close()`, then `segment.unlink()` in one process.",
+                "`ls -l /dev/shm` lists segments that outlive their program; tensors sent through queues are such segments.",
+                "Find the line: `stormlog run --heap --output heap.bin -- COMMAND`, then `stormlog leaks heap.bin`.",
             ]),
             Counter::Allocator => advice([
                 "Keep numbers, not tensors: `total += loss.item()`, `.detach()` before storing an output.",
@@ -105,7 +119,9 @@ fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
         }
     };
     if stream.is_host() {
-        return say(Counter::Host, resident(stream)).into_iter().collect();
+        let shared = &stream.facts.resident.shared;
+        let own = say(Counter::Host, anonymous(stream));
+        return own.into_iter().chain(say(Counter::Shared, shared)).collect();
     }
     let grown = |envelope: &Envelope| {
         growth(envelope).filter(|found| found.shape.goes_on()).map_or(0.0, |found| found.bytes)
@@ -129,26 +145,45 @@ fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
 /// The pace of a stream's leak, as a gate asks for it: of what is handed out where that is known. What others take of the
 /// same device is not this program's growth.
 pub fn pace(stream: &Stream) -> Option<f64> {
-    let (counter, envelope) = match (stream.is_host(), stream.allocated.count() > 0) {
-        (true, _) => (Counter::Host, resident(stream)),
-        (false, true) => (Counter::Allocator, &stream.allocated),
-        (false, false) => (Counter::Driver, &stream.used),
+    let leak = |counter, envelope| by_time(stream, counter, envelope).filter(|found| is_leak(counter, found));
+    let (first, second) = match (stream.is_host(), stream.allocated.count() > 0) {
+        (true, _) => {
+            let shared = leak(Counter::Shared, &stream.facts.resident.shared);
+            (leak(Counter::Host, anonymous(stream)), shared)
+        }
+        (false, true) => (leak(Counter::Allocator, &stream.allocated), None),
+        (false, false) => (leak(Counter::Driver, &stream.used), None),
     };
-    by_time(stream, counter, envelope)
-        .filter(|found| is_leak(counter, found))
-        .map(|found| found.bytes_per_second)
+    first.into_iter().chain(second).map(|found| found.bytes_per_second).reduce(f64::max)
 }
 
-/// The growth over the whole time; of a program that only started, its start.
+/// The growth over time, that of the start left aside where the rest grows too; of a program that only started, its start.
 fn by_time(stream: &Stream, counter: Counter, envelope: &Envelope) -> Option<Growth> {
     let found = growth(envelope)?;
-    let is_start =
-        counter == Counter::Host && found.shape.goes_on() && stream.facts.start.explains(&stream.samples);
-    Some(if is_start { Growth { shape: Shape::Start, ..found } } else { found })
+    let start = &stream.facts.start;
+    let first_ns = envelope.span_ns()?.0;
+    if counter != Counter::Host || !found.shape.goes_on() {
+        return Some(found);
+    }
+    let from_ns = first_ns.saturating_add((found.after_seconds * 1e9) as u64);
+    let is_leak_after_all = is_leak(counter, &found) && !start.explains(&stream.samples, from_ns);
+    if is_leak_after_all || !start.explains(&stream.samples, 0) {
+        return Some(found);
+    }
+    let over_ns = start.over_ns().unwrap_or(first_ns);
+    let windows = envelope.windows();
+    let later = growth_of(&windows[windows.partition_point(|window| window.floor_at_ns < over_ns)..]);
+    let before = over_ns.saturating_sub(first_ns) as f64 / 1e9;
+    let later = later.map(|later| Growth { after_seconds: before + later.after_seconds, ..later });
+    let start = Growth { shape: Shape::Start, ..found };
+    Some(later.filter(|later| is_leak(counter, later)).unwrap_or(start))
 }
 
-fn resident(stream: &Stream) -> &Envelope {
-    if stream.used.count() > 0 { &stream.used } else { &stream.allocated }
+/// What a host's growth is judged by: memory that no file backs where that is known, else what is resident.
+fn anonymous(stream: &Stream) -> &Envelope {
+    let resident = if stream.used.count() > 0 { &stream.used } else { &stream.allocated };
+    let parts = &stream.facts.resident;
+    if parts.covers(resident.count()) { &parts.anonymous } else { resident }
 }
 
 /// The growth of the least memory of each run of a repeated phase, when that goes on: batches in between do not matter then.
@@ -160,6 +195,8 @@ fn by_phase<'a>(
 ) -> Option<(&'a str, Growth)> {
     let value: fn(&Sample) -> Option<u64> = match counter {
         Counter::Host | Counter::Driver => Sample::used,
+        // Not in a sample.
+        Counter::Shared => return None,
         Counter::Allocator => Sample::allocated,
         Counter::Reserved => Sample::reserved,
     };
@@ -196,19 +233,31 @@ fn finding(
     let seconds_left = seconds_left.filter(|left| growth.shape.goes_on() && left.is_finite() && *left > 0.0);
     let is_leak = is_leak(counter, growth);
     let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
-    let verb = match growth.shape {
-        Shape::Start => "grew while the program started",
-        Shape::Step | Shape::Saturating => "grew and levelled off",
-        Shape::Steady | Shape::Accelerating | Shape::Stepwise => "grows",
+    let is_undecided = is_undecided(counter, growth);
+    let title = if is_undecided {
+        format!(
+            "{} grew by {} for {}, from {} to {}: too short to tell",
+            counter.name(),
+            rate(growth.bytes_per_second),
+            duration(growth.seconds),
+            format_bytes(growth.from_bytes.max(0.0) as u64),
+            format_bytes(growth.to_bytes.max(0.0) as u64),
+        )
+    } else {
+        let verb = match growth.shape {
+            Shape::Start => "grew while the program started",
+            Shape::Step | Shape::Saturating => "grew and levelled off",
+            Shape::Steady | Shape::Accelerating | Shape::Stepwise => "grows",
+        };
+        format!(
+            "{} {verb}: {} in {}, from {} to {}",
+            counter.name(),
+            format_bytes(growth.bytes as u64),
+            duration(growth.seconds),
+            format_bytes(growth.from_bytes.max(0.0) as u64),
+            format_bytes(growth.to_bytes.max(0.0) as u64),
+        )
     };
-    let title = format!(
-        "{} {verb}: {} in {}, from {} to {}",
-        counter.name(),
-        format_bytes(growth.bytes as u64),
-        duration(growth.seconds),
-        format_bytes(growth.from_bytes.max(0.0) as u64),
-        format_bytes(growth.to_bytes.max(0.0) as u64),
-    );
     let kind = if is_leak { "leak" } else { "growth" };
     let mut finding = about(stream, counter.id(), kind, severity, growth.confidence, title);
     let phase = phase.map(|phase| format!("; the floor of each run of phase {phase} rises"));
@@ -219,6 +268,7 @@ fn finding(
         ("end_bytes", growth.to_bytes.round().into()),
         ("bytes_per_second", growth.bytes_per_second.into()),
         ("seconds", growth.seconds.into()),
+        ("after_seconds", growth.after_seconds.into()),
         ("releases", growth.releases.into()),
         ("rank_agreement", growth.agreement.into()),
         ("signal_to_noise", growth.signal_to_noise.into()),
@@ -230,27 +280,50 @@ fn finding(
         (pointer.start_ns, pointer.end_ns) = (Some(first), Some(last));
         pointer.description = Some(format!("{} growth of the floor", growth.shape.as_str()));
     }
+    finding.undecided = is_undecided;
     if is_leak {
         finding.advice = counter.advice();
+    } else if is_undecided {
+        finding.advice = advice([
+            "Leave it running for longer, or record its heap: `stormlog run --heap -- COMMAND` shows which lines keep memory.",
+        ]);
     }
     finding
 }
 
 fn is_leak(counter: Counter, growth: &Growth) -> bool {
-    growth.shape.goes_on() && growth.confidence >= SURE && is_long_enough(counter, growth)
+    let is_long = match counter {
+        Counter::Host | Counter::Shared => is_long_enough(growth.bytes, growth.seconds),
+        Counter::Allocator | Counter::Reserved | Counter::Driver => {
+            is_long_enough_on_a_device(growth.bytes, growth.seconds)
+        }
+    };
+    let is_long_after_start = growth.after_seconds < LONGEST_NOTHING || growth.seconds >= LEAST_TAIL;
+    growth.shape.goes_on() && growth.confidence >= SURE && is_long && is_long_after_start
 }
 
-/// Every program grows while it starts: what grew little in a moment has not leaked yet. A device fills by gibibytes when a
-/// model is loaded: of its first seconds nothing can be said.
-fn is_long_enough(counter: Counter, growth: &Growth) -> bool {
-    let is_host = counter == Counter::Host;
-    let least_bytes = match growth.seconds {
+/// Growth that has not stopped and is not known to be a leak: neither a verdict nor nothing.
+fn is_undecided(counter: Counter, growth: &Growth) -> bool {
+    growth.shape.goes_on() && !is_leak(counter, growth) && growth.bytes >= LEAST_UNDECIDED
+}
+
+/// Every program grows while it starts: what grew little in a moment has not leaked yet.
+pub(super) fn is_long_enough(bytes: f64, seconds: f64) -> bool {
+    let least_bytes = match seconds {
         minutes if minutes >= 60.0 => 4.0 * MIB,
-        seconds if seconds >= 10.0 || (is_host && seconds >= 2.0) => 16.0 * MIB,
-        seconds if is_host || seconds >= 3.0 => 256.0 * MIB,
-        _ => f64::INFINITY,
+        seconds if seconds >= 30.0 => 8.0 * MIB,
+        seconds if seconds >= 2.0 => 16.0 * MIB,
+        _ => 256.0 * MIB,
     };
-    growth.bytes >= least_bytes
+    bytes >= least_bytes
+}
+
+/// A device fills by gibibytes when a model is loaded: of its first seconds nothing can be said.
+fn is_long_enough_on_a_device(bytes: f64, seconds: f64) -> bool {
+    match seconds {
+        seconds if seconds >= 10.0 => is_long_enough(bytes, seconds),
+        seconds => seconds >= 3.0 && bytes >= 256.0 * MIB,
+    }
 }
 
 /// A leak is critical when it is large, when it has doubled the program, or when the limit is near.
@@ -269,6 +342,8 @@ fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
         (false, releases) => format!("{releases} releases gave back only part of it"),
     };
     let pace = rate(growth.bytes_per_second);
+    let start = (growth.after_seconds >= 1.0)
+        .then(|| format!(" after a start of {}", duration(growth.after_seconds)));
     let limit = seconds_left.map(|left| format!("; at this pace the limit is {} away", duration(left)));
     match growth.shape {
         Shape::Start => format!("{shape}: libraries or other files were being mapped all the while"),
@@ -276,7 +351,7 @@ fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
             format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
         }
         Shape::Steady | Shape::Accelerating | Shape::Stepwise => {
-            format!("{shape}, {pace}: {how}{}", limit.unwrap_or_default())
+            format!("{shape}, {pace}{}: {how}{}", start.unwrap_or_default(), limit.unwrap_or_default())
         }
     }
 }

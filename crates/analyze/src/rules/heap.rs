@@ -3,36 +3,47 @@
 //! The capture is read elsewhere; here is what it means. Growth of a process's memory that telemetry shows gets the line
 //! that grew. Page: `docs/rules/heap.md`.
 
-use stormlog_model::{Evidence, Finding, Severity, format_bytes};
+use stormlog_model::{Evidence, Finding, Holder, Severity, format_bytes};
 
+use super::growth::is_long_enough;
 use super::{advice, metrics};
+use crate::series::{Envelope, Growth, growth};
+use crate::text::duration;
 
-/// A line that keeps less than this is housekeeping…
-const LEAST_BYTES: u64 = 1 << 20;
+/// A line that grew by less than this is housekeeping…
+const LEAST_BYTES: f64 = 4.0 * 1_048_576.0;
 /// …and so is one below this part of the peak.
-const LEAST_SHARE: f64 = 0.05;
-/// A line that came only in the last part of the time may just have been next.
-const LATEST_START: f64 = 0.7;
+const LEAST_SHARE: f64 = 0.02;
+/// Growth for less than this is one piece of work.
+const LEAST_SECONDS: f64 = 1.0;
+/// Moments into which a time without changes is split.
+const QUIET_MOMENTS: u64 = 200;
+/// Growth of a sampled heap is sure from so many standard deviations of its estimate.
+const DEVIATIONS: f64 = 4.0;
+/// Below this it is only suspected.
+const SURE: f64 = 0.5;
+/// Lines that grow by less than this share of the one that grows most are not named.
+const NAMED_SHARE: f64 = 0.2;
+/// A heap that grew by less than this share of what the process grew by does not explain it.
+const EXPLAINS: f64 = 0.25;
 /// Lines that are named.
 const NAMED: usize = 3;
 
-/// A line of the program whose memory stayed.
-#[derive(Debug, Clone, PartialEq)]
+/// A line of the program and what it held over time.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kept {
     /// `metrics.py:33 append`.
     pub place: String,
+    /// The same, in parts.
+    pub holder: Holder,
     /// The line that calls it.
     pub caller: Option<String>,
-    /// Bytes that stayed.
+    /// Bytes at the end.
     pub bytes: u64,
     /// Allocations they came in.
     pub count: u64,
-    /// Whether it grew again and again, to the end.
-    pub is_steady: bool,
-    /// How fast.
-    pub bytes_per_second: f64,
-    /// When the first of it came.
-    pub first_seconds: f64,
+    /// Microseconds since the start and bytes alive then; empty where that is not known.
+    pub live: Vec<(u64, u64)>,
 }
 
 /// A capture, as its reader sums it up.
@@ -46,7 +57,11 @@ pub struct Capture {
     pub seconds: f64,
     /// The most it held.
     pub peak_bytes: u64,
-    /// What stayed, the fastest first.
+    /// One allocation in so many bytes was recorded; `None` where all were.
+    pub sample_bytes: Option<u64>,
+    /// All of the heap over time, as in [`Kept::live`].
+    pub live: Vec<(u64, u64)>,
+    /// The lines that held most.
     pub kept: Vec<Kept>,
     /// The sentence about the last request that got no memory, and how many there were.
     pub failed: Option<(String, u64)>,
@@ -62,15 +77,57 @@ impl Kept {
     }
 }
 
+/// A line that grows, and how.
+struct Growing<'a> {
+    kept: &'a Kept,
+    growth: Growth,
+}
+
 impl Capture {
-    /// The lines that grow and matter.
-    fn growing(&self) -> Vec<&Kept> {
-        let least = (self.peak_bytes as f64 * LEAST_SHARE).max(LEAST_BYTES as f64);
-        let matters = |kept: &&Kept| {
-            kept.is_steady && kept.bytes as f64 >= least && kept.first_seconds <= self.seconds * LATEST_START
-        };
-        self.kept.iter().filter(matters).collect()
+    /// The lines that keep growing and matter, the one that grew most first. The same rule judges them as judges the process.
+    fn growing(&self) -> Vec<Growing<'_>> {
+        let least = (self.peak_bytes as f64 * LEAST_SHARE).max(LEAST_BYTES);
+        let judged = self.kept.iter().map(|kept| (kept, growth_of(&kept.live)));
+        let mut found: Vec<Growing<'_>> =
+            judged.filter_map(|(kept, growth)| Some(Growing { kept, growth: growth? })).collect();
+        found.retain(|line| {
+            let Growth { shape, confidence, seconds, bytes, from_bytes, .. } = line.growth;
+            // What a sample estimates to be alive is off by the root of the number of recorded blocks.
+            let noise = self.sample_bytes.map_or(0.0, |period| (from_bytes.max(0.0) * period as f64).sqrt());
+            shape.goes_on()
+                && confidence >= SURE
+                && seconds >= LEAST_SECONDS
+                && bytes >= least.max(DEVIATIONS * noise)
+                && is_long_enough(bytes, seconds)
+        });
+        found.sort_by(|a, b| b.growth.bytes.total_cmp(&a.growth.bytes));
+        let most = found.first().map_or(0.0, |line| line.growth.bytes);
+        found.retain(|line| line.growth.bytes >= NAMED_SHARE * most);
+        found
     }
+
+    /// Whether the whole heap grew by so much that it explains a process that grew by `bytes`.
+    fn grew_by_a_part_of(&self, bytes: f64) -> bool {
+        growth_of(&self.live).is_some_and(|growth| growth.shape.goes_on() && growth.bytes >= EXPLAINS * bytes)
+    }
+}
+
+/// The growth of what was alive. Moments are where the heap changed; while nothing changed, it held what it held before.
+fn growth_of(live: &[(u64, u64)]) -> Option<Growth> {
+    let (first, last) = (live.first()?.0, live.last()?.0);
+    let pause = (last.saturating_sub(first) / QUIET_MOMENTS).max(1);
+    let mut envelope = Envelope::default();
+    let mut before: Option<(u64, u64)> = None;
+    for (at_us, bytes) in live {
+        if let Some((begin, held)) = before {
+            let quiet = (1..=QUIET_MOMENTS).map(|step| begin.saturating_add(step * pause));
+            let quiet = quiet.take_while(|moment| *moment < *at_us);
+            quiet.for_each(|moment| envelope.observe(moment.saturating_mul(1000), held));
+        }
+        envelope.observe(at_us.saturating_mul(1000), *bytes);
+        before = Some((*at_us, *bytes));
+    }
+    growth(&envelope)
 }
 
 /// What a capture shows by itself.
@@ -86,21 +143,29 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
         ]);
         findings.push(found);
     }
-    for kept in capture.growing().into_iter().take(NAMED) {
-        let mut found = about(capture, "heap.growth", "leak", Severity::Warning, 0.8);
+    for Growing { kept, growth } in capture.growing().into_iter().take(NAMED) {
+        let mut found = about(capture, "heap.growth", "leak", Severity::Warning, growth.confidence);
         found.title = format!(
             "{} keeps {} in {} allocations and grows by {}/s",
             kept.place,
-            format_bytes(kept.bytes),
+            format_bytes(kept.bytes.max(growth.to_bytes.max(0.0) as u64)),
             kept.count,
-            format_bytes(kept.bytes_per_second.max(0.0) as u64)
+            format_bytes(growth.bytes_per_second.max(0.0) as u64)
         );
-        found.message = Some(format!("allocated by {}; none of it was freed until the end", kept.words()));
+        found.message = Some(format!(
+            "allocated by {}; it held {} more at the end of {} than at their beginning",
+            kept.words(),
+            format_bytes(growth.bytes as u64),
+            duration(growth.seconds)
+        ));
         found.metrics.extend(metrics([
             ("kept_bytes", kept.bytes.into()),
+            ("growth_bytes", growth.bytes.round().into()),
             ("allocations", kept.count.into()),
-            ("bytes_per_second", kept.bytes_per_second.into()),
+            ("bytes_per_second", growth.bytes_per_second.into()),
+            ("seconds", growth.seconds.into()),
         ]));
+        found.holder = Some(kept.holder.clone());
         found.advice = advice([
             "Find what keeps a reference to what this line makes: a list, a cache, a logger.",
             "`stormlog leaks` lists every such line; `stormlog tree` shows the stacks.",
@@ -110,19 +175,49 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
     findings
 }
 
-/// Names the line behind the growth of a process's memory. True when it did.
-pub fn explain(finding: &mut Finding, capture: &Capture) -> bool {
-    let is_growth = matches!(finding.kind.as_str(), "leak" | "growth");
+/// Whether a finding is about the growth of the host memory of the capture's process.
+pub(crate) fn is_about(finding: &Finding, capture: &Capture) -> bool {
     let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_i64);
-    let is_host = number("device_id") == Some(-1);
-    if !is_growth || !is_host || number("pid") != Some(i64::from(capture.pid)) {
+    let is_growth = matches!(finding.kind.as_str(), "leak" | "growth");
+    is_growth && number("device_id") == Some(-1) && number("pid") == Some(i64::from(capture.pid))
+}
+
+/// Names the line behind a leak of a process's memory. True when it did.
+pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
+    if finding.kind != "leak" || !is_about(finding, capture) {
         return false;
     }
     let growing = capture.growing();
-    let Some(most) = growing.iter().max_by_key(|kept| kept.bytes) else { return false };
-    let all: u64 = growing.iter().map(|kept| kept.bytes).sum();
-    let share = 100.0 * most.bytes as f64 / all.max(1) as f64;
-    let line = format!("{share:.0} % of what grows: {} ({} allocations alive)", most.words(), most.count);
+    let Some(Growing { kept, growth: most }) = growing.first() else { return false };
+    let all: f64 = growing.iter().map(|line| line.growth.bytes).sum();
+    let share = 100.0 * most.bytes / all.max(1.0);
+    let line = format!("{share:.0} % of what grows: {} ({} allocations alive)", kept.words(), kept.count);
+    add_evidence(finding, capture, line);
+    finding.holder = Some(kept.holder.clone());
+    true
+}
+
+/// Takes a leak back that the heap disproves: the process grew and its heap did not, and all that is resident was asked for before. Pages
+/// of blocks that were there already were touched for the first time.
+pub(crate) fn disprove(finding: &mut Finding, capture: &Capture) {
+    let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let (grown, resident) = (number("growth_bytes"), number("end_bytes"));
+    let at_end = capture.live.last().map_or(0.0, |(_, bytes)| *bytes as f64);
+    let is_leak = finding.kind == "leak" && finding.id == "growth.host" && is_about(finding, capture);
+    if !is_leak || capture.grew_by_a_part_of(grown) || at_end < resident {
+        return;
+    }
+    finding.kind = "growth".to_owned();
+    finding.severity = Severity::Info;
+    finding.advice.clear();
+    let line = format!(
+        "no leak: the heap did not grow meanwhile and holds {}, more than is resident; memory asked for earlier was touched for the first time",
+        format_bytes(at_end as u64)
+    );
+    add_evidence(finding, capture, line);
+}
+
+fn add_evidence(finding: &mut Finding, capture: &Capture, line: String) {
     finding.message = Some(match finding.message.take() {
         Some(message) => format!("{message}; {line}"),
         None => line.clone(),
@@ -133,7 +228,6 @@ pub fn explain(finding: &mut Finding, capture: &Capture) -> bool {
         description: Some(line),
         ..Evidence::default()
     });
-    true
 }
 
 fn about(capture: &Capture, id: &str, kind: &str, severity: Severity, confidence: f64) -> Finding {
@@ -151,6 +245,8 @@ fn about(capture: &Capture, id: &str, kind: &str, severity: Severity, confidence
             ..Evidence::default()
         }],
         advice: Vec::new(),
+        undecided: false,
+        holder: None,
     }
 }
 
@@ -160,34 +256,61 @@ mod tests {
     use crate::testing::{finish, sample};
     use crate::{AnalysisOptions, analyze};
 
-    fn kept(bytes: u64, is_steady: bool, first_seconds: f64) -> Kept {
+    /// A line of 100 seconds that holds `bytes(second)` mebibytes.
+    fn kept(bytes: impl Fn(u64) -> u64) -> Kept {
         Kept {
             place: "metrics.py:33 append".into(),
+            holder: Holder { file: "metrics.py".into(), line: 33, function: "append".into() },
             caller: Some("train.py:120 main".into()),
-            bytes,
+            bytes: bytes(99) << 20,
             count: 12,
-            is_steady,
-            bytes_per_second: 1000.0,
-            first_seconds,
+            live: (0..100).map(|second| (second * 1_000_000, bytes(second) << 20)).collect(),
         }
     }
 
     fn capture(kept: Vec<Kept>) -> Capture {
-        Capture { pid: 7, seconds: 100.0, peak_bytes: 100 << 20, kept, ..Capture::default() }
+        let live = kept.first().map(|kept| kept.live.clone()).unwrap_or_default();
+        Capture { pid: 7, seconds: 100.0, peak_bytes: 100 << 20, live, kept, ..Capture::default() }
+    }
+
+    fn leak() -> crate::Analysis {
+        let leak = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i * (200 << 20)));
+        analyze(finish(leak), Vec::new(), &AnalysisOptions::default())
     }
 
     #[test]
     fn only_what_grows_and_matters_is_named() {
-        assert!(findings(&capture(vec![kept(50 << 20, false, 1.0)])).is_empty());
-        assert!(findings(&capture(vec![kept(1 << 20, true, 1.0)])).is_empty());
-        assert!(findings(&capture(vec![kept(50 << 20, true, 90.0)])).is_empty());
-        let found = findings(&capture(vec![kept(50 << 20, true, 1.0)]));
+        assert!(findings(&capture(vec![kept(|_| 50)])).is_empty(), "flat");
+        assert!(findings(&capture(vec![kept(|at| at / 50)])).is_empty(), "small");
+        assert!(findings(&capture(vec![kept(|at| at.min(30))])).is_empty(), "a cache that is full");
+        assert!(findings(&capture(vec![kept(|at| 10 + at * 7919 % 40)])).is_empty(), "a working set");
+        assert!(findings(&capture(vec![Kept { live: Vec::new(), ..kept(|at| at) }])).is_empty(), "unknown");
+        let found = findings(&capture(vec![kept(|at| at)]));
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].title.starts_with("metrics.py:33 append keeps 50.00 MiB in 12 allocations"),
-            "{}",
-            found[0].title
-        );
+        let title = "metrics.py:33 append keeps 99.00 MiB in 12 allocations and grows by 1.00 MiB/s";
+        assert_eq!(found[0].title, title);
+        assert_eq!(found[0].holder.as_ref().map(|holder| holder.line), Some(33));
+    }
+
+    #[test]
+    fn capture_decides_where_telemetry_sees_a_warm_up() {
+        let warm_up = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i.min(30) * (20 << 20)));
+        let mut analysis = analyze(finish(warm_up), Vec::new(), &AnalysisOptions::default());
+        assert!(!analysis.has_trouble());
+        analysis.take_capture(&capture(vec![kept(|at| at)]));
+        assert!(analysis.has_trouble());
+        assert!(analysis.findings.iter().all(|finding| finding.kind != "growth"), "{:?}", analysis.findings);
+    }
+
+    #[test]
+    fn growth_of_touched_pages_is_no_leak() {
+        let mut analysis = leak();
+        let reserved = Kept { live: (0..100).map(|at| (at * 1_000_000, 64 << 30)).collect(), ..kept(|_| 1) };
+        analysis.take_capture(&Capture { pid: 7, ..capture(vec![reserved]) });
+        assert!(!analysis.has_trouble(), "{:?}", analysis.findings);
+        let mut analysis = leak();
+        analysis.take_capture(&capture(vec![kept(|_| 50)]));
+        assert!(analysis.has_trouble(), "a heap smaller than what is resident disproves nothing");
     }
 
     #[test]
@@ -200,20 +323,18 @@ mod tests {
 
     #[test]
     fn the_growth_of_a_process_gets_its_line() {
-        let leak = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i * (200 << 20)));
-        let mut analysis = analyze(finish(leak), Vec::new(), &AnalysisOptions::default());
-        let found = analysis.findings.iter_mut().find(|found| found.kind == "leak").unwrap();
-        let pid = u32::try_from(found.metrics["pid"].as_i64().unwrap()).unwrap();
-        found.metrics.insert("device_id".into(), (-1).into());
-        let capture = Capture { pid, ..capture(vec![kept(50 << 20, true, 1.0), kept(50 << 20, true, 2.0)]) };
-        assert!(explain(found, &capture));
-        assert!(
-            found
-                .message
-                .as_ref()
-                .unwrap()
-                .contains("50 % of what grows: metrics.py:33 append ← train.py:120")
+        let mut analysis = leak();
+        analysis.take_capture(&Capture { pid: 8, ..capture(vec![kept(|at| at)]) });
+        assert_eq!(
+            analysis.findings.iter().filter(|found| found.kind == "leak").count(),
+            2,
+            "of another process"
         );
-        assert!(!explain(found, &Capture { pid: pid + 1, ..capture }));
+        let mut analysis = leak();
+        analysis.take_capture(&capture(vec![kept(|at| at), kept(|at| at)]));
+        let leaks: Vec<&Finding> = analysis.findings.iter().filter(|found| found.kind == "leak").collect();
+        let message = leaks[0].message.as_deref().unwrap_or_default();
+        assert!(message.contains("50 % of what grows: metrics.py:33 append ← train.py:120"), "{message}");
+        assert_eq!((leaks.len(), leaks[0].holder.is_some()), (1, true));
     }
 }

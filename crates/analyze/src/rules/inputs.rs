@@ -72,6 +72,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             ]),
             evidence: sentences.take(LISTED).collect(),
             advice: advice(["`stormlog validate PATH` lists every problem with file, line and field."]),
+            undecided: false,
+            holder: None,
         });
     }
     if !twice.is_empty() {
@@ -93,6 +95,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             metrics: metrics([("events", count.into()), ("inputs", twice.len().into())]),
             evidence: twice.iter().take(LISTED).map(|input| pointer(input, &sentence(input))).collect(),
             advice: advice(["If they are two recordings and not copies of one, analyse each by itself."]),
+            undecided: false,
+            holder: None,
         });
     }
     if !noted.is_empty() {
@@ -114,6 +118,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             metrics: metrics([("inputs", noted.len().into())]),
             evidence: sentences.take(LISTED).collect(),
             advice: advice(["What is missing cannot be judged; everything before it can."]),
+            undecided: false,
+            holder: None,
         });
     }
     findings

@@ -16,6 +16,7 @@ pub mod outliers;
 pub mod pressure;
 pub mod ranks;
 mod registry;
+pub mod resident;
 pub mod retries;
 pub mod start;
 
@@ -58,6 +59,8 @@ pub fn about(
             ..Evidence::default()
         }],
         advice: Vec::new(),
+        undecided: false,
+        holder: None,
     }
 }
 

@@ -175,6 +175,8 @@ pub fn of_bundle(death: &Death) -> Finding {
         advice: advice([
             "`stormlog oom show` on the bundle has the page: what was held, what was asked for, the last events.",
         ]),
+        undecided: false,
+        holder: None,
     }
 }
 

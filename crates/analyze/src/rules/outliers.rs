@@ -143,6 +143,8 @@ pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
             "Compare what this rank was given: tokens, experts, sequence lengths, the last shard of a dataset.",
             "Look for a second process on its device.",
         ]),
+        undecided: false,
+        holder: None,
     };
     Some((finding, odd))
 }
@@ -172,15 +174,7 @@ mod tests {
         assert!(found.title.starts_with("rank 3 peaks 11.00 GiB above the median of 8 ranks"));
         assert_eq!(odd, Odd { pid: 103, typical: vec![100, 101, 102] });
         let heap = |dispatched: u64| {
-            let kept = |place: &str, bytes| Kept {
-                place: place.into(),
-                caller: None,
-                bytes,
-                count: 1,
-                is_steady: false,
-                bytes_per_second: 0.0,
-                first_seconds: 0.0,
-            };
+            let kept = |place: &str, bytes| Kept { place: place.into(), bytes, count: 1, ..Kept::default() };
             let kept =
                 vec![kept("model.py:31 build", 20 << 30), kept("moe.py:77 dispatch", dispatched << 30)];
             Capture { peak_bytes: (20 + dispatched) << 30, kept, ..Capture::default() }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use stormlog_model::{Event, Metadata};
 
+use super::resident::FILE_BACKED;
 use crate::Sample;
 
-/// In a sample's metadata: resident bytes that files stand behind, told again when they have changed.
-const FILE_BACKED: &str = "file_backed_bytes";
 /// What is taken so soon after a library was mapped is taken by it.
 const BELONGS_NS: u64 = 500_000_000;
 /// A library takes more than this. The file of a heap capture, which the program maps too, rises by a few pages at a time.
@@ -41,8 +40,13 @@ impl LibraryRises {
         }
     }
 
-    /// Whether the growth of these samples is that of a start.
-    pub(crate) fn explains(&self, samples: &[Sample]) -> bool {
+    /// From when on no library was mapped any more; `None` when none was.
+    pub(crate) fn over_ns(&self) -> Option<u64> {
+        self.rises_ns.last().map(|last| last.saturating_add(BELONGS_NS))
+    }
+
+    /// Whether the growth of these samples from a moment on is that of a start.
+    pub(crate) fn explains(&self, samples: &[Sample], from_ns: u64) -> bool {
         let mut rises = self.rises_ns.iter().copied().peekable();
         let mut last_rise = None;
         let mut before: Option<u64> = None;
@@ -55,7 +59,8 @@ impl LibraryRises {
                 last_rise = Some(rise);
             }
             let Some(used) = sample.used() else { continue };
-            let grown = before.map_or(0.0, |before| used as f64 - before as f64);
+            let is_asked = sample.at_ns >= from_ns;
+            let grown = before.filter(|_| is_asked).map_or(0.0, |before| used as f64 - before as f64);
             whole += grown;
             if last_rise.is_none_or(|rise| sample.at_ns.saturating_sub(rise) > BELONGS_NS) {
                 quiet += grown;
@@ -85,7 +90,7 @@ mod tests {
         };
         let recording = finish(seen.into_iter().enumerate().map(tell));
         let stream = &recording.sessions[0].ranks[0].streams[0];
-        stream.facts.start.explains(&stream.samples)
+        stream.facts.start.explains(&stream.samples, 0)
     }
 
     #[test]
@@ -97,7 +102,7 @@ mod tests {
             metadata(event, &[(FILE_BACKED, (5 * MI + (i << 12)).into())])
         }));
         let stream = &pages.sessions[0].ranks[0].streams[0];
-        assert!(!stream.facts.start.explains(&stream.samples), "pages of a capture are not a library");
+        assert!(!stream.facts.start.explains(&stream.samples, 0), "pages of a capture are not a library");
         assert!(!is_start((0..40).map(|i| (10 + 3 * i, None))), "an older recording does not tell");
     }
 

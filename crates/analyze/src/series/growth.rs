@@ -3,8 +3,9 @@
 //! The slope is Theil–Sen's, the certainty Mann–Kendall's rank agreement together with growth over scatter. A floor that
 //! stopped rising, that rose once, or whose rise is lost in noise is not a leak. Pure; the same windows give the same answer.
 
-use super::points::{Point, floor_of};
-use super::{Envelope, mad, median};
+use super::points::{FEW_POINTS, Floor, POINTS, Point, after_last_release, floor_of, series_of};
+use super::tail::tail_of;
+use super::{Envelope, Window, mad, median};
 
 const MIB: f64 = 1_048_576.0;
 /// Fewer points than this prove nothing.
@@ -15,6 +16,16 @@ const LEAST_GROWTH: f64 = 4.0 * MIB;
 const LEAST_NOISY_GROWTH: f64 = 16.0 * MIB;
 /// Agreement of ranks below this is no direction.
 const LEAST_AGREEMENT: f64 = 0.5;
+/// Growth over scatter below this is lost in noise.
+const LEAST_SIGNAL: f64 = 3.0;
+/// Shares of the time that a program may take to end: what it gives back or needs for that is not its work.
+const ENDINGS: [f64; 4] = [0.0, 0.05, 0.1, 0.14];
+/// The share of a growth that must be there in the end where that is left aside.
+const MOST_KEPT: f64 = 0.5;
+/// A second look finds growth only beyond what the floor falls by at times.
+const BEYOND: f64 = 1.5;
+/// Agreement and growth over scatter of a second look.
+const CLEARLY: (f64, f64) = (0.6, 4.0);
 
 /// How a floor rises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +80,8 @@ pub struct Growth {
     pub bytes_per_second: f64,
     /// Seconds it was looked at.
     pub seconds: f64,
+    /// Seconds before that, which are the start: memory that was taken then is not part of this growth.
+    pub after_seconds: f64,
     /// Releases seen meanwhile.
     pub releases: usize,
     /// Whether the floor was taken from valleys between releases.
@@ -81,7 +94,67 @@ pub struct Growth {
 
 /// The growth of a series' floor; `None` when it does not rise.
 pub fn growth(envelope: &Envelope) -> Option<Growth> {
-    let floor = floor_of(envelope.windows());
+    growth_of(envelope.windows())
+}
+
+/// The growth of the floor of windows in time order. Where the whole of them does not go on rising, what follows the start and precedes the end
+/// is asked.
+pub fn growth_of(windows: &[Window]) -> Option<Growth> {
+    let series = series_of(windows);
+    let whole = judge_series(&series);
+    let goes_on = |found: &Growth| found.shape.goes_on();
+    if whole.as_ref().is_some_and(goes_on) {
+        return whole;
+    }
+    let begin = series.first()?.0;
+    let after_release = || after_last_release(&series).and_then(judge_series).filter(goes_on);
+    let later = between_start_and_end(&series).or_else(after_release);
+    later.map(|found| Growth { after_seconds: found.after_seconds - begin, ..found }).or(whole)
+}
+
+/// The growth of the longest stretch that keeps to one line and ends where the program may have begun to take itself down.
+fn between_start_and_end(series: &[Point]) -> Option<Growth> {
+    let (first, last) = (series.first()?.0, *series.last()?);
+    // The valleys of a working set have been judged, and a few of them are no trend.
+    if floor_of(series, POINTS).by_cycle {
+        return None;
+    }
+    ENDINGS.iter().find_map(|ending| {
+        let end = last.0 - ending * (last.0 - first);
+        let count = series.partition_point(|point| point.0 <= end);
+        // Samples may be dense at the end: then most of what was seen would be left aside.
+        let series = series.get(..count).filter(|rest| rest.len() as f64 >= 0.8 * series.len() as f64)?;
+        let floor = floor_of(series, POINTS);
+        let (fallen, tail) = (largest_fall(series), tail_of(&floor.points).unwrap_or(&floor.points));
+        let found = judge(&Floor { points: tail.to_vec(), ..floor }, true).filter(|found| !found.by_cycle)?;
+        // What is given back in the end was a tooth, unless most of it stays.
+        let is_kept = last.1 >= found.from_bytes + MOST_KEPT * found.bytes;
+        (found.shape.goes_on() && is_kept && found.bytes >= BEYOND * fallen).then_some(found)
+    })
+}
+
+/// The growth of all of a series: by many points, or by few where those are scattered.
+fn judge_series(series: &[Point]) -> Option<Growth> {
+    let fine = judge(&floor_of(series, POINTS), false);
+    if fine.is_some() || series.len() < 4 * FEW_POINTS {
+        return fine;
+    }
+    let few = floor_of(series, FEW_POINTS);
+    let found = judge(&few, true).filter(|found| !found.by_cycle)?;
+    (found.shape.goes_on() && found.bytes >= BEYOND * largest_fall(&few.points)).then_some(found)
+}
+
+/// The most that a floor fell from what it had reached: a working set moves by that much.
+fn largest_fall(points: &[Point]) -> f64 {
+    let mut highest = f64::MIN;
+    points.iter().fold(0.0, |fallen, point| {
+        highest = highest.max(point.1);
+        fallen.max(highest - point.1)
+    })
+}
+
+/// The growth of a floor. `is_second_look`: the points were chosen after others had not shown growth, so that they must show it clearly.
+fn judge(floor: &Floor, is_second_look: bool) -> Option<Growth> {
     let points = &floor.points;
     if points.len() < MIN_POINTS {
         return None;
@@ -100,12 +173,15 @@ pub fn growth(envelope: &Envelope) -> Option<Growth> {
     let centre = median(&mut line.clone());
     let scatter = 1.4826 * mad(&line, centre);
     let signal_to_noise = (bytes / scatter.max(bytes / 1000.0)).min(1000.0);
+    let (least_agreement, least_signal) =
+        if is_second_look { CLEARLY } else { (LEAST_AGREEMENT, LEAST_SIGNAL) };
     let shape = match stepping(points, bytes) {
         Some(shape) => shape,
         None => {
-            let noisy = signal_to_noise < 12.0 && agreement < 0.9;
+            let noisy = signal_to_noise < 12.0 && agreement < 0.9 && !is_second_look;
             let least = if noisy { LEAST_NOISY_GROWTH.max(0.05 * from) } else { 0.0 };
-            if agreement < LEAST_AGREEMENT || signal_to_noise < 3.0 || slope <= 0.0 || bytes < least {
+            if agreement < least_agreement || signal_to_noise < least_signal || slope <= 0.0 || bytes < least
+            {
                 return None;
             }
             pace(points, bytes)
@@ -126,6 +202,7 @@ pub fn growth(envelope: &Envelope) -> Option<Growth> {
         to_bytes: to,
         bytes_per_second: if shape == Shape::Stepwise { bytes / seconds } else { slope },
         seconds,
+        after_seconds: points.first()?.0,
         releases: floor.releases,
         by_cycle: floor.by_cycle,
         agreement,
@@ -139,7 +216,7 @@ fn median_of(points: &[Point]) -> f64 {
 }
 
 /// The median of the slopes of all pairs: a quarter of the points may be anywhere.
-fn theil_sen(points: &[Point]) -> f64 {
+pub(super) fn theil_sen(points: &[Point]) -> f64 {
     let mut slopes = Vec::with_capacity(points.len() * points.len() / 2);
     for (index, a) in points.iter().enumerate() {
         slopes.extend(points[index + 1..].iter().filter(|b| b.0 > a.0).map(|b| (b.1 - a.1) / (b.0 - a.0)));
@@ -183,7 +260,12 @@ fn stepping(points: &[Point], bytes: f64) -> Option<Shape> {
         return Some(Shape::Step);
     }
     let mut pauses: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let longest = pauses.iter().copied().fold(0.0, f64::max);
     let pause = median(&mut pauses);
+    // Three jumps are a habit only when they come at about the same pace.
+    if times.len() == 3 && longest > 1.7 * pause {
+        return Some(Shape::Step);
+    }
     let (begin, end) = (points.first()?.0, points.last()?.0);
     let idle = end - times.last()?;
     Some(if idle > 2.5 * pause && idle > 0.25 * (end - begin) { Shape::Saturating } else { Shape::Stepwise })

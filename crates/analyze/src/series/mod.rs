@@ -4,9 +4,10 @@ mod envelope;
 mod growth;
 mod points;
 mod statistics;
+mod tail;
 
 pub use envelope::{Envelope, Window};
-pub use growth::{Growth, Shape, growth};
+pub use growth::{Growth, Shape, growth, growth_of};
 pub(crate) use statistics::{
     mad, mean, median, round_to, sample_deviation, slope_of_line, student_t_two_sided,
 };

@@ -7,7 +7,9 @@
 use super::Window;
 
 /// Points a trend is asked of: all pairs of them are looked at.
-const POINTS: usize = 64;
+pub(super) const POINTS: usize = 64;
+/// Points of a second look at a scattered series: each is the least of four times as many samples.
+pub(super) const FEW_POINTS: usize = 16;
 /// A fall of this share of the whole range is a release; less is noise or a detail.
 const RELEASE: f64 = 0.2;
 /// Fewer valleys than this do not make a trend of their own.
@@ -18,6 +20,8 @@ const ENDING: f64 = 0.06;
 /// An exit takes its time however short the program was: so many seconds of a short recording, but not more than this share of it.
 const EXIT_SECONDS: f64 = 1.0;
 const MOST_ENDING: f64 = 0.15;
+/// The share of the time that must follow a release for the rest to be judged by itself.
+const MOST_OF_THE_TIME: f64 = 0.5;
 /// With this many windows one of them may be taken for its neighbours.
 const ENOUGH_TO_ERODE: usize = 32;
 
@@ -34,9 +38,9 @@ pub(super) struct Floor {
     pub(super) releases: usize,
 }
 
-/// The floor of windows in time order; empty when releases show that nothing is kept.
-pub(super) fn floor_of(windows: &[Window]) -> Floor {
-    let Some(first) = windows.first() else { return Floor::default() };
+/// The lower edge of windows in time order, until the program takes itself down.
+pub(super) fn series_of(windows: &[Window]) -> Vec<Point> {
+    let Some(first) = windows.first() else { return Vec::new() };
     let mut series: Vec<Point> = windows
         .iter()
         .map(|window| {
@@ -48,18 +52,23 @@ pub(super) fn floor_of(windows: &[Window]) -> Floor {
     }
     let ended = end_of_life(&series);
     series.truncate(ended);
-    let whole = |releases| Floor { points: thinned(&series), by_cycle: false, releases };
-    let legs = legs_of(&series);
+    series
+}
+
+/// The floor of a series in at most `most` points; empty when releases show that nothing is kept.
+pub(super) fn floor_of(series: &[Point], most: usize) -> Floor {
+    let whole = |releases| Floor { points: thinned(series, most), by_cycle: false, releases };
+    let legs = legs_of(series);
     let releases = legs.iter().filter(|leg| !leg.is_up).count();
     if releases == 0 {
         return whole(0);
     }
-    let Valleys { lows, highs } = valleys_of(&series, &legs);
-    if let Some(late) = late_climb(&series, &legs, &highs) {
-        return Floor { points: thinned(late), by_cycle: false, releases };
+    let Valleys { lows, highs } = valleys_of(series, &legs);
+    if let Some(late) = late_climb(series, &legs, &highs) {
+        return Floor { points: thinned(late, most), by_cycle: false, releases };
     }
     if lows.len() >= MIN_VALLEYS {
-        return Floor { points: thinned(&lows), by_cycle: true, releases };
+        return Floor { points: thinned(&lows, most), by_cycle: true, releases };
     }
     // With few valleys the question is how much of each climb was given back; three in a row that rise mean more than two.
     let least_kept = if lows.len() >= 3 { 0.15 } else { 0.3 };
@@ -68,6 +77,15 @@ pub(super) fn floor_of(windows: &[Window]) -> Floor {
         climbed > 0.0 && pair[1].1 - pair[0].1 > least_kept * climbed
     });
     if kept && lows.len() >= 2 { whole(releases) } else { Floor { releases, ..Floor::default() } }
+}
+
+/// What follows the last release, when that is most of the time: a load that needed more than it kept is over.
+pub(super) fn after_last_release(series: &[Point]) -> Option<&[Point]> {
+    let legs = legs_of(series);
+    let last = legs.iter().rfind(|leg| !leg.is_up)?;
+    let (first, end) = (series.first()?, series.last()?);
+    let rest = &series[last.to..];
+    (end.0 - rest.first()?.0 >= MOST_OF_THE_TIME * (end.0 - first.0)).then_some(rest)
 }
 
 /// Takes each value down to the least of itself and its neighbours: a lone spike is not a tooth.
@@ -174,9 +192,9 @@ fn late_climb<'a>(series: &'a [Point], legs: &[Leg], highs: &[Point]) -> Option<
     (is_long && is_beyond).then(|| &series[last.from..])
 }
 
-/// At most [`POINTS`] points: the least of each group of neighbours.
-fn thinned(series: &[Point]) -> Vec<Point> {
-    let group = series.len().div_ceil(POINTS).max(1);
+/// At most `most` points: the least of each group of neighbours.
+fn thinned(series: &[Point], most: usize) -> Vec<Point> {
+    let group = series.len().div_ceil(most).max(1);
     let least = |points: &[Point]| points.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
     series.chunks(group).filter_map(least).collect()
 }
@@ -191,7 +209,7 @@ mod tests {
         for (index, value) in values.into_iter().enumerate() {
             envelope.observe(index as u64 * 1_000_000_000, value);
         }
-        floor_of(envelope.windows())
+        floor_of(&series_of(envelope.windows()), POINTS)
     }
 
     #[test]

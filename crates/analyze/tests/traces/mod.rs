@@ -128,6 +128,15 @@ const LEAKS: &[(&str, Make)] = &[
     ("noisy_teeth_on_a_slope", |x, d, r, _| {
         d.base + d.size * x + d.size * 0.4 * saw(x, 12.0 + d.period) * (0.6 + 0.4 * r.unit())
     }),
+    ("after_a_large_load", |x, d, r, _| {
+        let loaded = (x * (8.0 + 8.0 * d.a)).min(1.0);
+        d.base + (2.0 + 3.0 * d.b) * d.size * loaded + d.size * x + 0.01 * d.size * r.noise()
+    }),
+    ("after_a_load_that_needed_more", |x, d, _, _| {
+        let loading = if x < 0.1 + 0.1 * d.a { 3.0 * d.size * x * 5.0 } else { d.size };
+        d.base + loading + 0.5 * d.size * x
+    }),
+    ("let_go_at_the_end", |x, d, _, _| d.base + if x < 0.975 + 0.02 * d.a { d.size * x } else { 0.0 }),
     ("cache_then_leak", |x, d, _, _| {
         d.base + 0.7 * d.size * (x * 8.0).min(1.0) + d.size * (x - 0.2).max(0.0)
     }),
@@ -145,6 +154,15 @@ const HEALTHY: &[(&str, Make)] = &[
     ("irregular_teeth", |_, d, r, kept| {
         *kept = if r.unit() < 0.04 { 0.0 } else { *kept + 0.03 * r.unit() };
         d.base + d.size * *kept
+    }),
+    ("load_then_noise", |x, d, r, _| {
+        d.base + 4.0 * d.size * (x * (8.0 + 8.0 * d.a)).min(1.0) + 0.05 * d.size * r.noise()
+    }),
+    ("load_then_saw", |x, d, _, _| {
+        d.base + 2.0 * d.size * (x * 10.0).min(1.0) + d.size * 0.3 * saw(x, 3.0 + d.period)
+    }),
+    ("load_in_two_parts", |x, d, r, _| {
+        d.base + d.size * ((x * 10.0).min(1.0) + (x * 2.0).min(1.0)) + 0.003 * d.size * r.noise()
     }),
     ("warm_up", |x, d, _, _| d.base + d.size * (1.0 - (-x * (8.0 + 12.0 * d.a)).exp())),
     ("warm_up_noisy", |x, d, r, _| {

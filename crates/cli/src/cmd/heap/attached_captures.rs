@@ -4,18 +4,28 @@ use std::path::{Path, PathBuf};
 
 use stormlog_analyze::Analysis;
 use stormlog_analyze::rules::heap::{Capture, Kept};
-use stormlog_heap_report::leaks::{Leak, Pattern, leaks};
+use stormlog_heap_report::leaks::{Leak, leaks};
+use stormlog_heap_report::live::{LiveLine, live_lines};
 use stormlog_heap_report::rows::Place;
-use stormlog_heap_report::{MOMENTS, Question, Reading, ViewError, find};
+use stormlog_heap_report::{CaptureFile, Chosen, MOMENTS, Question, Reading, ViewError, captures, find};
+use stormlog_model::Holder;
 
 /// Lines kept of each capture; of those that are compared line by line, about all.
-const LINES: usize = 20;
+const LINES: usize = 50;
 const ALL_LINES: usize = 1000;
+/// Captures read of one directory, the main process's first and then those with the highest peaks: workers are alike.
+const CAPTURES: usize = 32;
 
-/// The capture at a path; of a directory with several, the main process's. `None` where there is none.
-pub(crate) fn read(path: &Path) -> Option<Result<Capture, ViewError>> {
-    let chosen = find(path, None).ok()?;
-    Some(Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading, LINES)))
+/// The captures at a path: of a directory, those of all processes that held much. None where there is none.
+pub(crate) fn read(path: &Path) -> Vec<Result<Capture, ViewError>> {
+    let Ok(mut found) = captures(path) else { return Vec::new() };
+    found.sort_by_key(|one: &CaptureFile| (!one.main, std::cmp::Reverse(one.peak_bytes)));
+    found.truncate(CAPTURES);
+    let one = |file: CaptureFile| {
+        let chosen = Chosen { path: file.path, others: 0, reason: String::new() };
+        Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading, LINES))
+    };
+    found.into_iter().map(one).collect()
 }
 
 /// What the odd rank of a job keeps and the others do not, where their heaps were recorded.
@@ -43,7 +53,17 @@ fn summed_up(reading: &Reading, lines: usize) -> Capture {
         pid: stats.pid,
         seconds: stats.duration_ns as f64 / 1e9,
         peak_bytes: stats.peak_bytes,
-        kept: leaks(&answer).iter().take(lines).map(kept).collect(),
+        sample_bytes: stats.sample_bytes,
+        live: answer
+            .moments
+            .iter()
+            .take(answer.end + 1)
+            .map(|moment| (moment.time_us, moment.bytes))
+            .collect(),
+        kept: match reading.knows_when() {
+            true => live_lines(&answer, lines).into_iter().map(line).collect(),
+            false => leaks(&answer).iter().take(lines).map(kept).collect(),
+        },
         failed: stats
             .failed_requests
             .last()
@@ -51,16 +71,31 @@ fn summed_up(reading: &Reading, lines: usize) -> Capture {
     }
 }
 
+fn line(line: LiveLine) -> Kept {
+    Kept {
+        place: words(&line.place),
+        holder: holder(&line.place),
+        caller: line.caller.as_ref().map(words),
+        bytes: line.live.last().map_or(0, |(_, bytes)| *bytes),
+        count: line.count,
+        live: line.live,
+    }
+}
+
+/// A line of a capture that does not know when memory came.
 fn kept(leak: &Leak) -> Kept {
     Kept {
         place: words(&leak.place),
+        holder: holder(&leak.place),
         caller: leak.caller.as_ref().map(words),
         bytes: leak.own_bytes,
         count: leak.count,
-        is_steady: leak.pattern == Pattern::Steady,
-        bytes_per_second: leak.growth_bytes_per_second.unwrap_or_default(),
-        first_seconds: leak.first_seconds.unwrap_or_default(),
+        live: Vec::new(),
     }
+}
+
+fn holder(place: &Place) -> Holder {
+    Holder { file: place.file.clone(), line: place.line, function: place.function.clone() }
 }
 
 fn words(place: &Place) -> String {

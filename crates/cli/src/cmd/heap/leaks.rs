@@ -30,7 +30,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let chosen = choose(&options.capture, options.pid)?;
     let waiting = Waiting::for_file(&chosen.path);
-    let ask = Ask { question: Question::Leaks, memory: options.memory };
+    // What was there at a time is asked of the reader; moments are only where the heap was largest.
+    let question = options.to.map_or(Question::Leaks, |to| Question::Span(options.from, to));
+    let ask = Ask { question, memory: options.memory };
     let reading = Reading::with(chosen, ask, MOMENTS, |_| true)?;
     if !reading.knows_when() && (options.from > 0 || options.to.is_some()) {
         return Err(Wrong(

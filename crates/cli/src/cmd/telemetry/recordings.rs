@@ -11,12 +11,15 @@ use crate::progress::Progress;
 /// Reads everything. Only Ctrl-C is an error.
 pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> {
     let mut progress = Progress::new("events");
-    let capture = |path: &Path| captures::read(path).map(|read| read.map_err(|error| error.to_string()));
+    let captures = |path: &Path| {
+        let read = captures::read(path).into_iter();
+        read.map(|one| one.map_err(|error| error.to_string())).collect()
+    };
     let mut goes_on = || {
         progress.step();
         ctrl_c.check().is_ok()
     };
-    let loaded = recording::load(paths, &mut Reader { capture: &capture, goes_on: &mut goes_on });
+    let loaded = recording::load(paths, &mut Reader { captures: &captures, goes_on: &mut goes_on });
     ctrl_c.check()?;
     Ok(loaded?)
 }

@@ -1,0 +1,72 @@
+//! What the resident memory of a process is made of, over time: anonymous memory, and shared memory. What files back is neither; the kernel
+//! takes it back when it needs room. Known only of recordings that report file-backed memory. Must never judge.
+
+use std::sync::Arc;
+
+use stormlog_model::{Counter, Event, Metadata};
+
+use crate::series::Envelope;
+
+/// In a sample's metadata: resident bytes that files or shared memory back, reported again when they have changed.
+pub(crate) const FILE_BACKED: &str = "file_backed_bytes";
+/// Those of them that are shared memory; 0 until it is reported.
+const SHARED_MEMORY: &str = "shared_memory_bytes";
+
+/// The parts of a process's resident memory.
+#[derive(Debug, Default, Clone)]
+pub struct ResidentParts {
+    seen: Option<Arc<Metadata>>,
+    file_backed: Option<u64>,
+    shared_now: u64,
+    /// What no file backs.
+    pub anonymous: Envelope,
+    /// Shared memory.
+    pub shared: Envelope,
+}
+
+impl ResidentParts {
+    pub(crate) fn observe(&mut self, event: &Event) {
+        if event.head.device_id >= 0 {
+            return;
+        }
+        if self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &event.metadata)) {
+            let reported = |key: &str| event.metadata.map.get(key).and_then(serde_json::Value::as_u64);
+            self.file_backed = reported(FILE_BACKED).or(self.file_backed);
+            self.shared_now = reported(SHARED_MEMORY).unwrap_or(self.shared_now);
+            self.seen = Some(Arc::clone(&event.metadata));
+        }
+        let used = event.counter(Counter::Used).filter(|used| *used > 0);
+        if let Some((used, file_backed)) = used.zip(self.file_backed) {
+            self.anonymous.observe(event.timestamp_ns, used.saturating_sub(file_backed));
+            self.shared.observe(event.timestamp_ns, self.shared_now.min(used));
+        }
+    }
+
+    /// Whether the parts are known of about all of so many samples.
+    pub(crate) fn covers(&self, samples: u64) -> bool {
+        self.anonymous.count() > 0 && self.anonymous.count() >= samples - samples / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{finish, metadata, sample};
+
+    const MI: u64 = 1 << 20;
+
+    #[test]
+    fn files_are_left_out_and_shared_memory_is_apart() {
+        let event = |at: u64, used: u64, file: u64, shared: u64| {
+            let pairs =
+                [("file_backed_bytes", (file * MI).into()), ("shared_memory_bytes", (shared * MI).into())];
+            metadata(sample(at, used * MI), &pairs)
+        };
+        let recording = finish((0..20).map(|i| event(i, 50 + 3 * i, 20 + 2 * i, i)));
+        let parts = &recording.sessions[0].ranks[0].streams[0].facts.resident;
+        assert_eq!(parts.anonymous.ends(), Some((30 * MI, 49 * MI)));
+        assert_eq!(parts.shared.ends(), Some((0, 19 * MI)));
+        assert!(parts.covers(20));
+        let older = finish((0..20).map(|i| sample(i, 50 * MI)));
+        assert!(!older.sessions[0].ranks[0].streams[0].facts.resident.covers(20));
+    }
+}
