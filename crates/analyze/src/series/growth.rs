@@ -342,6 +342,22 @@ mod tests {
     }
 
     #[test]
+    fn growth_after_a_load_is_found_and_that_of_the_load_is_not() {
+        let load = |at: u32| f64::from(at.min(50)) * 60.0;
+        let leak = of((0..700).map(|at| load(at) + 0.2 * f64::from(at))).unwrap();
+        assert!(leak.shape.goes_on() && leak.after_seconds > 40.0, "{leak:?}");
+        assert!((leak.bytes_per_second / MIB - 0.2).abs() < 0.02, "{leak:?}");
+        let goes_on = |found: Option<Growth>| found.is_some_and(|found| found.shape.goes_on());
+        assert!(!goes_on(of((0..700).map(load))));
+        // A load that needed more than it kept; in the end a part is given back.
+        let peak = |at: u32| if at < 36 { 6.0 * f64::from(at) } else { 30.0 };
+        let end = |at: u32| if at < 735 { 0.066 * f64::from(at) } else { 35.0 };
+        let leak = of((0..740).map(|at| peak(at) + end(at)));
+        assert!(goes_on(leak), "{leak:?}");
+        assert!(!goes_on(of((0..740).map(peak))));
+    }
+
+    #[test]
     fn too_few_samples_prove_nothing() {
         assert_eq!(of((0..5).map(|i| 100.0 * f64::from(i))), None);
         assert_eq!(of([]), None);

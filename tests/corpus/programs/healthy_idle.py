@@ -1,0 +1,6 @@
+"""Waits."""
+
+from clock import steps
+
+for _ in steps(0.5):
+    pass
