@@ -126,8 +126,8 @@ def main() -> int:
     recorded = {way: ends[way]["recorded"] for way in WAYS}
     assert recorded == {way: way in (AUTO, RUN, DRIVER) for way in WAYS}, recorded
     within = True
-    for words, found, wanted in (("device-bound", paced, WANTED), ("host-bound", small, WANTED_HOST)):
-        worst = max(found["ratios"][way] for way in (AUTO, RUN))
+    for words, measured_loop, wanted in (("device-bound", paced, WANTED), ("host-bound", small, WANTED_HOST)):
+        worst = max(measured_loop["ratios"][way] for way in (AUTO, RUN))
         sys.stdout.write(f"{words}: overhead ratio {worst:.4f} (wanted: <= {wanted})\n")
         within = within and worst <= wanted
     return 0 if within else 1
