@@ -17,7 +17,7 @@ use stormlog_analyze::rules::oom::Death;
 use stormlog_model::{Event, SessionStatus, SessionSummary, selection_order};
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::Bundle;
-use stormlog_store::{LoadOptions, ReadOptions, Source, json, load_sessions};
+use stormlog_store::{LoadOptions, ReadOptions, Source, StoreError, json, load_sessions};
 
 use crate::run::layout::RUN_FILE;
 use crate::run::{FinishedSession, SessionProcesses, find_runs, finish_abandoned};
@@ -84,7 +84,8 @@ pub fn load(paths: &[PathBuf], reader: &mut Reader<'_>) -> Result<Loaded, Stoppe
                 }
                 sources.extend(known.found);
             }
-            Err(_) if has_capture => {}
+            // A capture beside no events is enough; events that cannot be read, or a run of another release, are not excused by it.
+            Err(StoreError::Unrecognised { .. }) if has_capture => {}
             Err(error) => loaded.inputs.push(broken(path, error.to_string())),
         }
     }
