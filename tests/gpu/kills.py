@@ -24,9 +24,12 @@ from typing import Any
 
 STORMLOG = [sys.executable, "-m", "stormlog"]
 AT_ONCE = 8
-MB = 1 << 20
+# Of large blocks the allocator gives what is left over along, if it is 1 MiB or less; of these none is.
+LARGE = 2 << 20
 # What `keep_small` and `keep_large` hold now, and after the change in progress (the same when there is none).
 COUNTS = struct.Struct("<QQQQ")
+# In the mapped file: whether the training has begun, which of the two places holds the counts, and those.
+READY, TURN, PLACES = 0, 1, (64, 128)
 
 
 def keep_small(torch: Any, held: list[Any], count: int) -> int:
@@ -35,8 +38,8 @@ def keep_small(torch: Any, held: list[Any], count: int) -> int:
 
 
 def keep_large(torch: Any, held: list[Any], count: int) -> int:
-    held.append(torch.empty(count * MB, dtype=torch.uint8, device="cuda"))
-    return count * MB
+    held.append(torch.empty(count * LARGE, dtype=torch.uint8, device="cuda"))
+    return count * LARGE
 
 
 def train(torch: Any, counts: mmap.mmap) -> None:
@@ -48,18 +51,24 @@ def train(torch: Any, counts: mmap.mmap) -> None:
     sizes: tuple[list[int], list[int]] = ([], [])
     ways = (keep_small, keep_large)
 
+    turn = 0
+
     def write(now: list[int], then: list[int]) -> None:
-        COUNTS.pack_into(counts, 0, *now, *then)
+        # Into the place that is not read, then one byte: a kill in between leaves the last whole counts.
+        nonlocal turn
+        turn = 1 - turn
+        COUNTS.pack_into(counts, PLACES[turn], *now, *then)
+        counts[TURN] = turn
 
     now = [0, 0]
     write(now, now)
-    counts[COUNTS.size] = 1
+    counts[READY] = 1
     while True:
         which = chance.randrange(2)
         if len(held[which]) < 40 and chance.random() < 0.6:
             size = chance.randrange(1, 8)
             then = list(now)
-            then[which] += size * (512, MB)[which]
+            then[which] += size * (512, LARGE)[which]
             write(now, then)
             sizes[which].append(ways[which](torch, held[which], size))
         elif held[which]:
@@ -98,7 +107,7 @@ def serve(kills: int, folder: Path) -> None:
             living[child] = (counts, 0.0)
         for child, (counts, when) in list(living.items()):
             assert os.waitpid(child, os.WNOHANG) == (0, 0), f"{child} ended by itself"
-            if not when and counts[COUNTS.size]:
+            if not when and counts[READY]:
                 living[child] = (counts, time.monotonic() + chance.uniform(0.0, 1.0))
             elif when and time.monotonic() >= when:
                 os.kill(child, signal.SIGKILL)
@@ -131,7 +140,8 @@ def main(kills: int) -> int:
         (run,) = (folder / "runs").iterdir()
         for path in sorted(folder.glob("counts-of-*")):
             pid = path.name.removeprefix("counts-of-")
-            now_small, now_large, then_small, then_large = COUNTS.unpack_from(path.read_bytes())
+            page = path.read_bytes()
+            now_small, now_large, then_small, then_large = COUNTS.unpack_from(page, PLACES[page[TURN]])
             found = held_by_function(run, pid)
             small, large = found.get("keep_small", 0), found.get("keep_large", 0)
             checked += 1

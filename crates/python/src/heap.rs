@@ -225,7 +225,7 @@ fn begin(
         }
     }
     let over = Arc::new(AtomicBool::new(false));
-    let keeper = keep(path.clone(), options, Arc::clone(&over), hook)?;
+    let keeper = keep(path.clone(), options, Arc::clone(&over), hook, is_default)?;
     let before = slot.replace(Active { path, over, keeper, pid: std::process::id(), is_default });
     before.map(Active::inherited);
     Ok(())
@@ -260,6 +260,7 @@ fn keep(
     options: HeapOptions,
     over: Arc<AtomicBool>,
     hook: &'static Hook,
+    is_default: bool,
 ) -> PyResult<JoinHandle<()>> {
     let started = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
         // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
@@ -269,7 +270,13 @@ fn keep(
             keeper.step();
             thread::park_timeout(STEP);
         }
-        keeper.finish(std::process::id(), &json!({"cause": "stopped"}));
+        let (pid, cause) = (std::process::id(), json!({"cause": "stopped"}));
+        // The program asked for no recording here, so its end must not wait for the file to become small.
+        if is_default {
+            keeper.finish_at_exit(pid, &cause);
+        } else {
+            keeper.finish(pid, &cause);
+        }
     });
     started.map_err(|error| {
         // SAFETY: ends what was just begun.

@@ -128,8 +128,10 @@ def _stormlog_install():
         def find_spec(self, name, path=None, target=None):
             if name not in awaited:
                 return None
-            for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None) if finder is not self else None
+            # Those behind this one: two that wait for the same module would ask each other for ever.
+            behind = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
+            for finder in sys.meta_path[behind:]:
+                find = getattr(finder, "find_spec", None)
                 spec = find(name, path, target) if find is not None else None
                 if spec is not None:
                     try:
@@ -146,7 +148,7 @@ def _stormlog_install():
             # Only now: to be asked for a spec is not to be imported.
             if finder in sys.meta_path:
                 sys.meta_path.remove(finder)
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)
             load(module)
             try:
                 record_torch()
@@ -159,7 +161,10 @@ def _stormlog_install():
         import importlib.util
 
         if "torch" in sys.modules:
-            publish_backward()
+            try:
+                publish_backward()
+            except BaseException:
+                pass  # a torch without this engine: stacks of backward passes are missing, the rest is recorded
         # Looked for, not imported: an older stormlog would import half the world.
         spec = importlib.util.find_spec("stormlog")
         for place in (spec.submodule_search_locations if spec is not None else None) or ():

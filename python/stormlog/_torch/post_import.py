@@ -33,7 +33,9 @@ class _Finder:
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self]
+        # Those behind this one: two that wait for the same module would ask each other for ever.
+        behind = sys.meta_path.index(self) + 1 if self in sys.meta_path else 0
+        others = [finder for finder in sys.meta_path[behind:] if finder is not self]
         spec = next(filter(None, (_ask(finder, fullname, path, target) for finder in others)), None)
         loader: Any = None if spec is None else spec.loader
         if loader is None or not hasattr(loader, "exec_module"):
@@ -44,7 +46,9 @@ class _Finder:
             # Only now: to be asked for a spec is not to be imported.
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            del loader.exec_module  # ours; the class's own is there again
+            vars(loader).pop(
+                "exec_module", None
+            )  # ours, if another that waits has not; the class's is there again
             run(module)
             _quietly(self._then)
 

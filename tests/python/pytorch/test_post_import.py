@@ -52,6 +52,13 @@ def test_what_is_there_already_is_told_at_once(told: list[str]) -> None:
     assert again == [1]
 
 
+def test_two_that_wait_for_one_module_are_both_told(told: list[str]) -> None:
+    when_imported(NAME, lambda: told.append("and the second"))
+    module = importlib.import_module(NAME)
+    assert sorted(told) == ["and the second", "value is 5"]
+    assert sorted(vars(module.__spec__.loader)) == ["name", "path"]  # type: ignore[union-attr]
+
+
 def test_a_module_that_is_not_there_stays_so(told: list[str]) -> None:
     when_imported("no_such_module_at_all", lambda: told.append("no"))
     assert importlib.util.find_spec("no_such_module_at_all") is None

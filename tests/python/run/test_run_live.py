@@ -118,7 +118,7 @@ def test_sizes(live: Callable[..., Live]) -> None:
 
 
 def test_without_the_heap(live: Callable[..., Live]) -> None:
-    run = live("--no-heap")
+    run = live("--no-heap", "--no-gpu")
     run.terminal.wait_for("is not recorded")
     run.over.touch()
     assert run.terminal.leave() == 7

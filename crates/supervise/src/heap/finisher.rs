@@ -22,7 +22,7 @@ use super::survivors::Survivors;
 /// How deep captures are below a run's directory.
 const DEPTH: usize = 1;
 /// Live files that take less disk together are completed at once: that is done sooner than a process is started.
-const SMALL: u64 = 512 << 10;
+pub(super) const SMALL: u64 = 512 << 10;
 /// Between two looks whether the finisher is done.
 const WAIT: Duration = Duration::from_millis(20);
 

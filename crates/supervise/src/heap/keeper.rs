@@ -159,6 +159,25 @@ impl HeapKeeper {
         paths
     }
 
+    /// As [`finish`](Self::finish) for a process that waits for it: small captures are finished, larger ones only ended. Those can be read as they
+    /// are; to compress them takes seconds for each million of records.
+    pub fn finish_at_exit(&mut self, pid: u32, cause: &Value) {
+        self.find();
+        for mut open in self.take(|open| open.compactor.header().pid == pid) {
+            let path = open.compactor.path();
+            let size = [path.to_owned(), Live::path_of(path)]
+                .iter()
+                .filter_map(|file| std::fs::metadata(file).ok())
+                .map(|file| file.len())
+                .sum::<u64>();
+            // Where this fails the live file stays, and readers take it as it is.
+            let _ = match size <= super::finisher::SMALL {
+                true => open.compactor.finish(cause.clone()).map(drop),
+                false => open.compactor.end(cause.clone()).map(drop),
+            };
+        }
+    }
+
     /// Ends the captures of a process and moves them to its directory `to`, to be completed there: the last first, for a process that became
     /// another program by exec wrote one each. One that still writes is moved and not ended.
     pub(crate) fn settle(&mut self, pid: u32, cause: &Value, to: &Path) -> Vec<PathBuf> {
