@@ -162,7 +162,7 @@ impl DeviceLedger {
         }
     }
 
-    /// The allocator had handed out so many bytes before the first report.
+    /// Sets the bytes that the allocator had handed out before the first report.
     fn begin(&mut self, tree: &mut Tree, thread: u32, allocated: u64) {
         if self.before.is_some() {
             return;

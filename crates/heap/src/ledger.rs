@@ -261,7 +261,7 @@ impl Ledger {
             if op.kind == kind::REALLOC_TAKE { block.map(|block| (op.address, block)) } else { None };
     }
 
-    /// A block goes, freed by a thread that has made so many allocations; gives it, where it is known.
+    /// Ends a block, freed by `thread` after `allocations` allocations of its own; returns it, where it is known.
     #[inline(always)]
     pub(crate) fn remove<const SIMPLE: bool>(
         &mut self,
@@ -284,7 +284,7 @@ impl Ledger {
         Some(block)
     }
 
-    /// The free of a block was lost, or nobody saw it.
+    /// Ends a block whose free is in no record: it was lost, or happened outside the recording.
     #[cold]
     fn force(&mut self, old: Block) {
         self.forced = self.forced.saturating_add(1);

@@ -12,7 +12,7 @@ use crate::categories::of_site;
 pub(crate) const MOST_STEPS: usize = 256;
 /// Fewer kept steps say nothing about growth.
 const LEAST: usize = 8;
-/// Growth over the looked-at steps that is worth a forecast: this share of what lives, and so many bytes.
+/// Least growth over the examined steps for a forecast: a share of the live bytes, and bytes.
 const LEAST_SHARE: f64 = 0.01;
 const LEAST_BYTES: f64 = (1 << 20) as f64;
 /// Share of the pairs of steps between which memory must have grown.
@@ -34,7 +34,7 @@ pub(crate) struct StepClock {
     pub(crate) count: u64,
     /// Within a backward pass, by this thread.
     pub(crate) backward_thread: Option<u32>,
-    /// Of so many steps one is kept.
+    /// Steps for each kept one.
     pub(crate) stride: u64,
     /// The number of a step, and bytes that lived when its backward pass began.
     pub(crate) points: Vec<(u64, u64)>,
@@ -42,7 +42,7 @@ pub(crate) struct StepClock {
 }
 
 impl StepClock {
-    /// A block of this site comes while so many bytes live.
+    /// Notes a block of this site, allocated while `level` bytes live.
     pub(crate) fn note(&mut self, site: u32, sites: &[Site], tree: &Tree, level: u64) {
         let at = site as usize;
         while self.phases.len() <= at.min(sites.len().saturating_sub(1)) {

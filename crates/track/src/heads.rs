@@ -67,13 +67,13 @@ impl Heads {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use stormlog_model::SessionStatus;
 
-    #[test]
-    fn a_head_is_made_once_for_each_kind_device_and_collector() {
-        let session = SessionSummary {
+    /// A session of process 7; other tests of this crate use it too.
+    pub(crate) fn session() -> SessionSummary {
+        SessionSummary {
             session_id: "s".into(),
             status: SessionStatus::Running,
             started_at_ns: 1,
@@ -85,7 +85,12 @@ mod tests {
             local_rank: 0,
             world_size: 1,
             source: "test".into(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_head_is_made_once_for_each_kind_device_and_collector() {
+        let session = session();
         let mut heads = Heads::new(&session, &Identity::default(), "a", Duration::from_micros(99_600));
         let first = heads.get("sample", -1);
         assert_eq!((first.sampling_interval_ms, first.pid, first.collector.as_str()), (100, 7, "a"));

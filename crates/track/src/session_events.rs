@@ -128,22 +128,9 @@ impl SessionEvents {
 mod tests {
     use super::*;
     use stormlog_collect::DeviceCapabilities;
-    use stormlog_model::SessionStatus;
 
     fn events() -> SessionEvents {
-        let session = SessionSummary {
-            session_id: "s".into(),
-            status: SessionStatus::Running,
-            started_at_ns: 1,
-            ended_at_ns: None,
-            host: "here".into(),
-            pid: 7,
-            job_id: None,
-            rank: 0,
-            local_rank: 0,
-            world_size: 1,
-            source: "test".into(),
-        };
+        let session = crate::heads::tests::session();
         let base = crate::host_metadata(&DeviceCapabilities::of_process());
         SessionEvents::new(&session, &Identity::default(), "c", Duration::from_secs(1), base).unwrap()
     }

@@ -18,7 +18,7 @@ const LEAST_SHARE: f64 = 0.02;
 const LEAST_SECONDS: f64 = 1.0;
 /// Moments into which a time without changes is split.
 const QUIET_MOMENTS: u64 = 200;
-/// Growth of a sampled heap is sure from so many standard deviations of its estimate.
+/// Standard deviations of a sampled heap's estimate that its growth must exceed to be sure.
 const DEVIATIONS: f64 = 4.0;
 /// Below this it is only suspected.
 const SURE: f64 = 0.5;
@@ -57,7 +57,7 @@ pub struct Capture {
     pub seconds: f64,
     /// The most it held.
     pub peak_bytes: u64,
-    /// One allocation in so many bytes was recorded; `None` where all were.
+    /// Mean bytes between two recorded allocations; `None` where all were recorded.
     pub sample_bytes: Option<u64>,
     /// All of the heap over time, as in [`Kept::live`].
     pub live: Vec<(u64, u64)>,
@@ -166,10 +166,7 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
             ("seconds", growth.seconds.into()),
         ]));
         found.holder = Some(kept.holder.clone());
-        found.advice = advice([
-            "Find what keeps a reference to what this line makes: a list, a cache, a logger.",
-            "`stormlog leaks` lists every such line; `stormlog tree` shows the stacks.",
-        ]);
+        found.advice = line_advice();
         findings.push(found);
     }
     findings
@@ -194,7 +191,16 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
     let line = format!("{share:.0} % of what grows: {} ({} allocations alive)", kept.words(), kept.count);
     add_evidence(finding, capture, line);
     finding.holder = Some(kept.holder.clone());
+    finding.advice = line_advice();
     true
+}
+
+/// What to do where the line is known.
+fn line_advice() -> Vec<String> {
+    advice([
+        "Find what keeps a reference to what this line makes: a list, a cache, a logger.",
+        "`stormlog leaks` lists every such line; `stormlog tree` shows the stacks.",
+    ])
 }
 
 /// Takes a leak back that the heap disproves: the process grew and its heap did not, and all that is resident was asked for before. Pages

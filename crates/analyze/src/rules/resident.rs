@@ -42,7 +42,7 @@ impl ResidentParts {
         }
     }
 
-    /// Whether the parts are known of about all of so many samples.
+    /// Whether the parts are known for nearly all of `samples` samples.
     pub(crate) fn covers(&self, samples: u64) -> bool {
         self.anonymous.count() > 0 && self.anonymous.count() >= samples - samples / 8
     }

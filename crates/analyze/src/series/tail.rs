@@ -10,7 +10,7 @@ use super::{mad, median};
 /// A tail of fewer points, or of a smaller share of the time, is not judged.
 const LEAST_POINTS: usize = 10;
 const LEAST_SHARE: f64 = 0.2;
-/// Points off the line by more than so many deviations of the tail, or by this share of its growth, are before it.
+/// Points further from the line than this number of the tail's deviations, or than this share of its growth, precede the tail.
 const DEVIATIONS: f64 = 5.0;
 const SHARE_OFF: f64 = 0.1;
 

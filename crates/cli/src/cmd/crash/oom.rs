@@ -182,9 +182,11 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     }
     // Other processes, or kinds of memory; lines of this one are above.
     let kinds = evidence("held_by").and_then(Value::as_array).into_iter().flatten();
-    let is_other =
-        |row: &&Value| row.get("place").and_then(Value::as_str).is_none_or(|place| !held.has(place));
-    for row in kinds.filter(is_other).take(5) {
+    let place_of = |row: &&Value| row.get("place").and_then(Value::as_str).map(str::to_owned);
+    let kinds: Vec<&Value> =
+        kinds.filter(|row| place_of(row).is_none_or(|place| !held.has(&place))).take(5).collect();
+    let listed: Vec<String> = kinds.iter().filter_map(place_of).collect();
+    for row in kinds {
         let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
         let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
         let when = row.get("note").and_then(Value::as_str).unwrap_or_default();
@@ -192,7 +194,9 @@ fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
     }
     for row in evidence("memory_map").and_then(Value::as_array).into_iter().flatten().take(6) {
         let name = row.get("name").and_then(Value::as_str).unwrap_or("unknown");
-        if let Some(bytes) = row.get("rss_bytes").and_then(Value::as_u64).filter(|bytes| *bytes > 0) {
+        // What the last look found is above where it is what held the memory.
+        let bytes = row.get("rss_bytes").and_then(Value::as_u64).filter(|bytes| *bytes > 0);
+        if let Some(bytes) = bytes.filter(|_| !listed.iter().any(|place| place == name)) {
             line(out, "mapped", &format!("{:>10}  {name}", format_bytes(bytes)))?;
         }
     }
