@@ -12,12 +12,12 @@ The parts, each of which can be measured alone and again; figures of earlier par
     sample     Poisson sampling at 512 KiB (Memray: none)  disk      bytes on disk during the run and after it
     aggregate  bounded file                                reading   `stats` of what each recorded
 
-`stormlog` is `stormlog run --heap` (in `plain`: without it), supervisor and all; with `--preload` it is the
-hook library alone, without a compactor for what it writes: for work on the hooks. A ratio is the least CPU time
-of the workload over all repetitions, divided by the bare program's least; the order turns with each
-repetition, so that a slow minute of the machine hits all alike. `--minutes` is shared by the
-parts: repetitions that do not fit are left out, never the first. Figures go to bench/data/heap.json, the
-table to standard output or into `--markdown FILE`.
+`stormlog` is `stormlog run --heap` (in `plain`: without it), supervisor and all; with `--preload` it is
+the hook library alone, without a compactor for what it writes: for work on the hooks. A ratio is the least
+CPU time of the workload over all repetitions, divided by the bare program's least; the order turns with
+each repetition, so that a slow minute of the machine hits all alike. `--minutes` is shared by the parts:
+repetitions that do not fit are left out, never the first. Figures go to bench/data/heap.json, the table to
+standard output or into `--markdown FILE`.
 """
 
 from __future__ import annotations
