@@ -1,0 +1,24 @@
+//! One process, one story: what every recorder saw of it is joined into how it ended, what held its memory, what is wrong with it, and the answer in
+//! a few lines that every view begins with.
+//!
+//! ```text
+//! catalog (processes, bundles) ─┐
+//! heap-report (captures) ───────┼─► ProcessStory ─► Story ─► headline ─► run, oom show, analyze, report, JSON
+//! analyze (findings) ───────────┘
+//! ```
+//!
+//! Values in, values and sentences out. Must never print, and must never judge a recording or a death: that is done by `analyze` and `postmortem`.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod holder;
+mod process;
+mod residual;
+mod story;
+
+pub use answer::{HEADLINE_LINES, answer};
+pub use holder::{Growth, Holder};
+pub use process::{Ended, ProcessStory};
+pub use residual::{Part, Residual};
+pub use story::Story;

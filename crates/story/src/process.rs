@@ -1,0 +1,127 @@
+//! The story of one process.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stormlog_model::Finding;
+use stormlog_model::memory::Memory;
+use stormlog_postmortem::Cause;
+
+use crate::holder::Holder;
+use crate::residual::Residual;
+
+/// How a process ended, as scripts know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ended {
+    /// It has not.
+    Running,
+    /// With exit status 0.
+    Completed,
+    /// Otherwise, and evidence shows that this was intended: a parent stopped it, or it exited with a status of its own choice.
+    Deliberate,
+    /// By an error, a signal or a kill.
+    Failed,
+    /// No evidence shows how.
+    Unknown,
+}
+
+impl Ended {
+    /// The word of the JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ended::Running => "running",
+            Ended::Completed => "completed",
+            Ended::Deliberate => "deliberate",
+            Ended::Failed => "failed",
+            Ended::Unknown => "unknown",
+        }
+    }
+}
+
+/// Everything that matters about one process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessStory {
+    /// Its number.
+    pub pid: Option<u32>,
+    /// What the user would call it: `train.py`.
+    pub program: Option<String>,
+    /// Its rank in the job.
+    pub rank: Option<u64>,
+    /// Whether it is the process that the run started.
+    pub is_root: bool,
+    /// How it ended.
+    pub ended: Ended,
+    /// What ended it, where something did.
+    pub cause: Option<Cause>,
+    /// One sentence: what happened.
+    pub what_happened: String,
+    /// How sure that is, 0 to 1; `None` where it was recorded by a version that did not keep it.
+    pub confidence: Option<f64>,
+    /// The memory whose request failed.
+    pub failed_memory: Option<Memory>,
+    /// The requests that got no memory, a sentence each, those of devices first.
+    pub failed_requests: Vec<String>,
+    /// What held the memory at the moment that matters, in the order of every view.
+    pub held: Vec<Holder>,
+    /// When that was, where it was not the end.
+    pub held_when: Option<&'static str>,
+    /// The layers of its memories.
+    pub residuals: Vec<Residual>,
+    /// What is wrong with it, the worst first.
+    pub findings: Vec<Finding>,
+    /// What to change, the best first.
+    pub advice: Vec<String>,
+    /// First sample, nanoseconds since 1970.
+    pub started_at_ns: Option<i64>,
+    /// Last sample of an ended process, nanoseconds since 1970.
+    pub ended_at_ns: Option<i64>,
+    /// Most bytes resident.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl ProcessStory {
+    /// A process of which nothing is known but its end.
+    #[must_use]
+    pub fn new(ended: Ended, what_happened: String) -> Self {
+        ProcessStory {
+            pid: None,
+            program: None,
+            rank: None,
+            is_root: false,
+            ended,
+            cause: None,
+            what_happened,
+            confidence: None,
+            failed_memory: None,
+            failed_requests: Vec::new(),
+            held: Vec::new(),
+            held_when: None,
+            residuals: Vec::new(),
+            findings: Vec::new(),
+            advice: Vec::new(),
+            started_at_ns: None,
+            ended_at_ns: None,
+            peak_rss_bytes: None,
+        }
+    }
+
+    /// `train.py (pid 7)`, as far as it is known.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let program = self.program.as_deref().unwrap_or("the program");
+        self.pid.map_or_else(|| program.to_owned(), |pid| format!("{program} (pid {pid})"))
+    }
+
+    /// The object in `processes[]`: the keys are a promise to scripts.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        json!({
+            "pid": self.pid, "program": self.program, "rank": self.rank, "ended": self.ended,
+            "what_happened": self.what_happened, "cause": self.cause.map(Cause::as_str),
+            "confidence": self.confidence, "failed_memory": self.failed_memory,
+            "failed_requests": self.failed_requests, "held": self.held, "residuals": self.residuals,
+            "peak_rss_bytes": self.peak_rss_bytes,
+        })
+    }
+}
