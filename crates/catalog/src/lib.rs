@@ -9,5 +9,6 @@ pub mod cuda_oom;
 pub mod diagnose;
 pub mod query;
 pub mod recording;
+pub mod retained;
 pub mod run;
 pub mod sessions;

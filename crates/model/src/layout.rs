@@ -8,6 +8,7 @@
 //!     output.log                         what the program printed, under `run --live`
 //!     .locks/supervisor, .locks/PID-START  held while that process lives
 //!     exceptions/PID-N.json              what Python processes reported before they ended
+//!     retained-PID.json                  what kept the memory of a Python process, by its own look at itself
 //!     heap/PID.bin[.N]                   captures of processes that have not ended
 //!     rank0-pid77/                       a process, seen from outside
 //!       session.json, events.ring, log/    its session and its samples
@@ -131,6 +132,18 @@ pub fn growing_capture_name(pid: &str) -> String {
     format!("{pid}.bin")
 }
 
+/// The name of the file in which a process reports what keeps its memory. The recording library writes it: `pid` may be its placeholder.
+#[must_use]
+pub fn retained_name(pid: &str) -> String {
+    format!("retained-{pid}.json")
+}
+
+/// The process whose report of retained memory has this name; `None` for another file.
+#[must_use]
+pub fn retained_pid(name: &str) -> Option<u32> {
+    name.strip_prefix("retained-")?.strip_suffix(".json")?.parse().ok()
+}
+
 /// Whether a file is a capture by its name alone: `heap.bin` and `heap-2.bin` of a run, `heap-PID.bin` and `stormlog-heap-PID.bin` of the
 /// library, each with a number behind it for the programs a process became.
 #[must_use]
@@ -179,6 +192,14 @@ mod tests {
             ["", "rank", "rank0", "rank0-pid", "rank0-pidx", "rankx-pid7", "rank0-pid7-other", "heap"]
         {
             assert_eq!(SessionName::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn reports_of_retained_memory_are_known_by_their_names() {
+        assert_eq!(retained_pid(&retained_name("77")), Some(77));
+        for other in ["retained-.json", "retained-7.json.tmp", "retained-x.json", "run.json"] {
+            assert_eq!(retained_pid(other), None, "{other}");
         }
     }
 

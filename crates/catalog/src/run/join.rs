@@ -21,7 +21,7 @@ use stormlog_store::recording::{RecordedEvents, read_session};
 use super::directory::RunDirectory;
 use super::layout::{
     CAPTURES_DIRECTORY, EXCEPTIONS_DIRECTORY, LOG_DIRECTORY, RING_FILE, RUN_FILE, SNAPSHOT_FILE, SessionName,
-    Viewpoint, is_session,
+    Viewpoint, is_session, retained_pid,
 };
 use super::life::{PROGRAM, session_life, start_ticks};
 use super::process::{Process, ProcessEnd, ProcessSession, Run, RunStatus};
@@ -104,14 +104,14 @@ impl<'a> Joining<'a> {
 
     fn read(&mut self) {
         let mut sessions: Vec<(Option<SessionName>, PathBuf)> = Vec::new();
-        let (mut growing, mut reported) = (Vec::new(), Vec::new());
+        let (mut growing, mut reported, mut retained) = (Vec::new(), Vec::new(), Vec::new());
         for (name, path, is_directory) in entries(self.run) {
             match name.as_str() {
                 CAPTURES_DIRECTORY if is_directory => {
                     growing = captures_in(&path);
                 }
                 EXCEPTIONS_DIRECTORY if is_directory => reported = exceptions(&path),
-                _ if !is_directory => {}
+                _ if !is_directory => retained.extend(retained_pid(&name).map(|pid| (pid, path))),
                 _ => {
                     let parsed = SessionName::parse(&name);
                     if parsed.is_some() || is_session(&path) {
@@ -139,6 +139,10 @@ impl<'a> Joining<'a> {
             let at_ns = modified_ns(&path);
             let process = self.process(pid, None, at_ns);
             process.exceptions.push(path);
+        }
+        for (pid, path) in retained {
+            let at_ns = modified_ns(&path);
+            self.process(pid, None, at_ns).retained = Some(path);
         }
     }
 

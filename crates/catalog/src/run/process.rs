@@ -9,6 +9,7 @@ use stormlog_store::StoreError;
 
 use super::layout::Viewpoint;
 use super::record::RunRecord;
+use crate::retained::{self, Retention};
 
 /// A run and its processes.
 #[derive(Debug)]
@@ -144,6 +145,8 @@ pub struct Process {
     pub snapshots: Vec<PathBuf>,
     /// Exceptions that it reported.
     pub exceptions: Vec<PathBuf>,
+    /// Its report of what keeps its memory ([`crate::retained`]).
+    pub retained: Option<PathBuf>,
     /// How it ended.
     pub end: ProcessEnd,
     /// Most bytes resident.
@@ -165,6 +168,7 @@ impl Process {
             bundles: Vec::new(),
             snapshots: Vec::new(),
             exceptions: Vec::new(),
+            retained: None,
             end: ProcessEnd::Unknown,
             peak_rss_bytes: None,
             heap_peak_bytes: None,
@@ -198,6 +202,12 @@ impl Process {
         ids.any(|summary| summary.session_id == session_id)
     }
 
+    /// What keeps its memory, as the process reported it; `None` where it did not, or the file is damaged.
+    #[must_use]
+    pub fn retention(&self) -> Option<Retention> {
+        retained::read(self.retained.as_deref()?)
+    }
+
     /// The object of `--json`: the keys are a promise to scripts.
     #[must_use]
     pub fn to_value(&self) -> Value {
@@ -227,6 +237,7 @@ impl Process {
             "pid": self.pid, "start_ticks": self.start_ticks, "program": self.program, "is_root": self.is_root,
             "sessions": sessions, "captures": paths(&self.captures), "bundles": paths(&self.bundles),
             "snapshots": paths(&self.snapshots), "exceptions": paths(&self.exceptions), "end": end,
+            "retained": self.retained.as_ref().map(|path| path.display().to_string()),
             "peak_rss_bytes": self.peak_rss_bytes, "heap_peak_bytes": self.heap_peak_bytes,
         })
     }
