@@ -113,9 +113,8 @@ test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
 	else echo "test-frameworks: there are no such tests yet"; fi
 
-test-vm: ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time)
-	cargo build --locked --release -p stormlog-cli
-	$(PYTHON) tests/vm/run.py $(TARGET)/release/stormlog $(TARGET)/vm
+test-vm: setup ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time)
+	$(PYTHON) tests/vm/run.py $(abspath $(BIN)/stormlog) $(TARGET)/vm
 
 fuzz-smoke: ## each fuzz target for a fixed number of inputs; FUZZ_SECONDS=300 explores
 	@echo "fuzz-smoke: building the targets"
@@ -128,9 +127,8 @@ bless: setup peer ## rewrite the golden files; look at the diff before you commi
 bench: setup peer ## measure beside stormlog 0.4.3, into bench/RESULTS.md
 	bench/run
 
-soak: ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
-	cargo build --locked --release -p stormlog-cli
-	$(PYTHON) bench/soak.py --stormlog $(TARGET)/release/stormlog --seconds $(SOAK_SECONDS) $(if $(SOAK_TABLE),--markdown $(SOAK_TABLE))
+soak: setup ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
+	$(PYTHON) bench/soak.py --stormlog $(abspath $(BIN)/stormlog) --seconds $(SOAK_SECONDS) $(if $(SOAK_TABLE),--markdown $(SOAK_TABLE))
 
 corpus: setup ## record the programs of tests/corpus anew (those with PyTorch where .venv-frameworks-* has it)
 	CORPUS_TORCH_PYTHON="$(abspath $(firstword $(wildcard .venv-frameworks-*/bin/python)))" $(BIN)/python tests/corpus/record.py

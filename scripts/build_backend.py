@@ -38,7 +38,9 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "build" / "wheel.data" / "scripts"
-PACKAGE = "stormlog-cli"
+# The module is named too, and none of its targets is a program: with the features of both, each crate is
+# compiled once for the commands and the module.
+PACKAGES = ("stormlog-cli", "stormlog-python")
 COMMANDS = {"stormlog", "gpumemprof", "tfmemprof"}
 
 Settings = Mapping[str, Any] | None
@@ -82,7 +84,8 @@ def prepare() -> None:
 def build_commands() -> None:
     """Builds the commands into the directory that maturin packs."""
     profile = os.environ.get("STORMLOG_BUILD_PROFILE", "release")
-    words = ["cargo", "build", "--locked", "--profile", profile, "--package", PACKAGE, "--bins"]
+    packages = [word for package in PACKAGES for word in ("--package", package)]
+    words = ["cargo", "build", "--locked", "--profile", profile, *packages, "--bins"]
     # cargo tells where each program is, whatever target directory or platform is configured.
     environment = maturin._get_env()  # a toolchain that maturin installed for the build, where there was none
     building = subprocess.run(
