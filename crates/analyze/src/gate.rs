@@ -163,6 +163,8 @@ impl Check {
                     .to_owned(),
             ],
             undecided: false,
+            process: None,
+            memory: None,
             holder: None,
         })
     }

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use stormlog_model::CAPABILITIES_KEY;
+use stormlog_model::memory::Memory;
 use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event, Head, Metadata, Support};
 
 use crate::phases::PhaseRecord;
@@ -88,6 +90,8 @@ pub struct Stream {
     pub head: Arc<Head>,
     /// The driver's id of the device, where its first event has it.
     pub device_uuid: Option<String>,
+    /// Which memory it is, as PyTorch names devices; `None` where the backend has no such name.
+    pub memory: Option<Memory>,
     /// All its events.
     pub event_count: u64,
     source: u32,
@@ -242,6 +246,7 @@ impl Recording {
 impl Stream {
     fn new(head: Arc<Head>, rules: &Rules) -> Self {
         Stream {
+            memory: None,
             head,
             device_uuid: None,
             event_count: 0,
@@ -265,6 +270,7 @@ impl Stream {
         if self.event_count == 0 {
             let uuid = event.metadata.map.get("device_uuid").and_then(|uuid| uuid.as_str());
             self.device_uuid = uuid.map(str::to_owned);
+            self.memory = memory_of(event);
         }
         self.event_count += 1;
         let sample = Sample::of(event);
@@ -317,6 +323,16 @@ impl Stream {
     pub fn is_host(&self) -> bool {
         self.head.device_id < 0
     }
+}
+
+/// The memory that an event is about, by the name that PyTorch has for its device: ROCm's are `cuda` too.
+fn memory_of(event: &Event) -> Option<Memory> {
+    let Ok(index) = u8::try_from(event.head.device_id) else { return Some(Memory::Host) };
+    let map = &event.metadata.map;
+    let of_collector = map.get(CAPABILITIES_KEY).and_then(|object| object.get("backend"));
+    let backend = map.get("backend").or(of_collector)?.as_str()?.to_lowercase();
+    let name = if matches!(backend.as_str(), "rocm" | "hip" | "gpu") { "cuda" } else { backend.as_str() };
+    format!("{name}:{index}").parse().ok()
 }
 
 /// What follows from an event's counters and what its collector can tell.

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::Record;
+use crate::memory::Memory;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +96,10 @@ pub struct Finding {
     pub advice: Vec<String>,
     /// Something was seen that cannot be judged yet; then the severity is information.
     pub undecided: bool,
+    /// The process it is about.
+    pub process: Option<i64>,
+    /// The memory it is about.
+    pub memory: Option<Memory>,
     /// The line that holds the memory, where that is known.
     pub holder: Option<Holder>,
 }
@@ -128,6 +133,12 @@ impl Finding {
         put("advice", self.advice.clone().into());
         if self.undecided {
             put("undecided", true.into());
+        }
+        if let Some(process) = self.process {
+            put("process", process.into());
+        }
+        if let Some(memory) = self.memory {
+            put("memory", memory.to_string().into());
         }
         if let Some(Holder { file, line, function }) = &self.holder {
             let pairs = [
@@ -172,6 +183,8 @@ mod tests {
             }],
             advice: vec!["free it".into()],
             undecided: false,
+            process: None,
+            memory: None,
             holder: None,
         };
         let record = finding.to_record();
@@ -179,7 +192,11 @@ mod tests {
         assert_eq!(keys, ["id", "kind", "severity", "confidence", "title", "metrics", "evidence", "advice"]);
         assert_eq!(record["confidence"], 0.971);
         let holder = Some(Holder { file: "a.py".into(), line: 3, function: "f".into() });
-        let undecided = Finding { undecided: true, holder, ..finding }.to_record();
+        let of_process = (Some(7), Some(Memory::Host));
+        let undecided =
+            Finding { undecided: true, process: of_process.0, memory: of_process.1, holder, ..finding }
+                .to_record();
+        assert_eq!((&undecided["process"], &undecided["memory"]), (&Value::from(7), &Value::from("host")));
         assert_eq!(
             (&undecided["undecided"], &undecided["holder"]["line"]),
             (&Value::from(true), &Value::from(3))

@@ -127,6 +127,8 @@ impl SnapshotReport {
             }],
             advice: Vec::new(),
             undecided: false,
+            process: None,
+            memory: format!("cuda:{}", self.device).parse().ok(),
             holder: None,
         }
     }

@@ -95,6 +95,8 @@ pub(crate) fn of_collectives(intervals: &[CollectiveInterval], job: &JobRecord<'
         }],
         advice: advice(["Leave room for the communication library's buffers; NCCL_BUFFSIZE bounds them."]),
         undecided: false,
+        process: None,
+        memory: None,
         holder: None,
     })
 }
@@ -131,6 +133,8 @@ pub(crate) fn of_first_cause(across: &CrossRank, job: &JobRecord<'_>) -> Option<
         }],
         advice: Vec::new(),
         undecided: false,
+        process: None,
+        memory: None,
         holder: None,
     })
 }

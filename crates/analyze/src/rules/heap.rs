@@ -3,6 +3,7 @@
 //! The capture is read elsewhere; here is what it means. Growth of a process's memory that telemetry shows gets the line
 //! that grew. Page: `docs/rules/heap.md`.
 
+use stormlog_model::memory::Memory;
 use stormlog_model::{Evidence, Finding, Holder, Severity, format_bytes};
 
 use super::growth::is_long_enough;
@@ -53,6 +54,8 @@ pub struct Capture {
     pub path: String,
     /// The process.
     pub pid: u32,
+    /// The memory that the figures are of.
+    pub memory: Memory,
     /// How long it lasted.
     pub seconds: f64,
     /// The most it held.
@@ -174,9 +177,8 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
 
 /// Whether a finding is about the growth of the host memory of the capture's process.
 pub(crate) fn is_about(finding: &Finding, capture: &Capture) -> bool {
-    let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_i64);
     let is_growth = matches!(finding.kind.as_str(), "leak" | "growth");
-    is_growth && number("device_id") == Some(-1) && number("pid") == Some(i64::from(capture.pid))
+    is_growth && finding.memory == Some(capture.memory) && finding.process == Some(capture.pid.into())
 }
 
 /// Names the line behind a leak of a process's memory. True when it did.
@@ -252,6 +254,8 @@ fn about(capture: &Capture, id: &str, kind: &str, severity: Severity, confidence
         }],
         advice: Vec::new(),
         undecided: false,
+        process: Some(capture.pid.into()),
+        memory: Some(capture.memory),
         holder: None,
     }
 }

@@ -73,6 +73,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             evidence: sentences.take(LISTED).collect(),
             advice: advice(["`stormlog validate PATH` lists every problem with file, line and field."]),
             undecided: false,
+            process: None,
+            memory: None,
             holder: None,
         });
     }
@@ -96,6 +98,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             evidence: twice.iter().take(LISTED).map(|input| pointer(input, &sentence(input))).collect(),
             advice: advice(["If they are two recordings and not copies of one, analyse each by itself."]),
             undecided: false,
+            process: None,
+            memory: None,
             holder: None,
         });
     }
@@ -119,6 +123,8 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             evidence: sentences.take(LISTED).collect(),
             advice: advice(["What is missing cannot be judged; everything before it can."]),
             undecided: false,
+            process: None,
+            memory: None,
             holder: None,
         });
     }

@@ -60,6 +60,8 @@ pub fn about(
         }],
         advice: Vec::new(),
         undecided: false,
+        process: (head.pid > 0).then_some(head.pid),
+        memory: stream.memory,
         holder: None,
     }
 }

@@ -176,6 +176,8 @@ pub fn of_bundle(death: &Death) -> Finding {
             "`stormlog oom show` on the bundle has the page: what was held, what was asked for, the last events.",
         ]),
         undecided: false,
+        process: None,
+        memory: None,
         holder: None,
     }
 }

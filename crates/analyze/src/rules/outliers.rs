@@ -144,6 +144,8 @@ pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
             "Look for a second process on its device.",
         ]),
         undecided: false,
+        process: Some(worst.pid),
+        memory: None,
         holder: None,
     };
     Some((finding, odd))

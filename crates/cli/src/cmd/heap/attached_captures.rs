@@ -9,6 +9,7 @@ use stormlog_heap_report::live::{LiveLine, live_lines};
 use stormlog_heap_report::rows::Place;
 use stormlog_heap_report::{CaptureFile, Chosen, MOMENTS, Question, Reading, ViewError, captures, find};
 use stormlog_model::Holder;
+use stormlog_model::memory::Memory;
 
 /// Lines kept of each capture; of those that are compared line by line, about all.
 const LINES: usize = 50;
@@ -51,6 +52,7 @@ fn summed_up(reading: &Reading, lines: usize) -> Capture {
     Capture {
         path: reading.chosen.path.display().to_string(),
         pid: stats.pid,
+        memory: Memory::Host,
         seconds: stats.duration_ns as f64 / 1e9,
         peak_bytes: stats.peak_bytes,
         sample_bytes: stats.sample_bytes,
