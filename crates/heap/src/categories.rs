@@ -125,16 +125,25 @@ impl Gradients {
 
 /// What a site's stack says.
 pub(crate) fn of_site(tree: &Tree, site: &Site) -> Option<Category> {
-    let is_backward = |step: Step| matches!(step, Step::Mark { mark } if [mark::BACKWARD, mark::BACKWARD_AMBIGUOUS].contains(&u64::from(mark)));
-    if tree.frames(site.key.python).any(is_backward) {
-        return Some(Category::BackwardTemporaries);
+    match is_of_engine(tree, site) {
+        true => Some(Category::BackwardTemporaries),
+        false => category_of_stack(frames(tree, site)),
     }
+}
+
+/// Whether a thread of the autograd engine took it for a backward pass.
+pub(crate) fn is_of_engine(tree: &Tree, site: &Site) -> bool {
+    let is_backward = |step: Step| matches!(step, Step::Mark { mark } if [mark::BACKWARD, mark::BACKWARD_AMBIGUOUS].contains(&u64::from(mark)));
+    tree.frames(site.key.python).any(is_backward)
+}
+
+/// File and function of the frames of a site, the innermost first.
+pub(crate) fn frames<'a>(tree: &'a Tree, site: &Site) -> impl Iterator<Item = (&'a str, &'a str)> {
     let code = |step: Step| match step {
         Step::Python { code, .. } | Step::Line { code, .. } => tree.codes.get(code as usize),
         _ => None,
     };
-    let frames = tree.frames(site.key.python).filter_map(code);
-    category_of_stack(frames.map(|code| (code.file.as_str(), code.name.as_str())))
+    tree.frames(site.key.python).filter_map(code).map(|code| (code.file.as_str(), code.name.as_str()))
 }
 
 fn is_before(tree: &Tree, site: &Site) -> bool {

@@ -1,12 +1,13 @@
 //! The steps of a training, as a device's records show them: a step is the first memory that a backward pass takes after memory was taken
 //! outside of it. How much lived at the beginning of each says how much a step leaves behind. Must stay small: a run has millions of steps.
+//!
+//! An optimizer's step is no clock: it takes memory for its state in the first step, and often none afterwards.
 
-use stormlog_model::gpu_category::Category;
+use stormlog_model::gpu_category::{Category, is_backward_frame};
 
+use crate::categories::{frames, is_of_engine, of_site};
 use crate::ledger::Site;
 use crate::tree::{ROOT, Tree};
-
-use crate::categories::of_site;
 
 /// Steps that are kept; beyond, every second one is dropped.
 pub(crate) const MOST_STEPS: usize = 256;
@@ -21,6 +22,9 @@ const LEAST_RISING: f64 = 0.8;
 /// What a site means for the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Taken by a thread of the autograd engine.
+    Engine,
+    /// Taken within the pass by a thread with Python frames: the caller's own (the first gradient), or the engine's where it calls back.
     Backward,
     /// Ends a backward pass: the program's own thread is at work again.
     Outside,
@@ -28,11 +32,14 @@ enum Phase {
     Any,
 }
 
+/// A backward pass of which only the caller's own part was seen.
+const CALLER: u32 = u32::MAX - 1;
+
 /// Counts steps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepClock {
     pub(crate) count: u64,
-    /// Within a backward pass, by this thread.
+    /// Within a backward pass, by this thread of the engine, or [`CALLER`].
     pub(crate) backward_thread: Option<u32>,
     /// Steps for each kept one.
     pub(crate) stride: u64,
@@ -53,15 +60,19 @@ impl StepClock {
         else {
             return;
         };
-        match (phase, self.backward_thread) {
-            (Phase::Backward, None) => {
-                self.backward_thread = Some(thread);
-                self.count = self.count.saturating_add(1);
-                self.keep(level);
-            }
+        let engine = match phase {
+            Phase::Engine => thread,
+            Phase::Backward => self.backward_thread.unwrap_or(CALLER),
             // What is computed once more within the pass (checkpoints) runs on the engine's own thread.
-            (Phase::Outside, Some(engine)) if engine != thread => self.backward_thread = None,
-            _ => {}
+            Phase::Outside if self.backward_thread != Some(thread) => {
+                self.backward_thread = None;
+                return;
+            }
+            Phase::Outside | Phase::Any => return,
+        };
+        if self.backward_thread.replace(engine).is_none() {
+            self.count = self.count.saturating_add(1);
+            self.keep(level);
         }
     }
 
@@ -106,8 +117,11 @@ fn phase(tree: &Tree, site: &Site) -> Phase {
     if site.key.python == ROOT {
         return Phase::Any;
     }
+    if is_of_engine(tree, site) {
+        return Phase::Engine;
+    }
     match of_site(tree, site) {
-        Some(Category::BackwardTemporaries) => Phase::Backward,
+        _ if frames(tree, site).any(|(file, function)| is_backward_frame(file, function)) => Phase::Backward,
         Some(Category::Inputs) => Phase::Any,
         _ => Phase::Outside,
     }

@@ -26,6 +26,7 @@ struct Training {
     optimizer: u32,
     data: u32,
     loader: u32,
+    first_gradient: u32,
     /// Of the engine's.
     backward: u32,
 }
@@ -36,13 +37,14 @@ impl Training {
         let module = format!("{TORCH}/nn/modules/module.py");
         let codes = [
             ("main", "/home/me/train.py".to_owned()),
-            ("_apply", module.clone()),
-            ("convert", module.clone()),
-            ("_call_impl", module),
-            ("forward", "/home/me/model.py".to_owned()),
-            ("_init_group", format!("{TORCH}/optim/adam.py")),
+            ("Module._apply", module.clone()),
+            ("Module.to.<locals>.convert", module.clone()),
+            ("Module._call_impl", module),
+            ("Net.forward", "/home/me/model.py".to_owned()),
+            ("Adam._init_group", format!("{TORCH}/optim/adam.py")),
             ("_engine_run_backward", format!("{TORCH}/autograd/graph.py")),
             ("collate", format!("{TORCH}/utils/data/_utils/collate.py")),
+            ("_make_grads", format!("{TORCH}/autograd/__init__.py")),
         ];
         for stream in 0..2 {
             for (id, (name, file)) in codes.iter().enumerate() {
@@ -57,12 +59,24 @@ impl Training {
         let optimizer = stack(&mut writer, 0, &[10, 15]);
         let data = stack(&mut writer, 0, &[10]);
         let loader = stack(&mut writer, 0, &[10, 17]);
+        let first_gradient = stack(&mut writer, 0, &[10, 18]);
         let caller = stack(&mut writer, 1, &[10, 16]);
         let backward = writer.mark_node(1, mark::BACKWARD, caller);
         for stream in 0..2 {
             writer.define_device(stream, 0, [1, 0, 0]);
         }
-        Training { writer, next: 0x1000, time: 0, parameters, forward, optimizer, data, loader, backward }
+        Training {
+            writer,
+            next: 0x1000,
+            time: 0,
+            parameters,
+            forward,
+            optimizer,
+            data,
+            loader,
+            first_gradient,
+            backward,
+        }
     }
 
     fn take(&mut self, stream: usize, node: u32, bytes: u64) -> u64 {
@@ -100,8 +114,10 @@ fn train(path: &Path, steps: u64, leak: u64) -> Training {
         if leak > 0 {
             training.take(0, forward, leak);
         }
+        // The gradient of the loss is the caller's own, before the engine begins.
+        let first = training.take(0, training.first_gradient, 512);
         let gradients: Vec<u64> = [40, 20, 4].map(|size| training.take(1, backward, size * MIB)).to_vec();
-        activations.into_iter().for_each(|address| training.free(1, address));
+        activations.into_iter().chain([first]).for_each(|address| training.free(1, address));
         if step == 0 {
             for size in [40, 40, 20, 20, 4, 4] {
                 training.take(0, optimizer, size * MIB);

@@ -108,8 +108,27 @@ pub fn category_of_stack<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -
     best.and_then(|rank| ORDER.get(rank).copied())
 }
 
+/// The name of a function without what it is defined in: `convert` of `Module.to.<locals>.convert`. Captures have qualified names where Python
+/// has them (from 3.11 on), snapshots have plain ones.
+fn plain_name(function: &str) -> &str {
+    function.rsplit('.').next().unwrap_or(function)
+}
+
+/// Whether a frame is within a backward pass: that of the thread that called the engine, or of code that the engine called back (a function of
+/// the program, a compiled region, what a checkpoint computes once more).
+#[must_use]
+pub fn is_backward_frame(file: &str, function: &str) -> bool {
+    let name = plain_name(function);
+    let is = |names: &[&str]| names.contains(&name);
+    (file.ends_with("torch/autograd/__init__.py") && is(&["backward", "grad", "_make_grads"]))
+        || (file.ends_with("torch/autograd/graph.py") && name == "_engine_run_backward")
+        || (file.ends_with("torch/autograd/function.py") && function.ends_with("BackwardCFunction.apply"))
+        || (file.ends_with("torch/utils/checkpoint.py") && is(&["backward", "unpack_hook", "recompute_fn"]))
+}
+
 /// What one frame says.
-fn of_frame(file: &str, name: &str) -> Option<Category> {
+fn of_frame(file: &str, function: &str) -> Option<Category> {
+    let name = plain_name(function);
     let is = |names: &[&str]| names.contains(&name);
     if file.contains("torch/optim/") || file.contains("/optimizers/") || file.contains("bitsandbytes/optim") {
         return Some(Category::OptimizerState);
@@ -179,6 +198,39 @@ mod tests {
             (None, &[("train.py", "main")]),
         ] {
             assert_eq!(category(frames), expected, "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn qualified_names_say_the_same() {
+        let loaded = (MODULE, "Module.load_state_dict.<locals>.load");
+        for (expected, frames) in [
+            (Category::Parameters, &[(MODULE, "Module.to.<locals>.convert"), (MODULE, "Module._apply")][..]),
+            (Category::Parameters, &[(MODULE, "Module.cuda.<locals>.<lambda>"), (MODULE, "Module._apply")]),
+            (Category::Parameters, &[(MODULE, "Module._load_from_state_dict"), loaded]),
+            (Category::Parameters, &[("/v/site-packages/torch/nn/modules/linear.py", "Linear.__init__")]),
+            (Category::OptimizerState, &[(ADAM, "Adam._init_group"), (ADAM, "Adam.step")]),
+            (Category::Activations, &[("model.py", "Net.forward"), (MODULE, "Module._call_impl")]),
+            (Category::BackwardTemporaries, &[("/v/site-packages/torch/_tensor.py", "Tensor.backward")]),
+        ] {
+            assert_eq!(category(frames), Some(expected), "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn a_backward_pass_is_known_by_the_frames_around_it() {
+        let functions = "/v/site-packages/torch/autograd/function.py";
+        for (expected, file, function) in [
+            (true, AUTOGRAD, "_make_grads"),
+            (true, "/v/site-packages/torch/autograd/graph.py", "_engine_run_backward"),
+            (true, functions, "BackwardCFunction.apply"),
+            (true, "/v/site-packages/torch/utils/checkpoint.py", "CheckpointFunction.backward"),
+            (false, functions, "Function.apply"),
+            (false, "/v/site-packages/torch/utils/checkpoint.py", "CheckpointFunction.forward"),
+            (false, "/v/site-packages/torch/autograd/grad_mode.py", "no_grad.__enter__"),
+            (false, "train.py", "backward"),
+        ] {
+            assert_eq!(is_backward_frame(file, function), expected, "{file} {function}");
         }
     }
 
