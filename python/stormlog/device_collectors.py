@@ -181,6 +181,10 @@ class DeviceMemoryCollector(ABC):
     def capabilities(self) -> DeviceMemoryCapabilities:
         """What it can know."""
 
+    def device_uuid(self) -> str | None:
+        """The driver's id of the device, which is the same in every process; None where there is none."""
+        return None
+
 
 def validate_device_memory_sample(
     sample: DeviceMemorySample,
@@ -219,6 +223,15 @@ def validate_device_memory_sample(
                 raise ValueError(f"{event_field} cannot exceed device_total_bytes")
 
 
+def cuda_uuid(torch: Any, index: int) -> str | None:
+    """A CUDA device's id as its driver spells it; None where this PyTorch does not have it."""
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if uuid is None:
+        return None
+    text = str(uuid)
+    return text if text.startswith(("GPU-", "MIG-")) else f"GPU-{text}"
+
+
 class CudaDeviceCollector(DeviceMemoryCollector):
     """An NVIDIA device: PyTorch's allocator, and the driver's own numbers beside it."""
 
@@ -233,6 +246,13 @@ class CudaDeviceCollector(DeviceMemoryCollector):
     def name(self) -> str:
         """The backend."""
         return "cuda"
+
+    def device_uuid(self) -> str | None:
+        """The driver's id of the device; None where PyTorch does not have it."""
+        try:
+            return cuda_uuid(_torch(), self.device.index or 0)
+        except Exception:
+            return None
 
     def is_available(self) -> bool:
         """Whether there is such a device."""

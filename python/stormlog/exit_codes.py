@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 
+from stormlog import _native
+
 __all__ = [
     "VERDICT_ERROR",
     "VERDICT_FINDINGS",
@@ -48,15 +50,7 @@ VERDICT_INVALID_INPUT = "invalid_input"
 VERDICT_INTERRUPTED = "interrupted"
 
 VERDICT_STATUS_BY_EXIT_CODE: Mapping[ExitCode, str] = MappingProxyType(
-    {
-        ExitCode.OK: VERDICT_PASS,
-        ExitCode.ERROR: VERDICT_ERROR,
-        ExitCode.USAGE: VERDICT_USAGE,
-        ExitCode.FINDINGS: VERDICT_FINDINGS,
-        ExitCode.GATE_FAILED: VERDICT_GATE_FAILED,
-        ExitCode.INVALID_INPUT: VERDICT_INVALID_INPUT,
-        ExitCode.INTERRUPTED: VERDICT_INTERRUPTED,
-    }
+    {ExitCode(code): status for code, status in _native.catalog.VERDICT_STATUSES.items()}
 )
 VERDICT_STATUSES = frozenset(VERDICT_STATUS_BY_EXIT_CODE.values())
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from stormlog import _native, cuda_driver
 from stormlog._torch.cuda_snapshot import allocator_segments
+from stormlog.device_collectors import cuda_uuid
 
 __all__ = ["HiddenMemory", "Reading", "mark", "measure", "report"]
 
@@ -147,8 +148,8 @@ class Driver:
     def __init__(self, torch: Any, index: int) -> None:
         self._torch = torch
         self._index = index
-        uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-        self._gpu = None if uuid is None else _native.cuda.Gpu.find(_spelt(uuid))
+        uuid = cuda_uuid(torch, index)
+        self._gpu = None if uuid is None else _native.cuda.Gpu.find(uuid)
 
     def memory(self) -> tuple[int | None, int | None, int | None]:
         """Used, free and total of the whole device."""
@@ -273,11 +274,6 @@ def _reserved(torch: Any, index: int) -> int:
         except (KeyError, TypeError):
             pass  # another allocator behind the same call
     return int(torch.cuda.memory_reserved(index))
-
-
-def _spelt(uuid: Any) -> str:
-    text = str(uuid)
-    return text if text.startswith(("GPU-", "MIG-")) else f"GPU-{text}"
 
 
 def _name(pid: int) -> str | None:

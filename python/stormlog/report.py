@@ -1,16 +1,15 @@
 """The `stormlog.report` envelope, version 1: what a command found, for scripts and other programs to read.
 
 A verdict that goes with the exit code, findings with the evidence for them, numbers, and the files that were
-written. What only one command knows goes into `payload`. Nothing invalid is ever written.
+written. What only one command knows goes into `payload`. Nothing invalid is ever written; the rules are
+native (`crates/catalog/src/report_check.rs`).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native
-from stormlog.exit_codes import VERDICT_STATUSES, verdict_status
+from stormlog.exit_codes import verdict_status
 
 __all__ = [
     "REPORT_FILENAME",
@@ -37,20 +36,13 @@ __all__ = [
     "write_report",
 ]
 
-REPORT_FORMAT = "stormlog.report"
-REPORT_SCHEMA_VERSION = 1
+REPORT_FORMAT = _native.catalog.REPORT_FORMAT
+REPORT_SCHEMA_VERSION = _native.catalog.REPORT_SCHEMA_VERSION
 REPORT_FILENAME = _native.catalog.DIAGNOSE_REPORT_FILE
 SEVERITY_INFO = "info"
 SEVERITY_WARNING = "warning"
 SEVERITY_CRITICAL = "critical"
-SEVERITIES = frozenset({SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL})
-
-_REPORT_KIND = re.compile("[a-z][a-z0-9_]*")
-_FINDING_ID = re.compile("[a-z][a-z0-9_.]*")
-_POINTER = re.compile("|/[^\n]*")
-
-_REQUIRED = ("schema_version", "format", "report_kind", "generated_at_utc", "tool", "verdict", "findings")
-_OPTIONAL = ("metrics", "artifacts", "recommendations", "session_id", "run_id", "payload")
+SEVERITIES = frozenset(_native.catalog.REPORT_SEVERITIES)
 
 
 @dataclass(frozen=True)
@@ -176,144 +168,4 @@ def load_report(path: Path) -> dict[str, Any]:
 
 def validate_report(report: Mapping[str, Any]) -> None:
     """Checks a report: ValueError for the first rule it breaks."""
-    _object(report, "report", (*_REQUIRED, *_OPTIONAL), _REQUIRED)
-    version = report["schema_version"]
-    if not _is_whole(version) or version != REPORT_SCHEMA_VERSION:
-        raise ValueError(f"schema_version must be {REPORT_SCHEMA_VERSION}")
-    if report["format"] != REPORT_FORMAT:
-        raise ValueError(f"format must be {REPORT_FORMAT!r}")
-    _pattern(report, "report_kind", _REPORT_KIND)
-    _name(report, "generated_at_utc")
-    _check_tool(report["tool"])
-    _check_verdict(report["verdict"])
-    _each(report.get("findings", []), "findings", _check_finding)
-    _check_metrics(report.get("metrics", {}), "metrics")
-    _each(report.get("artifacts", []), "artifacts", _check_artifact)
-    advice = report.get("recommendations", [])
-    if not isinstance(advice, list) or not all(isinstance(item, str) and item for item in advice):
-        raise ValueError("recommendations must be a list of non-empty strings")
-    for key in ("session_id", "run_id"):
-        _optional_name(report, key)
-    if "payload" in report and not isinstance(report["payload"], Mapping):
-        raise ValueError("payload must be an object")
-
-
-def _check_tool(tool: Any) -> None:
-    _object(tool, "tool", ("name", "command", "version", "argv"))
-    _name(tool, "name", "tool.")
-    _name(tool, "command", "tool.")
-    _optional_name(tool, "version", "tool.")
-    argv = tool.get("argv", [])
-    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-        raise ValueError("tool.argv must be a list of strings")
-
-
-def _check_verdict(verdict: Any) -> None:
-    _object(verdict, "verdict", ("status", "exit_code", "summary"))
-    status, code = verdict.get("status"), verdict.get("exit_code")
-    if not isinstance(status, str) or status not in VERDICT_STATUSES:
-        raise ValueError(f"verdict.status {status!r} is not a verdict status")
-    if not _is_whole(code):
-        raise ValueError("verdict.exit_code must be an integer")
-    if verdict_status(int(code)) != status:
-        raise ValueError(f"verdict.status {status!r} does not pair with exit_code {code}")
-    _name(verdict, "summary", "verdict.")
-
-
-def _check_finding(finding: Any, label: str) -> None:
-    keys = ("id", "kind", "severity", "title", "message", "metrics", "evidence")
-    _object(finding, label, keys)
-    _pattern(finding, "id", _FINDING_ID, f"{label}.")
-    _name(finding, "kind", f"{label}.")
-    _name(finding, "title", f"{label}.")
-    severity = finding.get("severity")
-    if not isinstance(severity, str) or severity not in SEVERITIES:
-        raise ValueError(f"{label}.severity must be one of {sorted(SEVERITIES)}")
-    _optional_text(finding, "message", label)
-    if "metrics" in finding:
-        _check_metrics(finding["metrics"], f"{label}.metrics")
-    _each(finding.get("evidence"), f"{label}.evidence", _check_evidence)
-
-
-def _check_evidence(evidence: Any, label: str) -> None:
-    keys = ("kind", "path", "pointer", "session_id", "record_id", "start_ns", "end_ns", "description")
-    _object(evidence, label, keys)
-    _name(evidence, "kind", f"{label}.")
-    for key in ("path", "session_id", "record_id"):
-        _optional_name(evidence, key, f"{label}.")
-    pointer = evidence.get("pointer")
-    if pointer is not None and not (isinstance(pointer, str) and _POINTER.fullmatch(pointer)):
-        raise ValueError(f"{label}.pointer must be a single-line JSON pointer")
-    for key in ("start_ns", "end_ns"):
-        _optional_whole(evidence, key, label, 0)
-    _optional_text(evidence, "description", label)
-
-
-def _check_artifact(artifact: Any, label: str) -> None:
-    _object(artifact, label, ("kind", "path", "format", "schema_version"))
-    _name(artifact, "kind", f"{label}.")
-    _name(artifact, "path", f"{label}.")
-    _optional_name(artifact, "format", f"{label}.")
-    _optional_whole(artifact, "schema_version", label, 1)
-
-
-def _check_metrics(metrics: Any, label: str) -> None:
-    if not isinstance(metrics, Mapping):
-        raise ValueError(f"{label} must be an object")
-    for key, value in metrics.items():
-        if not isinstance(key, str):
-            raise ValueError(f"{label} keys must be strings")
-        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool)):
-            raise ValueError(f"{label}.{key} must be a number or null")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{label}.{key} must be finite")
-
-
-def _object(value: Any, label: str, known: Collection[str], required: Sequence[str] = ()) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{label} must be an object")
-    missing = [key for key in required if key not in value]
-    if missing:
-        raise ValueError(f"{label} is missing required fields: {', '.join(missing)}")
-    unknown = sorted(str(key) for key in value if key not in known)
-    if unknown:
-        raise ValueError(f"{label} has unknown fields: {', '.join(unknown)}")
-
-
-def _each(items: Any, label: str, check: Callable[[Any, str], None]) -> None:
-    if not isinstance(items, list):
-        raise ValueError(f"{label} must be a list")
-    for index, item in enumerate(items):
-        check(item, f"{label}[{index}]")
-
-
-def _name(value: Mapping[str, Any], key: str, prefix: str = "") -> None:
-    if not isinstance(value.get(key), str) or not value[key]:
-        raise ValueError(f"{prefix}{key} must be a non-empty string")
-
-
-def _optional_name(value: Mapping[str, Any], key: str, prefix: str = "") -> None:
-    if value.get(key) is not None:
-        _name(value, key, prefix)
-
-
-def _pattern(value: Mapping[str, Any], key: str, pattern: re.Pattern[str], prefix: str = "") -> None:
-    _name(value, key, prefix)
-    if pattern.fullmatch(value[key]) is None:
-        raise ValueError(f"{prefix}{key} must match ^{pattern.pattern}$")
-
-
-def _optional_text(value: Mapping[str, Any], key: str, label: str) -> None:
-    if not isinstance(value.get(key), (str, type(None))):
-        raise ValueError(f"{label}.{key} must be a string or null")
-
-
-def _optional_whole(value: Mapping[str, Any], key: str, label: str, minimum: int) -> None:
-    number = value.get(key)
-    if number is not None and (not _is_whole(number) or number < minimum):
-        raise ValueError(f"{label}.{key} must be an integer >= {minimum}")
-
-
-def _is_whole(value: Any) -> bool:
-    """An integer as JSON has them: 3 and 3.0, but no truth value."""
-    return type(value) is int or (isinstance(value, float) and value.is_integer())
+    _native.catalog.check_report(report)

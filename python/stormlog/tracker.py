@@ -248,12 +248,16 @@ class MemoryTracker(BaseTracker):
 
     def _metadata(self) -> dict[str, Any]:
         capabilities = self.collector_capabilities
+        asked = getattr(self.collector, "device_uuid", None)
+        uuid = None if asked is None else asked()
         return {
             "backend": self.backend,
             "supports_device_total": capabilities.supports_device_total,
             "supports_device_free": capabilities.supports_device_free,
             "sampling_source": capabilities.sampling_source,
             "memory_capabilities": capabilities.to_metadata(),
+            # By it a device is known whose number is another one outside (CUDA_VISIBLE_DEVICES).
+            **({} if uuid is None else {"device_uuid": uuid}),
         }
 
     def _device_id(self) -> int:

@@ -85,6 +85,31 @@ mod tests {
         analyze(recording, Vec::new(), &AnalysisOptions::default()).findings
     }
 
+    /// One device under two numbers: the driver's outside, the one that the process has for it inside.
+    fn renumbered(uuids: [&str; 2]) -> usize {
+        let mut recording = Recording::default();
+        for (device, (id, uuid)) in ["outside", "inside"].into_iter().zip(uuids).enumerate() {
+            recording.next_source();
+            for at in 0..300 {
+                let mut event = in_session(sample(at * SECOND, (1000 + 50 * at) * MI), id);
+                let head = Head { device_id: i64::try_from(device).unwrap_or(0), ..(*event.head).clone() };
+                event.head = Arc::new(head);
+                let metadata = Arc::make_mut(&mut event.metadata);
+                metadata.map.insert("device_uuid".to_owned(), uuid.into());
+                recording.observe(&event);
+            }
+        }
+        recording.join(["outside", "inside"].into_iter());
+        let findings = analyze(recording, Vec::new(), &AnalysisOptions::default()).findings;
+        findings.iter().filter(|finding| finding.kind == "leak").count()
+    }
+
+    #[test]
+    fn a_device_is_joined_by_the_drivers_id_and_not_by_its_number() {
+        assert_eq!(renumbered(["GPU-7", "GPU-7"]), 1, "one device");
+        assert_eq!(renumbered(["GPU-7", "GPU-8"]), 2, "two devices");
+    }
+
     #[test]
     fn a_process_seen_from_outside_and_inside_has_each_finding_once() {
         let leaks = |findings: Vec<stormlog_model::Finding>| {

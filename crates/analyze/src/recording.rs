@@ -310,13 +310,16 @@ impl Stream {
         sample.is_some()
     }
 
-    /// Whether both are of one device and one process number: the same memory, seen by two collectors.
+    /// Whether both are of one device and one process number: the same memory, seen by two collectors. Where both have the driver's id of the
+    /// device, that decides: a process numbers only the devices that `CUDA_VISIBLE_DEVICES` leaves it.
     #[must_use]
     pub fn is_same_memory(&self, other: &Stream) -> bool {
         let (a, b) = (&self.head, &other.head);
-        let is_one_device =
-            self.device_uuid.as_ref().zip(other.device_uuid.as_ref()).is_none_or(|(a, b)| a == b);
-        (a.device_id, a.pid) == (b.device_id, b.pid) && is_one_device
+        let is_one_device = match (&self.device_uuid, &other.device_uuid) {
+            (Some(a), Some(b)) => a == b,
+            _ => a.device_id == b.device_id,
+        };
+        a.pid == b.pid && is_one_device
     }
 
     /// Whether this is host memory.

@@ -9,6 +9,7 @@ pub mod cuda_oom;
 pub mod diagnose;
 pub mod query;
 pub mod recording;
+pub mod report_check;
 pub mod retained;
 pub mod run;
 pub mod sessions;

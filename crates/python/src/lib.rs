@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 mod analysis;
 mod analysis_buffer;
+mod attachments;
 mod capture;
 mod catalog;
 mod cli;
@@ -33,6 +34,7 @@ mod plot;
 mod process;
 mod record;
 mod recording;
+mod report;
 mod run_catalog;
 mod runs;
 mod sample;
@@ -91,7 +93,14 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     (
         "catalog",
         "What is found at a path, and the questions about it.",
-        &[catalog::register, runs::register, run_catalog::register, diagnose::register],
+        &[
+            catalog::register,
+            runs::register,
+            run_catalog::register,
+            attachments::register,
+            report::register,
+            diagnose::register,
+        ],
     ),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),

@@ -129,16 +129,19 @@ fn run_contexts(sessions: Vec<GivenSession>, envelopes: Vec<GivenEnvelope>) -> V
             ..RunEnvelope::default()
         })
         .collect();
-    let contexts = query::run_contexts(&envelopes, &sessions).into_iter().map(|context| RunContext {
-        run_id: context.run_id,
-        explicit: context.explicit,
-        title: context.title,
-        job_id: context.job_id,
-        started_at_ns: context.started_at_ns,
-        ended_at_ns: context.ended_at_ns,
-        source_path: context.source_path,
-        source_kind: context.source_kind,
-        members: context.members,
+    let contexts = query::run_contexts(&envelopes, &sessions).into_iter().map(|context| {
+        let facts = context.facts;
+        RunContext {
+            run_id: facts.run_id,
+            explicit: facts.explicit,
+            title: facts.title,
+            job_id: facts.job_id,
+            started_at_ns: facts.started_at_ns,
+            ended_at_ns: facts.ended_at_ns,
+            source_path: facts.source_path,
+            source_kind: facts.source_kind,
+            members: context.members,
+        }
     });
     contexts.collect()
 }

@@ -12,6 +12,7 @@ mod circumstances;
 mod enter;
 mod environ;
 mod error;
+mod evidence;
 mod exits;
 mod facts;
 mod finish;

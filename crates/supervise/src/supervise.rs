@@ -18,7 +18,8 @@ use stormlog_store::wall_ns;
 
 use crate::child::{Launch, Program};
 use crate::error::RunError;
-use crate::finish::{RunEvidence, finish};
+use crate::evidence::RunEvidence;
+use crate::finish::finish;
 use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
 use crate::inject;
 use crate::inject::TorchHistory;

@@ -21,7 +21,7 @@ use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 
 use crate::circumstances::{Circumstances, held_by, holder};
 use crate::environ::identity_of;
-use crate::finish::RunEvidence;
+use crate::evidence::RunEvidence;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
 use crate::watched::{Watched, about};

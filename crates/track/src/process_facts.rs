@@ -175,4 +175,32 @@ mod tests {
         facts.note_file_backed(8 << 20);
         assert_eq!(facts.known()[FILE_BACKED], 8 << 20);
     }
+
+    /// How often a reading changes the metadata: `of` gives the bytes at each tenth of a second of a minute and a half.
+    fn changes(of: impl Fn(u64) -> u64) -> [u32; 2] {
+        let mut reported = Reported::default();
+        let begin = Instant::now();
+        let mut in_start = 0;
+        for tenth in 0..900 {
+            let age = Duration::from_millis(100 * tenth);
+            reported.update(of(tenth), age, begin + age);
+            if age < Duration::from_secs(60) {
+                in_start = reported.times;
+            }
+        }
+        [in_start, reported.times - in_start]
+    }
+
+    #[test]
+    fn metadata_changes_at_most_a_hundred_times_in_a_start_and_once_a_second_after_it() {
+        const MI: u64 = 1 << 20;
+        assert_eq!(changes(|_| 8 * MI), [1, 0], "what does not change is reported once");
+        assert_eq!(changes(|tenth| 8 * MI + (tenth % 2) * 4096), [1, 0], "pages come and go unreported");
+        let [in_start, after] = changes(|tenth| (1 + tenth) * MI);
+        assert!((100..=152).contains(&in_start), "then one a second: {in_start}");
+        assert!(after <= 31, "one a second, as far as it is a thirty-second part: {after}");
+        let [_, after] =
+            changes(|tenth| if tenth < 600 { 1 << 30 } else { (1 << 30) + (tenth - 600) * MI / 20 });
+        assert!((1..=3).contains(&after), "slow growth is reported every ten seconds: {after}");
+    }
 }

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, final
 
 from stormlog._native.telemetry import EventBuffer
+from stormlog.correlation import ExternalAttachment as _ExternalAttachment
+from stormlog.run_catalog import _models
 from stormlog.run_catalog._models import CatalogRunEnvelope as _CatalogRunEnvelope
 from stormlog.run_catalog._models import RunContext as _RunContext
 from stormlog.run_catalog._models import SessionRowLike as _SessionRowLike
+from stormlog.session import SessionSummary as _SessionSummary
+from stormlog.telemetry_sink import TelemetrySinkSegment as _Segment
 
 __all__ = [
     "CAPTURE_FILE",
@@ -21,12 +25,16 @@ __all__ = [
     "DIAGNOSE_TIMELINE_FILE",
     "DUMPS_DIRECTORY",
     "LANDMARK_TYPES",
+    "REPORT_FORMAT",
+    "REPORT_SCHEMA_VERSION",
+    "REPORT_SEVERITIES",
     "RUNS_DIRECTORY",
     "RUNS_VARIABLE",
     "RUN_ENVELOPE_FILE",
     "RUN_ENVELOPE_FORMAT",
     "RUN_ENVELOPE_VERSION",
     "RUN_VARIABLE",
+    "VERDICT_STATUSES",
     "Catalog",
     "DiagnoseSummary",
     "EventAnswer",
@@ -39,18 +47,30 @@ __all__ = [
     "RunConflict",
     "RunContext",
     "RunIdentities",
+    "bundle_attachment",
+    "check_report",
+    "diagnose_attachments",
     "diagnose_directory",
     "diagnose_obstacle",
     "diagnose_report",
+    "envelope_attachment",
+    "file_attachments",
     "find_processes",
     "find_runs",
+    "is_attachment_wanted",
     "is_run_envelope",
+    "is_run_wanted",
     "landmark",
+    "rollup_attachments",
     "run_contexts",
     "run_envelope",
     "run_identities",
     "run_interval_ms",
+    "run_of_identity",
+    "segment_attachments",
     "session_directory",
+    "sidecar_attachment",
+    "sink_attachments",
     "unused_directory",
 ]
 
@@ -383,3 +403,56 @@ class Landmark:
 def landmark(
     event_type: str, has_oom_mark: bool, oom_reason: str | None, context: str | None
 ) -> Landmark | None: ...
+
+# Rows of attachments made of objects of the caller; those of one attachment come without its metadata.
+def run_of_identity(
+    source: tuple[str, str] | None,
+    session_id: str | None,
+    job_id: str | None,
+    index: _models.RunIdentityIndex,
+) -> str | None: ...
+def envelope_attachment(attachment: _models.CatalogRunAttachment, envelope: _CatalogRunEnvelope) -> _Row: ...
+def sidecar_attachment(attachment: _ExternalAttachment, index: _models.RunIdentityIndex) -> _Row | None: ...
+def sink_attachments(
+    path: Path,
+    manifest: Path | None,
+    sessions: Sequence[_SessionSummary],
+    index: _models.RunIdentityIndex,
+) -> list[_Row]: ...
+def segment_attachments(
+    path: Path,
+    segments: Sequence[_Segment],
+    sessions: Sequence[_SessionSummary],
+    index: _models.RunIdentityIndex,
+) -> list[_Row]: ...
+def rollup_attachments(
+    path: Path,
+    sessions: Sequence[_SessionSummary],
+    segment_count: int,
+    index: _models.RunIdentityIndex,
+) -> list[_Row]: ...
+def diagnose_attachments(
+    path: Path,
+    manifest: Path | None,
+    session: _SessionSummary,
+    status: str,
+    index: _models.RunIdentityIndex,
+) -> list[_Row]: ...
+def file_attachments(sessions: Sequence[_SessionRowLike], index: _models.RunIdentityIndex) -> list[_Row]: ...
+def bundle_attachment(
+    path: Path,
+    created_at_utc: str | None,
+    session_id: str,
+    session: _SessionRowLike | None,
+    index: _models.RunIdentityIndex,
+) -> _Row | None: ...
+def is_run_wanted(row: _models.RunRow, filters: _models.RunFilter) -> bool: ...
+def is_attachment_wanted(row: _models.RunAttachmentRow, filters: _models.RunAttachmentFilter) -> bool: ...
+
+# What a report may contain; the word for each exit code.
+REPORT_FORMAT: str
+REPORT_SCHEMA_VERSION: int
+REPORT_SEVERITIES: list[str]
+VERDICT_STATUSES: dict[int, str]
+
+def check_report(report: Mapping[str, Any]) -> None: ...

@@ -74,32 +74,17 @@ def run_id_for_identity(
     identity_index: RunIdentityIndex,
 ) -> str | None:
     """The run that something belongs to: the one it names, or by its source, its session, its job."""
-    found = run_id
-    if found is None and source_namespace is not None and source_ref is not None:
-        found = identity_index.source_ref_to_run.get((source_namespace, source_ref))
-    if found is None and session_id is not None:
-        found = identity_index.session_to_run.get(session_id)
-    if found is None and job_id is not None:
-        found = identity_index.job_to_run.get(job_id)
-    return found
+    if run_id is not None:
+        return run_id
+    source = None if source_namespace is None or source_ref is None else (source_namespace, source_ref)
+    return _native.catalog.run_of_identity(source, session_id, job_id, identity_index)
 
 
 def run_matches(row: RunRow, filters: RunFilter) -> bool:
     """Whether a run is asked for."""
-    return (
-        _is(filters.run_id, row.run_id)
-        and (filters.session_id is None or filters.session_id in row.sessions)
-        and _is(filters.job_id, row.job_id)
-        and (filters.rank is None or filters.rank in row.ranks)
-        and _is(filters.source_namespace, row.source_namespace)
-        and _is(filters.source_ref, row.source_ref)
-    )
+    return _native.catalog.is_run_wanted(row, filters)
 
 
 def run_attachment_matches(row: RunAttachmentRow, filters: RunAttachmentFilter) -> bool:
     """Whether an attachment is asked for."""
-    return all(_is(wanted, getattr(row, name)) for name, wanted in vars(filters).items())
-
-
-def _is(wanted: object, value: object) -> bool:
-    return wanted is None or wanted == value
+    return _native.catalog.is_attachment_wanted(row, filters)

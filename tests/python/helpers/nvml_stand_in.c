@@ -1,6 +1,7 @@
 /* Stands in for libnvidia-ml.so where a test needs GPUs there are none of. STAND_IN_KIND names the machine:
 
    plain (or unset)   one device of 16 GiB
+   pair               two devices of 16 GiB; the processes are on device 1 only
    mig                device 0 split into two instances of 4 GiB, device 1 of 16 GiB whole
    unified            one device that uses the host's memory: NVML answers "not supported" for its memory
 
@@ -38,7 +39,7 @@ static bytes total(void *device) { return (is_instance(device) ? 4 : 16) * GIB; 
 int nvmlInit_v2(void) { return OK; }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return OK; }
 int nvmlShutdown(void) { return OK; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = is("mig") ? 2 : 1; return OK; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = is("mig") || is("pair") ? 2 : 1; return OK; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = (void *)(size_t)(index + 1); return OK; }
 int nvmlDeviceGetName(void *device, char *name, unsigned size) {
     strncpy(name, is_instance(device) ? "Stand-in MIG" : "Stand-in", size);
@@ -98,10 +99,10 @@ int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *degrees) {
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process *into) {
     const char *path = getenv("STAND_IN_HOLDERS");
-    FILE *file = path ? fopen(path, "r") : NULL;
+    int is_there = !is("pair") || (size_t)device == 2;
+    FILE *file = path && is_there ? fopen(path, "r") : NULL;
     unsigned found = 0, room = into ? *count : 0, pid;
     bytes held;
-    (void)device;
     while (file && fscanf(file, "%u %llu", &pid, &held) == 2) {
         if (found < room) {
             into[found].pid = pid;

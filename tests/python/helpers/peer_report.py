@@ -8,9 +8,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+
+class ExitCode(IntEnum):
+    FINDINGS = 3
+
 
 NOW = "2026-03-03T15:20:30Z"
 NAN = float("nan")
@@ -88,6 +94,17 @@ WRONG: list[tuple[list[Any], Any]] = [
     (["session_id"], ""),
     (["run_id"], 5),
     (["payload"], []),
+    (["payload"], {"any": {1, 2}}),
+    (["metrics"], {"huge": 10**40}),
+    (["metrics"], {"code": ExitCode.FINDINGS}),
+    (["verdict", "exit_code"], ExitCode.FINDINGS),
+    (["verdict", "exit_code"], 10**30),
+    (["verdict", "status"], {"a": None}),
+    (["findings", 0, "evidence", 0, "start_ns"], 10**40),
+    (["findings", 0, "evidence", 0, "start_ns"], 3.0),
+    (["recommendations"], ("a",)),
+    (["findings", 0, "title"], "\ud800"),
+    ([7], "a key that is not a text"),
 ]
 
 

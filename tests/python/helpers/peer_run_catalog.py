@@ -157,6 +157,32 @@ def answers(directory: Path) -> dict[str, Any]:
         "files": module.flat_telemetry_attachment_rows(SimpleNamespace(path=Path("/s")), contexts),
         "ooms": module.oom_attachment_rows(bundles, index, by_id),
     }
+    unnamed = ("attachment_id", "url", "path", "run_id", "session_id", "job_id", "rank", "start_ns", "end_ns")
+    sidecar: dict[str, Any] = {
+        **dict.fromkeys((*unnamed, "source_namespace", "source_ref", "created_at_utc", "updated_at_utc")),
+        "title": "T",
+        "kind": "k",
+        "storage": "copy",
+        "sidecar_path": "/side.json",
+        "metadata": {"own": [1]},
+    }
+    changes: list[dict[str, Any]] = [
+        {"run_id": "named", "storage": None, "url": "https://x", "path": "/p"},
+        {"session_id": "c", "path": "/p", "rank": 3, "start_ns": 1, "end_ns": 2},
+        {"job_id": "job-8", "storage": "else"},
+        {"source_namespace": "ci", "source_ref": "2", "session_id": "c"},
+        {"source_namespace": "ci", "source_ref": "1"},
+        {"source_namespace": "ci", "session_id": "unknown"},
+    ]
+    outside = [SimpleNamespace(**{**sidecar, **change}) for change in changes]
+    found["attached"]["sidecars"] = module.sidecar_attachment_rows(outside, index)
+    wanted = [
+        *(module.RunAttachmentFilter(kind="k"), module.RunAttachmentFilter(session_id="c", rank=3)),
+        *(module.RunAttachmentFilter(source_ref="2"), module.RunAttachmentFilter(job_id="job-8", run_id="x")),
+    ]
+    found["attachments wanted"] = [
+        [module.run_attachment_matches(row, one) for row in found["attached"]["sidecars"]] for one in wanted
+    ]
     filters = [
         *(module.RunFilter(session_id="a"), module.RunFilter(rank=1), module.RunFilter(job_id="job-8")),
         module.RunFilter(source_namespace="ci", source_ref="2"),

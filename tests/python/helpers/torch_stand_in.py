@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any
 
@@ -27,6 +28,9 @@ def make() -> types.ModuleType:
     """One CUDA device of 16 GiB: 2 allocated, 3 reserved, 5 in use as the driver sees it."""
     torch = types.ModuleType("torch")
     calls: list[str] = []
+    # As PyTorch before 2.4, unless STAND_IN_UUID names the device.
+    uuid = os.environ.get("STAND_IN_UUID")
+    device_id = {} if uuid is None else {"uuid": uuid}
     stats = {
         "allocated_bytes.all.current": 2 * GB,
         "reserved_bytes.all.current": 3 * GB,
@@ -47,7 +51,7 @@ def make() -> types.ModuleType:
         get_device_name=lambda device: "Stand-in",
         get_device_capability=lambda device: (9, 0),
         get_device_properties=lambda device: types.SimpleNamespace(
-            total_memory=16 * GB, multi_processor_count=1
+            total_memory=16 * GB, multi_processor_count=1, **device_id
         ),
         empty_cache=lambda: calls.append("empty_cache"),
         synchronize=lambda: calls.append("synchronize"),

@@ -385,6 +385,30 @@ def test_a_run_records_torch_without_a_change_to_the_program(tmp_path: Path, how
     assert {event.device_id for session in sessions for event in session.events} == {-1, 0}, "on one axis"
 
 
+def test_a_renumbered_device_has_one_id_inside_and_outside_with_a_stand_in_for_nvml(
+    tmp_path: Path, nvml_stand_in: Path
+) -> None:
+    # The process is on the driver's device 1, which is its own device 0, as CUDA_VISIBLE_DEVICES=1 has it.
+    holders = tmp_path / "holders"
+    shell = f'echo $$ 64 > {holders}; exec "$@"'
+    done = run(
+        tmp_path / "runs",
+        *("sh", "-c", shell, "sh", *program("caught")),
+        LD_LIBRARY_PATH=str(nvml_stand_in.parent),
+        STAND_IN_KIND="pair",
+        STAND_IN_HOLDERS=str(holders),
+        STAND_IN_UUID="stand-in-1",
+    )
+    assert done.returncode == 0, done.stderr
+    events = [event for session in load_telemetry_sessions(tmp_path / "runs") for event in session.events]
+    devices = {
+        (event.collector.startswith("stormlog.cuda"), event.device_id, event.metadata.get("device_uuid"))
+        for event in events
+        if event.device_id >= 0
+    }
+    assert devices == {(True, 0, "GPU-stand-in-1"), (False, 0, "GPU-stand-in"), (False, 1, "GPU-stand-in-1")}
+
+
 def test_of_two_ranks_each_leaves_its_own(tmp_path: Path) -> None:
     source = """
 import os, subprocess, sys

@@ -95,9 +95,9 @@ impl RunLinks {
     pub(super) fn of_contexts(contexts: &[RunContext], rows: &[SessionRow]) -> Self {
         RunLinks::of(contexts.iter().map(|run| {
             RunClaims {
-                run_id: run.run_id.clone(),
-                job_id: run.job_id.clone(),
-                source: run.source_namespace.clone().zip(run.source_ref.clone()),
+                run_id: run.facts.run_id.clone(),
+                job_id: run.facts.job_id.clone(),
+                source: run.facts.source_namespace.clone().zip(run.facts.source_ref.clone()),
                 sessions: run
                     .members
                     .iter()
@@ -132,16 +132,40 @@ impl RunLinks {
             conflicts,
         }
     }
+}
 
-    /// The run of a session, or of its job.
-    pub(super) fn run_of(&self, session_id: Option<&str>, job_id: Option<&str>) -> Option<&str> {
-        let by_session = session_id.and_then(|id| self.sessions.get(id));
-        by_session.or_else(|| job_id.and_then(|job| self.jobs.get(job))).map(String::as_str)
+/// Which run an identity belongs to: that of files, or an index of the caller.
+pub trait RunIndex {
+    /// The run that alone claims a source (namespace, reference).
+    fn of_source(&self, source: (&str, &str)) -> Option<String>;
+    /// The run that alone claims a session.
+    fn of_session(&self, session_id: &str) -> Option<String>;
+    /// The run that alone claims a job.
+    fn of_job(&self, job_id: &str) -> Option<String>;
+
+    /// The run of something that does not name one: by its source, its session, its job.
+    fn of_identity(
+        &self,
+        source: Option<(&str, &str)>,
+        session_id: Option<&str>,
+        job_id: Option<&str>,
+    ) -> Option<String> {
+        let by_source = source.and_then(|source| self.of_source(source));
+        let by_session = || session_id.and_then(|id| self.of_session(id));
+        by_source.or_else(by_session).or_else(|| job_id.and_then(|job| self.of_job(job)))
+    }
+}
+
+impl RunIndex for RunLinks {
+    fn of_source(&self, (namespace, reference): (&str, &str)) -> Option<String> {
+        self.sources.get(&(namespace.to_owned(), reference.to_owned())).cloned()
     }
 
-    /// The run of a source.
-    pub(super) fn run_of_source(&self, namespace: Option<&str>, reference: Option<&str>) -> Option<&str> {
-        let key = (namespace?.to_owned(), reference?.to_owned());
-        self.sources.get(&key).map(String::as_str)
+    fn of_session(&self, session_id: &str) -> Option<String> {
+        self.sessions.get(session_id).cloned()
+    }
+
+    fn of_job(&self, job_id: &str) -> Option<String> {
+        self.jobs.get(job_id).cloned()
     }
 }

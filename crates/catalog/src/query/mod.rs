@@ -4,6 +4,7 @@
 //! question. Nothing here writes, prints or decides whether a process lives: the caller hands that in. What cannot be read is a [`Warning`] beside
 //! the rows, never the end of the answer.
 
+mod attachment_row;
 mod attachments;
 mod correlate;
 mod envelope;
@@ -21,17 +22,17 @@ mod sources;
 mod store;
 mod summary;
 
-pub use attachments::{AttachmentFilter, AttachmentRow};
+pub use attachment_row::{AttachmentFilter, AttachmentOwner, AttachmentRow};
 pub use correlate::{Correlation, CorrelationFilter, DEFAULT_WINDOW_NS, EVIDENCE_KINDS};
 pub use envelope::{RUN_ENVELOPE_FILE, RUN_ENVELOPE_FORMAT, RUN_ENVELOPE_VERSION, RunEnvelope, SessionRef};
 pub use events::{EventFilter, EventOrigin, EventRows};
 pub use evidence::Evidence;
 pub use issues::{Issue, IssueFilter, IssueLink};
-pub use links::{RunClaims, RunConflict, RunLinks};
+pub use links::{RunClaims, RunConflict, RunIndex, RunLinks};
 pub use markers::{LANDMARK_TYPES, Landmark, landmark};
 pub use named::{ATTACHMENTS_FILE, NamedAttachment, NamedFilter};
 pub use ooms::{BundleFilter, BundleRow};
-pub use runs::{RunContext, RunFilter, RunRow, RunSession, run_contexts};
+pub use runs::{RunContext, RunFacts, RunFilter, RunRow, RunSession, run_contexts};
 pub use sessions::{SessionFilter, SessionRow};
 pub use sources::{Catalog, CatalogSource, Warning, WarningKind};
 pub use store::{Options, Store};

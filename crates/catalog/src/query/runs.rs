@@ -28,10 +28,10 @@ pub struct RunFilter {
     pub source_ref: Option<String>,
 }
 
-/// One run; `explicit` where it is described or recorded as one.
-#[derive(Debug, Clone)]
+/// What is known of a run; `explicit` where it is described or recorded as one.
+#[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "the names are those of the file's keys")]
-pub struct RunRow {
+pub struct RunFacts {
     pub run_id: String,
     pub explicit: bool,
     pub title: Option<String>,
@@ -43,11 +43,21 @@ pub struct RunRow {
     pub source_kind: &'static str,
     pub source_namespace: Option<String>,
     pub source_ref: Option<String>,
-    pub attachment_count: u64,
-    pub sessions: Vec<String>,
-    pub ranks: Vec<i64>,
     pub tags: Vec<String>,
     pub metadata: Record,
+}
+
+/// One run with what belongs to it.
+#[derive(Debug, Clone, Default)]
+pub struct RunRow {
+    /// What is known of it.
+    pub facts: RunFacts,
+    /// Number of its attachments.
+    pub attachment_count: u64,
+    /// Its sessions, in time order.
+    pub sessions: Vec<String>,
+    /// Their ranks, each once.
+    pub ranks: Vec<i64>,
 }
 
 /// A session as far as runs are made of it.
@@ -84,58 +94,49 @@ impl RunSession for SessionRow {
 
 /// A run with the places of its sessions among the sessions it was made of.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the names are those of a run's row")]
 pub struct RunContext {
-    pub run_id: String,
-    pub explicit: bool,
-    pub title: Option<String>,
-    pub description: Option<String>,
-    pub job_id: Option<String>,
-    pub started_at_ns: Option<i64>,
-    pub ended_at_ns: Option<i64>,
-    pub source_path: String,
-    pub source_kind: &'static str,
-    pub source_namespace: Option<String>,
-    pub source_ref: Option<String>,
+    /// What is known of it.
+    pub facts: RunFacts,
     /// In time order.
     pub members: Vec<usize>,
-    pub tags: Vec<String>,
-    pub metadata: Record,
 }
 
 impl RunRow {
     /// The object form.
     pub fn to_record(&self) -> Record {
+        let facts = &self.facts;
         record([
-            ("run_id", self.run_id.as_str().into()),
-            ("explicit", self.explicit.into()),
-            ("title", self.title.as_deref().into()),
-            ("description", self.description.as_deref().into()),
-            ("job_id", self.job_id.as_deref().into()),
-            ("started_at_ns", self.started_at_ns.into()),
-            ("ended_at_ns", self.ended_at_ns.into()),
-            ("source_path", self.source_path.as_str().into()),
-            ("source_kind", self.source_kind.into()),
-            ("source_namespace", self.source_namespace.as_deref().into()),
-            ("source_ref", self.source_ref.as_deref().into()),
+            ("run_id", facts.run_id.as_str().into()),
+            ("explicit", facts.explicit.into()),
+            ("title", facts.title.as_deref().into()),
+            ("description", facts.description.as_deref().into()),
+            ("job_id", facts.job_id.as_deref().into()),
+            ("started_at_ns", facts.started_at_ns.into()),
+            ("ended_at_ns", facts.ended_at_ns.into()),
+            ("source_path", facts.source_path.as_str().into()),
+            ("source_kind", facts.source_kind.into()),
+            ("source_namespace", facts.source_namespace.as_deref().into()),
+            ("source_ref", facts.source_ref.as_deref().into()),
             ("session_count", self.sessions.len().into()),
             ("attachment_count", self.attachment_count.into()),
             ("sessions", self.sessions.clone().into()),
             ("ranks", self.ranks.clone().into()),
-            ("tags", self.tags.clone().into()),
-            ("metadata", Value::Object(self.metadata.clone())),
+            ("tags", facts.tags.clone().into()),
+            ("metadata", Value::Object(facts.metadata.clone())),
         ])
     }
 }
 
 impl RunFilter {
-    fn matches(&self, row: &RunRow) -> bool {
-        is_wanted(&self.run_id, Some(&row.run_id))
+    /// Whether a run is asked for.
+    pub fn matches(&self, row: &RunRow) -> bool {
+        let facts = &row.facts;
+        is_wanted(&self.run_id, Some(&facts.run_id))
             && self.session_id.as_ref().is_none_or(|id| row.sessions.contains(id))
-            && is_wanted(&self.job_id, row.job_id.as_deref())
+            && is_wanted(&self.job_id, facts.job_id.as_deref())
             && self.rank.is_none_or(|rank| row.ranks.contains(&rank))
-            && is_wanted(&self.source_namespace, row.source_namespace.as_deref())
-            && is_wanted(&self.source_ref, row.source_ref.as_deref())
+            && is_wanted(&self.source_namespace, facts.source_namespace.as_deref())
+            && is_wanted(&self.source_ref, facts.source_ref.as_deref())
     }
 }
 
@@ -155,27 +156,15 @@ impl Store {
             ranks.sort_unstable();
             ranks.dedup();
             RunRow {
-                attachment_count: counts.get(&context.run_id).copied().unwrap_or(0),
+                attachment_count: counts.get(&context.facts.run_id).copied().unwrap_or(0),
                 sessions: context.members.iter().map(|at| of(at).session_id.clone()).collect(),
                 ranks,
-                run_id: context.run_id,
-                explicit: context.explicit,
-                title: context.title,
-                description: context.description,
-                job_id: context.job_id,
-                started_at_ns: context.started_at_ns,
-                ended_at_ns: context.ended_at_ns,
-                source_path: context.source_path,
-                source_kind: context.source_kind,
-                source_namespace: context.source_namespace,
-                source_ref: context.source_ref,
-                tags: context.tags,
-                metadata: context.metadata,
+                facts: context.facts,
             }
         };
         let mut rows: Vec<RunRow> = contexts.into_iter().map(row).filter(|row| filter.matches(row)).collect();
         rows.sort_by(|a, b| {
-            let key = |row: &RunRow| (row.started_at_ns.unwrap_or(-1), row.run_id.clone());
+            let key = |row: &RunRow| (row.facts.started_at_ns.unwrap_or(-1), row.facts.run_id.clone());
             key(b).cmp(&key(a))
         });
         Ok(rows)
@@ -205,7 +194,7 @@ fn contexts_of<S: RunSession>(
         members.map(|at| rows[*at].session_id().to_owned()).collect()
     };
     let mut taken = named(&contexts);
-    let mut ids: FxHashSet<String> = contexts.iter().map(|context| context.run_id.clone()).collect();
+    let mut ids: FxHashSet<String> = contexts.iter().map(|context| context.facts.run_id.clone()).collect();
     // Looked up, not searched for: each of 10,000 sessions against each of 10,000 runs took 40 s.
     let by_path: FxHashMap<&Path, usize> =
         directories.iter().enumerate().map(|(at, run)| (run.path.as_path(), at)).collect();
@@ -270,7 +259,7 @@ fn of_envelope<S: RunSession>(envelope: &RunEnvelope, rows: &[S], finder: &Finde
         members = of_job.cloned().unwrap_or_default();
     }
     in_time(&mut members, rows);
-    RunContext {
+    let facts = RunFacts {
         run_id: envelope.run_id.clone(),
         explicit: true,
         title: envelope.title.clone(),
@@ -282,10 +271,10 @@ fn of_envelope<S: RunSession>(envelope: &RunEnvelope, rows: &[S], finder: &Finde
         source_kind: "run_envelope",
         source_namespace: envelope.source_namespace.clone(),
         source_ref: envelope.source_ref.clone(),
-        members,
         tags: envelope.tags.clone(),
         metadata: envelope.metadata.clone(),
-    }
+    };
+    RunContext { facts, members }
 }
 
 fn of_directory<S: RunSession>(
@@ -296,22 +285,18 @@ fn of_directory<S: RunSession>(
 ) -> RunContext {
     in_time(&mut members, rows);
     let name = run.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    RunContext {
+    let facts = RunFacts {
         run_id: unused(name, ids),
         explicit: true,
         title: (!run.head.command.is_empty()).then(|| run.head.command.join(" ")),
-        description: None,
         job_id: common_job(rows, &members),
         started_at_ns: run.head.started_at_ns.or_else(|| first_start(rows, &members)),
         ended_at_ns: run.head.ended_at_ns.or_else(|| last_end(rows, &members)),
         source_path: run.path.display().to_string(),
         source_kind: "run_directory",
-        source_namespace: None,
-        source_ref: None,
-        members,
-        tags: Vec::new(),
-        metadata: Record::new(),
-    }
+        ..RunFacts::default()
+    };
+    RunContext { facts, members }
 }
 
 fn implicit<S: RunSession>(run_id: String, rows: &[S], members: Vec<usize>) -> RunContext {
@@ -321,22 +306,18 @@ fn implicit<S: RunSession>(run_id: String, rows: &[S], members: Vec<usize>) -> R
         (Some(job), _) => Some(format!("Distributed job {job}")),
         (None, first) => first.map(|row| format!("Session {}", row.session_id())),
     };
-    RunContext {
+    let facts = RunFacts {
         run_id,
         explicit: false,
         title,
-        description: None,
         job_id,
         started_at_ns: first_start(rows, &members),
         ended_at_ns: last_end(rows, &members),
         source_path: first.map(|row| row.source_path().to_owned()).unwrap_or_default(),
         source_kind: "implicit_run",
-        source_namespace: None,
-        source_ref: None,
-        members,
-        tags: Vec::new(),
-        metadata: Record::new(),
-    }
+        ..RunFacts::default()
+    };
+    RunContext { facts, members }
 }
 
 /// An id that no run has yet.

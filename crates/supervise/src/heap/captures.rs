@@ -5,7 +5,7 @@
 //! wait for any of them, or it misses the ends of short-lived children: it sends what it has to say.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stormlog_capture::layout::LIVE_SUFFIX;
 use stormlog_capture::live::Live;
 use stormlog_catalog::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, growing_capture_name};
+use stormlog_catalog::run::{LiveFile, live_files};
 use stormlog_heap_report::HeapDigest;
 
 use super::finisher::complete;
-use super::keeper::{HeapKeeper, discard, sort_names};
+use super::keeper::{HeapKeeper, discard};
 use super::options::HeapOptions;
 use super::pace::{GIVES_WAY, HELP, LEAST, give_way};
 use crate::error::RunError;
@@ -135,17 +135,10 @@ impl Captures {
     /// The capture of the program that a process was last, where it is now.
     pub(crate) fn newest_of(&self, pid: u32) -> Option<PathBuf> {
         let prefix = growing_capture_name(&pid.to_string());
-        let entries = std::fs::read_dir(&self.directory).ok()?;
-        let mut names: Vec<OsString> = entries
-            .filter_map(|entry| {
-                let live = entry.ok()?.file_name();
-                let capture = live.as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes())?;
-                capture.starts_with(prefix.as_bytes()).then(|| OsStr::from_bytes(capture).to_owned())
-            })
-            .collect();
-        sort_names(&mut names);
         let header = |path: &Path| Live::open(&Live::path_of(path)).and_then(|live| live.header()).ok();
-        let paths = names.iter().map(|name| self.directory.join(name));
+        let own = |file: &LiveFile| file.name.as_bytes().starts_with(prefix.as_bytes());
+        let paths = live_files(&self.directory)?;
+        let paths = paths.into_iter().filter(own).map(|file| self.directory.join(file.name));
         let own = paths.filter_map(|path| Some((header(&path).filter(|header| header.pid == pid)?, path)));
         own.max_by_key(|(header, _)| header.start_monotonic_ns).map(|(_, path)| path)
     }

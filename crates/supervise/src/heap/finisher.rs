@@ -6,21 +6,18 @@
 //! there ends, and never end the capture of a process that may still write.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use stormlog_capture::Compactor;
-use stormlog_capture::layout::LIVE_SUFFIX;
+use stormlog_catalog::run::unfinished_captures;
 use stormlog_pidfd::{Begun, Standby};
 
 use super::keeper::HeapKeeper;
 use super::options::HeapOptions;
 use super::survivors::Survivors;
 
-/// How deep captures are below a run's directory.
-const DEPTH: usize = 1;
 /// Live files that take less disk together are completed at once: that is done sooner than a process is started.
 pub(super) const SMALL: u64 = 512 << 10;
 /// Between two looks whether the finisher is done.
@@ -51,7 +48,7 @@ pub fn finish_captures(run: &Path, options: &HeapOptions) {
 
 /// Completes every capture below `run` whose process has ended.
 pub(crate) fn complete_all(run: &Path, options: &HeapOptions) {
-    for (directory, _) in unfinished(run) {
+    for (directory, _) in unfinished_captures(run) {
         let ended = HeapKeeper::new(&directory, options.clone()).end_rest();
         ended.iter().for_each(|path| complete(path, options));
         // Only where nothing is left in it.
@@ -68,29 +65,7 @@ pub(crate) fn is_small(unfinished: &[(PathBuf, u64)]) -> bool {
 pub(crate) fn wait_for_ended(run: &Path, finisher: &Begun) {
     let has_ended =
         |(directory, _): (PathBuf, u64)| HeapKeeper::new(&directory, HeapOptions::default()).has_ended();
-    while !finisher.has_ended() && unfinished(run).into_iter().any(has_ended) {
+    while !finisher.has_ended() && unfinished_captures(run).into_iter().any(has_ended) {
         std::thread::sleep(WAIT);
     }
-}
-
-/// Directories at or below `run` with captures that are not complete, and the disk that their live files take.
-pub(crate) fn unfinished(run: &Path) -> Vec<(PathBuf, u64)> {
-    /// Of `st_blocks`.
-    const BLOCK: u64 = 512;
-    let mut unfinished = Vec::new();
-    let mut directories = vec![(run.to_owned(), 0)];
-    while let Some((directory, depth)) = directories.pop() {
-        let mut bytes = None;
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            if depth < DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                directories.push((entry.path(), depth + 1));
-            }
-            if entry.file_name().as_encoded_bytes().ends_with(LIVE_SUFFIX.as_bytes()) {
-                let taken = entry.metadata().map_or(0, |file| file.blocks() * BLOCK);
-                bytes = Some(bytes.unwrap_or(0) + taken);
-            }
-        }
-        unfinished.extend(bytes.map(|bytes| (directory, bytes)));
-    }
-    unfinished
 }

@@ -4,7 +4,7 @@
 //! takes live files too. Must never touch the recorded process, nor end a capture that a process may still write.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_capture::Compactor;
 use stormlog_capture::file::Sample;
-use stormlog_capture::layout::{LIVE_SUFFIX, state};
+use stormlog_capture::layout::state;
 use stormlog_capture::live::{Header, Live};
+use stormlog_catalog::run::live_files;
 use stormlog_collect::process::ProcessReader;
 
 use super::options::HeapOptions;
@@ -265,24 +266,15 @@ impl HeapKeeper {
     }
 
     fn find(&mut self) {
-        let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
-        let mut there = HashSet::new();
-        let mut found: Vec<OsString> = Vec::new();
-        for name in entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())) {
-            let Some(capture) = name.as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes()) else { continue };
-            if self.only.as_ref().is_some_and(|only| !capture.starts_with(only.as_bytes())) {
-                continue;
-            }
-            let capture = OsStr::from_bytes(capture).to_owned();
-            if self.known.contains(&capture) {
-                there.insert(capture);
-            } else {
-                found.push(capture);
-            }
-        }
+        let Some(live) = live_files(&self.directory) else { return };
+        let is_meant = |name: &OsString| {
+            self.only.as_ref().is_none_or(|only| name.as_bytes().starts_with(only.as_bytes()))
+        };
+        let names = live.into_iter().map(|file| file.name).filter(is_meant);
+        let (there, found): (Vec<OsString>, Vec<OsString>) =
+            names.partition(|name| self.known.contains(name));
         // What is no longer there was finished or moved; the name may come again, with the number.
-        self.known = there;
-        sort_names(&mut found);
+        self.known = there.into_iter().collect();
         for name in found {
             let path = self.directory.join(&name);
             match Compactor::open(&path, self.options.compaction(&self.stop)) {
@@ -317,11 +309,6 @@ impl HeapKeeper {
         }
         self.open.push(new);
     }
-}
-
-/// Names of captures in the order they were made: where one is taken, the library adds a number.
-pub(crate) fn sort_names(names: &mut [OsString]) {
-    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
 }
 
 /// Removes a capture.

@@ -11,7 +11,7 @@ mod survivors;
 
 pub(crate) use captures::Captures;
 pub use finisher::finish_captures;
-pub(crate) use finisher::{complete_all, is_small, stand_by, unfinished, wait_for_ended};
+pub(crate) use finisher::{complete_all, is_small, stand_by, wait_for_ended};
 pub use keeper::HeapKeeper;
 pub use options::HeapOptions;
 pub(crate) use patience::Patience;

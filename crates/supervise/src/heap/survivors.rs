@@ -11,7 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::finisher::{complete, unfinished};
+use stormlog_catalog::run::unfinished_captures;
+
+use super::finisher::complete;
 use super::keeper::HeapKeeper;
 use super::options::HeapOptions;
 use super::pace::{GIVES_WAY, HELP, LEAST, give_way};
@@ -80,7 +82,7 @@ impl Survivors {
 
     /// Finds directories that have captures by now.
     fn look(&self) {
-        let found = unfinished(&self.run);
+        let found = unfinished_captures(&self.run);
         let mut keepers = self.keepers();
         for (directory, _) in found {
             if !keepers.iter().any(|(known, _)| *known == directory) {

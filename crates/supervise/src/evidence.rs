@@ -1,0 +1,399 @@
+//! The evidence of a run: what is known of each death is put together, judged, and kept as a bundle beside the recording.
+//!
+//! Nothing here can fail the run: what cannot be written is left out. What is done once, when the program itself has ended, is in `finish.rs`.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use stormlog_catalog::run::exceptions::{self, Reported};
+use stormlog_catalog::run::layout::{CAPTURE_FILE, RING_FILE};
+use stormlog_catalog::run::{RunDirectory, kernel_kill, memory_map};
+use stormlog_collect::Roots;
+use stormlog_collect::kernel_log::{DEFAULT_RECORDS, KernelLog, OomKill};
+use stormlog_collect::pressure::host_memory_pressure;
+use stormlog_heap_report::{HeapDigest, Holder};
+use stormlog_model::memory::Memory;
+use stormlog_model::{Record, SessionStatus};
+use stormlog_pidfd::Standby;
+use stormlog_postmortem::bundle::{
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, MapRow, Retention,
+};
+use stormlog_postmortem::classify::Classification;
+use stormlog_postmortem::verdict::{DeathFacts, Ending, Verdict, judge};
+use stormlog_postmortem::{BundlePolicy, Cause};
+use stormlog_store::recording::RecordedEvents;
+use stormlog_store::wall_ns;
+
+use crate::circumstances::Circumstances;
+use crate::facts::{HostKills, host, spelt};
+use crate::groups::Groups;
+use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
+use crate::outcome::{Ended, ProcessOutcome};
+use crate::supervise::HeapFinish;
+use crate::watched::Watched;
+
+/// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
+/// killed. A program that forks all day must not fill the disk.
+const KEPT_CHILDREN: usize = 256;
+/// A child that exits with an error sooner than this many samples is a tool saying no, as `grep` does: told, not bundled.
+const SAMPLES_OF_A_WORKER: u64 = 2;
+/// Warnings told at the end, the last ones.
+const MAX_WARNINGS: usize = 64;
+/// Rows of children in the outcome.
+const MAX_ROWS: usize = 4096;
+
+/// The evidence of a run: gathered while its program runs, judged and written as each process ends.
+pub(crate) struct RunEvidence {
+    pub(crate) run: RunDirectory,
+    pub(crate) record: Record,
+    pub(crate) program: String,
+    /// The program's own process.
+    pub(crate) root: u32,
+    /// Which ends leave a bundle.
+    pub(crate) bundle_policy: BundlePolicy,
+    pub(crate) limit_as: Option<u64>,
+    pub(crate) started: Instant,
+    pub(crate) groups: Groups,
+    pub(crate) kernel_log: Option<KernelLog>,
+    /// The machine's own count of kills.
+    pub(crate) host_kills: HostKills,
+    /// The most that the supervisor itself had resident when the program started.
+    pub(crate) own_peak_rss: Option<u64>,
+    /// The most that a process other than the program had resident.
+    pub(crate) others_peak_rss: u64,
+    /// Heap captures, where they are wanted.
+    pub(crate) captures: Option<Captures>,
+    pub(crate) heap_options: HeapOptions,
+    /// Why the heap of the program itself cannot be recorded.
+    pub(crate) unrecordable: Option<Unrecordable>,
+    pub(crate) heap_finish: HeapFinish,
+    /// Finishes the captures when the run is over, or when this process is killed.
+    pub(crate) finisher: Option<Standby>,
+    /// How long the captures are waited for in silence, once the program has ended.
+    pub(crate) patience: Option<Patience>,
+    writer: BundleWriter,
+    /// Kills the kernel reported so far.
+    kills: Vec<OomKill>,
+    pub(crate) children: Vec<ProcessOutcome>,
+    plain: VecDeque<PathBuf>,
+    killed: VecDeque<PathBuf>,
+    pub(crate) dropped_sessions: u64,
+    pub(crate) warnings: VecDeque<String>,
+}
+
+impl RunEvidence {
+    pub(crate) fn new(run: RunDirectory, record: Record, program: String, limit_as: Option<u64>) -> Self {
+        RunEvidence {
+            run,
+            record,
+            program,
+            root: 0,
+            bundle_policy: BundlePolicy::default(),
+            limit_as,
+            started: Instant::now(),
+            groups: Groups::start(),
+            kernel_log: KernelLog::from_now().ok(),
+            host_kills: HostKills::default(),
+            own_peak_rss: None,
+            others_peak_rss: 0,
+            captures: None,
+            heap_options: HeapOptions::default(),
+            unrecordable: None,
+            heap_finish: HeapFinish::default(),
+            finisher: None,
+            patience: None,
+            writer: BundleWriter::new(Retention::default()),
+            kills: Vec::new(),
+            children: Vec::new(),
+            plain: VecDeque::new(),
+            killed: VecDeque::new(),
+            dropped_sessions: 0,
+            warnings: VecDeque::new(),
+        }
+    }
+
+    /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
+    pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended, circumstances: &Circumstances) {
+        let ended_ns = wall_ns();
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
+        let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
+        let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
+        if is_memory {
+            self.groups.was_killed(watched.group);
+        }
+        let status = match ended {
+            Ended::Code(0) => SessionStatus::Completed,
+            Ended::Unknown if !is_memory => SessionStatus::Incomplete,
+            _ => SessionStatus::Interrupted,
+        };
+        let death = death.filter(|_| status == SessionStatus::Interrupted);
+        let is_tool = !is_kill && watched.session.samples() < SAMPLES_OF_A_WORKER;
+        let is_tool = is_tool && death.as_ref().is_some_and(|death| death.exception.is_none());
+        let outcome = self.close(watched, status, ended, death, !is_tool, ended_ns);
+        let queue = if is_kill { &mut self.killed } else { &mut self.plain };
+        queue.push_back(outcome.directory.clone());
+        if queue.len() > KEPT_CHILDREN
+            && let Some(oldest) = queue.pop_front()
+        {
+            self.dropped_sessions += 1;
+            self.children.retain(|child| child.directory != oldest);
+            if let Some(captures) = &self.captures {
+                captures.forget(&oldest);
+            }
+            // Left behind, it only takes room.
+            let _ = std::fs::remove_dir_all(oldest);
+        }
+        if self.children.len() < MAX_ROWS {
+            self.children.push(outcome);
+        }
+    }
+
+    /// A forecast became a warning, or is none any more.
+    pub(crate) fn warned(&mut self, sentence: String) {
+        if self.warnings.len() == MAX_WARNINGS {
+            self.warnings.pop_front();
+        }
+        self.warnings.push_back(sentence);
+    }
+
+    /// The program itself: its exit status is known.
+    pub(crate) fn main_ended(
+        &mut self,
+        watched: Watched,
+        ended: Ended,
+        ended_ns: u64,
+        circumstances: &Circumstances,
+    ) -> ProcessOutcome {
+        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
+        let status = if ended.is_clean() { SessionStatus::Completed } else { SessionStatus::Interrupted };
+        self.close(watched, status, ended, death, true, ended_ns)
+    }
+
+    /// A process that outlived the program: recording it ends here.
+    pub(crate) fn outlived(&mut self, watched: Watched, ended_ns: u64) -> ProcessOutcome {
+        self.close(watched, SessionStatus::Incomplete, Ended::Unknown, None, false, ended_ns)
+    }
+
+    fn judge(&mut self, watched: &Watched, ending: Ending, circumstances: &Circumstances) -> Death {
+        if let Some(report) = self.kernel_log.as_mut().and_then(|log| log.read(DEFAULT_RECORDS).ok()) {
+            self.kills.extend(report.kills);
+        }
+        let exception = exceptions::understood(&self.run.exceptions(), watched.pid);
+        let mut facts = DeathFacts::of(&self.name_of(watched), watched.pid.into(), ending);
+        facts.ran_seconds = Some(watched.since.elapsed().as_secs_f64());
+        facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
+        let (report, cgroups) = self.groups.look(watched.group).unzip();
+        facts.cgroups = cgroups.unwrap_or_default();
+        facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
+        facts.host = host(self.host_kills.change());
+        facts.rlimit_as_bytes = self.limit_as;
+        let seen = watched.session.seen();
+        facts.last_rss_bytes = seen.last_rss;
+        facts.peak_vms_bytes = seen.peak_vms;
+        facts.peak_rss_bytes = seen.peak_rss;
+        facts.growth = circumstances.growth;
+        facts.uses_gpu = circumstances.uses_gpu(watched.pid);
+        facts.held_by = circumstances.held_by.clone();
+        let limits = report.as_ref().and_then(|report| serde_json::to_value(&report.levels).ok());
+        let pressure = host_memory_pressure(&Roots::default()).ok().flatten();
+        Death {
+            verdict: judge(&facts),
+            circumstances: circumstances.clone(),
+            exception,
+            limits: limits.into_iter().map(|levels| ("cgroup".to_owned(), levels)).collect(),
+            pressure: pressure
+                .and_then(|pressure| serde_json::to_value(pressure).ok())
+                .into_iter()
+                .map(|pressure| ("host".to_owned(), pressure))
+                .collect(),
+        }
+    }
+
+    /// What the user would call the process: the program by what was asked for, another one by its own command line.
+    fn name_of(&self, watched: &Watched) -> String {
+        if watched.pid == self.root { self.program.clone() } else { watched.name().to_owned() }
+    }
+
+    /// Ends a session and keeps the evidence of a death.
+    fn close(
+        &mut self,
+        mut watched: Watched,
+        status: SessionStatus,
+        ended: Ended,
+        death: Option<Death>,
+        may_leave_a_bundle: bool,
+        ended_ns: u64,
+    ) -> ProcessOutcome {
+        if watched.pid != self.root {
+            self.others_peak_rss = self.others_peak_rss.max(watched.session.seen().peak_rss.unwrap_or(0));
+        }
+        let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
+        match (&sentence, status) {
+            (Some(sentence), _) => watched.session.record_end("error", ended_ns, Some(sentence)),
+            (None, SessionStatus::Completed) => watched.session.record_end("stop", ended_ns, None),
+            (None, _) => true,
+        };
+        let ended_at = i64::try_from(ended_ns).unwrap_or(i64::MAX);
+        let has_log = watched.session.is_recorded();
+        watched.session.close(status, ended_at);
+        watched.summary.status = status;
+        watched.summary.ended_at_ns = Some(ended_at);
+        let of_failure = death
+            .as_ref()
+            .is_some_and(|death| matches!(death.verdict.cause, Cause::MemoryError | Cause::OomException));
+        let cause = ended.to_json(death.as_ref().map(|death| death.verdict.cause));
+        let policy = self.bundle_policy;
+        let bundled = death
+            .as_ref()
+            .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
+        let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
+        let bundle = bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), ended_ns));
+        memory_map::discard(&watched.directory);
+        if has_log {
+            // The history and the bundle have all that the ring has; from here on it only takes room.
+            let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
+        }
+        let seen = watched.session.seen();
+        let exception = match &death {
+            Some(death) => death.exception.as_ref().map(|(reported, _)| spelt(reported)),
+            // A thread can fail where the program ends well.
+            None => exceptions::last_of(&self.run.exceptions(), watched.pid).as_ref().map(spelt),
+        };
+        ProcessOutcome {
+            pid: watched.pid,
+            session_id: watched.summary.session_id,
+            directory: watched.directory,
+            peak_rss: seen.peak_rss,
+            last_rss: seen.last_rss,
+            heap,
+            cause: death.as_ref().map(|death| death.verdict.cause),
+            limit_bytes: death.as_ref().and_then(|death| death.verdict.limit_bytes),
+            bundle,
+            verdict: sentence,
+            exception,
+            advice: death.map(|death| death.verdict.tries).unwrap_or_default(),
+        }
+    }
+
+    /// Ends the process's captures. What they come to, where the bundle needs it or the program itself has ended; of children it is asked for
+    /// at the end, because their watcher cannot wait.
+    fn settle_heap(
+        &mut self,
+        watched: &Watched,
+        cause: serde_json::Value,
+        of_failure: bool,
+        is_bundled: bool,
+    ) -> Option<HeapDigest> {
+        let captures = self.captures.as_ref()?;
+        let target = watched.directory.join(CAPTURE_FILE);
+        if captures.is_halted() {
+            captures.settle(watched.pid, cause, &watched.directory);
+            let is_wanted = is_bundled || (self.heap_finish.read && watched.pid == self.root);
+            let patience = self.patience.as_mut().filter(|_| is_wanted)?;
+            return patience
+                .wait(Waiting::Reading, move || HeapDigest::read_still(&target, of_failure))
+                .flatten();
+        }
+        let read = || HeapDigest::read(&captures.newest_of(watched.pid)?, of_failure);
+        let digest = is_bundled.then(read).flatten();
+        captures.settle(watched.pid, cause, &watched.directory);
+        digest.map(|digest| HeapDigest { path: target, ..digest })
+    }
+
+    fn bundle(
+        &mut self,
+        watched: &Watched,
+        death: &Death,
+        heap: Option<&HeapDigest>,
+        ended_ns: u64,
+    ) -> Option<PathBuf> {
+        let verdict = &death.verdict;
+        let mut evidence = Evidence::from(verdict);
+        evidence.peak_rss_bytes = watched.session.seen().peak_rss;
+        evidence.last_event_timestamp_ns = Some(watched.session.last_event_ns());
+        evidence.limits = death.limits.clone();
+        evidence.pressure = death.pressure.clone();
+        evidence.memory_map = watched.mapped.rows.clone();
+        evidence.held_by = holders(watched, heap, &death.circumstances);
+        evidence.devices = death.circumstances.devices(watched);
+        let exception = death.exception.as_ref().map(|(reported, _)| ExceptionText {
+            type_name: &reported.type_name,
+            module: &reported.module,
+            message: &reported.message,
+        });
+        let reason = death.exception.as_ref().and_then(|(_, meaning)| meaning.reason.as_deref());
+        let mut metadata = Record::new();
+        metadata.insert("run_directory".into(), self.run.path().display().to_string().into());
+        if let Some(heap) = heap {
+            metadata.insert("heap".into(), heap.to_json());
+        }
+        metadata.insert("command".into(), self.record.get("command").cloned().unwrap_or_default());
+        if let Some((reported, _)) = &death.exception {
+            let frame = |(file, line, function): &(String, u64, String)| serde_json::json!({"file": file, "line": line, "function": function});
+            metadata.insert("traceback".into(), reported.frames.iter().map(frame).collect());
+        }
+        let environment = Record::new();
+        let cwd = self.record.get("working_directory").and_then(serde_json::Value::as_str);
+        let content = BundleContent {
+            created_at_ns: ended_ns,
+            pid: watched.pid.into(),
+            backend: "cpu",
+            reason: reason.unwrap_or(verdict.cause.as_str()),
+            exception,
+            context: Some(&verdict.sentence),
+            session: Some(&watched.summary),
+            custom_metadata: &metadata,
+            environment: Environment { cwd, system: &environment },
+            evidence: &evidence,
+        };
+        let events = RecordedEvents::ring(&watched.directory.join(RING_FILE)).ok();
+        let events = events.into_iter().flatten().filter_map(Result::ok);
+        self.writer.write(&watched.directory, &content, events).ok().map(|written| written.path)
+    }
+}
+
+/// What held the memory: lines of this process, where its heap was recorded; then the processes, or the kinds of memory of the only one; and
+/// those on the GPUs.
+fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circumstances) -> Vec<HeldBy> {
+    let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
+        let line = |holder: &Holder| HeldBy {
+            place: match holder.memory {
+                Memory::Host => holder.words(),
+                device => format!("{device} {}", holder.words()),
+            },
+            bytes: holder.bytes,
+            note: heap.held_note(holder.memory),
+        };
+        heap.holders.iter().map(line).collect()
+    };
+    let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
+    let of_kind = |row: &MapRow| {
+        Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
+    };
+    let mut holders = heap.map(by_line).unwrap_or_default();
+    // A line of this process is no answer where another one held the memory.
+    match circumstances.held_by.is_empty() {
+        true => holders.extend(kinds.filter_map(of_kind)),
+        false => holders.extend(circumstances.held_by.iter().cloned()),
+    }
+    holders.extend(circumstances.held_on_gpus(watched.pid));
+    holders
+}
+
+/// A judged death.
+struct Death {
+    verdict: Verdict,
+    circumstances: Circumstances,
+    exception: Option<(Reported, Classification)>,
+    /// Each level of the cgroup as it was found.
+    limits: Record,
+    pressure: Record,
+}
+
+impl Death {
+    /// Whether an exception that was not caught ended it.
+    fn has_raised(&self) -> bool {
+        self.exception.as_ref().is_some_and(|(reported, _)| reported.is_in_main_thread())
+    }
+}
