@@ -78,6 +78,8 @@ pub mod flags {
     pub const CUT: u32 = 8;
     /// The bound of the live file was reached and no slot was handed back in time: records were dropped, and counted as lost.
     pub const BOUNDED: u32 = 16;
+    /// The host heap was left out: a capture without its records says nothing about it.
+    pub const NO_HOST: u32 = 32;
 }
 
 /// Where the recording stands, as its own process saw it.

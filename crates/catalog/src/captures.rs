@@ -11,8 +11,8 @@ use stormlog_capture::source::Source;
 use stormlog_model::naming::{ProgramName, is_wrapper};
 use stormlog_model::text::short_name;
 
-use crate::run::RunRecord;
 use crate::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, RUN_FILE, is_capture, is_growing_capture};
+use crate::run::{Process, RunRecord};
 
 /// Directories are looked at so deep: a run holds sessions, a folder of runs holds runs.
 const DEPTH: usize = 4;
@@ -118,7 +118,10 @@ pub fn find(path: &Path, pid: Option<u32>, peak: PeakReader<'_>) -> Result<Chose
             false => Err(CaptureSearchError::NotThere { path: path.to_owned() }),
         };
     }
-    let mut found = found(path)?;
+    let mut found = match found(path) {
+        Ok(found) => found,
+        Err(nothing) => return of_part(path, pid).ok_or(nothing),
+    };
     let runs = runs(path, &found);
     if let Some(pid) = pid {
         let mut pids: Vec<u32> = found.iter().filter_map(|found| found.head.pid).collect();
@@ -138,14 +141,23 @@ pub fn find(path: &Path, pid: Option<u32>, peak: PeakReader<'_>) -> Result<Chose
     Ok(Chosen { path: found.swap_remove(at).head.path, others, reason: reason.to_owned() })
 }
 
+/// A bundle and what a process recorded of itself hold no capture: theirs is the last of their process.
+fn of_part(path: &Path, pid: Option<u32>) -> Option<Chosen> {
+    let process = Process::of_part(path).filter(|process| pid.is_none() || process.pid == pid)?;
+    let others = process.captures.len().saturating_sub(1);
+    let path = process.captures.into_iter().next()?;
+    Some(Chosen { path, others, reason: "the last of its process".to_owned() })
+}
+
 /// Every capture at `path`, the main one first, then in the order of their start. Reads a capture only where the run's file does not have its peak.
 pub fn captures(path: &Path, peak: PeakReader<'_>) -> Result<Vec<CaptureFile>, CaptureSearchError> {
     if !path.is_dir() {
-        let path = find(path, None, peak)?.path;
-        let found = Found::of(&path, path.parent().unwrap_or(Path::new(".")));
-        return Ok(vec![found.file(true, peak(&path), "python")]);
+        return one(&find(path, None, peak)?.path, peak);
     }
-    let found = found(path)?;
+    let found = match found(path) {
+        Ok(found) => found,
+        Err(nothing) => return of_part(path, None).map_or(Err(nothing), |chosen| one(&chosen.path, peak)),
+    };
     let runs = runs(path, &found);
     let (main, _) = main(&found, &runs, peak);
     let mut order: Vec<usize> = (0..found.len()).collect();
@@ -159,6 +171,11 @@ pub fn captures(path: &Path, peak: PeakReader<'_>) -> Result<Vec<CaptureFile>, C
         )
     };
     Ok(order.into_iter().map(file).collect())
+}
+
+fn one(path: &Path, peak: PeakReader<'_>) -> Result<Vec<CaptureFile>, CaptureSearchError> {
+    let found = Found::of(path, path.parent().unwrap_or(Path::new(".")));
+    Ok(vec![found.file(true, peak(path), "python")])
 }
 
 /// The main one of several, and why: the process that the run started, as the last program it became; behind a shell or another wrapper, which holds

@@ -200,6 +200,10 @@ impl Reading {
 /// What a recording could not see: the stacks of a program, or its `new` and `delete`. A sentence each.
 #[must_use]
 pub fn not_recorded(heap: &Heap) -> Vec<String> {
+    if !heap.records_host() {
+        let host = "The host heap was not recorded (--no-heap): only memory of GPUs is here.".to_owned();
+        return std::iter::once(host).chain(missing_reports(heap)).collect();
+    }
     let missing = [missing_stacks(heap), missing_operators(heap), missing_reports(heap)];
     missing.into_iter().flatten().collect()
 }

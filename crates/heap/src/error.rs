@@ -43,7 +43,10 @@ pub enum HeapError {
     /// A memory that the capture has no records of.
     #[error(
         "the capture has no records of {memory}: it has {}; choose one of them with --memory",
-        memories.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        match memories.as_slice() {
+            [] => "none yet".to_owned(),
+            memories => memories.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
     )]
     NoMemory {
         /// What was asked for.

@@ -1,5 +1,6 @@
 //! The memories of a capture, and which of them is asked: the host's and each device's. Every question of [`Heap`] is of the selected one.
 
+use stormlog_capture::layout::flags;
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::stacks::Weight;
 
@@ -41,11 +42,17 @@ impl State {
 }
 
 impl Heap {
-    /// The memories that the capture has records of: the host first, devices by name.
+    /// Whether the host heap was recorded: with `run --no-heap` only devices are.
+    #[must_use]
+    pub fn records_host(&self) -> bool {
+        self.header.flags & flags::NO_HOST == 0
+    }
+
+    /// The memories that the capture has records of: the host first, devices by name. A capture without the host heap may have none yet.
     #[must_use]
     pub fn memories(&self) -> Vec<Memory> {
         let mut list: Vec<Memory> = self.device_ledgers().map(|device| device.memory).collect();
-        if !self.state.host.is_empty() || list.is_empty() {
+        if !self.state.host.is_empty() || (list.is_empty() && self.records_host()) {
             list.push(Memory::Host);
         }
         list.sort_unstable();
@@ -57,8 +64,10 @@ impl Heap {
     /// first then.
     pub fn select(&mut self, selection: Selection) -> Result<(), HeapError> {
         let memories = self.memories();
+        // Of a capture that has no memory at all the host's figures are asked, which are all 0.
         if let Selection::One(memory) = selection
             && !memories.contains(&memory)
+            && !(memories.is_empty() && memory == Memory::Host)
         {
             return Err(HeapError::NoMemory { memory, memories });
         }

@@ -77,6 +77,7 @@ impl Options {
     pub const fn flags(&self) -> u32 {
         (if self.native { flags::NATIVE } else { 0 })
             | (if self.python_allocators { flags::PYTHON_ALLOCATORS } else { 0 })
+            | (if self.host { 0 } else { flags::NO_HOST })
     }
 
     /// Slots of a bounded live file; 0 for no bound. Three eighths of the capture: as much is for what the compactor makes of them, and the rest
@@ -218,6 +219,7 @@ mod tests {
         assert!(options.gpu && options.host, "both are recorded unless that is declined");
         assert!(options.parse(b"path=/run/a;gpu=0;host=0"));
         assert!(!options.gpu && !options.host);
+        assert_eq!(options.flags(), flags::NO_HOST);
         assert!(options.parse(b"path=/run/a;native=1;pyalloc=1"));
         assert_eq!(options.flags(), flags::NATIVE | flags::PYTHON_ALLOCATORS);
     }

@@ -170,6 +170,7 @@ fn heap_start(
         max_size,
         skip_host: !host,
         skip_gpu: !gpu,
+        drops_trivial: false,
     };
     begin(py, path, overwrite, options, false)
 }

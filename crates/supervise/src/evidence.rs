@@ -287,8 +287,9 @@ impl RunEvidence {
     ) -> Option<HeapDigest> {
         let captures = self.captures.as_ref()?;
         let target = watched.directory.join(CAPTURE_FILE);
+        let is_kept = is_bundled || watched.pid == self.root;
         if captures.is_halted() {
-            captures.settle(watched.pid, cause, &watched.directory);
+            captures.settle(watched.pid, cause, &watched.directory, is_kept);
             let is_wanted = is_bundled || (self.heap_finish.read && watched.pid == self.root);
             let patience = self.patience.as_mut().filter(|_| is_wanted)?;
             return patience
@@ -297,7 +298,7 @@ impl RunEvidence {
         }
         let read = || HeapDigest::read(&captures.newest_of(watched.pid)?, of_failure);
         let digest = is_bundled.then(read).flatten();
-        captures.settle(watched.pid, cause, &watched.directory);
+        captures.settle(watched.pid, cause, &watched.directory, is_kept);
         digest.map(|digest| HeapDigest { path: target, ..digest })
     }
 

@@ -117,8 +117,9 @@ def test_sizes(live: Callable[..., Live]) -> None:
     assert run.terminal.leave() == 7
 
 
-def test_without_the_heap(live: Callable[..., Live]) -> None:
-    run = live("--no-heap", "--no-gpu")
+@pytest.mark.parametrize("options", [("--no-heap",), ("--no-heap", "--no-gpu")])
+def test_without_the_heap(live: Callable[..., Live], options: tuple[str, ...]) -> None:
+    run = live(*options)
     run.terminal.wait_for("is not recorded")
     run.over.touch()
     assert run.terminal.leave() == 7

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from heap_captures import stats
-from run_command import command, newest, start
+from run_command import STORMLOG, command, newest, start, stormlog
 
 HOLDS = """
 import time
@@ -48,6 +48,32 @@ def test_a_killed_program_has_its_lines_in_summary_and_bundle(tmp_path: Path) ->
     assert abs(large["bytes"] - LARGE) < LARGE // 20
     (capture,) = runs.glob("*/rank*/heap.bin")
     assert stats(capture)["sample_bytes"] == 512 << 10
+    # A bundle is as good a name of the capture as the run.
+    bundle = Path(stormlog("oom", "list", str(runs))[0]["path"])
+    for view in ("stats", "leaks", "table"):
+        outputs = {
+            subprocess.run([*STORMLOG, view, str(path)], capture_output=True, text=True, check=True).stdout
+            for path in (bundle, runs, capture)
+        }
+        assert len(outputs) == 1 and "hold_in_large_blocks" in outputs.pop(), view
+    assert stormlog("diff", str(bundle), str(runs)) == []
+
+
+@pytest.mark.parametrize(("options", "is_kept"), [((), False), (("--heap",), True)])
+def test_wrappers_and_small_tools_leave_captures_only_where_they_are_asked_for(
+    tmp_path: Path, options: tuple[str, ...], is_kept: bool
+) -> None:
+    tools = "for name in 1 2 3; do uname > /dev/null; ls / > /dev/null; done; "
+    program = "held = [bytearray(4 << 20) for _ in range(10)]"
+    chain = ["bash", "-c", tools + 'exec env "$@"', "bash", sys.executable, "-c", program]
+    runs = tmp_path / "runs"
+    done = subprocess.run(command(runs, *chain, options=options), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    captures = stormlog("captures", str(runs))
+    assert captures[0]["main"] and captures[0]["peak_bytes"] > LARGE * 3 // 4
+    assert (len(captures) > 6) == is_kept, captures
+    if not is_kept:
+        assert len(captures) == 1 and " of " not in done.stderr.partition("  heap ")[2], done.stderr
 
 
 def test_without_heap_and_gpu_nothing_is_loaded_into_the_program(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ use super::finisher::complete;
 use super::keeper::{HeapKeeper, discard};
 use super::options::HeapOptions;
 use super::pace::{GIVES_WAY, HELP, LEAST, give_way};
+use super::trivial::is_trivial;
 use crate::error::RunError;
 
 /// Captures that wait to be completed; more are completed after the run.
@@ -45,6 +46,8 @@ struct Settle {
     pid: u32,
     cause: Value,
     to: PathBuf,
+    /// However little is in the last one.
+    is_kept: bool,
 }
 
 struct Shared {
@@ -121,8 +124,9 @@ impl Captures {
     }
 
     /// Ends the captures of a process that has ended and has them moved to its directory.
-    pub(crate) fn settle(&self, pid: u32, cause: Value, to: &Path) {
-        let order = Settle { pid, cause, to: to.to_owned() };
+    /// `is_kept`: the capture of the last program it was is kept, however little is in it.
+    pub(crate) fn settle(&self, pid: u32, cause: Value, to: &Path, is_kept: bool) {
+        let order = Settle { pid, cause, to: to.to_owned(), is_kept };
         let refused = match &self.orders {
             Some(orders) => orders.send(order).err().map(|error| error.0),
             None => Some(order),
@@ -196,11 +200,24 @@ impl Shared {
     fn settle(&self, order: &Settle) {
         let settled = lock(&self.keeper).settle(order.pid, &order.cause, &order.to);
         lock(&self.claimed).remove(&order.pid);
-        lock(&self.ended).waiting.extend(settled);
+        let last = order.to.join(CAPTURE_FILE);
+        let kept = settled.into_iter().filter(|path| (order.is_kept && *path == last) || self.keeps(path));
+        let kept: Vec<PathBuf> = kept.collect();
+        lock(&self.ended).waiting.extend(kept);
+    }
+
+    /// Whether a capture is worth a file; one that is not is removed.
+    fn keeps(&self, path: &Path) -> bool {
+        let is_dropped = self.options.drops_trivial && is_trivial(path);
+        if is_dropped {
+            discard(path);
+        }
+        !is_dropped
     }
 
     /// Keeps the newest captures of processes that no watcher met.
-    fn keep_unmet(&self, paths: Vec<PathBuf>) {
+    fn keep_unmet(&self, mut paths: Vec<PathBuf>) {
+        paths.retain(|path| self.keeps(path));
         let mut ended = lock(&self.ended);
         for path in paths {
             ended.unmet.push_back(path.clone());

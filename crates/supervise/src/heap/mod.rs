@@ -8,6 +8,7 @@ mod pace;
 mod patience;
 mod recordable;
 mod survivors;
+mod trivial;
 
 pub(crate) use captures::Captures;
 pub use finisher::finish_captures;

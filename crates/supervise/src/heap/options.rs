@@ -33,13 +33,20 @@ pub struct HeapOptions {
     pub skip_host: bool,
     /// Leave the memory of GPUs out.
     pub skip_gpu: bool,
+    /// Keep no capture of a process that had next to no heap; the recording was not asked for.
+    pub drops_trivial: bool,
 }
 
 impl HeapOptions {
     /// What a run records unless asked for more or less: the host heap sampled, device memory exactly, in a bounded file.
     #[must_use]
     pub fn sampled_and_bounded() -> Self {
-        HeapOptions { sample_bytes: DEFAULT_SAMPLE, max_size: Some(DEFAULT_MAX_SIZE), ..Self::default() }
+        HeapOptions {
+            sample_bytes: DEFAULT_SAMPLE,
+            max_size: Some(DEFAULT_MAX_SIZE),
+            drops_trivial: true,
+            ..Self::default()
+        }
     }
 
     /// The order the hook library understands; `pattern` may hold `%p` for the process.

@@ -218,6 +218,10 @@ impl Watched {
         self.started_ns.get_or_insert(realtime);
         let memories = select(follow, wish.memory);
         let heap = follow.heap();
+        // Without the host heap, and before the first record of a device.
+        if memories.is_empty() {
+            return Ok(None);
+        }
         let at = |time_us: u64| realtime.saturating_add(time_us.saturating_mul(1000));
         let mut curve: Series =
             heap.curve().iter().map(|point| (at(point.time_us), point.max_bytes)).collect();

@@ -62,6 +62,7 @@ impl Record {
             max_size: self.max_size,
             skip_host: false,
             skip_gpu: self.no_gpu,
+            drops_trivial: false,
         }
     }
 }
