@@ -128,10 +128,10 @@ def program(name: str, output: Path) -> None:
 
     for _ in range(STEPS):
         optimizer.zero_grad()
-        _, loss = forward()
+        result, loss = forward()
         loss.backward()
         optimizer.step()
-    del loss
+    del result, loss
     result, loss = forward()
     torch.cuda.synchronize()
     state = [one for entry in optimizer.state.values() for one in entry.values() if torch.is_tensor(one)]

@@ -96,16 +96,20 @@ impl DeviceLedger {
     }
 }
 
-/// Tells gradients from what a backward pass needs for a moment: a gradient has the size of a parameter, and each parameter has one.
+/// PyTorch hands out a block of its large pool with up to this much more than was asked for, where the rest would be too small to split off.
+const PADDING: u64 = 1 << 20;
+
+/// Tells gradients from what a backward pass needs for a moment: a gradient has the size of a parameter, but for padding, and each parameter has one.
 struct Gradients {
-    left: FxHashMap<u64, u64>,
+    /// How many parameters of each size have no gradient yet.
+    left: BTreeMap<u64, u64>,
     /// No parameter is known (the recording began late): what outlived its pass is a gradient.
     takes_all: bool,
 }
 
 impl Gradients {
     fn of(rows: &[(Living, Option<Category>)]) -> Self {
-        let mut left: FxHashMap<u64, u64> = FxHashMap::default();
+        let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for (block, _) in rows.iter().filter(|(_, kind)| *kind == Some(Category::Parameters)) {
             *left.entry(block.size).or_default() += block.count;
         }
@@ -113,12 +117,16 @@ impl Gradients {
     }
 
     fn takes(&mut self, block: &Living) -> bool {
-        match self.left.get_mut(&block.size) {
-            Some(count) if *count >= block.count => {
+        // The small pool splits to the byte that was rounded to.
+        let padding = if block.size > PADDING { PADDING } else { 0 };
+        let alike = block.size.saturating_sub(padding)..=block.size.saturating_add(padding);
+        let free = self.left.range_mut(alike).filter(|(_, count)| **count >= block.count);
+        match free.min_by_key(|(size, _)| size.abs_diff(block.size)) {
+            Some((_, count)) => {
                 *count -= block.count;
                 true
             }
-            _ => self.takes_all,
+            None => self.takes_all,
         }
     }
 }
