@@ -1,4 +1,4 @@
-//! What the rules that need every sample keep of one: five words.
+//! What the rules that need every sample keep of one: six words.
 //!
 //! Six million of them (64 ranks of 100,000) must fit in a third of a gigabyte, so unknown is a reserved value inside; outside
 //! it is `None`.
@@ -16,13 +16,15 @@ pub struct Sample {
     reserved: u64,
     total: u64,
     allocated: u64,
+    free: u64,
 }
 
 impl Sample {
     /// A sample of these counters.
     pub fn new(at_ns: u64, used: Option<u64>, reserved: Option<u64>, total: Option<u64>) -> Self {
         let word = |value: Option<u64>| value.unwrap_or(UNKNOWN);
-        Sample { at_ns, used: word(used), reserved: word(reserved), total: word(total), allocated: UNKNOWN }
+        let (used, reserved, total) = (word(used), word(reserved), word(total));
+        Sample { at_ns, used, reserved, total, allocated: UNKNOWN, free: UNKNOWN }
     }
 
     /// The sample an event stands for; `None` for other events.
@@ -35,7 +37,8 @@ impl Sample {
                 counter(Counter::Reserved),
                 counter(Counter::Total),
             );
-            Sample { allocated: counter(Counter::Allocated).unwrap_or(UNKNOWN), ..sample }
+            let word = |value| counter(value).unwrap_or(UNKNOWN);
+            Sample { allocated: word(Counter::Allocated), free: word(Counter::Free), ..sample }
         })
     }
 
@@ -57,6 +60,11 @@ impl Sample {
     /// Size of the device; unknown when it is 0.
     pub fn total(&self) -> Option<u64> {
         (self.total != UNKNOWN && self.total > 0).then_some(self.total)
+    }
+
+    /// What is in use of the limit, by whichever process.
+    pub fn limit_used(&self) -> Option<u64> {
+        self.total()?.checked_sub(self.free).filter(|_| self.free != UNKNOWN)
     }
 
     /// Used by others than the allocator; negative when the counters disagree.

@@ -14,6 +14,10 @@ use crate::sample::Sample;
 const MOST_POINTS: usize = 4096;
 /// Alerts kept of a stream; a tracker that warns with every sample says nothing new after that.
 const MOST_MOMENTS: usize = 512;
+/// Characters kept of what an alert says.
+const MOST_TEXT: usize = 300;
+/// A phase that ran this often is a step.
+const LEAST_STEPS: usize = 3;
 
 /// One stream over time.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +38,12 @@ pub struct Timeline {
     pub lines: Vec<Line>,
     /// The most there can be, where that is known.
     pub limit: Option<u64>,
+    /// What all processes together use of that limit, where it was read.
+    pub limit_used: Vec<(u64, u64)>,
     /// Name, start and end of the outermost phases.
     pub phases: Vec<(String, u64, u64)>,
+    /// Name of the phase that comes again and again, and each time it ran.
+    pub steps: Option<(String, Vec<(u64, u64)>)>,
     /// Alerts and deaths.
     pub moments: Vec<Moment>,
 }
@@ -50,7 +58,7 @@ pub struct Line {
 }
 
 /// A moment at which something was said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
     /// When.
     pub at_ns: u64,
@@ -58,6 +66,30 @@ pub struct Moment {
     pub name: &'static str,
     /// How bad.
     pub severity: Severity,
+    /// The sentence of the event, its beginning.
+    pub text: String,
+    /// When the limit is reached, where it is a forecast.
+    pub forecast: Option<Forecast>,
+}
+
+/// How memory grew when a forecast was made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// Bytes a second.
+    pub bytes_per_second: f64,
+    /// Seconds until the limit is reached.
+    pub seconds_to_limit: f64,
+}
+
+impl Forecast {
+    fn of(event: &Event) -> Option<Self> {
+        let number = |key: &str| event.metadata.map.get(key)?.as_f64().filter(|value| value.is_finite());
+        let forecast = Forecast {
+            bytes_per_second: number("bytes_per_second")?,
+            seconds_to_limit: number("seconds_to_limit")?,
+        };
+        (forecast.bytes_per_second > 0.0 && forecast.seconds_to_limit >= 0.0).then_some(forecast)
+    }
 }
 
 /// Keeps the moments of a stream.
@@ -77,7 +109,10 @@ impl AlertMarks {
             _ => return,
         };
         if self.kept.len() < MOST_MOMENTS {
-            self.kept.push(Moment { at_ns: event.timestamp_ns, name, severity });
+            let text = event.context.as_deref().unwrap_or_default().chars().take(MOST_TEXT).collect();
+            let forecast = Forecast::of(event);
+            let name = if forecast.is_some() { "forecast" } else { name };
+            self.kept.push(Moment { at_ns: event.timestamp_ns, name, severity, text, forecast });
         }
     }
 }
@@ -125,7 +160,7 @@ fn of_stream(
     };
     let lines: Vec<Line> = counters
         .iter()
-        .map(|(name, of)| Line { name, points: thinned(&stream.samples, *of) })
+        .map(|(name, of)| Line { name, points: thinned(known(&stream.samples, *of), MOST_POINTS) })
         .filter(|line| !line.points.is_empty())
         .collect();
     if lines.is_empty() {
@@ -134,8 +169,9 @@ fn of_stream(
     let mut moments = stream.facts.moments.kept.clone();
     if let Some(mark) = &stream.facts.oom.first {
         moments.retain(|moment| moment.at_ns != mark.at_ns);
-        let name = "out of memory";
-        moments.push(Moment { at_ns: mark.at_ns, name, severity: Severity::Critical });
+        let (name, severity) = ("out of memory", Severity::Critical);
+        let text = mark.context.iter().flat_map(|text| text.chars()).take(MOST_TEXT).collect();
+        moments.push(Moment { at_ns: mark.at_ns, name, severity, text, forecast: None });
     }
     let identity = &rank.head.identity;
     Some(Timeline {
@@ -147,28 +183,34 @@ fn of_stream(
         span_ns,
         lines,
         limit: stream.facts.limit.total(),
+        limit_used: thinned(known(&stream.samples, Sample::limit_used), MOST_POINTS),
         phases: phases.outermost().map(|(path, from, to)| (path.to_owned(), from, to)).collect(),
+        steps: phases.repeated(LEAST_STEPS).map(|(path, runs)| (path.to_owned(), runs)),
         moments,
     })
 }
 
-/// The least and the greatest value of each stretch, in time order.
-fn thinned(samples: &[Sample], of: Reads) -> Vec<(u64, u64)> {
-    let known: Vec<(u64, u64)> =
-        samples.iter().filter_map(|sample| Some((sample.at_ns, of(sample)?))).collect();
-    if known.len() <= MOST_POINTS {
-        return known;
+fn known(samples: &[Sample], of: Reads) -> Vec<(u64, u64)> {
+    samples.iter().filter_map(|sample| Some((sample.at_ns, of(sample)?))).collect()
+}
+
+/// At most about `most` points: the least and the greatest value of each stretch, in time order, and the last.
+#[must_use]
+pub fn thinned(points: Vec<(u64, u64)>, most: usize) -> Vec<(u64, u64)> {
+    if points.len() <= most {
+        return points;
     }
-    let stretch = known.len().div_ceil(MOST_POINTS / 2);
-    let mut kept = Vec::with_capacity(MOST_POINTS + 1);
-    for group in known.chunks(stretch) {
+    let stretch = points.len().div_ceil((most / 2).max(1));
+    let mut kept = Vec::with_capacity(most + 1);
+    for group in points.chunks(stretch) {
         let least = group.iter().min_by_key(|(_, bytes)| *bytes);
         let most = group.iter().max_by_key(|(_, bytes)| *bytes);
         let mut pair: Vec<(u64, u64)> = least.into_iter().chain(most).copied().collect();
         pair.sort_unstable();
         kept.extend(pair);
     }
-    kept.extend(known.last());
+    kept.extend(points.last());
+    kept.dedup();
     kept
 }
 

@@ -21,7 +21,7 @@ use crate::{Analysis, SessionFacts};
 const LISTED: usize = 20;
 
 /// `session s-1, 2026-11-15 06:11:32Z to 06:40:02Z: why`.
-fn evidence_line(evidence: &Evidence) -> String {
+pub fn evidence_line(evidence: &Evidence) -> String {
     let mut parts = Vec::new();
     parts.extend(evidence.path.clone());
     parts.extend(evidence.session_id.as_ref().map(|session| format!("session {session}")));
