@@ -231,6 +231,12 @@ impl Reading {
         }
     }
 
+    /// When the recording began, nanoseconds since 1970.
+    #[must_use]
+    pub fn started_at_ns(&self) -> u64 {
+        self.heap.header.start_realtime_ns
+    }
+
     /// Whether the capture tells when memory came and went. One that keeps no single records (`--aggregate`, `--max-size`) does not.
     #[must_use]
     pub fn knows_when(&self) -> bool {

@@ -35,7 +35,7 @@ pub use error::ViewError;
 pub use find::{CaptureFile, Chosen, captures, find};
 pub use notes::not_recorded;
 pub use owners::owners;
-pub use page::{MOMENTS, PageOptions, flamegraph, is_quick};
+pub use page::{MOMENTS, PageOptions, flamegraph, graphs, is_quick};
 pub use parse::{Shape, parse};
 pub use question::{Ask, Question, parse_time};
 pub use table::table_page;

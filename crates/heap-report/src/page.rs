@@ -36,18 +36,30 @@ pub fn flamegraph(
     options: PageOptions,
 ) -> Result<String, ViewError> {
     let selected = reading.heap.selection();
+    let graphs = graphs(reading, shape, options)?;
+    let start = graphs.iter().position(|(selection, _)| *selection == selected).unwrap_or(0);
+    let graphs: Vec<FlameGraph> = graphs.into_iter().map(|(_, graph)| graph).collect();
+    Ok(flamegraph::pages(&graphs, start))
+}
+
+/// A graph of each memory of the capture, and of what is selected where that is several.
+pub fn graphs(
+    reading: &mut Reading,
+    shape: impl Fn(Answer) -> Answer,
+    options: PageOptions,
+) -> Result<Vec<(Selection, FlameGraph)>, ViewError> {
+    let selected = reading.heap.selection();
     let mut selections: Vec<Selection> = reading.heap.memories().into_iter().map(Selection::One).collect();
     if !selections.contains(&selected) {
         selections.insert(0, selected);
     }
-    let start = selections.iter().position(|selection| *selection == selected).unwrap_or(0);
     let mut graphs = Vec::new();
     for selection in selections {
         reading.select(selection)?;
-        graphs.push(graph(reading, shape(reading.answer()), options));
+        graphs.push((selection, graph(reading, shape(reading.answer()), options)));
     }
     reading.select(selected)?;
-    Ok(flamegraph::pages(&graphs, start))
+    Ok(graphs)
 }
 
 fn graph(reading: &Reading, answer: Answer, options: PageOptions) -> FlameGraph {

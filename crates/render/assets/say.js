@@ -12,7 +12,8 @@ function sayBytes(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = Math.abs(bytes);
   let unit = 0;
-  while (size >= 1024 && unit < units.length - 1) {
+  // What would be rounded to 1024 is one of the next unit.
+  while (size >= (unit === 0 ? 1024 : 1023.5) && unit < units.length - 1) {
     size /= 1024;
     unit++;
   }

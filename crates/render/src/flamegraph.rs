@@ -24,11 +24,22 @@ const TEMPLATE: Template = Template {
     ],
 };
 
-/// More frames than this are folded into "(smaller)": the page stays small and quick.
-const MOST_NODES: usize = 60_000;
+/// What a page holds at most. What is beyond is folded into "(smaller)": the page stays small and quick.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Limits {
+    /// Frames, about.
+    pub(crate) nodes: usize,
+    /// Moments of the axis of time.
+    pub(crate) moments: usize,
+    /// A stack is drawn when it holds at least this part of the whole.
+    pub(crate) share: f64,
+}
+
+/// Of the page of one capture. A millionth of the whole is a thousandth of a pixel on a wide screen.
+const LIMITS: Limits = Limits { nodes: 60_000, moments: usize::MAX, share: 1.0 / 1_000_000.0 };
 
 /// What the page says and shows.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct FlameGraph {
     /// What it is called in the switch, where a page has several.
     pub name: String,
@@ -92,7 +103,7 @@ pub struct Lifetime {
 /// The page.
 #[must_use]
 pub fn page(graph: &FlameGraph) -> String {
-    TEMPLATE.fill(&graph.title, &data(graph))
+    TEMPLATE.fill(&graph.title, &data(graph, LIMITS))
 }
 
 /// A page of several graphs of one recording with a switch between them, on one axis of time. It starts with the one at `start`.
@@ -100,19 +111,12 @@ pub fn page(graph: &FlameGraph) -> String {
 pub fn pages(graphs: &[FlameGraph], start: usize) -> String {
     let Some(first) = graphs.get(start) else { return page(&FlameGraph::default()) };
     let others = graphs.iter().enumerate().filter(|(place, _)| *place != start);
-    let others = others.map(|(_, graph)| data(graph)).collect();
-    TEMPLATE.fill(&first.title, &Data { others, place: start, ..data(first) })
+    let others = others.map(|(_, graph)| data(graph, LIMITS)).collect();
+    TEMPLATE.fill(&first.title, &Data { others, place: start, ..data(first, LIMITS) })
 }
 
-fn data(graph: &FlameGraph) -> Data<'_> {
-    let extra: Vec<(NodeId, u64)> =
-        graph.spans.iter().flatten().map(|life| (life.node, life.bytes)).collect();
-    // A comparison keeps all its stacks: what is small on one side may be large on the other.
-    let (held, place) = if graph.before.is_some() {
-        (graph.held.clone(), (0..graph.held.tree.len() as NodeId).collect())
-    } else {
-        visible(&graph.held, &extra, MOST_NODES)
-    };
+pub(crate) fn data(graph: &FlameGraph, limits: Limits) -> Data<'_> {
+    let (held, place, before) = shown(graph, limits);
     let mut strings = Strings::default();
     let frames = frames(&held, &mut strings);
     let source = source(&held, graph, &mut strings);
@@ -130,7 +134,7 @@ fn data(graph: &FlameGraph) -> Data<'_> {
             up: (0..held.tree.len()).map(|node| node as u32 - held.tree.parent[node]).collect(),
             frame: held.tree.frame.clone(),
         },
-        entries: entries(&held, graph.before.as_deref()),
+        entries: entries(&held, before.as_deref()),
         threads: held.threads.clone(),
         strip: graph.strip.as_ref(),
         spans: graph.spans.as_deref().map(|lives| spans(lives, &place)),
@@ -140,8 +144,38 @@ fn data(graph: &FlameGraph) -> Data<'_> {
     }
 }
 
+/// A row's bytes and allocations in the recording that is compared with.
+type Before = Vec<(u64, u64)>;
+
+/// The visible stacks, where each stack went, and what each row held before.
+fn shown(graph: &FlameGraph, limits: Limits) -> (Holdings, Vec<NodeId>, Option<Before>) {
+    let mut extra: Vec<(NodeId, u64)> =
+        graph.spans.iter().flatten().map(|life| (life.node, life.bytes)).collect();
+    let Some(before) = &graph.before else {
+        let (held, place) = visible(&graph.held, &extra, limits);
+        return (held, place, None);
+    };
+    if graph.held.tree.len() <= limits.nodes {
+        let place = (0..graph.held.tree.len() as NodeId).collect();
+        return (graph.held.clone(), place, Some(before.clone()));
+    }
+    // What is small on one side may be large on the other.
+    let past = || graph.held.rows.iter().zip(before);
+    extra.extend(past().map(|(row, (bytes, _))| (row.node, *bytes)));
+    let (held, place) = visible(&graph.held, &extra, limits);
+    let mut sums: FxHashMap<(NodeId, u32), (u64, u64)> = FxHashMap::default();
+    for (row, (bytes, count)) in past() {
+        let node = place.get(row.node as usize).copied().unwrap_or(0);
+        let sum = sums.entry((node, row.thread)).or_default();
+        *sum = (sum.0.saturating_add(*bytes), sum.1.saturating_add(*count));
+    }
+    let before = held.rows.iter().map(|row| sums.get(&(row.node, row.thread)).copied().unwrap_or_default());
+    let before = before.collect();
+    (held, place, Some(before))
+}
+
 #[derive(Serialize)]
-struct Data<'a> {
+pub(crate) struct Data<'a> {
     name: &'a str,
     /// The other graphs of the page, in order, and the place of this one among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -302,19 +336,8 @@ fn spans(lives: &[Lifetime], place: &[NodeId]) -> Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base64::Engine;
-    use std::io::Read;
+    use crate::page::unpacked as unpack;
     use stormlog_model::stacks::{Holding, StackTree};
-
-    fn unpack(page: &str) -> serde_json::Value {
-        let start = page.find("<script id=\"data\"").unwrap();
-        let body = &page[start..];
-        let body = &body[body.find('>').unwrap() + 1..body.find("</script>").unwrap()];
-        let bytes = base64::engine::general_purpose::STANDARD.decode(body.trim()).unwrap();
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
 
     fn graph() -> FlameGraph {
         let mut tree = StackTree::new();
@@ -330,9 +353,11 @@ mod tests {
         }
         let main = tree.push(0, 0);
         let odd = tree.push(main, 1);
+        let loads = tree.push(odd, 2);
         let rows = vec![
             Holding { node: main, thread: 0, bytes: 100, count: 1 },
-            Holding { node: odd, thread: 1, bytes: 400, count: 3 },
+            Holding { node: odd, thread: 1, bytes: 300, count: 2 },
+            Holding { node: loads, thread: 1, bytes: 100, count: 1 },
         ];
         FlameGraph {
             title: "a <b>".into(),
@@ -366,7 +391,7 @@ mod tests {
     #[test]
     fn a_comparison_keeps_both_sides() {
         let mut graph = graph();
-        graph.before = Some(vec![(0, 0), (900, 2)]);
+        graph.before = Some(vec![(0, 0), (900, 2), (0, 0)]);
         let data = unpack(&page(&graph));
         assert_eq!(data["entries"]["before_bytes"][1], 900);
     }

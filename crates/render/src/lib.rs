@@ -8,5 +8,6 @@ pub mod flamegraph;
 mod page;
 pub mod plot;
 mod prune;
+pub mod report;
 pub mod table;
 pub mod timeline;

@@ -54,6 +54,18 @@ fn pack(data: &impl Serialize) -> String {
     STANDARD.encode(bytes)
 }
 
+/// The data of a page, as its script reads it.
+#[cfg(test)]
+pub(crate) fn unpacked(page: &str) -> serde_json::Value {
+    use std::io::Read;
+    let body = page.split_once("<script id=\"data\"").and_then(|(_, rest)| rest.split_once('>'));
+    let body = body.and_then(|(_, rest)| rest.split_once("</script>")).map_or("", |(body, _)| body);
+    let bytes = STANDARD.decode(body.trim()).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,27 +1,28 @@
 //! Leaves out frames nobody could see, so that a page of a hundred thousand stacks stays small. Must never change a total: what is
 //! left out is counted under its caller, in a box that says so.
 
+use rustc_hash::FxHashMap;
 use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
 
-/// A stack is drawn when it holds at least this part of the whole; a thousandth of a pixel on a wide screen.
-const LEAST_SHARE: f64 = 1.0 / 1_000_000.0;
+use crate::flamegraph::Limits;
 
-/// The visible part of `held`, and where each old node went. Keeps at most about `most` nodes.
-pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], most: usize) -> (Holdings, Vec<NodeId>) {
+/// The visible part of `held`, and where each old node went.
+pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], limits: Limits) -> (Holdings, Vec<NodeId>) {
     let (_, total) = held.own_and_total();
     let mut bytes: Vec<u64> = total.iter().map(|weight| weight.bytes).collect();
     add_extra(&held.tree, extra, &mut bytes);
-    let least = threshold(&bytes, most);
+    let least = threshold(&bytes, limits);
     let mut tree = StackTree::new();
-    tree.frames.clone_from(&held.tree.frames);
     tree.own_code.clone_from(&held.tree.own_code);
-    let rest = tree.frames.len() as u32;
-    tree.frames.push(Frame {
-        function: "(smaller)".into(),
-        file: String::new(),
-        line: 0,
-        kind: FrameKind::Remark,
-    });
+    // Frames that no visible stack has would be most of a small page.
+    let mut known: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut frame_of = |frames: &mut Vec<Frame>, old: u32| {
+        *known.entry(old).or_insert_with(|| {
+            frames.push(held.tree.frames.get(old as usize).cloned().unwrap_or_else(smaller_frame));
+            frames.len() as u32 - 1
+        })
+    };
+    let rest = held.tree.frames.len() as u32;
     let mut place: Vec<NodeId> = vec![0; held.tree.len()];
     let mut smaller: Vec<NodeId> = vec![0; held.tree.len()];
     for node in 1..held.tree.len() {
@@ -31,10 +32,12 @@ pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], most: usize) -> 
             place[node] = place[parent];
             smaller[node] = place[parent];
         } else if bytes[node] >= least {
-            place[node] = tree.push(place[parent], held.tree.frame[node]);
+            let frame = frame_of(&mut tree.frames, held.tree.frame[node]);
+            place[node] = tree.push(place[parent], frame);
         } else {
             if smaller[parent] == 0 {
-                smaller[parent] = tree.push(place[parent], rest);
+                let frame = frame_of(&mut tree.frames, rest);
+                smaller[parent] = tree.push(place[parent], frame);
             }
             place[node] = smaller[parent];
             smaller[node] = place[node];
@@ -47,6 +50,11 @@ pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], most: usize) -> 
         .collect();
     merge(&mut rows);
     (Holdings { tree, rows, threads: held.threads.clone() }, place)
+}
+
+/// The box of what is left out.
+fn smaller_frame() -> Frame {
+    Frame { function: "(smaller)".into(), file: String::new(), line: 0, kind: FrameKind::Remark }
 }
 
 fn add_extra(tree: &StackTree, extra: &[(NodeId, u64)], bytes: &mut [u64]) {
@@ -68,9 +76,10 @@ fn add_extra(tree: &StackTree, extra: &[(NodeId, u64)], bytes: &mut [u64]) {
     }
 }
 
-fn threshold(bytes: &[u64], most: usize) -> u64 {
+fn threshold(bytes: &[u64], limits: Limits) -> u64 {
     let whole = bytes.first().copied().unwrap_or(0);
-    let least = (whole as f64 * LEAST_SHARE) as u64;
+    let least = (whole as f64 * limits.share) as u64;
+    let most = limits.nodes;
     if bytes.len() <= most {
         return least.max(1);
     }
@@ -117,7 +126,7 @@ mod tests {
             Holding { node: deep, thread: 0, bytes: 3, count: 2 },
         ];
         let held = Holdings { tree, rows, threads: vec!["main".into()] };
-        let (kept, place) = visible(&held, &[], 1000);
+        let (kept, place) = visible(&held, &[], Limits { nodes: 1000, moments: usize::MAX, share: 1e-6 });
         assert_eq!(kept.whole(), held.whole());
         assert_eq!(kept.tree.len(), 4, "root, main, big, (smaller)");
         assert_eq!(place[small as usize], place[deep as usize]);
