@@ -6,13 +6,17 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from compat_cases import v4
+from opened_page import Opened, started_browser
 from places import HELPERS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Started in the background of a shell, the tests ignore the keyboard; the programs they start must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,3 +48,19 @@ def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
     (library.parent / "libnvidia-ml.so.1").symlink_to(library)
     return library
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    yield from started_browser()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Opened]:
+    """A page that may not print, fail or fetch anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = Opened(context.new_page())
+    yield page
+    context.close()
+    assert page.problems == []
+    assert [url for url in page.requests if not url.startswith("file:")] == []

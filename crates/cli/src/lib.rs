@@ -125,6 +125,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
             Asked::General(options) => cmd::telemetry::analyze::run(&options),
             Asked::Tensorflow(options) => cmd::telemetry::tf_analyze::run(&options),
         },
+        Command::Report(arguments) => cmd::report::run(&arguments.into()),
         Command::Diagnose(arguments) => cmd::crash::diagnose::run(&arguments.options(program)),
         Command::Query(arguments) => cmd::telemetry::query::run(&(*arguments).into()),
         Command::Sql(arguments) => {

@@ -42,6 +42,11 @@ fn rank(process: &ProcessStory) -> (bool, bool, bool, u8) {
     (!is_failed, !is_memory, !process.is_root, worst)
 }
 
+/// The place of the process that the answer is about.
+pub(crate) fn main_process(processes: &[ProcessStory]) -> Option<usize> {
+    (0..processes.len()).min_by_key(|at| rank(&processes[*at]))
+}
+
 fn labelled(label: &str, text: &str) -> String {
     format!("  {label:<9} {text}").trim_end().to_owned()
 }

@@ -13,7 +13,9 @@
 
 mod answer;
 mod holder;
+mod lanes;
 mod process;
+pub mod report;
 mod residual;
 mod story;
 

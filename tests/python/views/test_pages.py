@@ -11,25 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
+from opened_page import Opened
 from places import ROOT
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 COMMAND = [sys.executable, "-m", "stormlog"]
 HOSTILE = "</script><img src=x onerror=fetch('http://127.0.0.1:9/')>"
 # Turns the text around it about, clears a terminal, and is ten thousand letters long.
@@ -72,24 +59,6 @@ def stormlog(*arguments: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    missing = None
-    if not Path(CHROMIUM).exists():
-        missing = "there is no chromium; `make browser` installs Debian's"
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing = "the Python package playwright is not installed"
-    if missing is not None:
-        assert os.environ.get("STORMLOG_NEED_BROWSER") != "1", missing
-        pytest.skip(missing)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of the program, made in a process of its own."""
     folder = tmp_path_factory.mktemp("capture")
@@ -100,41 +69,6 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = [*COMMAND, "run", "--quiet", "--heap", "--output", str(path), "--", sys.executable, str(script)]
     subprocess.run(run, check=True, env=environment)
     return path
-
-
-class Opened:
-    """A page that is open, and everything it must not have done."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.problems.append(message.text))
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
-
-    def goto(self, path: Path) -> None:
-        self.page.goto(path.as_uri())
-        self.page.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=60_000)
-
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).inner_text()
-
-    def state(self, what: str) -> Any:
-        return self.page.evaluate(f"window.stormlog.state.{what}")
-
-    def whole(self) -> int:
-        return int(self.state("tree.total[0]"))
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = Opened(context.new_page())
-    yield page
-    context.close()
-    assert page.problems == []
-    assert [url for url in page.requests if not url.startswith("file:")] == []
 
 
 @pytest.fixture(scope="module")

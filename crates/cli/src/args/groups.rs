@@ -8,7 +8,7 @@ use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Record", &["run", "attach", "detach", "track", "live"]),
-    ("After a crash", &["oom", "diagnose"]),
+    ("After a crash", &["report", "oom", "diagnose"]),
     (
         "Heap",
         &[

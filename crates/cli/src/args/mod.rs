@@ -5,6 +5,7 @@ pub(crate) mod groups;
 pub(crate) mod heap;
 pub(crate) mod machine;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod snapshot;
 pub(crate) mod telemetry;
 
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Oom(crash::Oom),
     /// Find leaks, growth and other trouble in a recording, with evidence and advice
     Analyze(Box<analyze::Analyze>),
+    /// Write everything about a run as one page: answer, lanes, flame graph, findings
+    Report(report::Report),
     /// Collect a diagnostic bundle for a bug report
     Diagnose(Box<analyze::Diagnose>),
     /// List runs, sessions, events, bundles, issues and figures of recordings

@@ -4,6 +4,7 @@ pub(crate) mod crash;
 pub(crate) mod heap;
 pub(crate) mod machine;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod snapshot;
 pub(crate) mod telemetry;
 mod whole_file;
