@@ -102,6 +102,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Run(arguments) => {
             return cmd::record::run::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
         }
+        Command::Runs(arguments) => cmd::record::retention::run(&arguments.into()),
         Command::Info(arguments) => cmd::machine::info::run(&arguments.into()),
         Command::Monitor(arguments) => {
             return cmd::machine::monitor::run(&arguments.into())

@@ -88,7 +88,7 @@ fn visit(path: &Path, depth: usize, finished: &mut Vec<FinishedRun>) {
     }
 }
 
-fn finish_run(run: &RunDirectory) -> Option<FinishedRun> {
+pub(crate) fn finish_run(run: &RunDirectory) -> Option<FinishedRun> {
     // The layout of another release is not ours to finish.
     if run_status(run.path()).ok()?.as_deref() != Some("running") {
         return None;

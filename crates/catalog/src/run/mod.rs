@@ -14,7 +14,9 @@ mod live_files;
 pub mod memory_map;
 mod process;
 mod record;
+mod retention;
 mod search;
+mod stored;
 
 pub use directory::{RunDirectory, RunDirectoryError, RunStart};
 pub use finish::{FinishedRun, FinishedSession, finish_abandoned};
@@ -24,4 +26,8 @@ pub use listing::ListedProcess;
 pub use live_files::{LiveFile, live_files, unfinished_captures};
 pub use process::{Process, ProcessEnd, ProcessSession, Run, RunStatus, Runs, viewpoint_word};
 pub use record::RunRecord;
+pub use retention::{
+    KEEP_DAYS_VARIABLE, KEEP_SIZE_VARIABLE, KEEP_VARIABLE, KeepRule, remove_run, stored_runs,
+};
 pub use search::{FoundRuns, Processes, SessionProcesses, find_runs, processes, runs};
+pub use stored::StoredRun;

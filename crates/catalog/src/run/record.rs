@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use stormlog_postmortem::Cause;
 use stormlog_store::StoreError;
 use stormlog_store::run_record::read_run_as;
 
@@ -36,6 +37,8 @@ pub struct RunRecord {
     pub verdict: Option<String>,
     /// Most bytes resident in one process.
     pub peak_rss_bytes: Option<u64>,
+    /// What was forecast while it ran.
+    pub warnings: Vec<String>,
     /// Its processes, as the supervisor counted them at the end.
     pub(crate) processes: Vec<ProcessRow>,
     pub(crate) supervisor: Option<SupervisorRow>,
@@ -60,6 +63,16 @@ pub(crate) struct SupervisorRow {
 }
 
 impl RunRecord {
+    /// Whether the program of an interrupted run ended by more than its own exit code; where the cause is not known it may have.
+    pub(crate) fn is_death(&self) -> bool {
+        self.cause.as_deref().and_then(Cause::of_word) != Some(Cause::Exit)
+    }
+
+    /// Whether a process of it ended other than with exit code 0, or a limit was forecast.
+    pub(crate) fn has_findings(&self) -> bool {
+        !self.warnings.is_empty() || self.processes.iter().any(|process| process.cause.is_some())
+    }
+
     /// Of the run in a directory; `None` where its file cannot be read or is another program's. A run of another version is an error.
     pub fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
         read_run_as(directory)

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Record", &["run", "attach", "detach", "track", "live"]),
+    ("Record", &["run", "runs", "attach", "detach", "track", "live"]),
     ("After a crash", &["report", "oom", "diagnose"]),
     (
         "Heap",

@@ -11,7 +11,7 @@ pub(crate) mod telemetry;
 
 use clap::{Parser, Subcommand};
 
-use record::{attach, live, run, watch};
+use record::{attach, live, run, runs, watch};
 use telemetry::{analyze, files, query};
 
 /// Memory profiler and flight recorder for machine-learning programs.
@@ -26,6 +26,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program and keep the evidence of how it ends
     Run(run::Run),
+    /// List the runs of a directory, or remove old ones
+    Runs(runs::Runs),
     /// Record the heap of a running process, or watch its memory
     Attach(attach::Attach),
     /// End a recording that `attach` began

@@ -2,6 +2,8 @@
 
 pub(crate) mod attach;
 pub(crate) mod heap;
+pub(crate) mod keep;
 pub(crate) mod live;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod watch;

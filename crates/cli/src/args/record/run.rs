@@ -10,6 +10,7 @@ use stormlog_postmortem::BundlePolicy;
 use stormlog_supervise::{HeapOptions, TorchHistory};
 
 use super::heap;
+use super::keep::Kept;
 use crate::args::size;
 use crate::cmd::record::{run, run_finish};
 
@@ -71,6 +72,8 @@ pub(crate) struct Run {
     /// Wait until the captures are compressed; otherwise a background process of low priority does that after the command has returned
     #[arg(long, help_heading = "Heap recording")]
     wait: bool,
+    #[command(flatten)]
+    kept: Kept,
     /// The program and its arguments; a .py file is run with Python
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -100,6 +103,7 @@ impl From<Run> for run::Options {
         run::Options {
             command: typed.command,
             interval: typed.interval,
+            keep: typed.kept.into(),
             root: typed.dir,
             quiet: typed.quiet,
             limit: typed.limit,

@@ -14,6 +14,7 @@ use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, T
 
 use stormlog_heap_report::Chosen;
 
+use crate::cmd::record::retention::{self, Keep};
 use crate::cmd::record::run_finish;
 use crate::cmd::record::run_heap;
 use crate::cmd::record::run_live;
@@ -28,6 +29,7 @@ const MOST_CHILDREN: usize = 8;
 pub(crate) struct Options {
     pub(crate) command: Vec<OsString>,
     pub(crate) interval: Duration,
+    pub(crate) keep: Keep,
     pub(crate) root: PathBuf,
     pub(crate) quiet: bool,
     pub(crate) limit: Option<u64>,
@@ -116,6 +118,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     };
     if let Err(error) = kept {
         let _ = writeln!(out, "stormlog: {error:#}");
+    }
+    let removed = retention::after_run(&options.root, &options.keep);
+    if let Some(sentence) = removed.filter(|_| !options.quiet && !options.json) {
+        let _ = writeln!(out, "stormlog: {}", inert_lines(&sentence));
     }
     if let Ended::Signal(signal) = outcome.ended {
         // Not held while nothing comes after it.
