@@ -15,8 +15,8 @@ use stormlog_analyze::rules::heap::Capture;
 use stormlog_analyze::rules::inputs::Input;
 use stormlog_analyze::rules::oom::Death;
 use stormlog_model::{Event, SessionStatus, SessionSummary, selection_order};
-use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::Bundle;
+use stormlog_postmortem::{Cause, Ended};
 use stormlog_store::{LoadOptions, ReadOptions, Source, StoreError, json, load_sessions};
 
 use crate::run::layout::RUN_FILE;
@@ -270,6 +270,7 @@ fn unwritten_death(session: &FinishedSession) -> Option<Death> {
         path: session.directory.display().to_string(),
         cause: session.verdict.cause.as_str().to_owned(),
         is_memory: session.verdict.cause.is_memory(),
+        is_failure: session.verdict.ended == Ended::Failed,
         verdict: Some(session.verdict.sentence.clone()),
         session_id: Some(session.summary.session_id.clone()),
         at_ns: Some(session.last_ns),
@@ -283,6 +284,7 @@ fn death(directory: &Path) -> Option<Death> {
         path: directory.display().to_string(),
         cause: bundle.cause.as_str().to_owned(),
         is_memory: bundle.cause.is_memory(),
+        is_failure: bundle.ended.is_none_or(|ended| ended == Ended::Failed),
         verdict,
         session_id: bundle.session_id,
         at_ns: bundle.last_event_timestamp_ns,

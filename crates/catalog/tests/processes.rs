@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 use stormlog_catalog::run::layout::{RUN_FILE, SESSION_FILE, SNAPSHOT_FILE, Viewpoint};
-use stormlog_catalog::run::{ProcessEnd, Run, RunDirectory, find_runs, processes, runs};
+use stormlog_catalog::run::{EndFacts, ProcessEnd, Run, RunDirectory, find_runs, processes, runs};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_store::recording::session_text;
 
@@ -72,7 +72,7 @@ fn a_number_that_is_used_again_is_another_process() {
     assert_eq!(second.sessions[1].viewpoint, Some(Viewpoint::Cuda(1)));
     assert_eq!((second.bundles.as_slice(), second.snapshots.len()), ([bundle].as_slice(), 1));
     assert_eq!(first.end, ProcessEnd::Completed);
-    let ProcessEnd::Failed { verdict, .. } = &second.end else { panic!("{:?}", second.end) };
+    let ProcessEnd::Failed(EndFacts { verdict, .. }) = &second.end else { panic!("{:?}", second.end) };
     assert_eq!(verdict.as_deref(), Some("x was killed."));
     assert_eq!(found.process_of_session("late").map(|process| process.start_ticks), Some(Some(555)));
 }
@@ -94,7 +94,7 @@ fn parts_without_a_session_are_processes_and_links_are_not_followed() {
     let mut pids: Vec<_> = found.processes.iter().map(|process| process.pid.unwrap()).collect();
     pids.sort_unstable();
     assert_eq!(pids, [12, 13, 14]);
-    assert!(found.processes.iter().all(|process| process.end == ProcessEnd::Unknown));
+    assert!(found.processes.iter().all(|process| matches!(process.end, ProcessEnd::Unknown(_))));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::cut;
 use crate::exec;
 use crate::framework;
 use crate::got;
+use crate::kill;
 use crate::list;
 use crate::native;
 use crate::operators;
@@ -55,6 +56,7 @@ extern "C" fn begin() {
         return;
     }
     exec::remember();
+    kill::remember();
     operators::find();
     if let Err(error) = start(text, true) {
         complain(error);

@@ -34,6 +34,7 @@ mod got;
 pub mod gpu_api;
 pub mod hooks;
 mod injected;
+pub mod kill;
 mod list;
 mod loader;
 mod mappings;

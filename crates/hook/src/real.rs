@@ -116,6 +116,8 @@ functions! {
         EXECLE "execle" crate::x86_64::exec::execle;
         POSIX_SPAWN "posix_spawn" crate::exec::posix_spawn;
         POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
+        KILL "kill" crate::kill::kill;
+        KILLPG "killpg" crate::kill::killpg;
         SIGACTION "sigaction" crate::cut::sigaction;
         SIGNAL "signal" crate::cut::signal;
         DLOPEN "dlopen" crate::x86_64::loader::dlopen;

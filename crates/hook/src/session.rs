@@ -562,6 +562,11 @@ const fn header_space() -> usize {
     DIRECTORY - header::METADATA
 }
 
+/// Nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    clock(libc::CLOCK_REALTIME)
+}
+
 /// Nanoseconds of a clock.
 fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

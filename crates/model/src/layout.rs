@@ -7,6 +7,7 @@
 //!     run.json                           what was started, when, and how it ended
 //!     output.log                         what the program printed, under `run --live`
 //!     .locks/supervisor, .locks/PID-START  held while that process lives
+//!     ends.log                           which process sent a signal to which, and which exited in order, while the run lives
 //!     exceptions/PID-N.json              what Python processes reported before they ended
 //!     retained-PID.json                  what kept the memory of a Python process, by its own look at itself
 //!     heap/PID.bin[.N]                   captures of processes that have not ended
@@ -34,6 +35,15 @@ pub const CAPTURE_FILE: &str = "heap.bin";
 pub const CAPTURES_DIRECTORY: &str = "heap";
 /// Exceptions that processes reported before they ended.
 pub const EXCEPTIONS_DIRECTORY: &str = "exceptions";
+/// How processes ended, as far as only they know it: a line for each signal that one sent to end another, and for each Python process that exited in
+/// order. It is there while the run lives; how each process ended is in [`RUN_FILE`] then.
+pub const ENDS_FILE: &str = "ends.log";
+/// The first word of a line about a signal: sender, receiver (negative for a group, 0 for the sender's own), signal, nanoseconds since 1970.
+pub const ENDS_OF_A_SIGNAL: &str = "signal";
+/// The first word of a line about an exit without an uncaught exception: process, nanoseconds since 1970.
+pub const ENDS_OF_AN_EXIT: &str = "exit";
+/// Lines are written up to this size.
+pub const ENDS_MAX_BYTES: u64 = 1 << 20;
 /// Locks that show which processes are alive.
 pub const LOCKS_DIRECTORY: &str = ".locks";
 /// The supervisor's lock.

@@ -1,14 +1,14 @@
 //! Which ends of processes leave a bundle. Every end leaves a line in `run.json`.
 
-use crate::Cause;
 use crate::verdict::Verdict;
+use crate::{Cause, Ended};
 
 /// Which ends leave a bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BundlePolicy {
     /// Those for want of memory.
     Oom,
-    /// These, exceptions that were not caught, and fatal signals; not an exit with a status, nor a signal that someone stopped it with.
+    /// These, exceptions that were not caught, and fatal signals; not an exit with a status, nor a signal that programs are stopped with.
     #[default]
     Crash,
     /// Every end but an exit with status 0.
@@ -41,7 +41,7 @@ impl BundlePolicy {
             (_, cause) if cause.is_memory() => true,
             (BundlePolicy::Oom, _) => false,
             (BundlePolicy::Always, _) => true,
-            (BundlePolicy::Crash, Cause::Signal | Cause::SigKill) => !verdict.is_deliberate(),
+            (BundlePolicy::Crash, Cause::Signal | Cause::SigKill) => verdict.ended == Ended::Failed,
             (BundlePolicy::Crash, _) => has_raised,
         }
     }

@@ -9,7 +9,9 @@ pub mod bundle;
 mod bundle_policy;
 mod cause;
 pub mod classify;
+mod ended;
 pub mod verdict;
 
 pub use bundle_policy::BundlePolicy;
 pub use cause::{Cause, signal_name};
+pub use ended::Ended;

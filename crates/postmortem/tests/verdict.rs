@@ -1,12 +1,12 @@
 //! Verdicts: each way to die told apart, and evidence that does not agree with itself.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::kernel::{KernelKill, Scope};
 use stormlog_postmortem::verdict::{
-    CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException, Verdict, judge,
+    CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException, Sender, Verdict, judge,
 };
+use stormlog_postmortem::{Cause, Ended};
 
 const GIB: u64 = 1 << 30;
 const PID: u64 = 4711;
@@ -194,8 +194,15 @@ fn kill_by_another_process_names_the_evidence_against_an_oom_kill() {
     let unread = DeathFacts { kernel: None, cgroups: vec![], ..facts.clone() };
     assert!(judge(&unread).sentence.ends_with("sent it: nothing shows an OOM kill of it."));
     assert!(!verdict.sentence.contains("probably"));
-    facts.sender = Some((999, 1000));
-    assert!(judge(&facts).sentence.ends_with("by process 999 of user 1000."));
+    assert_eq!(verdict.ended, Ended::Failed);
+    facts.sender = Some(Sender::Run { pid: 999 });
+    let verdict = judge(&facts);
+    assert!(verdict.sentence.contains("killed with SIGKILL by process 999 of the same run"), "{verdict:?}");
+    assert_eq!(verdict.ended, Ended::Failed, "only a process above it is in charge");
+    facts.sender = Some(Sender::Above { pid: 7, program: Some("main.py".to_owned()), is_parent: true });
+    let verdict = judge(&facts);
+    assert!(verdict.sentence.contains("by its parent, main.py (pid 7)"), "{verdict:?}");
+    assert_eq!((verdict.ended, verdict.tries.len()), (Ended::Deliberate, 0));
 }
 
 #[test]
@@ -207,7 +214,7 @@ fn unread_counters_do_not_prove_innocence() {
     assert_eq!(verdict.cause, Cause::CgroupOomKill);
     assert!(verdict.sentence.contains("probably") && has_note(&verdict, "could not be read"), "{verdict:?}");
     // Far from the limit, or with a known sender, it is no OOM kill.
-    at_limit.sender = Some((1, 0));
+    at_limit.sender = Some(Sender::Run { pid: 1 });
     assert_eq!(judge(&at_limit).cause, Cause::SigKill);
     let mut unknown = facts(KILLED);
     let verdict = judge(&unknown);
@@ -264,7 +271,11 @@ fn other_signals_and_plain_exits() {
     let of = |ending| judge(&facts(ending));
     let verdict = of(Ending::Signaled(15));
     assert_eq!((verdict.cause, verdict.signal), (Cause::Signal, Some(15)));
-    assert!(verdict.sentence.contains("was ended by SIGTERM after"), "{}", verdict.sentence);
+    assert!(
+        verdict.sentence.contains("was ended by SIGTERM from an unknown sender after"),
+        "{}",
+        verdict.sentence
+    );
     assert!(of(Ending::Signaled(7)).tries[0].contains("/dev/shm"));
     assert!(of(Ending::Exited(0)).sentence.contains("ended normally"));
     let verdict = of(Ending::Exited(3));
@@ -340,4 +351,42 @@ fn contradictions_are_said() {
     let verdict = judge(&silent);
     assert_eq!(verdict.cause, Cause::CgroupOomKill);
     assert!(verdict.confidence < 0.9);
+}
+
+#[test]
+fn an_end_is_deliberate_with_evidence_only() {
+    let ended = |ending: Ending, sender: Option<Sender>, has_chosen_status: bool| {
+        judge(&DeathFacts { sender, has_chosen_status, ..facts(ending) }).ended
+    };
+    let parent = || Some(Sender::Above { pid: 7, program: None, is_parent: true });
+    let supervisor = || Some(Sender::Supervisor { pid: None });
+    for (ending, sender, has_chosen_status, expected) in [
+        (Ending::Exited(0), None, false, Ended::Completed),
+        (Ending::Exited(3), None, false, Ended::Failed),
+        (Ending::Exited(3), None, true, Ended::Deliberate),
+        (Ending::Exited(143), None, false, Ended::Unknown),
+        (Ending::Exited(139), None, false, Ended::Failed),
+        (Ending::Signaled(15), None, false, Ended::Unknown),
+        (Ending::Signaled(15), parent(), false, Ended::Deliberate),
+        (Ending::Signaled(15), Some(Sender::Run { pid: 8 }), false, Ended::Unknown),
+        (Ending::Signaled(2), supervisor(), false, Ended::Deliberate),
+        (Ending::Signaled(13), None, false, Ended::Deliberate),
+        (Ending::Signaled(9), None, false, Ended::Failed),
+        (Ending::Signaled(9), parent(), false, Ended::Deliberate),
+        (Ending::Signaled(9), Some(Sender::Itself), false, Ended::Failed),
+        (Ending::Signaled(11), parent(), false, Ended::Failed),
+        (Ending::Vanished, None, false, Ended::Unknown),
+        (Ending::Running, None, false, Ended::Running),
+    ] {
+        assert_eq!(ended(ending, sender.clone(), has_chosen_status), expected, "{ending:?} {sender:?}");
+    }
+    let raised = ReportedException {
+        type_name: "ValueError".to_owned(),
+        message: String::new(),
+        cause: None,
+        is_fatal: true,
+    };
+    let uncaught =
+        DeathFacts { exception: Some(raised), has_chosen_status: true, ..facts(Ending::Exited(1)) };
+    assert_eq!(judge(&uncaught).ended, Ended::Failed, "an exception is not a choice");
 }

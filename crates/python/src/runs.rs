@@ -180,7 +180,10 @@ impl ProcessEnd {
     fn of(end: run::ProcessEnd) -> Self {
         let state = end.as_str();
         match end {
-            run::ProcessEnd::Failed { exit_code, signal, cause, verdict } => {
+            run::ProcessEnd::Failed(facts)
+            | run::ProcessEnd::Deliberate(facts)
+            | run::ProcessEnd::Unknown(facts) => {
+                let run::EndFacts { exit_code, signal, cause, verdict, .. } = facts;
                 ProcessEnd { state, exit_code, signal, cause: cause.map(Cause::as_str), verdict }
             }
             _ => ProcessEnd { state, exit_code: None, signal: None, cause: None, verdict: None },

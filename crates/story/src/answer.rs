@@ -5,7 +5,9 @@
 
 use stormlog_model::Severity;
 
-use crate::process::{Ended, ProcessStory};
+use stormlog_postmortem::Ended;
+
+use crate::process::ProcessStory;
 
 /// Lines of the answer, at most.
 pub const HEADLINE_LINES: usize = 8;

@@ -21,6 +21,7 @@ mod story;
 
 pub use answer::{HEADLINE_LINES, answer};
 pub use holder::{Growth, Holder};
-pub use process::{Ended, ProcessStory};
+pub use process::ProcessStory;
 pub use residual::{Part, Residual};
+pub use stormlog_postmortem::Ended;
 pub use story::Story;

@@ -1,43 +1,12 @@
 //! The story of one process.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use stormlog_model::Finding;
 use stormlog_model::memory::Memory;
-use stormlog_postmortem::Cause;
+use stormlog_postmortem::{Cause, Ended};
 
 use crate::holder::Holder;
 use crate::residual::Residual;
-
-/// How a process ended, as scripts know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ended {
-    /// It has not.
-    Running,
-    /// With exit status 0.
-    Completed,
-    /// Otherwise, and evidence shows that this was intended: a parent stopped it, or it exited with a status of its own choice.
-    Deliberate,
-    /// By an error, a signal or a kill.
-    Failed,
-    /// No evidence shows how.
-    Unknown,
-}
-
-impl Ended {
-    /// The word of the JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Ended::Running => "running",
-            Ended::Completed => "completed",
-            Ended::Deliberate => "deliberate",
-            Ended::Failed => "failed",
-            Ended::Unknown => "unknown",
-        }
-    }
-}
 
 /// Everything that matters about one process.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stormlog_catalog::run::{Process, ProcessEnd, processes};
+use stormlog_catalog::run::{Process, processes};
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::Finding;
-use stormlog_postmortem::Cause;
+use stormlog_postmortem::{Cause, Ended};
 
 use crate::answer::answer;
 use crate::holder::{self, Holder};
-use crate::process::{Ended, ProcessStory};
+use crate::process::ProcessStory;
 
 /// Processes whose captures are read, the program itself first.
 const CAPTURES: usize = 32;
@@ -57,24 +57,21 @@ impl From<Vec<ProcessStory>> for Story {
 }
 
 fn is_of(finding: &Finding, story: &ProcessStory) -> bool {
-    let pid = finding.metrics.get("pid").and_then(Value::as_u64);
-    pid.is_some() && pid == story.pid.map(u64::from)
+    finding.process.is_some() && finding.process == story.pid.map(i64::from)
 }
 
 fn of_process(process: &Process, reads_capture: bool) -> ProcessStory {
     let identity = process.identity();
-    let (ended, cause, sentence) = match &process.end {
-        ProcessEnd::Running => (Ended::Running, None, None),
-        ProcessEnd::Completed => (Ended::Completed, None, None),
-        ProcessEnd::Unknown => (Ended::Unknown, None, None),
-        ProcessEnd::Failed { cause, verdict, .. } => (Ended::Failed, *cause, verdict.clone()),
-    };
+    let facts = process.end.facts();
+    let (ended, cause) = (process.end.ended(), facts.and_then(|facts| facts.cause));
+    let sentence = facts.and_then(|facts| facts.verdict.clone());
     let mut story = ProcessStory::new(ended, String::new());
     story.pid = process.pid;
     story.program.clone_from(&process.program);
     story.rank = identity.and_then(|summary| u64::try_from(summary.rank).ok());
     story.is_root = process.is_root;
     story.cause = cause;
+    story.confidence = facts.and_then(|facts| facts.confidence);
     story.started_at_ns = process.started_at_ns();
     story.ended_at_ns = process.ended_at_ns();
     story.peak_rss_bytes = process.peak_rss_bytes;

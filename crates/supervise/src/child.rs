@@ -12,6 +12,7 @@ use rustix::process::Pid;
 use stormlog_pidfd::start::Start;
 
 use crate::error::RunError;
+use crate::lineage::Delivered;
 use crate::outcome::Ended;
 use crate::signals::{Intake, Relay, Terminal, Witness, has_ended};
 use crate::supervise::Streams;
@@ -73,7 +74,7 @@ enum Relaying {
     /// The thread that waits for its end.
     WhileWaiting(Relay),
     /// A thread of its own: the one that waits draws a screen meanwhile.
-    Thread(io::Result<thread::JoinHandle<()>>),
+    Thread(io::Result<thread::JoinHandle<Option<Delivered>>>),
 }
 
 impl Program {
@@ -124,17 +125,15 @@ impl Program {
 
     /// Waits for the end of the program; signals reach it until then. How it ended, and the most it had resident: see
     /// [`stormlog_pidfd::peak_of_ended_child`].
-    pub(crate) fn wait(mut self) -> (Ended, Option<u64>) {
-        match self.relaying {
+    /// The last one that reached it through us is the third value.
+    pub(crate) fn wait(mut self) -> (Ended, Option<u64>, Option<Delivered>) {
+        let delivered = match self.relaying {
             Relaying::WhileWaiting(mut relay) => relay.until_end(),
-            Relaying::Thread(Ok(thread)) => {
-                // It only passes signals on; there is nothing to learn from how it ended.
-                let _ = thread.join();
-            }
-            Relaying::Thread(Err(_)) => {}
-        }
+            Relaying::Thread(Ok(thread)) => thread.join().ok().flatten(),
+            Relaying::Thread(Err(_)) => None,
+        };
         let peak_rss = stormlog_pidfd::peak_of_ended_child(self.child.id()).ok();
-        (self.child.wait().map_or(Ended::Unknown, Ended::from), peak_rss)
+        (self.child.wait().map_or(Ended::Unknown, Ended::from), peak_rss, delivered)
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use stormlog_catalog::run::ends::Ends;
 use stormlog_catalog::run::exceptions::{self, Reported};
 use stormlog_catalog::run::layout::{CAPTURE_FILE, RING_FILE};
 use stormlog_catalog::run::{RunDirectory, kernel_kill, memory_map};
@@ -20,7 +21,7 @@ use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, MapRow, Retention,
 };
 use stormlog_postmortem::classify::Classification;
-use stormlog_postmortem::verdict::{DeathFacts, Ending, Verdict, judge};
+use stormlog_postmortem::verdict::{DeathFacts, Ending, Sender, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
 use stormlog_store::wall_ns;
@@ -29,10 +30,13 @@ use crate::circumstances::Circumstances;
 use crate::facts::{HostKills, host, spelt};
 use crate::groups::Groups;
 use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
+use crate::lineage::{Delivered, Lineage};
 use crate::outcome::{Ended, ProcessOutcome};
 use crate::supervise::HeapFinish;
 use crate::watched::Watched;
 
+/// A process is met a little after its start, and may have ended by then.
+const BIRTH_NS: u64 = 2_000_000_000;
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
 /// killed. A program that forks all day must not fill the disk.
 const KEPT_CHILDREN: usize = 256;
@@ -55,6 +59,10 @@ pub(crate) struct RunEvidence {
     pub(crate) limit_as: Option<u64>,
     pub(crate) started: Instant,
     pub(crate) groups: Groups,
+    /// Which process started which.
+    pub(crate) lineage: Lineage,
+    /// The last signal that reached the program through its supervisor.
+    pub(crate) delivered: Option<Delivered>,
     pub(crate) kernel_log: Option<KernelLog>,
     /// The machine's own count of kills.
     pub(crate) host_kills: HostKills,
@@ -93,6 +101,8 @@ impl RunEvidence {
             limit_as,
             started: Instant::now(),
             groups: Groups::start(),
+            lineage: Lineage::default(),
+            delivered: None,
             kernel_log: KernelLog::from_now().ok(),
             host_kills: HostKills::default(),
             own_peak_rss: None,
@@ -188,6 +198,10 @@ impl RunEvidence {
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         facts.host = host(self.host_kills.change());
         facts.rlimit_as_bytes = self.limit_as;
+        let since_ns = u64::try_from(watched.summary.started_at_ns).unwrap_or(0).saturating_sub(BIRTH_NS);
+        let ends = Ends::read(self.run.path());
+        facts.has_chosen_status = ends.has_exited_in_order(watched.pid, since_ns);
+        facts.sender = self.sender(watched.pid, ending, &ends, since_ns);
         let seen = watched.session.seen();
         facts.last_rss_bytes = seen.last_rss;
         facts.peak_vms_bytes = seen.peak_vms;
@@ -210,6 +224,20 @@ impl RunEvidence {
         }
     }
 
+    /// Where the signal came from that ended a process.
+    fn sender(&self, pid: u32, ending: Ending, ends: &Ends, since_ns: u64) -> Option<Sender> {
+        let signal = match ending {
+            Ending::Signaled(signal) => signal,
+            Ending::Exited(code @ 129..160) => code - 128,
+            _ => return None,
+        };
+        let delivered = self.delivered.filter(|delivered| pid == self.root && delivered.signal == signal);
+        let delivered =
+            delivered.map(|delivered| Sender::Supervisor { pid: delivered.sender.map(u64::from) });
+        let name = |pid: u32| (pid == self.root).then(|| self.program.clone());
+        delivered.or_else(|| self.lineage.sender(ends, (pid, signal), since_ns, name))
+    }
+
     /// What the user would call the process: the program by what was asked for, another one by its own command line.
     fn name_of(&self, watched: &Watched) -> String {
         if watched.pid == self.root { self.program.clone() } else { watched.name().to_owned() }
@@ -229,8 +257,14 @@ impl RunEvidence {
             self.others_peak_rss = self.others_peak_rss.max(watched.session.seen().peak_rss.unwrap_or(0));
         }
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
+        let judged = death.as_ref().map(|death| death.verdict.ended);
+        let is_failure = judged == Some(stormlog_postmortem::Ended::Failed);
         match (&sentence, status) {
-            (Some(sentence), _) => watched.session.record_end("error", ended_ns, Some(sentence)),
+            // An end that was meant is no error.
+            (Some(sentence), _) if is_failure => {
+                watched.session.record_end("error", ended_ns, Some(sentence))
+            }
+            (Some(sentence), _) => watched.session.record_end("stop", ended_ns, Some(sentence)),
             (None, SessionStatus::Completed) => watched.session.record_end("stop", ended_ns, None),
             (None, _) => true,
         };
@@ -268,6 +302,8 @@ impl RunEvidence {
             last_rss: seen.last_rss,
             heap,
             cause: death.as_ref().map(|death| death.verdict.cause),
+            judged: judged.unwrap_or_else(|| ended.without_evidence()),
+            confidence: death.as_ref().map(|death| death.verdict.confidence),
             limit_bytes: death.as_ref().and_then(|death| death.verdict.limit_bytes),
             bundle,
             verdict: sentence,

@@ -9,6 +9,7 @@ use stormlog_postmortem::Cause;
 
 use crate::evidence::RunEvidence;
 use crate::heap::{Patience, Waiting, complete_all, is_small, wait_for_ended};
+use crate::lineage::Delivered;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::watch::Watching;
 use crate::watched::Watched;
@@ -22,8 +23,10 @@ pub(crate) fn finish(
     ended: Ended,
     ended_ns: u64,
     exit_peak: Option<u64>,
+    delivered: Option<Delivered>,
 ) -> RunOutcome {
     let Watching { mut evidence, at_end, alive, peak_total_rss, lost_records, limit_bytes } = watching;
+    evidence.delivered = delivered;
     let exit_peak = exit_peak.filter(|peak| Some(*peak) > evidence.own_peak_rss);
     let duration_ns = u64::try_from(evidence.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     if let Some(captures) = &mut evidence.captures {
@@ -50,6 +53,7 @@ pub(crate) fn finish(
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
     evidence.record.insert("peak_rss_bytes".into(), peak_rss.into());
     evidence.write_record(ended, ended_ns, &processes);
+    evidence.run.forget_ends();
     evidence.complete_heaps();
     // What a death met was the limit, whatever else there was.
     let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
@@ -129,6 +133,7 @@ impl RunEvidence {
                 serde_json::json!({
                     "pid": process.pid, "session_id": process.session_id, "peak_rss_bytes": process.peak_rss,
                     "cause": process.cause.map(|cause| cause.as_str()), "verdict": process.verdict,
+                    "ended": process.judged.as_str(), "confidence": process.confidence,
                     "heap_peak_bytes": process.heap.as_ref().map(|heap| heap.peak_bytes),
                 })
             })

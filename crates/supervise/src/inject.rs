@@ -9,7 +9,9 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use stormlog_catalog::run::layout::{EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_VARIABLE};
+use stormlog_catalog::run::layout::{
+    ENDS_FILE, ENDS_MAX_BYTES, ENDS_OF_AN_EXIT, EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_VARIABLE,
+};
 use stormlog_files::{cache_directories, install};
 
 use crate::error::RunError;
@@ -90,7 +92,8 @@ fn directory() -> Result<PathBuf, RunError> {
     let tables: String =
         stormlog_model::scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
     let names = format!(
-        "    run_variable, exceptions, locks = {RUN_VARIABLE:?}, {EXCEPTIONS_DIRECTORY:?}, {LOCKS_DIRECTORY:?}\n"
+        "    run_variable, exceptions, locks = {RUN_VARIABLE:?}, {EXCEPTIONS_DIRECTORY:?}, {LOCKS_DIRECTORY:?}\n    \
+         ends, ends_of_an_exit, ends_max_bytes = {ENDS_FILE:?}, {ENDS_OF_AN_EXIT:?}, {ENDS_MAX_BYTES}\n"
     );
     let scrubber = SCRUBBER.replacen(TABLES, &tables, 1);
     let script = format!("{scrubber}\n\n{BACKWARD}\n\n{}", SCRIPT.replacen(NAMES, &names, 1));

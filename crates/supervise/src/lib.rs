@@ -19,6 +19,7 @@ mod finish;
 mod groups;
 mod heap;
 mod inject;
+mod lineage;
 mod maps;
 mod naming;
 mod orphans;

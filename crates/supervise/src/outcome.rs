@@ -45,6 +45,15 @@ impl Ended {
         self == Ended::Code(0)
     }
 
+    /// Whether it is a failure, where no one judged it.
+    pub(crate) fn without_evidence(self) -> stormlog_postmortem::Ended {
+        match self {
+            Ended::Code(0) => stormlog_postmortem::Ended::Completed,
+            Ended::Code(_) | Ended::Signal(_) => stormlog_postmortem::Ended::Failed,
+            Ended::Unknown => stormlog_postmortem::Ended::Unknown,
+        }
+    }
+
     pub(crate) fn ending(self) -> Ending {
         match self {
             Ended::Code(code) => Ending::Exited(code),
@@ -81,6 +90,10 @@ pub struct ProcessOutcome {
     pub heap: Option<HeapDigest>,
     /// What ended it; `None` for a clean end, or a child's end nobody saw.
     pub cause: Option<Cause>,
+    /// Whether its end is a failure.
+    pub judged: stormlog_postmortem::Ended,
+    /// How sure the cause is, where there is one.
+    pub confidence: Option<f64>,
     /// The limit that its end met.
     pub limit_bytes: Option<u64>,
     /// The bundle that was written for it.

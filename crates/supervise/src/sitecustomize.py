@@ -107,6 +107,21 @@ def _stormlog_install():
             os.close(handle)
         os.rename(path + ".tmp", path)
 
+    def _stormlog_unrecorded_exited():
+        """Notes an exit that no exception ended: then its status is the program's choice."""
+        try:
+            if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
+                return
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            handle = os.open(os.path.join(run, ends), flags)
+            try:
+                if os.fstat(handle).st_size < ends_max_bytes:
+                    os.write(handle, b"%s %d %d\n" % (ends_of_an_exit.encode(), os.getpid(), time_ns()))
+            finally:
+                os.close(handle)
+        except BaseException:
+            pass
+
     def quietly(*arguments):
         try:
             _stormlog_unrecorded_report(*arguments)
@@ -228,6 +243,10 @@ def _stormlog_install():
     if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":
         previous, previous_thread = sys.excepthook, threading.excepthook
         sys.excepthook, threading.excepthook = on_exception, on_thread_exception
+        import atexit
+
+        # The first one registered is the last one called.
+        atexit.register(_stormlog_unrecorded_exited)
     run_the_users_own()
 
 

@@ -143,12 +143,12 @@ impl Running {
     #[must_use]
     pub fn wait(self) -> RunOutcome {
         let pid = self.program.pid();
-        let (ended, peak_rss) = self.program.wait();
+        let (ended, peak_rss, delivered) = self.program.wait();
         let ended_ns = wall_ns();
         self.intake.end();
         drop(self.stop);
         let outcome = match self.watching.map(JoinHandle::join) {
-            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, peak_rss),
+            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, peak_rss, delivered),
             // Without a thread to watch with there is still an exit status.
             _ => {
                 let duration_ns = ended_ns.saturating_sub(self.started_ns);

@@ -446,6 +446,7 @@ impl Watcher {
         if watched.pid != self.root && watched.is_copy() {
             self.newborn.push((member.clone(), Instant::now()));
         }
+        self.evidence.lineage.add(watched.pid, watched.ppid);
         let group = self.evidence.groups.find(watched.pid);
         let rss = watched.read_memory();
         if rss.is_some() {

@@ -19,6 +19,8 @@ use crate::naming::program_of;
 /// A process that is or was watched.
 pub(crate) struct Watched {
     pub(crate) pid: u32,
+    /// Its parent when first seen.
+    pub(crate) ppid: u32,
     /// The name of the process when last looked at.
     pub(crate) comm: String,
     /// What its user would call it, by its own command line.
@@ -54,6 +56,7 @@ impl Watched {
         let mut reader = ProcessReader::open_frugal(member.pid).ok();
         let mut watched = Watched {
             pid: member.pid,
+            ppid: member.ppid,
             comm: member.comm.clone(),
             program: None,
             run_program: run_program.to_owned(),

@@ -139,6 +139,8 @@ pub struct Death {
     pub cause: String,
     /// Whether memory is what ended it.
     pub is_memory: bool,
+    /// Whether its end was a failure; one that was meant, or may have been, is not a crash.
+    pub is_failure: bool,
     /// The sentence in the bundle.
     pub verdict: Option<String>,
     /// The session.
@@ -149,11 +151,16 @@ pub struct Death {
 
 /// The finding about a bundle.
 pub fn of_bundle(death: &Death) -> Finding {
-    let kind = if death.is_memory { "oom" } else { "crash" };
+    let kind = match (death.is_memory, death.is_failure) {
+        (true, _) => "oom",
+        (false, true) => "crash",
+        (false, false) => "end",
+    };
     // A helper process that exits with 1 is its caller's business; a signal is worth a look; memory is why we are here.
     let severity = match (death.is_memory, death.cause.as_str()) {
         (true, _) => Severity::Critical,
         (false, "exit") => Severity::Info,
+        (false, _) if !death.is_failure => Severity::Info,
         (false, _) => Severity::Warning,
     };
     let fallback = || format!("the program ended by {}", death.cause.replace('_', " "));
@@ -219,7 +226,8 @@ mod tests {
     #[test]
     fn a_bundle_is_as_bad_as_its_cause() {
         let of = |cause: &str, is_memory| {
-            let found = of_bundle(&Death { cause: cause.into(), is_memory, ..Death::default() });
+            let found =
+                of_bundle(&Death { cause: cause.into(), is_memory, is_failure: true, ..Death::default() });
             (found.kind, found.severity)
         };
         assert_eq!(of("cgroup_oom_kill", true), ("oom".to_owned(), Severity::Critical));

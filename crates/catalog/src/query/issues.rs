@@ -207,7 +207,9 @@ impl Store {
             known.insert(id, issue_state(word)?);
         }
         let mut grouping = Grouping::default();
-        for bundle in self.bundles(&BundleFilter::default())? {
+        let bundles = self.bundles(&BundleFilter::default())?;
+        // An end that was meant is not an issue.
+        for bundle in bundles.into_iter().filter(|bundle| bundle.is_memory || bundle.is_failure) {
             grouping.add(of_bundle(&bundle))?;
         }
         let is_sign = |event: &Event| is_alert_event(event) || is_collector_degradation_event(event);
@@ -248,10 +250,14 @@ fn of_bundle(row: &BundleRow) -> Sign {
         ("exception_type", text(&row.exception_type)),
         ("exception_module", text(&row.exception_module)),
     ]));
+    let (kind, title) = match row.is_memory {
+        true => ("oom", "OOM captured by flight recorder"),
+        false => ("crash", "Crash captured by flight recorder"),
+    };
     Sign {
-        kind: "oom",
+        kind,
         about,
-        title: "OOM captured by flight recorder".to_owned(),
+        title: title.to_owned(),
         severity: "critical".to_owned(),
         link: IssueLink {
             session_id: row.session_id.clone(),

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use stormlog_model::Record;
+use stormlog_postmortem::Ended;
 use stormlog_postmortem::bundle::Bundle;
 
 use super::moment::parse_utc;
@@ -32,6 +33,10 @@ pub struct BundleRow {
     pub session_status: Option<String>,
     pub exception_type: Option<String>,
     pub exception_module: Option<String>,
+    /// Whether memory is what ended the program; not part of the object form, which is 0.4.3's.
+    pub is_memory: bool,
+    /// Whether the end was a failure; the same.
+    pub is_failure: bool,
 }
 
 impl BundleRow {
@@ -48,6 +53,9 @@ impl BundleRow {
             session_status: bundle.session_status.clone(),
             exception_type: exception("exception_type"),
             exception_module: exception("exception_module"),
+            // 0.4.3 wrote bundles of nothing else.
+            is_memory: bundle.cause.is_memory() || !bundle.evidence.contains_key("evidence_version"),
+            is_failure: bundle.ended.is_none_or(|ended| ended == Ended::Failed),
         }
     }
 

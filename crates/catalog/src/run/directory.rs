@@ -12,7 +12,7 @@ use stormlog_store::json::{read_value, write};
 use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
 use super::layout::{
-    EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_FILE, SUPERVISOR_LOCK, SessionName, Viewpoint,
+    ENDS_FILE, EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_FILE, SUPERVISOR_LOCK, SessionName, Viewpoint,
 };
 
 /// A run directory that could not be made or written.
@@ -56,7 +56,10 @@ impl RunDirectory {
                 Ok(directory) => {
                     // The program may change its working directory.
                     let run = RunDirectory { path: std::path::absolute(&path).unwrap_or(path) };
-                    return match directory.directory(EXCEPTIONS_DIRECTORY) {
+                    let made = directory
+                        .directory(EXCEPTIONS_DIRECTORY)
+                        .and_then(|_| directory.create_new(ENDS_FILE));
+                    return match made {
                         Ok(_) => Ok(run),
                         Err(error) => {
                             run.remove();
@@ -132,6 +135,12 @@ impl RunDirectory {
         if let Ok(run) = Directory::open(&self.path) {
             lock::sweep(&run, LOCKS_DIRECTORY, is_over);
         }
+    }
+
+    /// Removes the file of ends: how each process ended is in `run.json` by now.
+    pub fn forget_ends(&self) {
+        // Left behind, it does no harm.
+        let _ = Directory::open(&self.path).and_then(|run| run.remove(ENDS_FILE));
     }
 
     /// The directory of reported exceptions.

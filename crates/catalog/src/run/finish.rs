@@ -20,6 +20,7 @@ use stormlog_store::run_record::{read_run, run_status};
 use stormlog_store::wall_ns;
 
 use super::directory::RunDirectory;
+use super::ends::Ends;
 use super::exceptions::{self, Reported};
 use super::finish_write::write;
 use super::kernel::kernel_kill;
@@ -139,6 +140,7 @@ fn describe(record: &mut Record, sessions: &[FinishedSession]) {
             json!({
                 "pid": session.summary.pid, "session_id": session.summary.session_id, "peak_rss_bytes": peak,
                 "cause": session.verdict.cause.as_str(), "verdict": session.verdict.sentence,
+                "ended": session.verdict.ended.as_str(), "confidence": session.verdict.confidence,
             })
         })
         .collect();
@@ -222,6 +224,8 @@ impl OpenSession {
         let ending = exits.map_or(Ending::Vanished, |_| Ending::Exited(1));
         let mut facts = DeathFacts::of(program, pid.into(), ending);
         facts.last_rss_bytes = events.iter().rev().find_map(|event| event.counter(Counter::Used));
+        let ends = Ends::read(run.path());
+        facts.has_chosen_status = ends.has_exited_in_order(pid, started_ns);
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
         facts.kernel = kills.map(|kills| kills.iter().map(kernel_kill).collect());
         facts.cgroups = kill.into_iter().map(met_limit).collect();

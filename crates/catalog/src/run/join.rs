@@ -13,8 +13,8 @@ use stormlog_capture::source::Source as Capture;
 use stormlog_liveness::Life;
 use stormlog_model::naming::ProgramName;
 use stormlog_model::{SessionStatus, scrub};
-use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleName;
+use stormlog_postmortem::{Cause, Ended};
 use stormlog_store::StoreError;
 use stormlog_store::recording::{RecordedEvents, read_session};
 
@@ -24,7 +24,7 @@ use super::layout::{
     Viewpoint, is_session, retained_pid,
 };
 use super::life::{PROGRAM, session_life, start_ticks};
-use super::process::{Process, ProcessEnd, ProcessSession, Run, RunStatus};
+use super::process::{EndFacts, Process, ProcessEnd, ProcessSession, Run, RunStatus};
 use super::record::{ProcessRow, RunRecord};
 use crate::captures::captures_in;
 
@@ -246,20 +246,28 @@ fn settled(mut processes: Vec<Process>, record: &RunRecord) -> Vec<Process> {
 fn end_of(process: &Process, row: Option<&ProcessRow>, record: &RunRecord) -> ProcessEnd {
     // From inside a process can only tell that it was stopped in order; from outside its end was seen.
     let status = process.identity().map(|summary| summary.status);
-    let end = status.map_or(ProcessEnd::Unknown, ProcessEnd::of_status);
+    let end = status.map_or(ProcessEnd::Unknown(EndFacts::default()), ProcessEnd::of_status);
     let (exit_code, signal) = match process.is_root {
         true => (record.exit_code, record.signal),
         false => (None, None),
     };
     let cause = row.and_then(|row| row.cause.as_deref()).and_then(Cause::of_word);
     let verdict = row.and_then(|row| row.verdict.clone());
-    let is_failure = matches!(end, ProcessEnd::Failed { .. })
-        || cause.is_some()
+    let is_failure = matches!(end, ProcessEnd::Failed(_))
+        || cause.is_some_and(|cause| cause != Cause::Unknown)
         || signal.is_some()
         || exit_code.is_some_and(|code| code != 0);
-    match is_failure {
-        true => ProcessEnd::Failed { exit_code, signal, cause, verdict },
-        false => end,
+    let confidence = row.and_then(|row| row.confidence);
+    let facts = EndFacts { exit_code, signal, cause, verdict, confidence };
+    // The supervisor judged it by evidence that is gone by now; older ones did not.
+    match row.and_then(|row| row.ended.as_deref()).and_then(Ended::of_word) {
+        Some(Ended::Deliberate) => ProcessEnd::Deliberate(facts),
+        Some(Ended::Failed) => ProcessEnd::Failed(facts),
+        Some(Ended::Unknown) => ProcessEnd::Unknown(facts),
+        Some(Ended::Completed) => ProcessEnd::Completed,
+        _ if is_failure => ProcessEnd::Failed(facts),
+        _ if matches!(end, ProcessEnd::Unknown(_)) => ProcessEnd::Unknown(facts),
+        _ => end,
     }
 }
 

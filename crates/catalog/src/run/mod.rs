@@ -2,6 +2,7 @@
 
 mod devices;
 mod directory;
+pub mod ends;
 pub mod exceptions;
 mod finish;
 mod finish_write;
@@ -24,7 +25,7 @@ pub use kernel::kernel_kill;
 pub use life::{PROGRAM, START_TICKS, session_life};
 pub use listing::ListedProcess;
 pub use live_files::{LiveFile, live_files, unfinished_captures};
-pub use process::{Process, ProcessEnd, ProcessSession, Run, RunStatus, Runs, viewpoint_word};
+pub use process::{EndFacts, Process, ProcessEnd, ProcessSession, Run, RunStatus, Runs, viewpoint_word};
 pub use record::RunRecord;
 pub use retention::{
     KEEP_DAYS_VARIABLE, KEEP_SIZE_VARIABLE, KEEP_VARIABLE, KeepRule, remove_run, stored_runs,

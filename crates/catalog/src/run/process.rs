@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use stormlog_model::{SessionStatus, SessionSummary};
-use stormlog_postmortem::{Cause, signal_name};
+use stormlog_postmortem::{Cause, Ended, signal_name};
 use stormlog_store::StoreError;
 
 use super::layout::Viewpoint;
@@ -72,30 +72,56 @@ pub enum ProcessEnd {
     Running,
     /// With exit status 0.
     Completed,
-    /// Otherwise: with another status, by a signal, or for a cause that was found.
-    Failed {
-        /// The exit status, where it was seen.
-        exit_code: Option<i32>,
-        /// The signal, where there was one.
-        signal: Option<i32>,
-        /// What ended it.
-        cause: Option<Cause>,
-        /// The same as a sentence.
-        verdict: Option<String>,
-    },
-    /// No evidence tells.
-    Unknown,
+    /// Otherwise, and evidence shows that it was intended.
+    Deliberate(EndFacts),
+    /// With another status, by a signal, or for a cause that was found.
+    Failed(EndFacts),
+    /// No evidence shows how or what for; a signal that programs are stopped with may have come from an unknown sender.
+    Unknown(EndFacts),
+}
+
+/// What is known of an end; what is not is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EndFacts {
+    /// The exit status, where it was seen.
+    pub exit_code: Option<i32>,
+    /// The signal, where there was one.
+    pub signal: Option<i32>,
+    /// What ended it.
+    pub cause: Option<Cause>,
+    /// The same as a sentence.
+    pub verdict: Option<String>,
+    /// How sure that is, 0 to 1.
+    pub confidence: Option<f64>,
 }
 
 impl ProcessEnd {
     /// As scripts know it.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
+        self.ended().as_str()
+    }
+
+    /// The same as a value.
+    #[must_use]
+    pub fn ended(&self) -> Ended {
         match self {
-            ProcessEnd::Running => "running",
-            ProcessEnd::Completed => "completed",
-            ProcessEnd::Failed { .. } => "failed",
-            ProcessEnd::Unknown => "unknown",
+            ProcessEnd::Running => Ended::Running,
+            ProcessEnd::Completed => Ended::Completed,
+            ProcessEnd::Deliberate(_) => Ended::Deliberate,
+            ProcessEnd::Failed(_) => Ended::Failed,
+            ProcessEnd::Unknown(_) => Ended::Unknown,
+        }
+    }
+
+    /// What is known of it beside that.
+    #[must_use]
+    pub fn facts(&self) -> Option<&EndFacts> {
+        match self {
+            ProcessEnd::Running | ProcessEnd::Completed => None,
+            ProcessEnd::Deliberate(facts) | ProcessEnd::Failed(facts) | ProcessEnd::Unknown(facts) => {
+                Some(facts)
+            }
         }
     }
 
@@ -103,10 +129,8 @@ impl ProcessEnd {
         match status {
             SessionStatus::Running => ProcessEnd::Running,
             SessionStatus::Completed => ProcessEnd::Completed,
-            SessionStatus::Interrupted => {
-                ProcessEnd::Failed { exit_code: None, signal: None, cause: None, verdict: None }
-            }
-            SessionStatus::Incomplete => ProcessEnd::Unknown,
+            SessionStatus::Interrupted => ProcessEnd::Failed(EndFacts::default()),
+            SessionStatus::Incomplete => ProcessEnd::Unknown(EndFacts::default()),
         }
     }
 }
@@ -169,7 +193,7 @@ impl Process {
             snapshots: Vec::new(),
             exceptions: Vec::new(),
             retained: None,
-            end: ProcessEnd::Unknown,
+            end: ProcessEnd::Unknown(EndFacts::default()),
             peak_rss_bytes: None,
             heap_peak_bytes: None,
         }
@@ -226,7 +250,7 @@ impl Process {
             })
             .collect();
         let mut end = json!({"state": self.end.as_str()});
-        if let ProcessEnd::Failed { exit_code, signal, cause, verdict } = &self.end {
+        if let Some(EndFacts { exit_code, signal, cause, verdict, .. }) = self.end.facts() {
             end["exit_code"] = (*exit_code).into();
             end["signal"] = signal.map(signal_name).into();
             end["cause"] = cause.map(Cause::as_str).into();

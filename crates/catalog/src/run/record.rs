@@ -54,6 +54,8 @@ pub(crate) struct ProcessRow {
     pub(crate) heap_peak_bytes: Option<u64>,
     pub(crate) cause: Option<String>,
     pub(crate) verdict: Option<String>,
+    pub(crate) ended: Option<String>,
+    pub(crate) confidence: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

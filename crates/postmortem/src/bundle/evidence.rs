@@ -6,7 +6,7 @@ use serde_json::Value;
 use stormlog_model::{Counter, Counters, Record};
 
 use crate::verdict::Verdict;
-use crate::{Cause, signal_name};
+use crate::{Cause, Ended, signal_name};
 use stormlog_model::phases::OpenPhase;
 
 /// The version of `evidence.json`.
@@ -17,6 +17,10 @@ const EVIDENCE_VERSION: u64 = 1;
 pub struct Evidence {
     /// What ended it.
     pub cause: Cause,
+    /// Whether that is a failure; `None` where it was not judged.
+    pub ended: Option<Ended>,
+    /// How sure the cause is, 0 to 1; `None` where it was not judged.
+    pub confidence: Option<f64>,
     /// The signal's number, if one did.
     pub signal: Option<i32>,
     /// Its exit status, if it had one.
@@ -98,6 +102,8 @@ impl From<&Verdict> for Evidence {
     /// What a verdict says.
     fn from(verdict: &Verdict) -> Self {
         Evidence {
+            ended: Some(verdict.ended),
+            confidence: Some(verdict.confidence),
             signal: verdict.signal,
             exit_code: verdict.exit_code,
             verdict: Some(verdict.sentence.clone()),
@@ -116,6 +122,8 @@ impl Evidence {
     pub fn of(cause: Cause) -> Self {
         Evidence {
             cause,
+            ended: None,
+            confidence: None,
             signal: None,
             exit_code: None,
             verdict: None,
@@ -142,6 +150,8 @@ impl Evidence {
         let mut put = |key: &str, value: Value| record.insert(key.to_owned(), value);
         put("evidence_version", EVIDENCE_VERSION.into());
         put("cause", self.cause.as_str().into());
+        put("ended", self.ended.map(Ended::as_str).into());
+        put("confidence", self.confidence.into());
         put("signal", self.signal.into());
         put("signal_name", self.signal.map(signal_name).into());
         put("exit_code", self.exit_code.into());

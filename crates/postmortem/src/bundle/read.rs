@@ -12,8 +12,8 @@ use stormlog_store::{ReadOptions, Source, StoreError, json};
 use super::glean::Glean;
 use super::name::BundleName;
 use super::{EVIDENCE_FILE, Evidence};
-use crate::Cause;
 use crate::classify::{ExceptionFacts, classify};
+use crate::{Cause, Ended};
 
 /// A bundle as it was read. `None` is unknown.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub struct Bundle {
     pub created_at_utc: Option<String>,
     /// What ended the program.
     pub cause: Cause,
+    /// Whether that is a failure, as its writer judged it; `None` in bundles of others and older ones.
+    pub ended: Option<Ended>,
     /// How the exception was recognised.
     pub reason: Option<String>,
     /// `cuda`, `cpu`, …
@@ -112,6 +114,7 @@ impl Bundle {
             created_at_utc: text(&manifest, "created_at_utc")
                 .or_else(|| named.as_ref().map(BundleName::created_at_utc)),
             cause: cause.unwrap_or_else(|| cause_of(&manifest, &metadata)),
+            ended: text(&evidence, "ended").and_then(|word| Ended::of_word(&word)),
             reason: either("reason"),
             backend: either("backend").or_else(|| named.map(|named| named.backend)),
             session_id: either("session_id")

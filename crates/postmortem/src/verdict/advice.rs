@@ -5,7 +5,7 @@
 use stormlog_model::format_bytes;
 
 use super::{DeathFacts, Verdict};
-use crate::Cause;
+use crate::{Cause, Ended};
 use stormlog_model::format_rate as rate;
 
 const SIGABRT: i32 = 6;
@@ -29,6 +29,7 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
             }
             None => "hold less at once: the allocation that failed is in the traceback".to_owned(),
         }),
+        _ if verdict.ended == Ended::Deliberate => {}
         Cause::SigKill => {
             let who = "a scheduler's time limit, a container being stopped, a person";
             tries.push(format!("find out what sent SIGKILL: {who}"));
@@ -89,7 +90,7 @@ fn of_signal(signal: Option<i32>) -> Option<String> {
     let line = match signal? {
         SIGBUS => "check the space in /dev/shm and on disks with mapped files: a full one gives SIGBUS",
         SIGSEGV => "PYTHONFAULTHANDLER=1 shows the Python stack of a segmentation fault",
-        SIGTERM => "look who sends SIGTERM: a scheduler, systemd-oomd, earlyoom",
+        SIGTERM => "find out what sent SIGTERM: a scheduler, systemd-oomd, earlyoom",
         _ => return None,
     };
     Some(line.to_owned())

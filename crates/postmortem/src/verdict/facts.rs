@@ -91,6 +91,56 @@ pub struct Growth {
     pub since_ns: u64,
 }
 
+/// Where a signal came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sender {
+    /// A process above it in the tree: `its parent, main.py (pid 7)`.
+    Above {
+        /// The process.
+        pid: u64,
+        /// Its program, where that is known.
+        program: Option<String>,
+        /// Whether it is the parent itself.
+        is_parent: bool,
+    },
+    /// The process itself.
+    Itself,
+    /// Another process of the run.
+    Run {
+        /// The process.
+        pid: u64,
+    },
+    /// It was sent to the supervisor of the run, which passed it on, or to the whole group: by a terminal (`None`) or by a process.
+    Supervisor {
+        /// The process that sent it.
+        pid: Option<u64>,
+    },
+}
+
+impl Sender {
+    /// Whether the program was stopped by what started it.
+    pub(super) fn is_in_charge(&self) -> bool {
+        matches!(self, Sender::Above { .. } | Sender::Supervisor { .. })
+    }
+
+    /// `its parent, main.py (pid 7)`.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Sender::Above { pid, program, is_parent } => {
+                let relation = if *is_parent { "its parent" } else { "a process above it" };
+                match program {
+                    Some(program) => format!("{relation}, {program} (pid {pid})"),
+                    None => format!("{relation} (pid {pid})"),
+                }
+            }
+            Sender::Itself => "itself".to_owned(),
+            Sender::Run { pid } => format!("process {pid} of the same run"),
+            Sender::Supervisor { pid: Some(pid) } => format!("process {pid}"),
+            Sender::Supervisor { pid: None } => "the terminal".to_owned(),
+        }
+    }
+}
+
 /// Everything about a death.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeathFacts {
@@ -122,8 +172,10 @@ pub struct DeathFacts {
     pub growth: Option<Growth>,
     /// Who held what, largest first.
     pub held_by: Vec<HeldBy>,
-    /// Who sent the signal, where that is known: pid and user.
-    pub sender: Option<(u64, u64)>,
+    /// Where the signal that ended it came from, where that is known.
+    pub sender: Option<Sender>,
+    /// It exited in order and no exception ended it: its exit status is its own choice, as `sys.exit(3)` is.
+    pub has_chosen_status: bool,
     /// Whether the program used a GPU; `None` when unknown.
     pub uses_gpu: Option<bool>,
 }
@@ -147,6 +199,7 @@ impl DeathFacts {
             growth: None,
             held_by: Vec::new(),
             sender: None,
+            has_chosen_status: false,
             uses_gpu: None,
         }
     }

@@ -9,21 +9,24 @@ mod facts;
 pub mod kernel;
 mod sentence;
 
-pub use facts::{CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException};
+pub use facts::{CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException, Sender};
 
-use crate::Cause;
+use crate::{Cause, Ended};
 use kernel::{KernelKill, Scope};
 
 const SIGKILL: i32 = 9;
 const SIGABRT: i32 = 6;
-/// SIGHUP, SIGINT, SIGPIPE, SIGTERM.
-const DELIBERATE: [i32; 4] = [1, 2, 13, 15];
+const SIGPIPE: i32 = 13;
+/// SIGHUP, SIGINT and SIGTERM: what users, launchers and service managers stop programs with.
+const STOPS: [i32; 3] = [1, 2, 15];
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What ended it.
     pub cause: Cause,
+    /// Whether that is a failure.
+    pub ended: Ended,
     /// The signal, if one did; also when only a shell reported it as 128 + n.
     pub signal: Option<i32>,
     /// The exit status, if it had one.
@@ -42,15 +45,6 @@ pub struct Verdict {
     pub limit_source: Option<String>,
     /// Bytes used against it.
     pub usage_bytes: Option<u64>,
-}
-
-impl Verdict {
-    /// Whether someone wanted the end: a signal that users, launchers and service managers stop programs with, or a reader that had
-    /// enough.
-    #[must_use]
-    pub fn is_deliberate(&self) -> bool {
-        self.cause == Cause::Signal && self.signal.is_some_and(|signal| DELIBERATE.contains(&signal))
-    }
 }
 
 /// A cause and how it was found.
@@ -76,6 +70,7 @@ pub fn judge(facts: &DeathFacts) -> Verdict {
     let (limit_bytes, limit_source, usage_bytes) = limit(facts, &found);
     let mut verdict = Verdict {
         cause: found.cause,
+        ended: ended(facts, found.cause, signal),
         signal: match found.cause {
             Cause::Exit => None,
             // Known by what it does, also where nothing saw how the process ended.
@@ -94,6 +89,39 @@ pub fn judge(facts: &DeathFacts) -> Verdict {
     verdict.sentence = sentence::sentence(facts, &verdict);
     verdict.tries = advice::tries(facts, &verdict);
     verdict
+}
+
+/// Whether an end is a failure. Only evidence makes it a deliberate one.
+fn ended(facts: &DeathFacts, cause: Cause, signal: Option<i32>) -> Ended {
+    let is_stop = signal.is_some_and(|signal| STOPS.contains(&signal));
+    let is_in_charge = facts.sender.as_ref().is_some_and(Sender::is_in_charge);
+    let has_raised = facts.exception.as_ref().is_some_and(|exception| exception.is_fatal);
+    match (cause, facts.ending) {
+        (_, Ending::Running) => Ended::Running,
+        (Cause::Unknown, _) => Ended::Unknown,
+        (Cause::Exit, Ending::Exited(0)) => Ended::Completed,
+        (Cause::Exit, _) if has_raised => Ended::Failed,
+        (Cause::Exit, _) if facts.has_chosen_status => Ended::Deliberate,
+        // A shell, or a handler, that reports the signal it was stopped with.
+        (Cause::Exit, _) if is_stop => {
+            if is_in_charge {
+                Ended::Deliberate
+            } else {
+                Ended::Unknown
+            }
+        }
+        // The kernel sends it to a program whose reader has closed the pipe.
+        (Cause::Signal, _) if signal == Some(SIGPIPE) => Ended::Deliberate,
+        (Cause::Signal, _) if is_stop => {
+            if is_in_charge {
+                Ended::Deliberate
+            } else {
+                Ended::Unknown
+            }
+        }
+        (Cause::SigKill, _) if is_in_charge => Ended::Deliberate,
+        _ => Ended::Failed,
+    }
 }
 
 fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Found {
@@ -274,7 +302,7 @@ fn contradictions(facts: &DeathFacts, found: &Found, notes: &mut Vec<String>) {
         ));
     }
     if found.cause == Cause::CgroupOomKill && facts.sender.is_some() {
-        notes.push("somebody also sent it a SIGKILL; the kernel's record decides".into());
+        notes.push("a process also sent it SIGKILL; the kernel's record decides".into());
     }
     let kills = facts.kernel.as_deref().unwrap_or_default();
     let named = kills.iter().any(|kill| kill.pid == facts.pid);

@@ -5,7 +5,7 @@
 use stormlog_model::format_bytes;
 
 use super::{DeathFacts, Ending, Verdict};
-use crate::{Cause, signal_name};
+use crate::{Cause, Ended, signal_name};
 use stormlog_model::{format_duration as duration, format_rate as rate};
 
 /// Messages are quoted up to here.
@@ -38,9 +38,11 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 .map_or(String::new(), |text| text + " resident at the last look");
             format!("{who} ended unobserved{after}: how is not known; nothing shows an OOM kill{last}.")
         }
-        Cause::SigKill => match facts.sender {
-            Some((pid, uid)) => {
-                format!("{who} was killed with SIGKILL{after} by process {pid} of user {uid}.")
+        Cause::SigKill => match &facts.sender {
+            Some(sender) => {
+                let last =
+                    if verdict.ended == Ended::Failed { at_last_look(facts, verdict) } else { String::new() };
+                format!("{who} was killed with SIGKILL by {}{after}{last}.", sender.words())
             }
             None => format!(
                 "{who} was {sure}killed with SIGKILL{after}{}; another process sent it: {}.",
@@ -48,7 +50,17 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 no_oom_kill(facts)
             ),
         },
-        Cause::Signal => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
+        Cause::Signal => match (&facts.sender, verdict.ended) {
+            (Some(sender), Ended::Deliberate) => {
+                format!("{who} was stopped with {signal} by {}{after}.", sender.words())
+            }
+            (Some(sender), _) => format!("{who} was ended by {signal} from {}{after}.", sender.words()),
+            (None, Ended::Unknown) => format!(
+                "{who} was ended by {signal} from an unknown sender{after}{}.",
+                at_last_look(facts, verdict)
+            ),
+            (None, _) => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
+        },
         Cause::MemoryError => match facts.rlimit_as_bytes {
             Some(limit) => {
                 // Far below its limit a program meets it with one large request.
@@ -73,9 +85,12 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         }
         Cause::Exit => match (facts.ending, verdict.exit_code) {
             (Ending::Running, _) => format!("{who} is still running{after}."),
-            (_, Some(0)) => format!("{who} ended normally{after}."),
+            (_, Some(0)) => format!("{who} exited 0{after}."),
             (_, Some(code @ 129..160)) => {
                 format!("{who} exited with status {code} (128 + {}){after}.", signal_name(code - 128))
+            }
+            (_, Some(code)) if verdict.ended == Ended::Deliberate => {
+                format!("{who} exited with status {code} by its own choice (sys.exit){after}.")
             }
             (_, Some(code)) => format!("{who} exited with status {code}{after}."),
             (_, None) => format!("{who} ended{after}."),

@@ -19,6 +19,7 @@ use signal_hook::consts::{
 };
 use stormlog_pidfd::signals::{self, Received, SignalSet};
 
+use crate::lineage::Delivered;
 use origin::Origin;
 pub(crate) use witness::Witness;
 use witness::now_ns;
@@ -113,18 +114,21 @@ pub(crate) struct Relay {
     program: Pid,
     witness: Option<Witness>,
     undecided: Vec<Undecided>,
+    /// The last signal that reached the program through us or its group.
+    delivered: Option<Delivered>,
 }
 
 impl Relay {
     pub(crate) fn new(intake: &Intake, program: Pid, witness: Option<Witness>) -> Self {
-        Relay { terminal: intake.terminal, taken: intake.taken, program, witness, undecided: Vec::new() }
+        let (terminal, taken) = (intake.terminal, intake.taken);
+        Relay { terminal, taken, program, witness, undecided: Vec::new(), delivered: None }
     }
 
-    /// Until the program has ended; it is still to be waited for.
-    pub(crate) fn until_end(&mut self) {
+    /// Until the program has ended; it is still to be waited for. The last signal that reached it through us or its group.
+    pub(crate) fn until_end(&mut self) -> Option<Delivered> {
         loop {
             match look(self.program) {
-                State::Ended => return,
+                State::Ended => return self.last_delivered(),
                 // A screen stops with its own handler, after it has put the terminal back.
                 State::Stopped(signal) if is_job_control(signal) && self.terminal == Terminal::Programs => {
                     self.stop(signal);
@@ -140,6 +144,22 @@ impl Relay {
             }
             self.decide();
         }
+    }
+
+    /// A signal to the group may have ended the program before it was decided whose it is.
+    fn last_delivered(&mut self) -> Option<Delivered> {
+        while let Ok(Some(received)) = self.taken.take(Duration::ZERO) {
+            self.arrived(received);
+        }
+        self.undecided.last().and_then(|waiting| self.delivery(waiting)).or(self.delivered)
+    }
+
+    /// What the program sends itself, or its parent, is not delivered to it.
+    fn delivery(&self, waiting: &Undecided) -> Option<Delivered> {
+        let sender = waiting.received.sender();
+        let from = u32::try_from(sender).ok().filter(|pid| *pid > 0 && waiting.origin == Origin::Process);
+        (sender != self.program.as_raw_pid())
+            .then_some(Delivered { signal: waiting.received.signal, sender: from })
     }
 
     fn arrived(&mut self, received: Received) {
@@ -158,7 +178,11 @@ impl Relay {
         let now = now_ns();
         for waiting in std::mem::take(&mut self.undecided) {
             let is_late = Duration::from_nanos(now.saturating_sub(waiting.at_ns)) >= GRACE;
-            match self.has_reached_group(&waiting, is_late) {
+            let decided = self.has_reached_group(&waiting, is_late);
+            if decided.is_some() {
+                self.delivered = self.delivery(&waiting).or(self.delivered);
+            }
+            match decided {
                 Some(true) => self.reached_group(&waiting.received),
                 Some(false) => self.pass_on(&waiting.received),
                 None => self.undecided.push(waiting),
