@@ -75,6 +75,8 @@ pub struct Unavailable {
 /// Everything there is to say.
 #[derive(Debug, Clone)]
 pub struct Analysis {
+    /// The answer in a few lines, where the caller knows more than the recording shows; every page begins with it.
+    pub headline: Vec<String>,
     /// The worst first.
     pub findings: Vec<Finding>,
     /// Hidden gaps, as 0.4.3 counts them.
@@ -106,6 +108,22 @@ impl Analysis {
     pub fn add(&mut self, finding: Finding) {
         self.findings.push(finding);
         self.sort();
+    }
+
+    /// Adds the end of a process by its bundle. The request that failed, which its heap capture shows, is a part of it and not a second finding.
+    pub fn add_death(&mut self, death: &oom::Death) {
+        let mut found = oom::of_bundle(death);
+        let is_part = |other: &mut Finding| {
+            death.is_memory && other.id == heap::FAILED_REQUEST && other.process == found.process
+        };
+        let parts: Vec<Finding> = self.findings.extract_if(.., is_part).collect();
+        for part in parts {
+            found.message = Some(part.title);
+            found.memory = found.memory.or(part.memory);
+            found.metrics.extend(part.metrics);
+            found.evidence.extend(part.evidence);
+        }
+        self.add(found);
     }
 
     /// Adds what a heap capture shows. A leak that telemetry shows gets the line that grew, which is not reported a second time; growth that
@@ -184,6 +202,7 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         })
         .collect();
     let mut analysis = Analysis {
+        headline: Vec::new(),
         findings: inputs::findings(&inputs),
         gaps: Vec::new(),
         collective: Vec::new(),

@@ -274,6 +274,7 @@ fn unwritten_death(session: &FinishedSession) -> Option<Death> {
         verdict: Some(session.verdict.sentence.clone()),
         session_id: Some(session.summary.session_id.clone()),
         at_ns: Some(session.last_ns),
+        process: Some(session.summary.pid),
     })
 }
 
@@ -288,6 +289,7 @@ fn death(directory: &Path) -> Option<Death> {
         verdict,
         session_id: bundle.session_id,
         at_ns: bundle.last_event_timestamp_ns,
+        process: bundle.session.as_ref().map(|session| session.pid),
     })
 }
 

@@ -1,11 +1,10 @@
 //! The answer: at most eight lines with what happened, what held the memory, what to change, and how sure that is. Every view begins with them.
 //!
-//! The process that matters is chosen here: one that failed before one that did not, the program itself before its children, then the one with the worst
-//! finding. Must never repeat a line, and must never show an identifier that only a machine reads.
+//! The process that matters is chosen here: one that ran out of memory before one that failed otherwise, the program itself before its children, then the
+//! one with the worst finding. Must never repeat a line, and must never show an identifier that only a machine reads.
 
-use stormlog_model::Severity;
-
-use stormlog_postmortem::Ended;
+use stormlog_model::{Finding, Severity, format_bytes};
+use stormlog_postmortem::{Cause, Ended};
 
 use crate::process::ProcessStory;
 
@@ -13,35 +12,141 @@ use crate::process::ProcessStory;
 pub const HEADLINE_LINES: usize = 8;
 /// Holders that are named.
 const HOLDERS: usize = 3;
+/// Pieces of advice.
+const TRIES: usize = 2;
 
-/// The lines about these processes, without a line end; the first is a sentence, the others begin with two spaces and a label.
+/// The lines about these processes, without a line end; the first is a sentence, the others begin with two spaces and a label. `others` are findings that
+/// belong to no process.
 #[must_use]
-pub fn answer(processes: &[ProcessStory]) -> Vec<String> {
-    let Some(main) = processes.iter().min_by_key(|process| rank(process)) else { return Vec::new() };
-    let mut lines = vec![main.what_happened.clone()];
-    lines.extend(main.failed_requests.first().map(|request| labelled("failed", request)));
-    let has_devices = main.held.iter().any(|holder| holder.memory.is_device());
-    for (index, holder) in main.held.iter().take(HOLDERS).enumerate() {
-        let label = if index == 0 { "held by" } else { "" };
-        let memory = if has_devices { format!("{:<7} ", holder.memory.to_string()) } else { String::new() };
-        lines.push(labelled(label, &format!("{:>10}  {memory}{}", holder.size(), holder.words())));
+pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
+    let Some(main) = processes.iter().min_by_key(|process| rank(process)) else { return of_findings(others) };
+    let is_shown = |finding: &&Finding| {
+        // The end of a process that failed is what happened.
+        let is_end = matches!(finding.kind.as_str(), "oom" | "crash" | "end") && main.ended == Ended::Failed;
+        (is_trouble(finding) || finding.undecided) && !is_end
+    };
+    let finding = main.findings.iter().chain(others).find(is_shown);
+    let mut lines = vec![first_line(main, finding)];
+    let failed = main.failed_requests.first().filter(|_| main.is_out_of_memory());
+    lines.extend(failed.map(|request| labelled("failed", request)));
+    let raised = main.raised.as_ref().filter(|_| !main.is_out_of_memory() && main.ended == Ended::Failed);
+    lines.extend(raised.map(|raised| labelled("raised", raised)));
+    lines.extend(main.reason.as_ref().map(|reason| labelled("because", reason)));
+    let is_held_shown = main.is_out_of_memory()
+        || finding.is_some()
+        || main.ended == Ended::Failed && main.cause.is_some_and(|cause| cause != Cause::Exit);
+    if is_held_shown {
+        lines.extend(holders(main));
     }
-    lines.extend(main.advice.iter().take(2).map(|advice| labelled("try", advice)));
+    let other_failures =
+        processes.iter().filter(|other| other.ended == Ended::Failed && other.pid != main.pid).count();
+    if other_failures > 0 && main.ended == Ended::Failed {
+        lines.push(labelled("also", &format!("{other_failures} more of its processes failed")));
+    }
+    let sure = sure(main, finding).map(|sure| labelled("sure", &sure));
+    let room = HEADLINE_LINES.saturating_sub(lines.len() + usize::from(sure.is_some())).min(TRIES);
+    // Where it is known what keeps the memory, the general advice of the rule says less.
+    let is_known = main.held.first().is_some_and(|holder| holder.kept_by.is_some());
+    let of_rule = finding.filter(|_| !is_known).into_iter().flat_map(|finding| &finding.advice);
+    let tries = main.advice.iter().chain(of_rule);
+    let tries = tries.take(room).enumerate();
+    lines.extend(tries.map(|(at, advice)| labelled(if at == 0 { "try" } else { "" }, advice)));
+    lines.extend(sure);
     lines.truncate(HEADLINE_LINES);
     lines
 }
 
+fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
+    let happened = main.what_happened.trim_end_matches('.');
+    match finding.filter(|_| !main.is_out_of_memory()) {
+        Some(finding) => format!("{happened}; {}.", without_place(&finding.title)),
+        None if matches!(main.ended, Ended::Completed | Ended::Running) => {
+            let peak = main.peak_rss_bytes.map(|peak| format!(", peak {}", format_bytes(peak)));
+            format!("{happened}; nothing wrong was found{}.", peak.unwrap_or_default())
+        }
+        None => format!("{happened}."),
+    }
+}
+
+/// A finding's title names its stream in parentheses; the line names the process already.
+fn without_place(title: &str) -> &str {
+    match title.rsplit_once(" (") {
+        Some((title, place)) if place.contains("pid ") => title,
+        _ => title.trim_end_matches('.'),
+    }
+}
+
+/// Findings without a process: the worst is what happened.
+fn of_findings(findings: &[Finding]) -> Vec<String> {
+    let Some(worst) = findings.iter().find(|finding| is_trouble(finding) || finding.undecided) else {
+        return Vec::new();
+    };
+    let mut lines = vec![format!("{}.", worst.title.trim_end_matches('.'))];
+    lines.extend(worst.advice.iter().take(1).map(|advice| labelled("try", advice)));
+    lines.push(labelled("sure", &format!("{:.0} %", worst.confidence * 100.0)));
+    lines
+}
+
+fn holders(main: &ProcessStory) -> Vec<String> {
+    let shown = &main.held[..main.held.len().min(HOLDERS)];
+    let has_devices = shown.iter().any(|holder| holder.memory.is_device());
+    let width = shown.iter().map(|holder| holder.size().chars().count()).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for (index, holder) in shown.iter().enumerate() {
+        let label = if index == 0 { "held by" } else { "" };
+        let memory = if has_devices { format!("{:<7} ", holder.memory.to_string()) } else { String::new() };
+        let is_at_failure = index == 0 && main.failed_memory == Some(holder.memory);
+        let when =
+            main.held_when.filter(|_| is_at_failure).map(|when| format!(" · {when}")).unwrap_or_default();
+        lines.push(labelled(label, &format!("{:>width$}  {memory}{}{when}", holder.size(), holder.words())));
+    }
+    lines
+}
+
+/// How sure, and by what.
+fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if main.ended == Ended::Failed || main.is_out_of_memory() {
+        let confidence = main.confidence?;
+        let by = match main.cause? {
+            Cause::CgroupOomKill | Cause::GlobalOomKill if confidence >= 1.0 => {
+                "the kernel's log names the process"
+            }
+            Cause::CgroupOomKill | Cause::GlobalOomKill if confidence >= 0.75 => {
+                "the kernel's counters of OOM kills rose"
+            }
+            Cause::CgroupOomKill | Cause::GlobalOomKill => {
+                "inferred from the memory in use; no counter could be read"
+            }
+            Cause::MemoryError | Cause::OomException => "the program reported the exception",
+            Cause::SigKill => "the signal was seen; neither log nor counters show an OOM kill",
+            Cause::Signal => "the supervisor saw the signal",
+            Cause::Exit | Cause::Unknown => return None,
+        };
+        return Some(format!("{}: {by}", percent(confidence)));
+    }
+    let finding = finding?;
+    let by = match (finding.undecided, finding.holder.is_some()) {
+        (true, _) => "too short to tell; leave it running",
+        (false, true) => "by the growth of the process and of the line",
+        (false, false) => "by the samples of the process",
+    };
+    Some(format!("{}: {by}", percent(finding.confidence)))
+}
+
+fn is_trouble(finding: &Finding) -> bool {
+    finding.severity >= Severity::Warning
+}
+
 /// The smaller, the more it matters.
-fn rank(process: &ProcessStory) -> (bool, bool, bool, u8) {
-    let worst = process.findings.iter().map(|finding| finding.severity).max();
-    let worst = match worst {
+fn rank(process: &ProcessStory) -> (bool, bool, u8, bool) {
+    let worst = match process.findings.iter().map(|finding| finding.severity).max() {
         Some(Severity::Critical) => 0,
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 2,
     };
     let is_failed = process.ended == Ended::Failed;
-    let is_memory = process.cause.is_some_and(stormlog_postmortem::Cause::is_memory);
-    (!is_failed, !is_memory, !process.is_root, worst)
+    (!(process.is_out_of_memory() && is_failed), !is_failed, worst, !process.is_root)
 }
 
 /// The place of the process that the answer is about.
@@ -50,5 +155,49 @@ pub(crate) fn main_process(processes: &[ProcessStory]) -> Option<usize> {
 }
 
 fn labelled(label: &str, text: &str) -> String {
+    let text = text.lines().next().unwrap_or_default();
     format!("  {label:<9} {text}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holder::Holder;
+    use stormlog_model::memory::Memory;
+
+    fn died() -> ProcessStory {
+        let mut story = ProcessStory::new(Ended::Failed, "train.py (pid 7) ran out of memory.".to_owned());
+        (story.pid, story.is_root) = (Some(7), true);
+        (story.cause, story.confidence) = (Some(Cause::OomException), Some(1.0));
+        story.failed_memory = "cuda:0".parse().ok();
+        story.failed_requests = vec!["cuda:0: a request for 2.00 GiB at model.py:9 forward".to_owned()];
+        story.reason = Some("fragmentation".to_owned());
+        let gpu: Memory = "cuda:0".parse().unwrap();
+        story.held =
+            (1..6).map(|number| Holder::of_place(gpu, number << 30, "model.py:16 forward")).collect();
+        story.advice = (0..5).map(|number| format!("advice {number}")).collect();
+        story
+    }
+
+    #[test]
+    fn answer_has_at_most_eight_lines_and_leads_with_what_failed() {
+        let lines = answer(&[died(), ProcessStory::new(Ended::Completed, "w exited 0.".to_owned())], &[]);
+        assert_eq!(lines.len(), HEADLINE_LINES, "{lines:#?}");
+        assert_eq!(lines[0], "train.py (pid 7) ran out of memory.");
+        assert!(lines[1].starts_with("  failed    cuda:0: a request for 2.00 GiB"), "{lines:#?}");
+        assert!(lines[3].contains("cuda:0  model.py:16 forward"), "{lines:#?}");
+        assert_eq!(lines[6], "  try       advice 0");
+        assert_eq!(lines[7], "  sure      100 %: the program reported the exception");
+    }
+
+    #[test]
+    fn process_that_failed_is_chosen_before_the_program_that_completed() {
+        let mut root = ProcessStory::new(Ended::Completed, "main.py (pid 1) exited 0.".to_owned());
+        root.is_root = true;
+        let mut worker = died();
+        worker.is_root = false;
+        assert_eq!(answer(&[root.clone(), worker], &[])[0], "train.py (pid 7) ran out of memory.");
+        let lines = answer(&[root], &[]);
+        assert_eq!(lines, ["main.py (pid 1) exited 0; nothing wrong was found."]);
+    }
 }

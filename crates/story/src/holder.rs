@@ -1,13 +1,13 @@
 //! A line of the program that holds memory: how much of which memory, what keeps it, since when and how fast it grows.
 //!
-//! The order of holders is decided here, for every view: those of the memory whose request failed first, then the largest.
+//! The order of holders is decided here, for every view: those of the memory whose request failed first, then the largest. A holder that is not a line
+//! (another process, a kind of memory) has its name in place of the function.
 
 use serde::Serialize;
 use serde_json::Value;
 use stormlog_heap_report as heap;
-use stormlog_model::format_bytes;
-use stormlog_model::format_rate;
 use stormlog_model::memory::Memory;
+use stormlog_model::{format_bytes, format_rate};
 
 /// A line and what it holds of one memory. Scripts know these names (`held` of `oom show --json` and of `analyze --json`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,61 +39,88 @@ pub struct Growth {
     pub bytes_per_second: f64,
     /// Since when, nanoseconds since 1970; `None` where only the pace is known.
     pub since_ns: Option<u64>,
+    /// For how long, in seconds.
+    pub seconds: Option<f64>,
 }
 
 impl From<&heap::Holder> for Holder {
     fn from(found: &heap::Holder) -> Self {
+        let heap::Holder { memory, bytes, file, line, function } = found.clone();
+        Holder { file, line, ..Holder::named(memory, bytes, function) }
+    }
+}
+
+impl Holder {
+    /// A holder that is not a line: a process, a kind of memory.
+    #[must_use]
+    pub fn named(memory: Memory, bytes: u64, function: String) -> Self {
         Holder {
-            memory: found.memory,
-            bytes: found.bytes,
+            memory,
+            bytes,
             count: None,
-            file: found.file.clone(),
-            line: found.line,
-            function: found.function.clone(),
+            file: String::new(),
+            line: 0,
+            function,
             kept_by: None,
             growth: None,
             is_estimate: false,
         }
     }
-}
 
-impl Holder {
+    /// `kv.py:57 append`, as an allocator's own history names it.
+    #[must_use]
+    pub fn of_place(memory: Memory, bytes: u64, place: &str) -> Self {
+        let (at, function) = place.split_once(' ').unwrap_or((place, ""));
+        let split = at.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
+        match split {
+            Some((file, line)) => {
+                Holder { file: file.to_owned(), line, ..Holder::named(memory, bytes, function.to_owned()) }
+            }
+            None => Holder::named(memory, bytes, place.to_owned()),
+        }
+    }
+
     /// A row of `held` as a bundle keeps it; `None` where it has no memory or size.
     #[must_use]
     pub fn of_value(row: &Value) -> Option<Self> {
         let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+        let line = row.get("line").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
+        let memory = text("memory").parse().ok()?;
         Some(Holder {
-            memory: text("memory").parse().ok()?,
-            bytes: row.get("bytes")?.as_u64()?,
             count: row.get("count").and_then(Value::as_u64),
             file: text("file"),
-            line: row.get("line").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            function: text("function"),
+            line: line.unwrap_or(0),
             kept_by: row.get("kept_by").and_then(Value::as_str).map(str::to_owned),
-            growth: None,
-            is_estimate: row.get("is_estimate").and_then(Value::as_bool).unwrap_or(false),
+            ..Holder::named(memory, row.get("bytes")?.as_u64()?, text("function"))
         })
+    }
+
+    /// Whether it is a line of code.
+    #[must_use]
+    pub fn is_line(&self) -> bool {
+        self.line > 0
     }
 
     /// `dataset.py:88 Cache.put`, or what of it is known.
     #[must_use]
     pub fn place(&self) -> String {
-        let holder = heap::Holder {
-            memory: self.memory,
-            bytes: self.bytes,
-            file: self.file.clone(),
-            line: self.line,
-            function: self.function.clone(),
-        };
-        holder.words()
+        match (self.line, self.file.as_str()) {
+            (0, "") => self.function.clone(),
+            (0, file) => format!("{} ({})", self.function, short_path(file)),
+            (line, file) => format!("{}:{line} {}", short_path(file), self.function).trim_end().to_owned(),
+        }
     }
 
-    /// `dataset.py:88 Cache.put · kept by … · +37 MiB/min`.
+    /// `dataset.py:88 Cache.put · kept by … · grew 37 MiB/min`.
     #[must_use]
     pub fn words(&self) -> String {
         let mut words = vec![self.place()];
         words.extend(self.kept_by.as_ref().map(|kept_by| format!("kept by {kept_by}")));
-        words.extend(self.growth.map(|growth| format!("grew {}", format_rate(growth.bytes_per_second))));
+        words.extend(self.growth.map(|growth| {
+            let time = growth.seconds.map(stormlog_model::format_duration);
+            let time = time.map(|time| format!(" for {time}")).unwrap_or_default();
+            format!("grew {}{time}", format_rate(growth.bytes_per_second))
+        }));
         words.join(" · ")
     }
 
@@ -105,7 +132,36 @@ impl Holder {
     }
 }
 
+/// The last part of a path: beside a line and a function it is enough, and the object form has all of it.
+fn short_path(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
 /// Puts holders in the order of every view.
 pub(crate) fn sort(holders: &mut [Holder], failed: Option<Memory>) {
     holders.sort_by_key(|holder| (Some(holder.memory) != failed, std::cmp::Reverse(holder.bytes)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_of_an_allocators_history_is_split_into_file_line_and_function() {
+        let line = Holder::of_place(Memory::Host, 7, "/src/kv.py:57 append");
+        assert_eq!((line.file.as_str(), line.line, line.function.as_str()), ("/src/kv.py", 57, "append"));
+        let other = Holder::of_place(Memory::Host, 7, "no stack");
+        assert_eq!((other.line, other.place().as_str()), (0, "no stack"));
+    }
+
+    #[test]
+    fn memory_that_failed_comes_first() {
+        let gpu: Memory = "cuda:0".parse().unwrap();
+        let mut holders = [(Memory::Host, 9), (gpu, 2), (gpu, 5)]
+            .map(|(memory, bytes)| Holder::named(memory, bytes, String::new()));
+        sort(&mut holders, Some(gpu));
+        assert_eq!(holders.each_ref().map(|holder| holder.bytes), [5, 2, 9]);
+        sort(&mut holders, None);
+        assert_eq!(holders.each_ref().map(|holder| holder.bytes), [9, 5, 2]);
+    }
 }

@@ -1,4 +1,4 @@
-//! The story of one process.
+//! The story of one process: plain values, filled by [`crate::evidence`] from what was recorded.
 
 use serde_json::{Value, json};
 use stormlog_model::Finding;
@@ -25,6 +25,10 @@ pub struct ProcessStory {
     pub cause: Option<Cause>,
     /// One sentence: what happened.
     pub what_happened: String,
+    /// Why, where more is known than what happened: what the allocator was short of, what grew.
+    pub reason: Option<String>,
+    /// The exception that the program reported, and the line that raised it.
+    pub raised: Option<String>,
     /// How sure that is, 0 to 1; `None` where it was recorded by a version that did not keep it.
     pub confidence: Option<f64>,
     /// The memory whose request failed.
@@ -61,6 +65,8 @@ impl ProcessStory {
             ended,
             cause: None,
             what_happened,
+            reason: None,
+            raised: None,
             confidence: None,
             failed_memory: None,
             failed_requests: Vec::new(),
@@ -80,6 +86,20 @@ impl ProcessStory {
     pub fn name(&self) -> String {
         let program = self.program.as_deref().unwrap_or("the program");
         self.pid.map_or_else(|| program.to_owned(), |pid| format!("{program} (pid {pid})"))
+    }
+
+    /// Whether want of memory ended it.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.cause.is_some_and(Cause::is_memory)
+    }
+
+    /// `held` for scripts, the largest first.
+    #[must_use]
+    pub fn held_values(&self) -> Vec<Value> {
+        let mut held: Vec<&Holder> = self.held.iter().collect();
+        held.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        held.into_iter().filter_map(|holder| serde_json::to_value(holder).ok()).collect()
     }
 
     /// The object in `processes[]`: the keys are a promise to scripts.

@@ -1,19 +1,23 @@
 //! The story of everything at some paths: one story for each process, and the answer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use stormlog_catalog::run::layout::Viewpoint;
 use stormlog_catalog::run::{Process, processes};
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::Finding;
-use stormlog_postmortem::{Cause, Ended};
+use stormlog_model::memory::Memory;
+use stormlog_postmortem::Ended;
+use stormlog_postmortem::bundle::Bundle;
 
 use crate::answer::answer;
-use crate::holder::{self, Holder};
+use crate::evidence;
 use crate::process::ProcessStory;
+use crate::residual;
 
-/// Processes whose captures are read, the program itself first.
-const CAPTURES: usize = 32;
+/// Processes whose captures and bundles are read, the program itself first: workers are alike, and there may be thousands.
+const MOST_READ: usize = 32;
 
 /// What happened at some paths.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,18 +32,61 @@ impl Story {
     /// Of everything at these paths, with what the rules found in it. What cannot be read is left out.
     #[must_use]
     pub fn of(paths: &[PathBuf], findings: &[Finding]) -> Self {
-        let mut stories = Vec::new();
+        Story::with(paths, findings, &mut read_digest)
+    }
+
+    /// The same, with the captures that were read already. `digest` is asked for each process whose capture matters.
+    #[must_use]
+    pub fn with(
+        paths: &[PathBuf],
+        findings: &[Finding],
+        digest: &mut dyn FnMut(&Process) -> Option<HeapDigest>,
+    ) -> Self {
+        let mut all: Vec<Process> = Vec::new();
         for path in paths {
-            let found = processes(path, &|| true).map(|found| found.processes).unwrap_or_default();
-            stories.extend(found.iter().enumerate().map(|(at, process)| of_process(process, at < CAPTURES)));
+            all.extend(processes(path, &|| true).map(|found| found.processes).unwrap_or_default());
         }
-        for finding in findings {
-            let owner = stories.iter_mut().find(|story| is_of(finding, story));
-            if let Some(story) = owner {
-                story.findings.push(finding.clone());
+        let of = |process: &Process| -> Vec<Finding> {
+            findings.iter().filter(|finding| is_of(finding, process)).cloned().collect()
+        };
+        let mut read = 0;
+        let mut stories = Vec::new();
+        for process in &all {
+            let own = of(process);
+            let matters = process.end.ended() == Ended::Failed || process.is_root || !own.is_empty();
+            let is_read = matters && read < MOST_READ;
+            read += usize::from(is_read);
+            let bundle = bundle_of(process).filter(|_| is_read).and_then(|path| Bundle::read(path).ok());
+            let found = if is_read { digest(process) } else { None };
+            let mut story = evidence::of_process(process, bundle.as_ref(), found.as_ref(), own);
+            if let Some(found) = found.filter(|found| found.has_host) {
+                split_heap(&mut story, &found);
             }
+            stories.push(story);
         }
-        Story::from(stories)
+        let others: Vec<Finding> = findings
+            .iter()
+            .filter(|finding| !all.iter().any(|process| is_of(finding, process)))
+            .cloned()
+            .collect();
+        Story { headline: answer(&stories, &others), processes: stories }
+    }
+
+    /// Of the process that left a bundle. `findings` gives what the rules find in the run in a directory.
+    #[must_use]
+    pub fn of_bundle(bundle: &Bundle, findings: &dyn Fn(&Path) -> Vec<Finding>) -> Self {
+        let story = match Process::of_part(&bundle.path) {
+            Some(process) => {
+                let mut own = process.run.as_deref().map(findings).unwrap_or_default();
+                own.retain(|finding| is_of(finding, &process));
+                let has_heap =
+                    bundle.metadata.get("custom_metadata").is_some_and(|own| own.get("heap").is_some());
+                let found = if has_heap { None } else { read_digest(&process) };
+                evidence::of_process(&process, Some(bundle), found.as_ref(), own)
+            }
+            None => evidence::of_bundle(bundle),
+        };
+        Story { headline: answer(std::slice::from_ref(&story), &[]), processes: vec![story] }
     }
 
     /// `headline` and `processes`, for the JSON of every view.
@@ -50,58 +97,37 @@ impl Story {
     }
 }
 
-impl From<Vec<ProcessStory>> for Story {
-    fn from(processes: Vec<ProcessStory>) -> Self {
-        Story { headline: answer(&processes), processes }
+/// The bundle of its end: the supervisor's, which is in the directory of the process as seen from outside, else the last. One of an error that the process
+/// survived does not tell how it ended.
+fn bundle_of(process: &Process) -> Option<&PathBuf> {
+    if !matches!(process.end.ended(), Ended::Failed | Ended::Unknown) {
+        return None;
+    }
+    let outside = process.sessions.iter().filter(|session| session.viewpoint == Some(Viewpoint::Outside));
+    let outside: Vec<&PathBuf> = outside.map(|session| &session.path).collect();
+    let is_outside = |bundle: &&PathBuf| outside.iter().any(|path| bundle.starts_with(path));
+    process.bundles.iter().rfind(is_outside).or(process.bundles.last())
+}
+
+/// The heap at its end beside the last look at the memory map: the same moment only where the process was killed.
+fn split_heap(story: &mut ProcessStory, digest: &HeapDigest) {
+    let is_host = |residual: &&mut residual::Residual| residual.memory == Memory::Host;
+    if let Some(residual) = story.residuals.iter_mut().find(is_host) {
+        residual::split_heap(residual, digest.live_bytes);
     }
 }
 
-fn is_of(finding: &Finding, story: &ProcessStory) -> bool {
-    finding.process.is_some() && finding.process == story.pid.map(i64::from)
+fn read_digest(process: &Process) -> Option<HeapDigest> {
+    let of_failure = evidence::is_of_failure(process.end.facts().and_then(|facts| facts.cause));
+    process.captures.iter().find_map(|path| HeapDigest::read(path, of_failure))
 }
 
-fn of_process(process: &Process, reads_capture: bool) -> ProcessStory {
-    let identity = process.identity();
-    let facts = process.end.facts();
-    let (ended, cause) = (process.end.ended(), facts.and_then(|facts| facts.cause));
-    let sentence = facts.and_then(|facts| facts.verdict.clone());
-    let mut story = ProcessStory::new(ended, String::new());
-    story.pid = process.pid;
-    story.program.clone_from(&process.program);
-    story.rank = identity.and_then(|summary| u64::try_from(summary.rank).ok());
-    story.is_root = process.is_root;
-    story.cause = cause;
-    story.confidence = facts.and_then(|facts| facts.confidence);
-    story.started_at_ns = process.started_at_ns();
-    story.ended_at_ns = process.ended_at_ns();
-    story.peak_rss_bytes = process.peak_rss_bytes;
-    story.what_happened = sentence.unwrap_or_else(|| format!("{} {}.", story.name(), plainly(ended)));
-    let of_failure = matches!(cause, Some(Cause::MemoryError | Cause::OomException));
-    let digest =
-        reads_capture.then(|| process.captures.iter().find_map(|path| HeapDigest::read(path, of_failure)));
-    if let Some(digest) = digest.flatten() {
-        take_digest(&mut story, &digest);
-    }
-    story
-}
-
-fn take_digest(story: &mut ProcessStory, digest: &HeapDigest) {
-    story.failed_memory = digest.failed_memory();
-    story.held = digest.holders.iter().map(Holder::from).collect();
-    for holder in &mut story.held {
-        holder.is_estimate = digest.is_sampled(holder.memory);
-    }
-    holder::sort(&mut story.held, story.failed_memory);
-    let of_devices = digest.devices.iter().filter_map(|device| device.failed_request.clone());
-    story.failed_requests = of_devices.chain(digest.failed.clone()).collect();
-}
-
-fn plainly(ended: Ended) -> &'static str {
-    match ended {
-        Ended::Running => "is running",
-        Ended::Completed => "exited 0",
-        Ended::Deliberate => "was stopped",
-        Ended::Failed => "failed",
-        Ended::Unknown => "ended; how is not known",
+fn is_of(finding: &Finding, process: &Process) -> bool {
+    let is_session = |evidence: &stormlog_model::Evidence| {
+        evidence.session_id.as_deref().is_some_and(|id| process.has_session(id))
+    };
+    match finding.process {
+        Some(pid) => Some(pid) == process.pid.map(i64::from),
+        None => finding.evidence.iter().any(is_session),
     }
 }

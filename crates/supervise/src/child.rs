@@ -72,7 +72,7 @@ pub(crate) struct Program {
 /// Who passes signals on to the program.
 enum Relaying {
     /// The thread that waits for its end.
-    WhileWaiting(Relay),
+    WhileWaiting(Box<Relay>),
     /// A thread of its own: the one that waits draws a screen meanwhile.
     Thread(io::Result<thread::JoinHandle<Option<Delivered>>>),
 }
@@ -105,7 +105,7 @@ impl Program {
         let pid = Pid::from_child(&child);
         let mut relay = Relay::new(intake, pid, witness);
         let relaying = match terminal {
-            Terminal::Programs => Relaying::WhileWaiting(relay),
+            Terminal::Programs => Relaying::WhileWaiting(Box::new(relay)),
             Terminal::Shared => {
                 let thread = thread::Builder::new().name("stormlog-signals".into());
                 Relaying::Thread(thread.spawn(move || relay.until_end()))

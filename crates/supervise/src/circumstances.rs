@@ -60,7 +60,7 @@ impl Circumstances {
 
 /// What one process held when last seen.
 pub(crate) fn holder(watched: &Watched) -> Option<HeldBy> {
-    let place = format!("{} (pid {}, rank {})", watched.comm, watched.pid, watched.summary.rank);
+    let place = format!("{} (pid {}, rank {})", watched.name(), watched.pid, watched.summary.rank);
     Some(HeldBy { place, bytes: watched.session.seen().last_rss?, note: None })
 }
 

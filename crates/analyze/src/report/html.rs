@@ -11,7 +11,7 @@ use crate::Analysis;
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}\
 table{border-collapse:collapse}td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de}\
 .critical{color:#b42318}.warning{color:#93610a}.info{color:#57606a}section{margin:1.5rem 0}h2{font-size:1.05rem}\
-code{font-size:.9em}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
+code{font-size:.9em}.answer{white-space:pre-wrap;font-size:.9em;line-height:1.5;border-left:3px solid #57606a;padding-left:.75rem}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
 td,th{border-color:#30363d}.critical{color:#ff7b72}.warning{color:#d29922}.info{color:#8b949e}}";
 
 /// The page.
@@ -21,9 +21,13 @@ pub fn html(analysis: &Analysis) -> String {
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Memory analysis</title>\
-         <style>{STYLE}</style></head><body>\n<h1>Memory analysis</h1>\n<p><strong>{}</strong></p>\n",
-        escape_markup(&verdict_sentence(analysis))
+         <style>{STYLE}</style></head><body>\n<h1>Memory analysis</h1>\n"
     );
+    if !analysis.headline.is_empty() {
+        let _ =
+            writeln!(page, "<pre class=\"answer\">{}</pre>", escape_markup(&analysis.headline.join("\n")));
+    }
+    let _ = writeln!(page, "<p><strong>{}</strong></p>", escape_markup(&verdict_sentence(analysis)));
     for finding in &analysis.findings {
         let _ = write!(
             page,

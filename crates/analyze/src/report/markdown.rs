@@ -9,7 +9,12 @@ use crate::Analysis;
 pub fn markdown(analysis: &Analysis) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(page, "# Memory analysis\n\n**{}**\n", escaped(&verdict_sentence(analysis)));
+    let _ = writeln!(page, "# Memory analysis\n");
+    for (number, line) in analysis.headline.iter().enumerate() {
+        let line = escaped(line.trim());
+        let _ = if number == 0 { writeln!(page, "**{line}**\n") } else { writeln!(page, "- {line}") };
+    }
+    let _ = writeln!(page, "\n{}\n", escaped(&verdict_sentence(analysis)));
     if !analysis.findings.is_empty() {
         let _ = writeln!(page, "| severity | kind | confidence | what |\n|---|---|---|---|");
         for finding in &analysis.findings {

@@ -19,6 +19,12 @@ const SHOWN: usize = 3;
 pub fn text(analysis: &Analysis) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
+    for line in &analysis.headline {
+        let _ = writeln!(page, "{line}");
+    }
+    if !analysis.headline.is_empty() {
+        page.push('\n');
+    }
     let _ = writeln!(page, "{}", verdict_sentence(analysis));
     for finding in analysis.findings.iter().filter(|finding| is_worth_a_line(finding)) {
         let _ = writeln!(page);

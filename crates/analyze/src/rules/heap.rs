@@ -11,6 +11,8 @@ use super::{advice, metrics};
 use crate::series::{Envelope, Growth, growth};
 use crate::text::duration;
 
+/// The id of the finding about a request that got no memory.
+pub(crate) const FAILED_REQUEST: &str = "heap.failed_request";
 /// A line that grew by less than this is housekeeping…
 const LEAST_BYTES: f64 = 4.0 * 1_048_576.0;
 /// …and so is one below this part of the peak.
@@ -137,7 +139,7 @@ fn growth_of(live: &[(u64, u64)]) -> Option<Growth> {
 pub fn findings(capture: &Capture) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some((sentence, count)) = &capture.failed {
-        let mut found = about(capture, "heap.failed_request", "oom", Severity::Critical, 1.0);
+        let mut found = about(capture, FAILED_REQUEST, "oom", Severity::Critical, 1.0);
         found.title = sentence.clone();
         found.metrics.insert("failed_requests".to_owned(), (*count).into());
         found.advice = advice([

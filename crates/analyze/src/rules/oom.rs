@@ -147,6 +147,8 @@ pub struct Death {
     pub session_id: Option<String>,
     /// Its last event.
     pub at_ns: Option<u64>,
+    /// The process.
+    pub process: Option<i64>,
 }
 
 /// The finding about a bundle.
@@ -183,7 +185,7 @@ pub fn of_bundle(death: &Death) -> Finding {
             "`stormlog oom show` on the bundle has the page: what was held, what was asked for, the last events.",
         ]),
         undecided: false,
-        process: None,
+        process: death.process,
         memory: None,
         holder: None,
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 pub use find::{NoSnapshot, snapshot_at};
 use serde_json::Value;
 use stormlog_model::alloc_conf::setting;
+use stormlog_model::memory::Memory;
 use stormlog_model::stacks::is_library;
 use stormlog_model::{Record, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, list};
@@ -40,6 +41,21 @@ pub struct CudaOom {
     report: Option<SnapshotReport>,
     problem: Option<String>,
     torch_version: Option<String>,
+}
+
+/// The memory of a device by what holds it; `None` is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceLayers {
+    /// All that is in use on the device.
+    pub used_bytes: Option<u64>,
+    /// What the allocator holds from the device.
+    pub reserved_bytes: Option<u64>,
+    /// What the process holds beside that.
+    pub hidden_bytes: Option<u64>,
+    /// The parts of it that have a name.
+    pub parts: Vec<(String, u64)>,
+    /// What other processes hold.
+    pub other_processes_bytes: Option<u64>,
 }
 
 /// A line of a page about a bundle.
@@ -96,6 +112,69 @@ impl CudaOom {
         self.facts.get("verdict").and_then(Value::as_str).filter(|_| self.is_beside)
     }
 
+    /// What ran out, at which step and in which phase, in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> Option<&str> {
+        self.facts.get("verdict").and_then(Value::as_str)
+    }
+
+    /// The memory that ran out.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        format!("cuda:{}", self.number("device_index")?).parse().ok()
+    }
+
+    /// `2.00 GiB by attention.py:142 forward`.
+    #[must_use]
+    pub fn request(&self) -> Option<String> {
+        self.asked()
+    }
+
+    /// Why it failed: a full device, fragmentation, memory of others.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.verdict()
+    }
+
+    /// What to change, with what it gains by a replay of the allocator's history.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        let advice = self.report.as_ref()?.advice.first()?;
+        let setting = (!advice.settings.is_empty())
+            .then(|| format!("export {}: ", setting(&advice.settings, self.torch_version.as_deref())));
+        Some(format!("{}{}", setting.unwrap_or_default(), advice.sentence))
+    }
+
+    /// Lines that held the memory, by the allocator's own history: place and bytes.
+    pub fn held(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.rows("held_by")
+            .filter_map(|row| Some((row.get("place")?.as_str()?, row.get("bytes")?.as_u64()?)))
+    }
+
+    /// The memory of the device by what holds it, where the program could find that out: used, reserved, parts outside the allocator by name, and
+    /// other processes.
+    #[must_use]
+    pub fn layers(&self) -> DeviceLayers {
+        let parts = self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.decomposition);
+        let hidden = self.facts.get("hidden_memory");
+        let named = hidden.and_then(|hidden| hidden.get("parts")).and_then(Value::as_object);
+        let total = self.number("device_total_bytes");
+        let free = parts.and_then(|parts| parts.device_free_bytes);
+        DeviceLayers {
+            used_bytes: total.zip(free).map(|(total, free)| total.saturating_sub(free)),
+            reserved_bytes: parts.map(|parts| parts.reserved_bytes),
+            hidden_bytes: hidden.and_then(|hidden| hidden.get("hidden_bytes")).and_then(Value::as_u64),
+            parts: named
+                .into_iter()
+                .flatten()
+                .filter_map(|(name, bytes)| Some((name.clone(), bytes.as_u64()?)))
+                .collect(),
+            other_processes_bytes: hidden
+                .and_then(|hidden| hidden.get("other_processes_bytes"))
+                .and_then(Value::as_u64),
+        }
+    }
+
     /// The lines between the cause and the last events.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
@@ -103,7 +182,7 @@ impl CudaOom {
             ("gpu", self.device()),
             ("asked", self.asked()),
             ("verdict", self.verdict().map(str::to_owned)),
-            ("memory", self.memory()),
+            ("memory", self.parts()),
             ("is", self.categories()),
             ("hidden", self.hidden()),
             ("driver", self.driver()),
@@ -175,7 +254,7 @@ impl CudaOom {
     }
 
     /// The bar and its parts, which sum to the device where all of them are known.
-    fn memory(&self) -> Option<String> {
+    fn parts(&self) -> Option<String> {
         let parts =
             self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.decomposition)?;
         let Decomposition { rounding_bytes, split_slack_bytes, pending_free_bytes, .. } = parts;

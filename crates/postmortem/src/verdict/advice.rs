@@ -30,6 +30,7 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
             None => "hold less at once: the allocation that failed is in the traceback".to_owned(),
         }),
         _ if verdict.ended == Ended::Deliberate => {}
+        Cause::SigKill if facts.sender.is_some() => {}
         Cause::SigKill => {
             let who = "a scheduler's time limit, a container being stopped, a person";
             tries.push(format!("find out what sent SIGKILL: {who}"));

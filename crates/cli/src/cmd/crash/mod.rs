@@ -1,5 +1,4 @@
 //! Commands for after a crash: bundles and what to send along with a report.
 
 pub(crate) mod diagnose;
-pub(crate) mod held;
 pub(crate) mod oom;

@@ -11,9 +11,10 @@ use stormlog_model::{Counter, Event, Schema, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, Listing, list};
 use stormlog_store::json::write;
 use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
+use stormlog_story::{ProcessStory, Story};
 
 use crate::chart::sparkline;
-use crate::cmd::crash::held::Held;
+use crate::cmd::record::run_story;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
 use crate::place;
@@ -21,6 +22,8 @@ use crate::table::{Table, moment};
 
 /// Events shown on the page.
 const LAST_EVENTS: usize = 6;
+/// Holders that the answer names.
+const SHOWN_HOLDERS: usize = 3;
 /// Characters of the chart.
 const CHART: usize = 60;
 
@@ -35,10 +38,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Options::List { path, json } => run_list(&place::of_bundles(path.as_deref())?, *json),
         Options::Show { bundle, json } => {
             let bundle = Bundle::read(&newest(&place::of_bundles(bundle.as_deref())?)?)?;
+            let story = Story::of_bundle(&bundle, &run_story::findings);
             let mut out = io::stdout().lock();
             if *json {
                 let mut record = bundle.to_record();
-                record.insert("held".to_owned(), Held::of(&bundle).rows().into());
+                record.insert("headline".to_owned(), story.headline.clone().into());
+                let held: Vec<Value> = story.processes.iter().flat_map(ProcessStory::held_values).collect();
+                record.insert("held".to_owned(), held.into());
+                let layers: Vec<_> = story.processes.iter().flat_map(|process| &process.residuals).collect();
+                record.insert("residuals".to_owned(), serde_json::to_value(layers).unwrap_or_default());
                 record.extend(CudaOom::of(&bundle).map(|found| ("cuda".to_owned(), found.to_value())));
                 // What else was recorded about the process: its samples, its heap, other bundles.
                 record.extend(
@@ -47,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
                 writeln!(out, "{:#}", Value::Object(record))?;
             } else {
                 let mut page = Vec::new();
-                show(&mut page, &bundle)?;
+                show(&mut page, &bundle, &story)?;
                 out.write_all(inert_lines(&String::from_utf8_lossy(&page)).as_bytes())?;
             }
             Ok(Exit::Ok)
@@ -130,98 +138,106 @@ fn run_list(paths: &[PathBuf], json: bool) -> anyhow::Result<Exit> {
     Ok(if listing.problems.is_empty() && !listing.incomplete { Exit::Ok } else { Exit::InvalidInput })
 }
 
-fn show(out: &mut impl Write, bundle: &Bundle) -> io::Result<()> {
+fn show(out: &mut impl Write, bundle: &Bundle, story: &Story) -> io::Result<()> {
+    let page = Page { headline: &story.headline };
+    story.headline.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out)?;
     let evidence = |key: &str| bundle.evidence.get(key);
-    let line = |out: &mut dyn Write, label: &str, text: &str| writeln!(out, "  {label:<9} {text}");
-    let verdict = evidence("verdict").and_then(Value::as_str);
+    let texts =
+        |key: &str| evidence(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let metadata =
         |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let cuda = CudaOom::of(bundle);
-    let headline = cuda.as_ref().and_then(CudaOom::headline);
-    match headline.or(verdict) {
-        Some(sentence) => writeln!(out, "{sentence}")?,
-        None => writeln!(out, "{}", untold(metadata("exception_type"), metadata("context")))?,
-    }
-    if let (Some(_), Some(ended)) = (headline, verdict) {
-        line(out, "program", ended)?;
+    if let Some(ended) = evidence("verdict").and_then(Value::as_str) {
+        page.line(out, "program", ended)?;
     }
     let when = bundle.created_at_utc.as_deref().unwrap_or("unknown");
-    line(
-        out,
-        "cause",
-        &format!("{} · {when} · {}", bundle.cause, bundle.backend.as_deref().unwrap_or("unknown")),
-    )?;
+    let backend = bundle.backend.as_deref().unwrap_or("unknown");
+    page.line(out, "cause", &format!("{} · {when} · {backend}", bundle.cause))?;
     if let Some(kind) = metadata("exception_type") {
-        let message = metadata("exception_message").unwrap_or_default();
-        line(out, "raised", format!("{kind}: {}", first_line(message)).trim_end_matches(": "))?;
+        let message = metadata("exception_message").map(first_line).unwrap_or_default();
+        // The first line of the answer quotes the message.
+        let message = if page.has(message) { "" } else { message };
+        page.line(out, "raised", format!("{kind}: {message}").trim_end_matches(": "))?;
     }
     if let Some(frame) = innermost(&bundle.metadata) {
-        line(out, "at", &frame)?;
+        page.line(out, "at", &frame)?;
     }
-    let held = Held::of(bundle);
-    for failed in held.failed(cuda.is_some()) {
-        line(out, "failed", &failed)?;
+    for process in &story.processes {
+        for failed in &process.failed_requests {
+            page.line(out, "failed", failed)?;
+        }
     }
-    // The capture has every block with its line; what the allocator's own history has is the same memory.
-    let is_new = |found: &Line| found.label != "held by" || !held.has_devices();
+    let cuda = CudaOom::of(bundle);
+    // Lines that hold memory are in the story, whoever recorded them; so is what the answer is made of.
+    let is_new = |found: &Line| !matches!(found.label, "held by" | "asked" | "verdict" | "try");
     for found in cuda.iter().flat_map(CudaOom::lines).filter(is_new) {
-        line(out, found.label, &found.text)?;
+        page.line(out, found.label, &found.text)?;
     }
     let mut sizes = Vec::new();
     sizes.extend(bundle.peak_rss_bytes.map(|peak| format!("peak {}", format_bytes(peak))));
     sizes.extend(bundle.limit_bytes.map(|limit| format!("limit {}", format_bytes(limit))));
     sizes.extend(evidence("limit_source").and_then(Value::as_str).map(|source| format!("({source})")));
     if !sizes.is_empty() {
-        line(out, if cuda.is_some() { "host" } else { "memory" }, &sizes.join(" "))?;
+        page.line(out, if cuda.is_some() { "host" } else { "memory" }, &sizes.join(" "))?;
     }
     let events = events_of(bundle);
     chart(out, &events)?;
-    let lines = held.lines();
-    for row in &lines {
-        line(out, "held by", row)?;
-    }
-    // Other processes, or kinds of memory; lines of this one are above.
-    let kinds = evidence("held_by").and_then(Value::as_array).into_iter().flatten();
-    let place_of = |row: &&Value| row.get("place").and_then(Value::as_str).map(str::to_owned);
-    let kinds: Vec<&Value> =
-        kinds.filter(|row| place_of(row).is_none_or(|place| !held.has(&place))).take(5).collect();
-    let listed: Vec<String> = kinds.iter().filter_map(place_of).collect();
-    for row in kinds {
-        let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
-        let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
-        let when = row.get("note").and_then(Value::as_str).unwrap_or_default();
-        line(out, "held by", format!("{bytes:>10}  {place}   {when}").trim_end())?;
-    }
-    for row in evidence("memory_map").and_then(Value::as_array).into_iter().flatten().take(6) {
-        let name = row.get("name").and_then(Value::as_str).unwrap_or("unknown");
-        // What the last look found is above where it is what held the memory.
-        let bytes = row.get("rss_bytes").and_then(Value::as_u64).filter(|bytes| *bytes > 0);
-        if let Some(bytes) = bytes.filter(|_| !listed.iter().any(|place| place == name)) {
-            line(out, "mapped", &format!("{:>10}  {name}", format_bytes(bytes)))?;
+    for process in &story.processes {
+        for holder in process.held.iter().skip(SHOWN_HOLDERS) {
+            page.line(
+                out,
+                "held by",
+                &format!("{:>10}  {:<7} {}", holder.size(), holder.memory.to_string(), holder.words()),
+            )?;
+        }
+        for residual in &process.residuals {
+            page.line(out, "layers", &residual.words())?;
         }
     }
-    for advice in evidence("try").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        line(out, "try", advice)?;
+    let rows = evidence("held_by").and_then(Value::as_array).into_iter().flatten();
+    for row in rows {
+        let place = row.get("place").and_then(Value::as_str).unwrap_or("unknown");
+        // Other processes: lines of this one and kinds of memory are above.
+        if place.contains("(pid ") {
+            let bytes = row.get("bytes").and_then(Value::as_u64).map_or_else(String::new, format_bytes);
+            page.line(out, "held by", &format!("{bytes:>10}  {place}"))?;
+        }
     }
-    for note in evidence("notes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        line(out, "note", note)?;
+    for row in evidence("memory_map").and_then(Value::as_array).into_iter().flatten().take(12) {
+        let name = row.get("name").and_then(Value::as_str).unwrap_or("unknown");
+        let bytes = row.get("rss_bytes").and_then(Value::as_u64).filter(|bytes| *bytes >= 1 << 20);
+        // Kinds of memory are the layers above.
+        if let Some(bytes) = bytes.filter(|_| !name.starts_with('[')) {
+            page.line(out, "mapped", &format!("{:>10}  {name}", format_bytes(bytes)))?;
+        }
     }
-    for note in &bundle.notes {
-        line(out, "note", note)?;
+    for advice in texts("try").filter(|advice| !advice.starts_with("cap what")) {
+        page.line(out, "try", advice)?;
     }
-    last_events(out, &events)?;
-    line(out, "session", &session(bundle))?;
-    line(out, "bundle", &bundle.path.display().to_string())
+    for note in texts("notes").chain(bundle.notes.iter().map(String::as_str)) {
+        page.line(out, "note", note)?;
+    }
+    last_events(out, &events, &page)?;
+    page.line(out, "session", &session(bundle))?;
+    page.line(out, "bundle", &bundle.path.display().to_string())
 }
 
-/// The first line of a bundle whose writer kept no verdict.
-fn untold(exception: Option<&str>, context: Option<&str>) -> String {
-    let context = context.map(first_line);
-    match (exception, context) {
-        (Some(exception), Some(context)) => format!("A program raised {exception} ({context})."),
-        (Some(exception), None) => format!("A program raised {exception}."),
-        (None, Some(context)) => format!("A program ended here ({context})."),
-        (None, None) => "A program ended here.".to_owned(),
+/// The evidence below an answer: what the answer has is not repeated.
+struct Page<'a> {
+    headline: &'a [String],
+}
+
+impl Page<'_> {
+    fn has(&self, text: &str) -> bool {
+        let text = text.trim().trim_end_matches('.');
+        !text.is_empty() && self.headline.iter().any(|line| line.contains(text))
+    }
+
+    fn line(&self, out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
+        if self.has(text) {
+            return Ok(());
+        }
+        writeln!(out, "  {label:<9} {}", text.trim_end())
     }
 }
 
@@ -267,11 +283,12 @@ fn chart(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
     writeln!(out, "  last {took:<9}{}  {}", sparkline(&points, CHART, most), format_bytes(last.1))
 }
 
-fn last_events(out: &mut impl Write, events: &[Event]) -> io::Result<()> {
+fn last_events(out: &mut impl Write, events: &[Event], page: &Page<'_>) -> io::Result<()> {
     for event in events.iter().skip(events.len().saturating_sub(LAST_EVENTS)) {
         let time = i64::try_from(event.timestamp_ns).map(moment).unwrap_or_default();
         let memory = memory_of(event).map_or_else(|| "-".to_owned(), format_bytes);
-        let context = event.context.as_deref().map(first_line).unwrap_or_default();
+        let context =
+            event.context.as_deref().map(first_line).filter(|context| !page.has(context)).unwrap_or_default();
         let row = format!("  event     {time}  {:<8} {memory:>10}  {context}", event.head.event_type);
         writeln!(out, "{}", row.trim_end())?;
     }

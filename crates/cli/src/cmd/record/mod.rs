@@ -8,6 +8,7 @@ pub(crate) mod run_finish;
 mod run_heap;
 mod run_live;
 pub(crate) mod run_start;
+pub(crate) mod run_story;
 pub(crate) mod tensorflow;
 pub(crate) mod track;
 pub(crate) mod track_export;

@@ -10,6 +10,7 @@ use serde_json::json;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
+use stormlog_story::Story;
 use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
 
 use stormlog_heap_report::Chosen;
@@ -19,6 +20,7 @@ use crate::cmd::record::run_finish;
 use crate::cmd::record::run_heap;
 use crate::cmd::record::run_live;
 use crate::cmd::record::run_start;
+use crate::cmd::record::run_story;
 
 use crate::exit::Wrong;
 use crate::interpreter;
@@ -108,10 +110,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let mut out = io::stderr().lock();
     // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
     let _ = if options.json {
-        writeln!(out, "{:#}", outcome_json(&outcome))
+        writeln!(out, "{:#}", outcome_json(&outcome, &run_story::of(&outcome)))
     } else if !options.quiet {
         let mut page = Vec::new();
-        summarise(&mut page, &outcome, chosen.as_ref())
+        summarise(&mut page, &outcome, chosen.as_ref(), &run_story::of(&outcome))
             .and_then(|()| out.write_all(inert_lines(&String::from_utf8_lossy(&page)).as_bytes()))
     } else {
         Ok(())
@@ -162,30 +164,36 @@ fn ourselves() -> io::Result<Vec<OsString>> {
     }
 }
 
-fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>) -> io::Result<()> {
+fn summarise(
+    out: &mut impl Write,
+    outcome: &RunOutcome,
+    chosen: Option<&Chosen>,
+    story: &Story,
+) -> io::Result<()> {
     let main = outcome.processes.first();
-    match main.and_then(|process| process.verdict.as_deref()) {
-        Some(verdict) => writeln!(out, "\nstormlog: {verdict}")?,
-        None => {
-            let how = match outcome.ended {
-                Ended::Code(0) => "finished".to_owned(),
-                Ended::Code(code) => format!("exited with status {code}"),
-                Ended::Signal(signal) => format!("was ended by {}", stormlog_postmortem::signal_name(signal)),
-                Ended::Unknown => "ended".to_owned(),
-            };
-            let pid = main.map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
-            let name = &outcome.program;
-            writeln!(
-                out,
-                "\nstormlog: {name}{pid} {how} after {}.",
-                nanoseconds_in_words(outcome.duration_ns)
-            )?;
+    let own = main.and_then(|process| process.verdict.clone()).unwrap_or_else(|| plainly(outcome));
+    match story.headline.split_first() {
+        Some((first, rest)) => {
+            writeln!(out, "\nstormlog: {first}")?;
+            rest.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
+        None => writeln!(out, "\nstormlog: {own}")?,
+    }
+    let has = |text: &str| story.headline.iter().any(|line| line.contains(text.trim_end_matches('.')));
+    // The answer is about a child, or about a GPU.
+    if main.is_some_and(|process| process.verdict.is_some()) && !has(&own) && !story.headline.is_empty() {
+        writeln!(out, "  program   {own}")?;
     }
     if let Some(raised) = main.and_then(|process| process.exception.as_ref()) {
         let place = raised.place.as_ref().map(|place| format!("   ← {place}")).unwrap_or_default();
         let thread = raised.thread.as_ref().map(|name| format!("   in thread {name}")).unwrap_or_default();
-        writeln!(out, "  raised    {}{place}{thread}", raised.text)?;
+        // Its message may be in the answer.
+        let (kind, message) = raised.text.split_once(": ").unwrap_or((&raised.text, ""));
+        let is_shown = story.headline.iter().any(|line| line.starts_with("  raised"));
+        if !is_shown || raised.thread.is_some() {
+            let text = if !message.is_empty() && has(message) { kind } else { &raised.text };
+            writeln!(out, "  raised    {text}{place}{thread}")?;
+        }
     }
     let peak = main.and_then(|process| process.peak_rss);
     let count = outcome.processes.len();
@@ -205,15 +213,14 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>
     let children = outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some());
     for child in children.take(MOST_CHILDREN) {
         let sentence = child.verdict.as_deref().unwrap_or("ended");
-        writeln!(out, "  child     {sentence}")?;
+        if !has(sentence) {
+            writeln!(out, "  child     {sentence}")?;
+        }
     }
     if let Some(warning) = outcome.warnings.first() {
         let more = outcome.warnings.len() - 1;
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
         writeln!(out, "  warned    {warning}{more}")?;
-    }
-    for advice in main.map(|process| process.advice.as_slice()).unwrap_or_default() {
-        writeln!(out, "  try       {advice}")?;
     }
     if outcome.lost_records > 0 {
         writeln!(out, "  lost      {} records could not be kept", outcome.lost_records)?;
@@ -226,7 +233,18 @@ fn summarise(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>
     run_live::say_more(out, &outcome.directory)
 }
 
-fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
+/// The sentence of a run whose end needs no verdict.
+fn plainly(outcome: &RunOutcome) -> String {
+    let how = match outcome.ended {
+        Ended::Code(code) => format!("exited {code}"),
+        Ended::Signal(signal) => format!("was ended by {}", stormlog_postmortem::signal_name(signal)),
+        Ended::Unknown => "ended".to_owned(),
+    };
+    let pid = outcome.processes.first().map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();
+    format!("{}{pid} {how} after {}.", outcome.program, nanoseconds_in_words(outcome.duration_ns))
+}
+
+fn outcome_json(outcome: &RunOutcome, story: &Story) -> serde_json::Value {
     let (exit_code, signal) = match outcome.ended {
         Ended::Code(code) => (Some(code), None),
         Ended::Signal(signal) => (None, Some(signal)),
@@ -240,7 +258,7 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
                 "pid": process.pid, "session_id": process.session_id,
                 "path": process.directory.display().to_string(), "peak_rss_bytes": process.peak_rss,
                 "last_rss_bytes": process.last_rss, "cause": process.cause.map(|cause| cause.as_str()),
-                "verdict": process.verdict, "advice": process.advice,
+                "verdict": process.verdict, "advice": process.advice, "ended": process.judged.as_str(),
                 "heap": process.heap.as_ref().map(stormlog_heap_report::HeapDigest::to_json),
                 "exception": process.exception.as_ref().map(|raised| &raised.text),
                 "raised_at": process.exception.as_ref().and_then(|raised| raised.place.as_ref()),
@@ -253,6 +271,6 @@ fn outcome_json(outcome: &RunOutcome) -> serde_json::Value {
         "path": outcome.directory.display().to_string(), "exit_code": exit_code, "signal": signal,
         "duration_ns": outcome.duration_ns, "peak_rss_bytes": outcome.peak_rss, "peak_total_rss_bytes": outcome.peak_total_rss,
         "limit_bytes": outcome.limit_bytes, "lost_records": outcome.lost_records, "warnings": outcome.warnings,
-        "processes": processes,
+        "headline": story.headline, "processes": processes,
     })
 }

@@ -10,7 +10,6 @@ use stormlog_heap_report::{Chosen, HeapDigest, captures, find};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
 
-use crate::cmd::crash::held;
 use crate::exit::Wrong;
 
 /// What is printed of a run that was to record a heap and has no capture.
@@ -127,19 +126,6 @@ pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Ch
         let (peak, live) = (format_bytes(device.peak_bytes), format_bytes(device.live_bytes));
         let name = device.memory.to_string();
         writeln!(out, "  {name:<9} peak {peak} · at the end {live}{}", reserved.unwrap_or_default())?;
-    }
-    let of_devices = heap.devices.iter().filter_map(|device| device.failed_request.as_ref());
-    for failed in of_devices.chain(&heap.failed) {
-        writeln!(out, "  failed    {failed}")?;
-    }
-    if process.cause.is_some() {
-        let lines = held::lines(&heap.holders, !heap.devices.is_empty(), |memory| held::About {
-            is_at_failure: heap.is_at_failure(memory),
-            is_sampled: heap.is_sampled(memory),
-        });
-        for (index, line) in lines.iter().enumerate() {
-            writeln!(out, "  {:<9}  {line}", if index == 0 { "held by" } else { "" })?;
-        }
     }
     if heap.lost_events > 0 {
         writeln!(out, "  lost      {} allocations and frees could not be written", heap.lost_events)?;

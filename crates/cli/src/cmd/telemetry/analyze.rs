@@ -10,10 +10,10 @@ use serde_json::Value;
 use stormlog_analyze::report::{
     Envelope, Verdict, html, markdown, optimization_report, text, verdict_sentence,
 };
-use stormlog_analyze::rules::oom::of_bundle;
 use stormlog_analyze::{Analysis, AnalysisOptions, analyze, summary_metrics};
 use stormlog_catalog::recording::Loaded;
 use stormlog_store::json;
+use stormlog_story::Story;
 
 use crate::Program;
 use crate::cmd::heap::attached_captures as captures;
@@ -75,6 +75,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let mut analysis = judge(loaded);
     captures::explain_ranks(&others, &mut analysis);
     snapshots.judge(&mut analysis);
+    let story = Story::of(&others, &analysis.findings);
+    analysis.headline.clone_from(&story.headline);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {
         (Verdict::InvalidInput, 0) if analysis.captures + analysis.snapshots == 0 => {
@@ -112,7 +114,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Format::Html => html(&analysis),
         Format::Json => {
             let payload = snapshots.payload(optimization_report(&analysis, selected.as_deref()))?;
-            let report = envelope.report(&analysis.findings, summary_metrics(&analysis), payload);
+            let mut report = envelope.report(&analysis.findings, summary_metrics(&analysis), payload);
+            if let Value::Object(story) = story.to_value() {
+                report.extend(story);
+            }
             indented(&Value::Object(report))
         }
     };
@@ -141,7 +146,7 @@ pub(crate) fn judge(mut loaded: Loaded) -> Analysis {
     let inputs = std::mem::take(&mut loaded.inputs);
     let mut analysis = analyze(loaded.recording, inputs, &AnalysisOptions::default());
     loaded.captures.iter().for_each(|capture| analysis.take_capture(capture));
-    deaths.iter().for_each(|death| analysis.add(of_bundle(death)));
+    deaths.iter().for_each(|death| analysis.add_death(death));
     analysis
 }
 

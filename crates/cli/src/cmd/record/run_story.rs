@@ -1,0 +1,62 @@
+//! The story of a run that has just ended: what its supervisor knows, what its captures show, and what the rules find in a recording that is read in a moment.
+
+use std::path::Path;
+
+use stormlog_catalog::recording::{self, Reader};
+use stormlog_catalog::run::Process;
+use stormlog_heap_report::HeapDigest;
+use stormlog_model::Finding;
+use stormlog_story::Story;
+use stormlog_supervise::RunOutcome;
+
+use crate::cmd::heap::attached_captures as captures;
+use crate::cmd::telemetry::analyze::judge;
+
+/// Bytes of recordings that are judged before the summary: a run of hours is judged by `stormlog analyze`.
+const MOST_BYTES: u64 = 32 << 20;
+/// Files looked at for that.
+const MOST_FILES: usize = 512;
+
+/// What happened, by the rule of every view.
+pub(crate) fn of(outcome: &RunOutcome) -> Story {
+    let paths = [outcome.directory.clone()];
+    let digest = |process: &Process| -> Option<HeapDigest> {
+        let own = |known: &&stormlog_supervise::ProcessOutcome| Some(known.pid) == process.pid;
+        outcome.processes.iter().find(own).and_then(|known| known.heap.clone())
+    };
+    Story::with(&paths, &findings(&outcome.directory), &mut { digest })
+}
+
+/// What the rules find in a run, where it is small.
+pub(crate) fn findings(run: &Path) -> Vec<Finding> {
+    if !is_small(run) {
+        return Vec::new();
+    }
+    let captures = |path: &Path| {
+        let read = captures::read(path).into_iter();
+        read.map(|one| one.map_err(|error| error.to_string())).collect()
+    };
+    let loaded =
+        recording::load(&[run.to_owned()], &mut Reader { captures: &captures, goes_on: &mut || true });
+    loaded.map(|loaded| judge(loaded).findings).unwrap_or_default()
+}
+
+/// Whether all files of a run together are small.
+fn is_small(run: &Path) -> bool {
+    let (mut bytes, mut files, mut pending) = (0_u64, 0, vec![run.to_owned()]);
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            files += 1;
+            match metadata.is_dir() {
+                true => pending.push(entry.path()),
+                // Files that are mapped have holes.
+                false => bytes += std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
+            }
+            if bytes > MOST_BYTES || files > MOST_FILES {
+                return false;
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,303 @@
+//! What was recorded of one process, put together: its end, its bundle, its captures, what the program left at a CUDA out-of-memory error, what keeps
+//! its memory, and what the rules found. What is missing or damaged costs its part of the story.
+
+use serde_json::Value;
+use stormlog_catalog::cuda_oom::CudaOom;
+use stormlog_catalog::retained::Retention;
+use stormlog_catalog::run::Process;
+use stormlog_heap_report::{AT_FAILURE, HeapDigest};
+use stormlog_model::memory::Memory;
+use stormlog_model::{Finding, Record, format_duration};
+use stormlog_postmortem::bundle::Bundle;
+use stormlog_postmortem::{Cause, Ended};
+
+use crate::holder::{self, Growth, Holder};
+use crate::process::ProcessStory;
+use crate::residual;
+
+/// A holder of a smaller share of the largest is not shown.
+const LEAST_SHARE: f64 = 0.02;
+/// A holder that holds less than this share of the largest is not worth changing.
+const WORTH: f64 = 0.2;
+
+/// The story of a process of a run, or of a recording without one. `digest` is what its capture shows, where that was read; a bundle has it too.
+pub(crate) fn of_process(
+    process: &Process,
+    bundle: Option<&Bundle>,
+    digest: Option<&HeapDigest>,
+    findings: Vec<Finding>,
+) -> ProcessStory {
+    let facts = process.end.facts();
+    let mut story = ProcessStory::new(process.end.ended(), String::new());
+    story.pid = process.pid;
+    story.program.clone_from(&process.program);
+    story.rank = process.identity().and_then(|summary| u64::try_from(summary.rank).ok());
+    story.is_root = process.is_root;
+    story.cause = facts.and_then(|facts| facts.cause);
+    story.confidence = facts.and_then(|facts| facts.confidence);
+    story.started_at_ns = process.started_at_ns();
+    story.ended_at_ns = process.ended_at_ns();
+    story.peak_rss_bytes = process.peak_rss_bytes;
+    story.what_happened = match facts.and_then(|facts| facts.verdict.clone()) {
+        Some(verdict) => verdict,
+        None => plainly(&story),
+    };
+    story.findings = findings;
+    if let Some(bundle) = bundle {
+        take_bundle(&mut story, bundle, digest.is_none());
+    }
+    if let Some(digest) = digest {
+        take_digest(&mut story, digest);
+    }
+    if let Some(retention) = process.retention() {
+        take_retention(&mut story, &retention);
+    }
+    if let Some(bundle) = bundle {
+        take_others(&mut story, &bundle.evidence);
+    }
+    settle(&mut story);
+    story
+}
+
+/// The story that a bundle tells by itself, where nothing else is known of its process.
+pub(crate) fn of_bundle(bundle: &Bundle) -> ProcessStory {
+    let mut story = ProcessStory::new(Ended::Failed, String::new());
+    if let Some(session) = &bundle.session {
+        story.pid = u32::try_from(session.pid).ok();
+        story.rank = u64::try_from(session.rank).ok();
+    }
+    take_bundle(&mut story, bundle, true);
+    take_others(&mut story, &bundle.evidence);
+    settle(&mut story);
+    story
+}
+
+fn take_bundle(story: &mut ProcessStory, bundle: &Bundle, takes_heap: bool) {
+    let evidence = &bundle.evidence;
+    let is_end = bundle.ended != Some(Ended::Running);
+    story.cause = Some(bundle.cause).filter(|_| is_end).or(story.cause);
+    if story.ended == Ended::Unknown || story.pid.is_none() {
+        story.ended = bundle.ended.unwrap_or(Ended::Failed);
+    }
+    story.confidence = evidence.get("confidence").and_then(Value::as_f64).or(story.confidence);
+    story.peak_rss_bytes = story.peak_rss_bytes.or(bundle.peak_rss_bytes);
+    let told = evidence.get("verdict").and_then(Value::as_str).map(str::to_owned);
+    story.what_happened = told.unwrap_or_else(|| untold(bundle));
+    story.raised = raised(&bundle.metadata);
+    let tries = evidence.get("try").and_then(Value::as_array).into_iter().flatten();
+    story.advice.extend(tries.filter_map(Value::as_str).map(str::to_owned));
+    let heap = bundle.metadata.get("custom_metadata").and_then(|metadata| metadata.get("heap"));
+    if let Some(heap) = heap.and_then(Value::as_object).filter(|_| takes_heap) {
+        take_kept_heap(story, heap);
+    }
+    if let Some(cuda) = CudaOom::of(bundle) {
+        take_cuda(story, &cuda);
+    }
+    story.residuals.extend(residual::of_map(evidence));
+}
+
+/// What a capture showed when the bundle was written.
+fn take_kept_heap(story: &mut ProcessStory, heap: &Record) {
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let devices = || heap.get("devices").and_then(Value::as_array).into_iter().flatten();
+    let rows = heap.get("held").and_then(Value::as_array).into_iter().flatten();
+    let is_sampled = heap.get("sample_bytes").is_some_and(Value::is_u64);
+    story.held.extend(
+        rows.filter_map(Holder::of_value)
+            .map(|holder| Holder { is_estimate: is_sampled && holder.memory == Memory::Host, ..holder }),
+    );
+    story.failed_memory =
+        heap.get("failed_memory").and_then(Value::as_str).and_then(|word| word.parse().ok());
+    let of_devices = devices().filter_map(|device| text(device, "failed_request"));
+    let own = heap.get("failed_request").and_then(Value::as_str).map(str::to_owned);
+    story.failed_requests.extend(of_devices.chain(own));
+    story.held_when = story.failed_memory.map(|_| AT_FAILURE);
+}
+
+fn take_digest(story: &mut ProcessStory, digest: &HeapDigest) {
+    story.failed_memory = digest.failed_memory().or(story.failed_memory);
+    story.held.retain(|holder| !holder.is_line() && holder.memory == Memory::Host);
+    story.held.extend(
+        digest
+            .holders
+            .iter()
+            .map(|found| Holder { is_estimate: digest.is_sampled(found.memory), ..Holder::from(found) }),
+    );
+    let of_devices = digest.devices.iter().filter_map(|device| device.failed_request.clone());
+    let mut requests: Vec<String> = of_devices.chain(digest.failed.clone()).collect();
+    if story.failed_requests.is_empty() {
+        story.failed_requests.append(&mut requests);
+    }
+    story.held_when = story.failed_memory.map(|_| AT_FAILURE);
+}
+
+/// What the program itself left when PyTorch's allocator failed: a GPU's death is about its memory.
+fn take_cuda(story: &mut ProcessStory, cuda: &CudaOom) {
+    let memory = cuda.memory().unwrap_or_default();
+    if let Some(sentence) = cuda.sentence() {
+        let name = if story.program.is_some() { format!("{}: ", story.name()) } else { String::new() };
+        story.what_happened = format!("{name}{}", sentence.trim_end_matches('.')) + ".";
+    }
+    story.failed_memory = cuda.memory().or(story.failed_memory);
+    story.reason = cuda.reason().map(str::to_owned);
+    // The sentence has the size already; the line that asked for it is in the request.
+    story.failed_requests.retain(|request| request.starts_with("cuda"));
+    if story.failed_requests.is_empty() {
+        story.failed_requests.extend(cuda.request().map(|request| format!("{memory}: {request}")));
+    }
+    if !story.held.iter().any(|holder| holder.memory.is_device()) {
+        story.held.extend(cuda.held().map(|(place, bytes)| Holder::of_place(memory, bytes, place)));
+    }
+    if let Some(advice) = cuda.advice() {
+        story.advice.insert(0, advice);
+    }
+    story.residuals.extend(residual::of_device(memory, &cuda.layers()));
+}
+
+/// Holders that are not lines of this process: another process that held more, or the kinds of memory where no line is known.
+fn take_others(story: &mut ProcessStory, evidence: &Record) {
+    let rows = evidence.get("held_by").and_then(Value::as_array).into_iter().flatten();
+    let row = |row: &Value| Some((row.get("place")?.as_str()?.to_owned(), row.get("bytes")?.as_u64()?));
+    let own = story.pid.map(|pid| format!("(pid {pid}"));
+    let has_lines = story.held.iter().any(Holder::is_line);
+    let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
+    for (place, bytes) in rows.filter_map(row) {
+        let is_process = place.contains("(pid ");
+        let is_own = own.as_ref().is_some_and(|own| place.contains(own.as_str()));
+        let is_kind = place.starts_with('[');
+        let is_memory = story.is_out_of_memory();
+        if (is_memory && is_process && !is_own && bytes > most && !place.starts_with("GPU"))
+            || (is_kind && !has_lines && story.failed_memory.is_none())
+        {
+            story.held.push(Holder::named(Memory::Host, bytes, place));
+        }
+    }
+}
+
+/// What keeps the lines, by file and line; where the report names no lines, the largest row keeps the largest holder of its memory.
+fn take_retention(story: &mut ProcessStory, retention: &Retention) {
+    for row in &retention.held {
+        let Ok(memory) = row.memory.parse::<Memory>() else { continue };
+        let line = row.line.and_then(|line| u32::try_from(line).ok());
+        let is_it = |holder: &&mut Holder| {
+            holder.kept_by.is_none()
+                && holder.memory == memory
+                && line == Some(holder.line)
+                && row.file.as_deref().is_some_and(|file| same_file(file, &holder.file))
+        };
+        if let Some(holder) = story.held.iter_mut().find(is_it) {
+            holder.kept_by = Some(row.kept_by.clone());
+        }
+    }
+}
+
+fn same_file(a: &str, b: &str) -> bool {
+    a == b || a.ends_with(&format!("/{b}")) || b.ends_with(&format!("/{a}"))
+}
+
+/// What follows from all of it together: growth of lines, the order, the reason, and what to change.
+fn settle(story: &mut ProcessStory) {
+    for finding in &story.findings {
+        let Some(place) = &finding.holder else { continue };
+        let number = |key: &str| finding.metrics.get(key).and_then(Value::as_f64);
+        let Some(bytes_per_second) = number("bytes_per_second") else { continue };
+        let since_ns = finding.evidence.iter().find_map(|evidence| evidence.start_ns);
+        let growth = Growth { bytes_per_second, since_ns, seconds: number("seconds") };
+        let memory = finding.memory.unwrap_or_default();
+        let is_it = |holder: &&mut Holder| {
+            holder.memory == memory && holder.line == place.line && same_file(&holder.file, &place.file)
+        };
+        match story.held.iter_mut().find(is_it) {
+            Some(holder) => {
+                holder.growth = holder.growth.or(Some(growth));
+                let count = finding.metrics.get("allocations").and_then(Value::as_u64);
+                holder.count = holder.count.or(count);
+            }
+            // The program gave it back before it ended; it is what grew all the same.
+            None if finding.kind == "leak" => {
+                let bytes = number("kept_bytes").or(number("growth_bytes")).unwrap_or(0.0).max(0.0);
+                let mut holder = Holder::named(memory, bytes as u64, place.function.clone());
+                (holder.file, holder.line, holder.growth) = (place.file.clone(), place.line, Some(growth));
+                story.held.push(holder);
+            }
+            None => {}
+        }
+    }
+    let leaking = story.findings.iter().find(|finding| finding.kind == "leak").and_then(|found| found.memory);
+    holder::sort(&mut story.held, story.failed_memory.or(leaking));
+    // What the interpreter itself needs is no answer beside a line of the program.
+    let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
+    let least = (most as f64 * LEAST_SHARE) as u64;
+    story.held.retain(|holder| holder.bytes >= least);
+    if story.reason.is_none() && story.ended == Ended::Failed {
+        let cause = story.findings.iter().find(|finding| finding.kind == "leak");
+        story.reason = cause.filter(|_| story.is_out_of_memory()).map(|finding| finding.title.clone());
+    }
+    if let Some(advice) = of_holder(story) {
+        // The verdict names its largest holder in the same way.
+        story.advice.retain(|other| !other.starts_with("cap what"));
+        let at = usize::from(story.failed_memory.is_some_and(Memory::is_device) && !story.advice.is_empty());
+        story.advice.insert(at, advice);
+    }
+}
+
+/// What to do about the largest holder, and what that gains.
+fn of_holder(story: &ProcessStory) -> Option<String> {
+    let is_wanted = story.is_out_of_memory() || story.findings.iter().any(|finding| finding.kind == "leak");
+    let first = story.held.first().filter(|holder| is_wanted && holder.is_line())?;
+    let total: u64 = story.held.iter().filter(|one| one.memory == first.memory).map(|one| one.bytes).sum();
+    let is_worth = first.bytes as f64 >= WORTH * total as f64;
+    let whose = match &first.kept_by {
+        Some(kept_by) => format!("release or bound {kept_by}"),
+        None => format!("release or bound what {} allocates", first.place()),
+    };
+    is_worth.then(|| format!("{whose}: frees up to {} of {} memory", first.size(), first.memory))
+}
+
+/// The sentence of a process whose end left no verdict.
+fn plainly(story: &ProcessStory) -> String {
+    let span = story.started_at_ns.zip(story.ended_at_ns).map(|(start, end)| end.saturating_sub(start));
+    let after = span.filter(|ns| *ns > 0).map(|ns| format!(" after {}", format_duration(ns as f64 / 1e9)));
+    let how = match story.ended {
+        Ended::Running => return format!("{} is running.", story.name()),
+        Ended::Completed => "exited 0",
+        Ended::Deliberate => "was stopped",
+        Ended::Failed => "failed",
+        Ended::Unknown => "ended; how is not known,",
+    };
+    format!("{} {how}{}.", story.name(), after.unwrap_or_default())
+}
+
+/// The first line of a bundle whose writer kept no verdict.
+fn untold(bundle: &Bundle) -> String {
+    let text = |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let context = text("context").and_then(|context| context.lines().next());
+    match (text("exception_type"), context) {
+        (Some(exception), Some(context)) => format!("A program raised {exception} ({context})."),
+        (Some(exception), None) => format!("A program raised {exception}."),
+        (None, Some(context)) => format!("A program ended here ({context})."),
+        (None, None) => "A program ended here.".to_owned(),
+    }
+}
+
+/// `ValueError: boom, at train.py:3 main`: the exception that the program reported, and the line that raised it.
+fn raised(metadata: &Record) -> Option<String> {
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let kind = text("exception_type")?;
+    let message = text("exception_message").and_then(|message| message.lines().next());
+    let frames =
+        metadata.get("custom_metadata").and_then(|own| own.get("traceback")).and_then(Value::as_array);
+    let place = frames.and_then(|frames| frames.last()).and_then(|frame| {
+        let part = |key: &str| frame.get(key).and_then(Value::as_str).unwrap_or_default();
+        let line = frame.get("line").and_then(Value::as_u64)?;
+        let name = part("file").rsplit('/').next().unwrap_or_default();
+        Some(format!(", at {name}:{line} {}", part("function")))
+    });
+    let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+    Some(format!("{kind}{message}{}", place.unwrap_or_default()))
+}
+
+/// Whether what held the memory when a request failed is asked for, and not what lived at the end.
+pub(crate) fn is_of_failure(cause: Option<Cause>) -> bool {
+    matches!(cause, Some(Cause::MemoryError | Cause::OomException))
+}
