@@ -64,17 +64,20 @@ fn one_page_says_what_was_asked_why_it_failed_and_what_to_try() {
     let page = show(folder.path(), &[]);
     for expected in [
         "gpu       GPU 0 (NVIDIA H200, 139.00 GiB) · step 1,204 · backward",
-        "asked     47.18 MiB by alloc_workload.py",
-        "verdict   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
+        "failed    cuda:0: 47.18 MiB by alloc_workload.py",
+        "because   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
         "is        parameters 1.00 GiB · unknown 512.00 MiB",
         "hidden    other processes 2.00 GiB · context 512.00 MiB",
         "outside torch 2.50 GiB",
         "driver    pytorch 1.00 GiB · nccl 256.00 MiB",
         "replay    expandable_segments:True would have served the request",
-        "try       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "try       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: expandable_segments:True would have served",
+        "layers    cuda:0 used ",
     ] {
         assert!(page.contains(expected), "no {expected:?} in\n{page}");
     }
+    let headline: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(headline.len() <= 8 && headline.concat().contains("kv.py:57 append"), "{page}");
     let whole: Value = serde_json::from_str(&show(&path, &["--json"])).unwrap();
     assert_eq!(whole["cuda"]["analysis"]["oom"]["cause"], "fragmentation");
     assert_eq!(whole["cuda"]["device_name"], "NVIDIA H200");
@@ -94,14 +97,14 @@ fn the_supervisors_bundle_shows_what_the_program_left_beside_it() {
     bundle(&supervisors, "cpu", &json!({"run_directory": run.to_str()}));
     let page = show(&supervisors, &[]);
     for expected in
-        ["verdict   fragmentation", "held by     1.00 GiB  kv.py:57 append   4 blocks", own.to_str().unwrap()]
+        ["because   fragmentation", "held by   1.00 GiB  cuda:0  kv.py:57 append", own.to_str().unwrap()]
     {
         assert!(page.contains(expected), "no {expected:?} in\n{page}");
     }
     assert!(!page.contains("of another process"), "{page}");
     let (first, rest) = page.split_once('\n').unwrap();
-    assert_eq!(first, "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked");
-    assert!(rest.starts_with("  program   train.py ran out of memory\n"), "{page}");
+    assert_eq!(first, "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked.");
+    assert!(rest.contains("\n  program   train.py ran out of memory\n"), "{page}");
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn damaged_files_cost_their_lines() {
     with_cuda(&path);
     fs::write(path.join("cuda_allocator_snapshot.pickle"), b"\x80\x04cos\nsystem\n.").unwrap();
     let page = show(&path, &[]);
-    assert!(page.contains("asked     47.18 MiB by /home/me/torch/train.py:12 step"), "{page}");
+    assert!(page.contains("failed    cuda:0: 47.18 MiB by /home/me/torch/train.py:12 step"), "{page}");
     assert!(page.contains("note      cuda_allocator_snapshot.pickle: "), "{page}");
     for hostile in ["[]", "{", "{\"categories\": 5, \"hidden_memory\": [], \"stack\": {}, \"problems\": 7}"] {
         fs::write(path.join("cuda_oom.json"), hostile).unwrap();

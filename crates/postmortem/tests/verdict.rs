@@ -277,7 +277,7 @@ fn other_signals_and_plain_exits() {
         verdict.sentence
     );
     assert!(of(Ending::Signaled(7)).tries[0].contains("/dev/shm"));
-    assert!(of(Ending::Exited(0)).sentence.contains("ended normally"));
+    assert!(of(Ending::Exited(0)).sentence.contains("exited 0"));
     let verdict = of(Ending::Exited(3));
     assert_eq!((verdict.cause, verdict.exit_code, verdict.signal), (Cause::Exit, Some(3), None));
     assert!(verdict.tries.is_empty());

@@ -102,7 +102,7 @@ def test_the_memory_map_says_what_the_memory_was_made_of(tmp_path: Path) -> None
     page = subprocess.run(
         [*STORMLOG, "oom", "show", bundle["path"]], capture_output=True, text=True, check=True
     )
-    assert "[anon]" in page.stdout
+    assert "  layers    RSS " in page.stdout and "anonymous memory" in page.stdout
 
 
 def test_the_address_space_limit_is_foretold_and_told_on_a_terminal(tmp_path: Path) -> None:

@@ -210,6 +210,10 @@ fn summarise(
         writeln!(out, "  memory    {}", memory.join(" · "))?;
     }
     run_heap::say(out, outcome, chosen)?;
+    let roots = story.processes.iter().filter(|process| process.is_root);
+    for failed in roots.flat_map(|process| &process.failed_requests).filter(|failed| !has(failed)) {
+        writeln!(out, "  failed    {failed}")?;
+    }
     let children = outcome.processes.iter().skip(1).filter(|process| process.bundle.is_some());
     for child in children.take(MOST_CHILDREN) {
         let sentence = child.verdict.as_deref().unwrap_or("ended");

@@ -1,0 +1,136 @@
+"""`stormlog run`: an end is deliberate with evidence only, and only failures are crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from run_command import STORMLOG, command, pid_of, start
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+STOPS_A_CHILD = f"""
+import subprocess
+child = subprocess.Popen({SLEEPER!r})
+child.{{how}}()
+child.wait()
+print(child.pid)
+"""
+POOL = """
+import multiprocessing
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(*pool.map(abs, range(-4, 0)))
+"""
+
+
+def run(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "main.py").write_text(code, encoding="utf-8")
+    words = command(tmp_path / "runs", sys.executable, str(tmp_path / "main.py"))
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def analyzed(tmp_path: Path) -> tuple[int, Any]:
+    words = [*STORMLOG, "analyze", str(tmp_path / "runs"), "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)
+
+
+def ends(report: Any) -> list[str]:
+    return sorted(process["ended"] for process in report["processes"])
+
+
+def test_child_that_its_parent_stops_is_no_crash(tmp_path: Path) -> None:
+    for how in ("terminate", "kill"):
+        (tmp_path / how).mkdir()
+        done = run(tmp_path / how, STOPS_A_CHILD.format(how=how))
+        assert done.returncode == 0, done.stderr
+        code, report = analyzed(tmp_path / how)
+        assert (code, ends(report)) == (0, ["completed", "deliberate"]), report["findings"]
+        (stopped,) = [one for one in report["processes"] if one["ended"] == "deliberate"]
+        assert stopped["pid"] == int(done.stdout)
+        assert "by its parent, main.py (pid " in stopped["what_happened"], stopped
+        assert "exited 0" in report["headline"][0] and "main.py" in report["headline"][0]
+
+
+def test_teardown_of_a_pool_is_no_crash(tmp_path: Path) -> None:
+    done = run(tmp_path, POOL)
+    assert (done.returncode, done.stdout) == (0, "4 3 2 1\n"), done.stderr
+    code, report = analyzed(tmp_path)
+    assert code == 0 and "failed" not in ends(report), report["processes"]
+    assert not [one for one in report["findings"] if one["kind"] == "crash"]
+
+
+def test_exit_status_of_its_own_choice_is_deliberate_and_no_issue(tmp_path: Path) -> None:
+    assert run(tmp_path, "import sys; sys.exit(3)").returncode == 3
+    code, report = analyzed(tmp_path)
+    assert (code, ends(report)) == (0, ["deliberate"])
+    assert "exited with status 3 by its own choice" in report["headline"][0]
+    words = [*STORMLOG, "query", "issues", str(tmp_path / "runs"), "--json"]
+    issues = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "OOM" not in issues.stdout, issues.stdout
+
+
+def test_uncaught_exception_is_a_failure_with_its_line(tmp_path: Path) -> None:
+    done = run(tmp_path, "raise ValueError('boom')")
+    assert done.returncode == 1
+    assert "  raised    ValueError: boom, at main.py:1 <module>" in done.stderr, done.stderr
+    assert done.stderr.count("boom") <= 3, "the traceback has it twice, the answer once"
+    assert ends(analyzed(tmp_path)[1]) == ["failed"]
+
+
+def test_exception_that_another_hook_takes_is_still_a_failure(tmp_path: Path) -> None:
+    run(tmp_path, "import sys\nsys.excepthook = lambda *a: None\nraise ValueError('boom')")
+    assert ends(analyzed(tmp_path)[1]) == ["failed"]
+
+
+def test_sigterm_of_an_unknown_sender_is_reported_as_such(tmp_path: Path) -> None:
+    with start(tmp_path / "runs", *SLEEPER) as running:
+        os.kill(pid_of(tmp_path / "runs"), signal.SIGTERM)
+        _, said = running.communicate()
+    assert "was ended by SIGTERM from an unknown sender" in said, said
+    code, report = analyzed(tmp_path)
+    assert (code, ends(report)) == (0, ["unknown"])
+    assert not [one for one in report["findings"] if one["kind"] in ("crash", "oom")]
+
+
+def test_sigterm_to_the_supervisor_stops_the_program_deliberately(tmp_path: Path) -> None:
+    with start(tmp_path / "runs", *SLEEPER) as running:
+        pid_of(tmp_path / "runs")
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate()
+    assert f"was stopped with SIGTERM by process {os.getpid()}" in said, said
+    assert ends(analyzed(tmp_path)[1]) == ["deliberate"]
+
+
+def test_leak_that_exits_0_is_the_answer_of_every_report(tmp_path: Path) -> None:
+    leak = """
+import time
+kept = []
+def keep():
+    kept.append(bytearray(4 << 20))
+for _ in range(60):
+    keep()
+    time.sleep(0.05)
+"""
+    done = run(tmp_path, leak)
+    assert done.returncode == 0
+    _, report = analyzed(tmp_path)
+    first, held = report["headline"][:2]
+    assert first.startswith("main.py (pid ") and "host memory grows" in first, report["headline"]
+    assert "main.py:5 keep" in held and len(report["headline"]) <= 8
+    said = done.stderr.splitlines()
+    assert f"stormlog: {first}" in said and held in said, done.stderr
+    (process,) = report["processes"]
+    assert (process["program"], process["ended"]) == ("main.py", "completed")
+    row = process["held"][0]
+    assert {"memory", "bytes", "file", "line", "function", "kept_by"} <= set(row)
+    assert (row["memory"], row["line"], row["function"]) == ("host", 5, "keep")
+    for kind in ("text", "md", "html"):
+        words = [*STORMLOG, "analyze", str(tmp_path / "runs"), "--format", kind]
+        page = subprocess.run(words, capture_output=True, text=True).stdout
+        assert page.index("main.py:5 keep") < 2500, kind
