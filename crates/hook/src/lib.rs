@@ -48,6 +48,7 @@ mod own;
 mod process;
 mod pyalloc;
 mod real;
+pub mod retention;
 mod sample;
 mod sanitizer;
 mod session;

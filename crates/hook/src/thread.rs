@@ -484,6 +484,11 @@ pub fn quiesce(state: &State) -> bool {
     all
 }
 
+/// Whether nothing of this thread is recorded.
+pub fn is_ignored() -> bool {
+    tls::get() == tls::IGNORED
+}
+
 /// From now on nothing (or everything again) of this thread is recorded.
 pub fn ignore(ignore: bool) {
     let word = tls::get();

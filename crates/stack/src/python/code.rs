@@ -67,7 +67,7 @@ impl Interpreter {
 
     /// # Safety
     /// `text` is 0 or a live `str`, `'a` no longer than its life.
-    unsafe fn text<'a>(&self, text: usize) -> Text<'a> {
+    pub(super) unsafe fn text<'a>(&self, text: usize) -> Text<'a> {
         let nothing = Text { kind: 1, bytes: &[] };
         if text == 0 {
             return nothing;

@@ -7,6 +7,7 @@ mod code;
 mod frame_compare;
 mod gil;
 mod layout;
+mod locals;
 mod marks;
 mod own_state;
 mod stack;
@@ -20,6 +21,7 @@ use core::mem::transmute_copy;
 use core::sync::atomic::AtomicPtr;
 
 pub use code::{CodeSink, Text};
+pub use locals::FrameVariables;
 pub use own_state::OwnState;
 pub use stack::{CAPACITY, PythonStack, Unchanged};
 pub use watch::{CodeWatch, Destroyed, Ended};
