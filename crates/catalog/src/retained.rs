@@ -70,6 +70,18 @@ impl Reason {
         }
     }
 
+    /// When it was, for a sentence.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Reason::CudaOom => "when PyTorch ran out of device memory",
+            Reason::Exception => "when an allocation failed",
+            Reason::Forecast => "when a limit was foreseen",
+            Reason::Exit => "at its end",
+            Reason::Request => "as it runs",
+        }
+    }
+
     fn of_word(word: &str) -> Option<Self> {
         let all = [Reason::CudaOom, Reason::Exception, Reason::Forecast, Reason::Exit, Reason::Request];
         all.into_iter().find(|reason| reason.as_str() == word)
@@ -95,6 +107,8 @@ pub struct Retained {
     pub kept_by: String,
     /// From the root to the objects, a step each.
     pub path: Vec<String>,
+    /// Its tensors keep autograd graphs; where their memory was found, it is in another row.
+    pub keeps_graph: bool,
     /// Sampled addresses of those objects' memory.
     pub blocks: Vec<HeldBlock>,
 }
@@ -115,6 +129,7 @@ impl Retained {
         json!({
             "memory": self.memory, "file": self.file, "line": self.line, "function": self.function,
             "bytes": self.bytes, "objects": self.objects, "kept_by": self.kept_by, "path": self.path,
+            "keeps_graph": self.keeps_graph,
         })
     }
 }
@@ -160,6 +175,7 @@ fn row_of(row: &Map<String, Value>) -> Option<Retained> {
         objects: row.get("objects").and_then(Value::as_u64).unwrap_or(0),
         kept_by: text(row, "kept_by")?,
         path: path.iter().take(MOST_STEPS).filter_map(|step| step.as_str().map(bounded)).collect(),
+        keeps_graph: row.get("keeps_graph").and_then(Value::as_bool).unwrap_or(false),
         blocks: blocks.iter().take(MOST_BLOCKS).filter_map(block).collect(),
     })
 }

@@ -121,6 +121,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         },
         Command::Detach(arguments) => cmd::record::attach::detach(arguments.pid, arguments.door()),
         Command::Oom(arguments) => cmd::crash::oom::run(&arguments.into()),
+        Command::Why(arguments) => cmd::crash::why::run(&arguments.into()),
         Command::FinishCaptures(arguments) => Ok(cmd::record::run_finish::finish(arguments.into())),
         Command::Analyze(arguments) => match arguments.asked(program) {
             Asked::General(options) => cmd::telemetry::analyze::run(&options),

@@ -22,6 +22,7 @@ mod owners;
 mod page;
 mod parse;
 mod question;
+pub mod retained;
 pub mod rows;
 mod source;
 mod table;

@@ -88,6 +88,14 @@ impl Capture {
         &self.path
     }
 
+    /// When the recording began, nanoseconds since 1970; 0 where the file does not tell.
+    pub fn start_realtime_ns(&self) -> Result<u64, HeapError> {
+        match &self.kind {
+            Kind::Memray => Ok(0),
+            Kind::Own(source, _) => Ok(source.header()?.start_realtime_ns),
+        }
+    }
+
     /// Reads everything, once.
     pub fn read(&self, watch: Watch) -> Result<Heap, HeapError> {
         match &self.kind {

@@ -13,6 +13,7 @@ use crate::failure::AtFailure;
 use crate::ids::Ids;
 use crate::level::{Amount, Level};
 use crate::lives::Lives;
+use crate::locate::Locate;
 use crate::mappings::{Mapping, Mappings, end_of};
 use crate::sample::Weights;
 use crate::stream::{Own, REMEMBERED, Stream};
@@ -107,6 +108,9 @@ pub(crate) struct Ledger {
     pub(crate) in_span: bool,
     /// The memory when the program's own code had ended.
     pub(crate) code_end: Option<CodeEnd>,
+    locate: Option<Locate>,
+    /// Addresses and their sites, once that moment has come.
+    pub(crate) located: Option<Vec<(u64, u32)>>,
 }
 
 impl Ledger {
@@ -143,6 +147,8 @@ impl Ledger {
             span: None,
             span_peak: None,
             code_end: None,
+            locate: watch.locate.clone(),
+            located: None,
         }
     }
 
@@ -163,6 +169,7 @@ impl Ledger {
         if self.at.is_none() && self.at_us.is_some_and(|at| time_us > at) {
             self.at = Some(self.snapshot());
         }
+        self.locate_at(time_us);
         if let Some((from, to)) = self.span_us {
             if self.span.is_none() && time_us > to {
                 self.span = Some(self.span_snapshot());
@@ -183,6 +190,7 @@ impl Ledger {
         if self.at_us.is_some() && self.at.is_none() {
             self.at = Some(self.snapshot());
         }
+        self.locate_at(u64::MAX);
         if self.span_us.is_some() && self.span.is_none() {
             self.span = Some(self.span_snapshot());
         }
@@ -197,6 +205,12 @@ impl Ledger {
         self.site_ids = Ids::default();
         if self.lives.is_none() {
             self.blocks = Blocks::default();
+        }
+    }
+
+    fn locate_at(&mut self, time_us: u64) {
+        if let Some(locate) = self.locate.take_if(|locate| time_us > locate.at_us) {
+            self.located = Some(locate.find(self));
         }
     }
 

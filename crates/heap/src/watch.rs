@@ -2,6 +2,8 @@
 
 use stormlog_model::memory::Memory;
 
+use crate::locate::Locate;
+
 /// What to look out for on the way.
 #[derive(Debug, Clone)]
 pub struct Watch {
@@ -20,6 +22,8 @@ pub struct Watch {
     pub device_moments: Vec<(Memory, Vec<u64>)>,
     /// Keep the living blocks of this device and so many of its last allocations, one by one ([`Heap::device_blocks`](crate::Heap::device_blocks)).
     pub device_blocks: Option<(Memory, usize)>,
+    /// Find the lines of these addresses ([`Heap::located`](crate::Heap::located)).
+    pub locate: Option<Locate>,
 }
 
 impl Default for Watch {
@@ -32,6 +36,7 @@ impl Default for Watch {
             moments: Vec::new(),
             device_moments: Vec::new(),
             device_blocks: None,
+            locate: None,
         }
     }
 }

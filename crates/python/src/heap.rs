@@ -14,9 +14,11 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyFileExistsError;
 use pyo3::prelude::*;
+use pyo3::types::PyTraceback;
 use serde_json::json;
 use stormlog_capture::layout::{LIVE_SUFFIX, state};
 use stormlog_capture::live::Live;
+use stormlog_catalog::run::layout::retained_name;
 use stormlog_supervise::{HeapKeeper, HeapOptions};
 
 use crate::error::{Error, raise};
@@ -37,7 +39,12 @@ struct Hook {
     ignore_thread: unsafe extern "C" fn(c_int),
     /// A library of an older version records no GPU.
     backward: Option<Backward>,
+    /// Nor does it know what keeps memory.
+    why: Option<Why>,
 }
+
+/// Version, order, traceback; called with the GIL held.
+type Why = unsafe extern "C" fn(u32, *const c_char, *const c_void) -> c_int;
 
 /// Called with the GIL held, in the thread that asks for a backward pass.
 #[derive(Clone, Copy)]
@@ -129,6 +136,7 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
         return None;
     }
     let (enter, leave) = (find(c"stormlog_gpu_enter_backward"), find(c"stormlog_gpu_leave_backward"));
+    let why = find(c"stormlog_why");
     // SAFETY: functions of these names in our library have these types; `start` checks the version again.
     unsafe {
         let backward = (!enter.is_null() && !leave.is_null()).then(|| Backward {
@@ -137,6 +145,7 @@ fn resolve(handle: *mut c_void) -> Option<Hook> {
         });
         Some(Hook {
             backward,
+            why: (!why.is_null()).then(|| std::mem::transmute::<*mut c_void, Why>(why)),
             start: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, *const c_char) -> c_int>(
                 start,
             ),
@@ -298,6 +307,25 @@ fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
     finish(py, hook, taken)
 }
 
+/// Has the recording library report what keeps this process's memory into the directory; false where it cannot. `traceback` is one whose frames count as
+/// running.
+#[pyfunction]
+#[pyo3(signature = (reason, directory, traceback = None))]
+fn report_retained(
+    reason: &str,
+    directory: PathBuf,
+    traceback: Option<Bound<'_, PyTraceback>>,
+) -> PyResult<bool> {
+    let path = directory.join(retained_name(&std::process::id().to_string()));
+    let mut order = format!("reason={reason};path=").into_bytes();
+    order.extend_from_slice(path.as_os_str().as_encoded_bytes());
+    let order = CString::new(order).map_err(|error| problem(error.to_string()))?;
+    let Some(why) = hook()?.why else { return Ok(false) };
+    let traceback = traceback.map_or(std::ptr::null(), |traceback| traceback.as_ptr().cast_const().cast());
+    // SAFETY: a C string and a live traceback or none; Python calls this with the GIL held, and it is not released.
+    Ok(unsafe { why(VERSION, order.as_ptr(), traceback) } == 0)
+}
+
 /// Ends the recording that began by itself, if one did; in a forked child, its share of it.
 #[pyfunction]
 fn heap_stop_default(py: Python<'_>) -> PyResult<()> {
@@ -405,6 +433,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heap_start_default, module)?)?;
     module.add_function(wrap_pyfunction!(heap_stop, module)?)?;
     module.add_function(wrap_pyfunction!(heap_stop_default, module)?)?;
+    module.add_function(wrap_pyfunction!(report_retained, module)?)?;
     module.add_function(wrap_pyfunction!(enter_backward, module)?)?;
     module.add_function(wrap_pyfunction!(leave_backward, module)?)?;
     module.add_function(wrap_pyfunction!(heap_recording, module)?)?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use stormlog_catalog::run::layout::{
     ENDS_FILE, ENDS_MAX_BYTES, ENDS_OF_AN_EXIT, EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_VARIABLE,
+    retained_name,
 };
 use stormlog_files::{cache_directories, install};
 
@@ -31,6 +32,7 @@ const TORCH: &str = "STORMLOG_TORCH";
 const CUDA_DRIVER: &str = "STORMLOG_CUDA_DRIVER";
 const TORCH_HISTORY: &str = "STORMLOG_TORCH_HISTORY";
 const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
+const WHY: &str = "STORMLOG_WHY";
 
 /// The variable that every process of the run inherits.
 pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
@@ -64,6 +66,8 @@ impl TorchHistory {
 pub(crate) struct Wanted {
     pub(crate) exceptions: bool,
     pub(crate) torch: bool,
+    /// What keeps its memory, when that runs out.
+    pub(crate) why: bool,
     pub(crate) cuda_driver: bool,
     pub(crate) torch_history: Option<TorchHistory>,
 }
@@ -83,6 +87,7 @@ pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunEr
     variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
     variables.extend(wanted.cuda_driver.then(|| (CUDA_DRIVER.into(), "1".into())));
     variables.extend(wanted.torch_history.map(|history| (TORCH_HISTORY.into(), history.as_str().into())));
+    variables.extend((!wanted.why).then(|| (WHY.into(), "off".into())));
     variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
     Ok(variables)
 }
@@ -93,7 +98,9 @@ fn directory() -> Result<PathBuf, RunError> {
         stormlog_model::scrub::python_tables().lines().map(|line| format!("    {line}\n")).collect();
     let names = format!(
         "    run_variable, exceptions, locks = {RUN_VARIABLE:?}, {EXCEPTIONS_DIRECTORY:?}, {LOCKS_DIRECTORY:?}\n    \
-         ends, ends_of_an_exit, ends_max_bytes = {ENDS_FILE:?}, {ENDS_OF_AN_EXIT:?}, {ENDS_MAX_BYTES}\n"
+         ends, ends_of_an_exit, ends_max_bytes = {ENDS_FILE:?}, {ENDS_OF_AN_EXIT:?}, {ENDS_MAX_BYTES}\n    \
+         retained = {:?}\n",
+        retained_name("%p")
     );
     let scrubber = SCRUBBER.replacen(TABLES, &tables, 1);
     let script = format!("{scrubber}\n\n{BACKWARD}\n\n{}", SCRIPT.replacen(NAMES, &names, 1));

@@ -28,12 +28,14 @@ mod signals;
 mod supervise;
 mod watch;
 mod watched;
+mod why;
 
 pub use attach::{Attached, Departure};
-pub use enter::{Door, EnterError, enter};
+pub use enter::{Call, Door, EnterError, enter};
 pub use error::RunError;
 pub use heap::{HeapKeeper, HeapOptions, Unrecordable, Waiting, finish_captures, recording_library};
 pub use inject::TorchHistory;
 pub use outcome::{Ended, ProcessOutcome, Raised, RunOutcome};
 pub use signals::{WITNESS, die_of, stand_by};
 pub use supervise::{HeapFinish, RunOptions, Running, Streams, run};
+pub use why::{ask_why, running_process};

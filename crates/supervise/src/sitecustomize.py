@@ -14,14 +14,15 @@ def _stormlog_install():
     import sys
 
     # Given back when memory is what ran out, so that there is some to report with: room for several arenas of
-    # CPython's own allocator, of 1 MiB each. Pages that are never written cost address space only.
+    # CPython's own allocator, of 1 MiB each, and for the pass over what keeps the memory. Pages that are never
+    # written cost address space only.
     reserve = []
 
     def _stormlog_unrecorded_prepare():
         import threading
         import time
 
-        reserve.append(bytearray(4 << 20))
+        reserve.append(bytearray(16 << 20))
         return threading, time.time_ns, _scrubber()
 
     publish_backward = _stormlog_install_backward
@@ -128,15 +129,67 @@ def _stormlog_install():
         except BaseException:
             pass
 
+    looked = []
+
+    def _stormlog_unrecorded_why(reason, traceback):
+        """Have the recording library, where it is preloaded, report what keeps this process's memory."""
+        import ctypes
+
+        look = ctypes.PyDLL(None).stormlog_why
+        look.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_void_p]
+        looked.append(reason)
+        path = os.path.join(run, retained.replace("%p", str(os.getpid())))
+        # PyTorch's allocator has just been asked about the same failure, with more of its memory still held.
+        if os.path.exists(path) and time_ns() - os.stat(path).st_mtime_ns < 60_000_000_000:
+            return
+        look(1, os.fsencode(f"reason={reason};path={path}"), None if traceback is None else id(traceback))
+
+    def why(reason, traceback=None):
+        # Of what is asked for when memory runs out, the first answer stays: later ones are about less.
+        if looked or os.environ.get("STORMLOG_WHY") in ("off", "0"):
+            return
+        try:
+            _stormlog_unrecorded_why(reason, traceback)
+        except BaseException:
+            pass
+
+    def is_about_memory(kind, error):
+        try:
+            if issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError":
+                return True
+            # PyTorch's allocator of the host's memory raises a plain RuntimeError.
+            return kind is RuntimeError and "allocate memory" in str(error)
+        except BaseException:
+            return False
+
+    def anonymous():
+        """Resident bytes of this process that no file backs, now and at most."""
+        with open("/proc/self/status", "rb") as file:
+            lines = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+        return [int(lines[name].split()[0]) << 10 for name in (b"RssAnon", b"VmHWM")]
+
+    def _stormlog_unrecorded_end():
+        """Report what keeps the memory of a program that ends with much of what it ever had."""
+        try:
+            now, most = anonymous()
+            if now - grown_from > 32 << 20 and now * 2 > most:
+                why("exit")
+        except BaseException:
+            pass
+
     def on_exception(kind, error, traceback):
         if not issubclass(kind, (SystemExit, KeyboardInterrupt)):
             quietly(kind, error, traceback, "MainThread")
+            if is_about_memory(kind, error):
+                why("exception", traceback)
         previous(kind, error, traceback)
 
     def on_thread_exception(arguments):
         if arguments.exc_value is not None and not issubclass(arguments.exc_type, SystemExit):
             name = arguments.thread.name if arguments.thread is not None else None
             quietly(arguments.exc_type, arguments.exc_value, arguments.exc_traceback, name)
+            if is_about_memory(arguments.exc_type, arguments.exc_value):
+                why("exception", arguments.exc_traceback)
         previous_thread(arguments)
 
     class AfterTorch:
@@ -247,6 +300,11 @@ def _stormlog_install():
 
         # The first one registered is the last one called.
         atexit.register(_stormlog_unrecorded_exited)
+    if run and os.environ.get("STORMLOG_WHY") not in ("off", "0"):
+        import atexit
+
+        grown_from = 16 << 20  # what an interpreter with a few modules has
+        atexit.register(_stormlog_unrecorded_end)
     run_the_users_own()
 
 

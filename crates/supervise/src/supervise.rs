@@ -44,6 +44,8 @@ pub struct RunOptions {
     pub die_with_supervisor: bool,
     /// Whether Python programs report the exception they die of.
     pub report_exceptions: bool,
+    /// Whether Python programs report what keeps their memory.
+    pub report_why: bool,
     /// Whether Python programs that import torch record it, where the package is installed.
     pub record_torch: bool,
     /// Whether these follow the GPU driver's own allocations too.
@@ -244,7 +246,7 @@ fn begin(
     let mut env = vec![inject::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
     let (cuda_driver, torch_history) = (options.follow_cuda_driver, options.torch_history);
-    let wanted = inject::Wanted { exceptions, torch, cuda_driver, torch_history };
+    let wanted = inject::Wanted { exceptions, torch, why: options.report_why, cuda_driver, torch_history };
     match inject::prepare(wanted) {
         Ok(variables) => env.extend(variables),
         Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use stormlog_supervise::{Door, EnterError, enter};
+use stormlog_supervise::{Call, Door, EnterError, enter};
 
 /// What a Python 3.14 with `PYTHON_DISABLE_REMOTE_DEBUG` does, as far as this is about it: it has `sys.remote_exec`, which says no.
 const PROGRAM: &str = r#"
@@ -47,7 +47,8 @@ fn a_locked_door_leads_to_the_debugger() {
     let python = locked_python(&place.path().canonicalize().unwrap());
     let pid = python.0.id();
     let order = std::ffi::OsString::from("path=/nowhere");
-    let try_by = |door| enter(pid, Path::new("/not/there.so"), Some(&order), door, place.path()).unwrap_err();
+    let try_by =
+        |door| enter(pid, Path::new("/not/there.so"), Call::Start(&order), door, place.path()).unwrap_err();
     let closed = try_by(Door::RemoteExec);
     assert!(matches!(closed, EnterError::Closed { .. }), "{closed}");
     assert!(closed.to_string().contains("Remote debugging is not enabled"), "{closed}");
@@ -78,8 +79,8 @@ fn a_python_that_others_could_have_put_there_is_never_executed() {
     let evil = Running(Command::new(&program).stdin(Stdio::null()).spawn().unwrap());
     let order = std::ffi::OsString::from("path=/nowhere");
     for door in [Door::RemoteExec, Door::Auto] {
-        let refused =
-            enter(evil.0.id(), Path::new("/not/there.so"), Some(&order), door, place.path()).unwrap_err();
+        let refused = enter(evil.0.id(), Path::new("/not/there.so"), Call::Start(&order), door, place.path())
+            .unwrap_err();
         assert!(door != Door::RemoteExec || matches!(refused, EnterError::Untrusted(_)), "{refused}");
         assert!(!proof.exists(), "it was executed");
     }

@@ -1,6 +1,7 @@
 # Heap recordings of this process, and captures: the submodule `stormlog._native.heap`.
 import os
 from pathlib import Path
+from types import TracebackType
 from typing import Any, final
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "leave_backward",
     "own_device_blocks",
     "parse_size",
+    "report_retained",
 ]
 
 class HeapError(RuntimeError): ...
@@ -54,6 +56,11 @@ def heap_start(
 def heap_start_default(path: str | os.PathLike[str]) -> bool: ...
 def heap_stop() -> Path: ...
 def heap_stop_default() -> None: ...
+
+# What keeps this process's memory, into the directory's `retained-PID.json`; False where that cannot be done.
+def report_retained(
+    reason: str, directory: str | os.PathLike[str], traceback: TracebackType | None = None
+) -> bool: ...
 def heap_recording() -> bool: ...
 
 @final

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from stormlog import _native, cuda_driver, heap, hidden_memory
+from stormlog._torch import retention
 from stormlog._torch.auto_device import Device
 from stormlog._torch.auto_progress import STEPS, stack_of_error
 from stormlog._torch.auto_settings import Settings, session_directory
@@ -215,8 +216,16 @@ def _look_before(torch: Any, index: int) -> None:
 def _ran_out(index: int, wanted: int, allowed: int, free: int) -> None:
     """PyTorch is about to raise OutOfMemoryError."""
     device = device_of(index)
+    if STATE.directory is not None:
+        # Before the bundle: what is only held by the call that failed is still there.
+        _look_at_retained("cuda_oom", STATE.directory)
     if device is not None:
         device.ran_out(wanted, allowed, free, STATE.history_is_ours)
+
+
+@_never_raises
+def _look_at_retained(reason: str, directory: Path, error: BaseException | None = None) -> None:
+    retention.look(reason, directory, None if error is None else error.__traceback__)
 
 
 @_never_raises
@@ -226,6 +235,9 @@ def _died_of(error: BaseException) -> None:
     if not found.is_oom or found.reason is None or STATE.ending.is_set():
         return
     settings = STATE.settings
+    # Under `stormlog run` its own hook looks, whether this package is there or not.
+    if settings is not None and settings.run_directory is None and STATE.directory is not None:
+        _look_at_retained("exception", STATE.directory, error)
     if settings is None or not settings.writes_bundles:
         return
     if found.cause == "memory_error":

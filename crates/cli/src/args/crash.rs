@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cmd::crash::oom;
+use crate::args::record::attach::Method;
+use crate::cmd::crash::{oom, why};
 
 /// Works on bundles of any origin: our own, Stormlog 0.4.3's, and older ones.
 #[derive(Debug, Args)]
@@ -47,5 +48,29 @@ impl From<Oom> for oom::Options {
             OomCommand::Show { bundle, json } => oom::Options::Show { bundle, json },
             OomCommand::Export { bundle, output } => oom::Options::Export { bundle, output },
         }
+    }
+}
+
+/// What keeps the memory of a Python process, from the variable, module or class down. A process that runs is stopped for up to a second to look;
+/// of one that has ended, what it reported when memory ran out or when it ended large is shown.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// A process, a run, or a directory whose newest run is meant (default: stormlog-runs)
+    #[arg(value_name = "PID|RUN")]
+    subject: Option<PathBuf>,
+    /// Only what this line allocated (e.g. train.py:31)
+    #[arg(value_name = "FILE:LINE")]
+    line: Option<String>,
+    /// How to get into a process that runs
+    #[arg(long, value_enum, default_value = "auto")]
+    method: Method,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<Why> for why::Options {
+    fn from(typed: Why) -> Self {
+        why::Options { subject: typed.subject, line: typed.line, door: typed.method.into(), json: typed.json }
     }
 }

@@ -8,7 +8,7 @@ use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Record", &["run", "runs", "attach", "detach", "track", "live"]),
-    ("After a crash", &["report", "oom", "diagnose"]),
+    ("After a crash", &["report", "oom", "why", "diagnose"]),
     (
         "Heap",
         &[

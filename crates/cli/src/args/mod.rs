@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Detach(attach::Detach),
     /// List, show and export the bundles that programs left when they died
     Oom(crash::Oom),
+    /// Explain what keeps the memory of a process: variable, cache, closure, cycle
+    Why(crash::Why),
     /// Find leaks, growth and other trouble in a recording, with evidence and advice
     Analyze(Box<analyze::Analyze>),
     /// Write everything about a run as one page: answer, lanes, flame graph, findings

@@ -57,9 +57,10 @@ def main():
     gdb.execute("handle all nostop noprint pass", to_string=True)
     choose()
     library, order = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_ORDER")
+    function = os.environ["STORMLOG_FUNCTION"]
     if order is None:
         try:
-            return call("((int(*)(void))stormlog_heap_stop)()")
+            return call(f"((int(*)(void)){function})()")
         except gdb.error as error:
             if "No symbol" not in str(error):
                 raise
@@ -70,7 +71,7 @@ def main():
         loaded = call(f"((long(*)(const char*,int))__libc_dlopen_mode)({text(library)}, 2)")
     if loaded == 0:
         return -1
-    return call(f"((int(*)(unsigned,const char*))stormlog_heap_start)(1, {text(order)})")
+    return call(f"((int(*)(unsigned,const char*)){function})(1, {text(order)})")
 
 
 try:

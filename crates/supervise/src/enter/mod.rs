@@ -34,6 +34,36 @@ pub enum Door {
     Debugger,
 }
 
+/// What is called in the process.
+#[derive(Debug, Clone, Copy)]
+pub enum Call<'a> {
+    /// Begin the recording of this order.
+    Start(&'a OsString),
+    /// End the recording.
+    Stop,
+    /// Report what keeps its memory, as this order says.
+    Why(&'a OsString),
+}
+
+impl<'a> Call<'a> {
+    fn order(self) -> Option<&'a OsString> {
+        match self {
+            Call::Start(order) | Call::Why(order) => Some(order),
+            Call::Stop => None,
+        }
+    }
+
+    /// The function of the library; a debugger stops a process anywhere, so that it can only ask for the pass over retained objects.
+    fn function(self, by_debugger: bool) -> &'static str {
+        match self {
+            Call::Start(_) => "stormlog_heap_start",
+            Call::Stop => "stormlog_heap_stop",
+            Call::Why(_) if by_debugger => "stormlog_why_soon",
+            Call::Why(_) => "stormlog_why",
+        }
+    }
+}
+
 /// Why a process could not be entered.
 #[derive(Debug, Error)]
 pub enum EnterError {
@@ -95,38 +125,38 @@ pub enum EnterError {
 fn explain(number: i32) -> String {
     const EBUSY: i32 = 16;
     const ESRCH: i32 = 3;
+    const ENOTSUP: i32 = 95;
+    const ECANCELED: i32 = 125;
     match number {
         EBUSY => " is being recorded already; `stormlog detach` ends that".to_owned(),
         ESRCH => " is not being recorded".to_owned(),
+        ENOTSUP => {
+            " runs a Python that is not supported: use a release of 3.11 to 3.14 with the GIL".to_owned()
+        }
+        ECANCELED => " has this switched off (STORMLOG_WHY)".to_owned(),
         -1 => " could not load the recording library; is its directory readable for that process?".to_owned(),
         number => format!(": {}", std::io::Error::from_raw_os_error(number)),
     }
 }
 
-/// Loads `library` into the process and begins the recording of `order`; without an order, ends the recording.
-pub fn enter(
-    pid: u32,
-    library: &Path,
-    order: Option<&OsString>,
-    door: Door,
-    scratch: &Path,
-) -> Result<(), EnterError> {
+/// Loads `library` into the process and calls one of its functions.
+pub fn enter(pid: u32, library: &Path, call: Call<'_>, door: Door, scratch: &Path) -> Result<(), EnterError> {
     check(pid)?;
     let interpreter = if door == Door::Debugger { None } else { trusted::interpreter(pid) };
     let answer = match (door, interpreter) {
         (Door::RemoteExec, None) => return Err(EnterError::Untrusted(pid)),
-        (Door::RemoteExec, Some(python)) => by_remote_exec(pid, &python, library, order, scratch)?,
+        (Door::RemoteExec, Some(python)) => by_remote_exec(pid, &python, library, call, scratch)?,
         (Door::Auto, Some(python)) if has_remote_exec(&python) => {
-            match by_remote_exec(pid, &python, library, order, scratch) {
+            match by_remote_exec(pid, &python, library, call, scratch) {
                 // `PYTHON_DISABLE_REMOTE_DEBUG`, `-X disable-remote-debug`
-                Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, order, scratch) {
+                Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, call, scratch) {
                     Err(EnterError::NoDebugger) => return Err(closed),
                     answer => answer?,
                 },
                 answer => answer?,
             }
         }
-        _ => by_debugger(pid, library, order, scratch)?,
+        _ => by_debugger(pid, library, call, scratch)?,
     };
     match answer {
         0 => Ok(()),
@@ -157,21 +187,21 @@ fn by_remote_exec(
     pid: u32,
     python: &Path,
     library: &Path,
-    order: Option<&OsString>,
+    call: Call<'_>,
     scratch: &Path,
 ) -> Result<i32, EnterError> {
     let (script, answer) = (scratch.join("enter.py"), scratch.join("answer"));
     let text = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
-    let order = order.map_or("None".to_owned(), |order| text(Path::new(order)));
-    let arguments = format!("({}, {order}, {})", text(library), text(&answer));
+    let order = call.order().map_or("None".to_owned(), |order| text(Path::new(order)));
+    let arguments = format!("({}, {:?}, {order}, {})", text(library), call.function(false), text(&answer));
     write(&script, &REMOTE_SCRIPT.replace("__ARGUMENTS__", &arguments))?;
     write(&answer, "")?;
     // The target reads the one and writes the other; both are private to its user.
     hand_over(pid, &script)?;
     hand_over(pid, &answer)?;
-    let call = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])";
+    let code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])";
     let output = Command::new(python)
-        .args(["-I", "-S", "-c", call, &pid.to_string()])
+        .args(["-I", "-S", "-c", code, &pid.to_string()])
         .arg(&script)
         .stdin(Stdio::null())
         .output()
@@ -192,12 +222,7 @@ fn by_remote_exec(
     Err(EnterError::Silent(pid))
 }
 
-fn by_debugger(
-    pid: u32,
-    library: &Path,
-    order: Option<&OsString>,
-    scratch: &Path,
-) -> Result<i32, EnterError> {
+fn by_debugger(pid: u32, library: &Path, call: Call<'_>, scratch: &Path) -> Result<i32, EnterError> {
     let script = scratch.join("enter.gdb.py");
     write(&script, GDB_SCRIPT)?;
     let mut command = Command::new("gdb");
@@ -206,7 +231,8 @@ fn by_debugger(
         .args(["-nx", "-q", "-batch", "-iex", "set auto-load off", "-p", &pid.to_string(), "-x"])
         .arg(&script);
     command.env("STORMLOG_LIBRARY", library).env_remove("STORMLOG_ORDER").env("DEBUGINFOD_URLS", "");
-    if let Some(order) = order {
+    command.env("STORMLOG_FUNCTION", call.function(true));
+    if let Some(order) = call.order() {
         command.env("STORMLOG_ORDER", order);
     }
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -263,7 +289,7 @@ fn understand(pid: u32, said: &str) -> Result<i32, EnterError> {
     Err(EnterError::Refused { pid, text: String::new() })
 }
 
-fn hand_over(pid: u32, path: &Path) -> Result<(), EnterError> {
+pub(crate) fn hand_over(pid: u32, path: &Path) -> Result<(), EnterError> {
     let target = std::fs::metadata(format!("/proc/{pid}")).map_err(|_| EnterError::NoProcess(pid))?;
     std::os::unix::fs::chown(path, Some(target.uid()), Some(target.gid()))
         .map_err(|source| EnterError::Io { path: path.to_owned(), source })
@@ -289,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there() {
-        let error = enter(4_194_305, Path::new("/x"), None, Door::Auto, Path::new("/tmp")).unwrap_err();
+        let error = enter(4_194_305, Path::new("/x"), Call::Stop, Door::Auto, Path::new("/tmp")).unwrap_err();
         assert!(matches!(error, EnterError::NoProcess(4_194_305)), "{error}");
     }
 }

@@ -3,15 +3,16 @@ def _enter():
     import ctypes
     import os
 
-    library, order, answer = __ARGUMENTS__
+    library, function, order, answer = __ARGUMENTS__
     try:
         # With the GIL held: what is put into Python, and taken out of it, needs it.
         hook = ctypes.PyDLL(library)
         if order is None:
-            result = hook.stormlog_heap_stop()
+            result = hook[function]()
         else:
-            hook.stormlog_heap_start.argtypes = [ctypes.c_uint, ctypes.c_char_p]
-            result = hook.stormlog_heap_start(1, os.fsencode(order))
+            # The last argument is null; a function that does not have it does not look.
+            hook[function].argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_void_p]
+            result = hook[function](1, os.fsencode(order), None)
         text = f"stormlog: {result}"
     except BaseException as error:
         text = f"stormlog-error: {error}"

@@ -11,7 +11,7 @@ use crate::cmd::record::{attach, track};
 use crate::exit::Wrong;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Method {
+pub(crate) enum Method {
     /// Python's own way where the process has it, a debugger otherwise
     Auto,
     /// `sys.remote_exec`, from Python 3.14

@@ -45,6 +45,9 @@ pub(crate) struct Run {
     /// Do not ask Python programs for the exception they die of
     #[arg(long)]
     no_exceptions: bool,
+    /// Do not look what keeps the memory of Python programs when it runs out, or when they end large
+    #[arg(long)]
+    no_why: bool,
     /// Do not record the GPU memory of programs that import torch
     #[arg(long)]
     no_torch: bool,
@@ -112,6 +115,7 @@ impl From<Run> for run::Options {
             is_shared: typed.share,
             records_environment: !typed.no_env,
             report_exceptions: !typed.no_exceptions,
+            report_why: !typed.no_why,
             heap_output: typed.heap.output.clone(),
             force: typed.heap.force,
             heap,

@@ -2,3 +2,4 @@
 
 pub(crate) mod diagnose;
 pub(crate) mod oom;
+pub(crate) mod why;

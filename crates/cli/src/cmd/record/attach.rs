@@ -13,7 +13,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::format_bytes;
-use stormlog_supervise::{Attached, Door, EnterError, HeapKeeper, HeapOptions, enter};
+use stormlog_supervise::{Attached, Call, Door, EnterError, HeapKeeper, HeapOptions, enter};
 
 use crate::cmd::record::run_heap::check_output;
 use crate::exit::{Exit, Wrong};
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if output.exists() {
         std::fs::remove_file(&output).with_context(|| output.display().to_string())?;
     }
-    enter(options.pid, &library, Some(&order), options.door, &room.0).map_err(said)?;
+    enter(options.pid, &library, Call::Start(&order), options.door, &room.0).map_err(said)?;
     let is_terminal = io::stderr().is_terminal();
     if !options.quiet && is_terminal {
         writeln!(io::stderr(), "stormlog: recording the heap of pid {}; Ctrl-C ends it", options.pid)?;
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             });
         }
         None if keeper.has_stopped() => {}
-        None => enter(options.pid, &library, None, options.door, &room.0).map_err(said)?,
+        None => enter(options.pid, &library, Call::Stop, options.door, &room.0).map_err(said)?,
     }
     keeper.finish(options.pid, &cause);
     summarise(options, &output, departure.map(|departure| departure.sentence))
@@ -105,7 +105,7 @@ fn free_name(pid: u32) -> PathBuf {
 
 pub(crate) fn detach(pid: u32, door: Door) -> anyhow::Result<Exit> {
     let room = Room::new()?;
-    enter(pid, &stormlog_hook_image()?, None, door, &room.0).map_err(said)?;
+    enter(pid, &stormlog_hook_image()?, Call::Stop, door, &room.0).map_err(said)?;
     Ok(Exit::Ok)
 }
 
@@ -137,20 +137,20 @@ fn summarise(options: &Options, output: &Path, ended: Option<String>) -> anyhow:
     Ok(Exit::Ok)
 }
 
-fn stormlog_hook_image() -> anyhow::Result<PathBuf> {
+pub(crate) fn stormlog_hook_image() -> anyhow::Result<PathBuf> {
     Ok(stormlog_supervise::recording_library()?)
 }
 
 /// What the user can do something about is a sentence of its own.
-fn said(error: EnterError) -> anyhow::Error {
+pub(crate) fn said(error: EnterError) -> anyhow::Error {
     Wrong(error.to_string()).into()
 }
 
 /// A directory of our own for the scripts that go through the door.
-struct Room(PathBuf);
+pub(crate) struct Room(pub(crate) PathBuf);
 
 impl Room {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let random = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("stormlog-attach-{random:016x}"));
         // The process that is entered finds its files here; it may be another user's.

@@ -1,0 +1,145 @@
+//! What keeps the memory of a process, line by line: its own report of holders (`retained-PID.json`) joined with its heap capture by the addresses
+//! of the blocks. Must never fail for a capture that is missing or damaged: the holders are known without it.
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use stormlog_catalog::retained::{Retained, Retention};
+use stormlog_catalog::run::Process;
+use stormlog_heap::{Capture, Locate, Names, Place, Watch};
+use stormlog_model::memory::Memory;
+
+/// Lines of one holder with less than this part of its bytes count to its largest line.
+const SMALLEST_PART: u64 = 20;
+/// Blocks of a holder that the capture does not know count to its known lines where they are no more than so many times as much.
+const MOST_UNKNOWN: u64 = 4;
+
+/// What keeps the memory of a process, each row with the line that allocated it where its capture tells; the largest first. `None` where the process
+/// reported nothing.
+#[must_use]
+pub fn retention(process: &Process) -> Option<Retention> {
+    let report = process.retention()?;
+    Some(match process.captures.first() {
+        Some(capture) => with_lines(report, capture),
+        None => report,
+    })
+}
+
+/// The same with a capture that is known.
+#[must_use]
+pub fn with_lines(mut report: Retention, capture: &Path) -> Retention {
+    if let Some(places) = places(&report, capture) {
+        report.held = report.held.into_iter().flat_map(|row| split(row, &places)).collect();
+        report.held.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    }
+    report
+}
+
+/// File, line and function, where they are known.
+type Line = Option<(String, u32, String)>;
+type Places = FxHashMap<(String, u64), Place>;
+
+fn places(report: &Retention, capture: &Path) -> Option<Places> {
+    let taken_at_ns = u64::try_from(report.taken_at_ns?).ok()?;
+    let mut addresses: Vec<u64> =
+        report.held.iter().flat_map(|row| row.blocks.iter().map(|block| block.address)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return None;
+    }
+    let capture = Capture::open(capture).ok()?;
+    let start_ns = capture.start_realtime_ns().ok()?;
+    let at_us = taken_at_ns.saturating_sub(start_ns) / 1000;
+    let heap = capture.read(Watch { locate: Some(Locate { at_us, addresses }), ..Watch::default() }).ok()?;
+    let mut names = Names::default();
+    let mut found = Places::default();
+    for memory in heap.memories() {
+        let located = heap.located(memory, Some(&mut names));
+        found.extend(located.into_iter().map(|(address, place)| ((word(memory), address), place)));
+    }
+    Some(found)
+}
+
+fn word(memory: Memory) -> String {
+    memory.to_string()
+}
+
+/// One row for each line that allocated a good part of what a holder keeps. Blocks that the capture does not know keep the row without a line.
+fn split(row: Retained, places: &Places) -> Vec<Retained> {
+    let mut lines: FxHashMap<Line, u64> = FxHashMap::default();
+    for block in &row.blocks {
+        let place = places.get(&(row.memory.clone(), block.address)).filter(|place| place.line > 0);
+        let line = place.map(|place| (place.file.clone(), place.line, place.function.clone()));
+        *lines.entry(line).or_default() += block.bytes;
+    }
+    // Of a sampled capture some blocks are not known: they were allocated where the others of the holder were.
+    let unknown = lines.get(&None).copied().unwrap_or(0);
+    let known = lines.values().sum::<u64>() - unknown;
+    if known >= unknown / MOST_UNKNOWN && known > 0 {
+        lines.remove(&None);
+    }
+    let sampled: u64 = lines.values().sum();
+    let mut lines: Vec<(Line, u64)> = lines.into_iter().collect();
+    lines.sort_by_key(|(line, bytes)| (std::cmp::Reverse(*bytes), line.clone()));
+    let kept = lines.iter().filter(|(_, bytes)| *bytes >= sampled / SMALLEST_PART).count();
+    let small: u64 = lines.iter().skip(kept).map(|(_, bytes)| bytes).sum();
+    lines.truncate(kept);
+    match lines.first_mut() {
+        Some((_, largest)) => *largest += small,
+        None => return vec![row],
+    }
+    let share = |part: u64, of: u64| (u128::from(part) * u128::from(of) / u128::from(sampled.max(1))) as u64;
+    let rows = lines.into_iter().map(|(line, bytes)| {
+        let (file, line, function) = match line {
+            Some((file, line, function)) => (Some(file), Some(u64::from(line)), Some(function)),
+            None => (None, None, None),
+        };
+        Retained {
+            file,
+            line,
+            function,
+            bytes: share(bytes, row.bytes),
+            objects: share(bytes, row.objects).max(1),
+            blocks: Vec::new(),
+            ..row.clone()
+        }
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stormlog_catalog::retained::HeldBlock;
+
+    #[test]
+    fn holder_of_two_lines_becomes_two_rows_and_small_parts_go_to_the_largest() {
+        let block = |address, bytes| HeldBlock { address, bytes };
+        let row = Retained {
+            memory: "host".to_owned(),
+            bytes: 1000,
+            objects: 10,
+            kept_by: "`keep`, a list".to_owned(),
+            blocks: vec![block(1, 600), block(2, 390), block(3, 10)],
+            ..Retained::default()
+        };
+        let place = |line| Place { function: "f".into(), file: "a.py".into(), line, bytes: 0, count: 0 };
+        let places = Places::from_iter([
+            (("host".to_owned(), 1), place(5)),
+            (("host".to_owned(), 2), place(9)),
+            (("host".to_owned(), 3), place(20)),
+        ]);
+        let rows = split(row.clone(), &places);
+        let seen: Vec<_> = rows.iter().map(|row| (row.line, row.bytes, row.kept_by.as_str())).collect();
+        assert_eq!(seen, [(Some(5), 610, "`keep`, a list"), (Some(9), 390, "`keep`, a list")]);
+        assert_eq!(split(row.clone(), &Places::default())[0].line, None, "unknown stays unknown");
+        let one = Places::from_iter([(("host".to_owned(), 1), place(5))]);
+        let rows = split(row, &one);
+        assert_eq!(
+            (rows.len(), rows[0].line, rows[0].bytes),
+            (1, Some(5), 1000),
+            "a sample stands for the rest"
+        );
+    }
+}

@@ -1,0 +1,28 @@
+"""Asks what keeps this process's memory when PyTorch has run out of it.
+
+Private. Called from whatever thread ran out, with the program's frames still running: it must import nothing
+and keep no frame. The recording library does the work, bounded in time and memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from stormlog import _native
+
+# A program that survives running out of memory does so often.
+_PAUSE = 600.0
+_ANSWERED: list[float] = []
+
+
+def look(reason: str, directory: Path, traceback: TracebackType | None = None) -> bool:
+    """Write the report of what is retained into the directory; at most once in ten minutes."""
+    now = time.monotonic()
+    is_off = os.environ.get("STORMLOG_WHY", "").lower() in ("off", "0")
+    if is_off or (_ANSWERED and now - _ANSWERED[-1] < _PAUSE):
+        return False
+    _ANSWERED[:] = [now]
+    return _native.heap.report_retained(reason, directory, traceback)

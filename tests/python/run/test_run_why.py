@@ -1,0 +1,137 @@
+"""What keeps memory: reported when a program ends large or runs out of it, and on request."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import PROGRAMS
+from run_command import STORMLOG, command, pid_of, program
+
+MIB = 1 << 20
+#: However slow the machine is, paths are followed to their ends.
+PATIENT = {**os.environ, "STORMLOG_WHY": "30000"}
+LINES = (PROGRAMS / "retains.py").read_text().splitlines()
+
+
+def line_of(text: str) -> int:
+    (number,) = [number for number, line in enumerate(LINES, 1) if text in line]
+    return number
+
+
+def run(
+    directory: Path, *words: str, options: tuple[str, ...] = (), env: dict[str, str] = PATIENT
+) -> subprocess.CompletedProcess[str]:
+    words = tuple(command(directory, *words, options=("--quiet", *options)))
+    return subprocess.run(words, capture_output=True, text=True, env=env)
+
+
+def why(*arguments: str) -> Any:
+    done = subprocess.run(
+        [*STORMLOG, "why", *arguments, "--json"], capture_output=True, text=True, check=True
+    )
+    (process,) = json.loads(done.stdout)["processes"]
+    return process
+
+
+def test_program_that_ends_large_reports_each_holder_with_its_line(tmp_path: Path) -> None:
+    done = run(tmp_path, *program("retains.py"), options=("--heap",))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    report = why(str(tmp_path))
+    assert (report["reason"], report["complete"], report["program"]) == ("exit", True, "retains.py")
+    held = {row["kept_by"]: row for row in report["held"] if row["bytes"] > 8 * MIB}
+    expected = {
+        "`CACHE`, a dict of 12 bytearrays, global of __main__": "CACHE[f",
+        "`Registry.seen`, a list of 12 bytearrays, class attribute in __main__": "Registry.seen.extend",
+        "`Model.predict`, an lru_cache, class attribute in __main__": "return bytearray(MIB)",
+        "`session.history`, a list of 12 bytearrays, global of __main__": "session.history.append",
+        "`config['limits']['rows']`, a list of 12 bytearrays, global of __main__": 'config["limits"]["rows"]',
+        f"`activations`, a list of 12 bytearrays, closure of hook() at retains.py:{line_of('def hook(')}": (
+            "hook(bytearray(MIB))"
+        ),
+        f"`table`, a bytearray, local of load() at retains.py:{line_of('raise ValueError')}, whose frame is "
+        "kept by the traceback of ValueError, in `ERRORS`, a list of 1 ValueError, global of __main__": (
+            "table = bytearray"
+        ),
+        "`window`, a list of 12 bytearrays, local of the suspended generator stream() at "
+        f"retains.py:{line_of('yield len(window)')}, in `STREAMS`, a list of 1 generator, global of "
+        "__main__": "window = [",
+        "cycle Node → Node → Node": "one.payload = bytearray",
+    }
+    assert set(held) == set(expected)
+    for kept_by, text in expected.items():
+        row = held[kept_by]
+        assert row["bytes"] == pytest.approx(12 * MIB, rel=0.02), kept_by
+        assert (Path(row["file"]).name, row["line"]) == ("retains.py", line_of(text)), kept_by
+    one = why(str(tmp_path), f"retains.py:{line_of('session.history.append')}")
+    assert [row["kept_by"] for row in one["held"]][:1] == [
+        "`session.history`, a list of 12 bytearrays, global of __main__"
+    ]
+
+
+def test_uncaught_memory_error_names_the_local_that_held_the_memory(tmp_path: Path) -> None:
+    done = run(tmp_path, *program("retains.py", "fails"))
+    assert done.returncode == 1 and done.stderr.rstrip().endswith("MemoryError: no more")
+    report = why(str(tmp_path))
+    assert report["reason"] == "exception"
+    largest = report["held"][0]
+    place = f"train() at retains.py:{line_of('raise MemoryError')}"
+    assert largest["kept_by"] == f"`losses`, a list of 40 bytearrays, local of {place}"
+    assert largest["line"] == line_of("losses.append")
+
+
+def test_program_without_address_space_still_reports(tmp_path: Path) -> None:
+    script = tmp_path / "greedy.py"
+    script.write_text(
+        "def grow():\n    rows = []\n    while True:\n        rows.append(bytearray(4 << 20))\ngrow()\n"
+    )
+    done = run(tmp_path / "runs", sys.executable, str(script), options=("--limit", "400MiB"))
+    assert done.returncode == 1 and "MemoryError" in done.stderr
+    largest = why(str(tmp_path / "runs"))["held"][0]
+    assert largest["kept_by"].startswith("`rows`, a list of ")
+    assert largest["kept_by"].endswith(" bytearrays, local of grow() at greedy.py:4")
+
+
+@pytest.mark.parametrize("how", ["flag", "variable", "small"])
+def test_nothing_is_reported_when_switched_off_or_small(tmp_path: Path, how: str) -> None:
+    words = [sys.executable, "-c", "print(1)"] if how == "small" else program("retains.py")
+    env = {**os.environ, "STORMLOG_WHY": "off"} if how == "variable" else dict(os.environ)
+    run(tmp_path, *words, options=("--no-why",) if how == "flag" else (), env=env)
+    assert list(tmp_path.glob("*/retained-*")) == []
+    done = subprocess.run([*STORMLOG, "why", str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode != 0 and "`stormlog why PID` asks one that runs" in done.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("gdb") is None and not hasattr(sys, "remote_exec"), reason="needs gdb or Python 3.14"
+)
+def test_running_process_answers_and_continues(tmp_path: Path) -> None:
+    script = tmp_path / "holds.py"
+    script.write_text(
+        "import select, sys\ndef hold():\n    kept = [bytearray(1 << 20) for _ in range(40)]\n"
+        "    print('ready', flush=True)\n"
+        "    while not select.select([sys.stdin], [], [], 0.05)[0]:\n        pass\n"
+        "    print(len(kept))\nhold()\n"
+    )
+    runs = tmp_path / "runs"
+    with subprocess.Popen(
+        command(runs, sys.executable, str(script)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=PATIENT,
+    ) as running:
+        assert running.stdout and running.stdin and running.stdout.readline() == "ready\n"
+        report = why(str(pid_of(runs)))
+        out, _ = running.communicate("end\n")
+    assert report["reason"] == "request" and running.returncode == 0 and out == "40\n"
+    kept_by = [row["kept_by"] for row in report["held"]]
+    assert any(
+        text.startswith("`kept`, a list of 40 bytearrays, local of hold() at holds.py:") for text in kept_by
+    )
