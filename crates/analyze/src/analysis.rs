@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use stormlog_model::{Evidence, Finding, Record, Severity};
 
+use crate::all_processes::host_peak;
 use crate::jobs::{JobRecord, jobs};
 use crate::joined::StreamFindings;
 use crate::phases::{PhaseAttribution, PhaseIndex};
@@ -16,7 +17,7 @@ use crate::rules::gap::{GapFinding, GapThresholds, hidden_gaps};
 use crate::rules::inputs::{self, Input};
 use crate::rules::outliers::{self, Odd, Peak};
 use crate::rules::ranks::{CrossRank, cross_rank};
-use crate::rules::{RuleContext, findings, growth, heap, metrics, oom};
+use crate::rules::{RuleContext, findings, growth, heap, hidden, metrics, oom};
 use crate::series::Envelope;
 
 /// The same finding of more streams than this is said once.
@@ -97,6 +98,11 @@ pub struct Analysis {
     pub odd_ranks: Vec<Odd>,
     /// Heap captures looked at.
     pub captures: usize,
+    /// The highest host memory of all processes at one moment.
+    pub host_peak: Option<u64>,
+    /// The highest use of a device, of all processes on it.
+    pub device_used_peak: Option<u64>,
+    last_capture: String,
     /// Allocator snapshots looked at.
     pub snapshots: usize,
     /// The inputs.
@@ -129,7 +135,12 @@ impl Analysis {
     /// Adds what a heap capture shows. A leak that telemetry shows gets the line that grew, which is not reported a second time; growth that
     /// telemetry could not judge is judged by the heap.
     pub fn take_capture(&mut self, capture: &heap::Capture) {
-        self.captures += 1;
+        // A capture has one of these for each memory.
+        if std::mem::replace(&mut self.last_capture, capture.path.clone()) != capture.path
+            || self.captures == 0
+        {
+            self.captures += 1;
+        }
         let mut is_explained = false;
         for finding in &mut self.findings {
             is_explained |= heap::explain(finding, capture);
@@ -145,6 +156,10 @@ impl Analysis {
             }
             false => {}
         }
+        if is_explained || own.iter().any(|finding| finding.kind == "leak") {
+            self.findings.retain(|finding| !heap::is_use_of(finding, capture));
+        }
+        self.findings.iter_mut().for_each(|finding| hidden::explain(finding, capture));
         self.findings.extend(own);
         self.sort();
     }
@@ -218,6 +233,12 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         has_devices: streams_of(&recording).any(|stream| !stream.is_host()),
         odd_ranks: Vec::new(),
         captures: 0,
+        host_peak: host_peak(streams_of(&recording)),
+        device_used_peak: streams_of(&recording)
+            .filter(|stream| !stream.is_host())
+            .filter_map(|stream| stream.used.peak())
+            .max(),
+        last_capture: String::new(),
         snapshots: 0,
         inputs,
     };
@@ -234,6 +255,14 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         }
     }
     analysis.findings.extend(of_streams.findings);
+    one_fact(&mut analysis.findings);
+    for streams in by_process(&recording) {
+        let hidden = hidden::findings(&streams).into_iter();
+        let hidden: Vec<Finding> = hidden
+            .filter(|found| !analysis.findings.iter().any(|other| hidden::is_part_of(found, other)))
+            .collect();
+        analysis.findings.extend(hidden);
+    }
     for job in jobs(&recording, &phases) {
         analysis.take_job(&job, options);
     }
@@ -284,6 +313,37 @@ impl Analysis {
         self.findings.extend(findings::of_first_cause(&across, job));
         self.jobs.push(across);
     }
+}
+
+/// The use of a device that grows because an allocator's memory does is reported once, as the allocator's: a process is sampled from inside, where
+/// the allocator is known, and from outside, where it is not.
+fn one_fact(findings: &mut Vec<Finding>) {
+    let grown = |finding: &Finding| finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);
+    let is_allocator = |id: &str| matches!(id, "growth.allocator" | "growth.reserved");
+    let known: Vec<Finding> = findings.iter().filter(|finding| is_allocator(&finding.id)).cloned().collect();
+    findings.retain(|finding| {
+        let explains = |own: &Finding| {
+            let is_same = (own.process, own.memory) == (finding.process, finding.memory);
+            let share = grown(own).unwrap_or(0.0) / grown(finding).unwrap_or(f64::INFINITY).max(1.0);
+            own.kind == "leak" && is_same && share >= growth::EXPLAINS
+        };
+        finding.id != "growth.driver" || !known.iter().any(explains)
+    });
+}
+
+/// The streams of each process, from all its sessions.
+fn by_process(recording: &Recording) -> Vec<Vec<&Stream>> {
+    let mut joined: BTreeMap<usize, Vec<&Stream>> = BTreeMap::new();
+    let mut processes = Vec::new();
+    for session in &recording.sessions {
+        let streams = session.ranks.iter().flat_map(|rank| &rank.streams);
+        match session.process {
+            Some(process) => joined.entry(process).or_default().extend(streams),
+            None => processes.push(streams.collect()),
+        }
+    }
+    processes.extend(joined.into_values());
+    processes
 }
 
 /// Sixty-four ranks with one leak are one finding with sixty-four pointers.

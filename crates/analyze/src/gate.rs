@@ -32,7 +32,7 @@ pub struct Budget {
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// `peak`, `growth`, `allocated_peak_increase`, `reserved_peak`.
+    /// `peak`, `device_used_peak`, `growth`, `allocated_peak_increase`, `reserved_peak`.
     pub name: &'static str,
     /// What was measured.
     pub actual: String,
@@ -54,6 +54,15 @@ pub fn check(measures: &Measures, budget: &Budget) -> Vec<Check> {
             allowed: format!("≤ {}", format_bytes(most)),
             passed: Some(peak.is_some_and(|peak| peak <= most)),
         });
+        // What is used has the context, libraries and other processes too: a device is full when its use is.
+        if let Some(used) = measures.peak_used.filter(|_| measures.peak_allocated.is_some()) {
+            checks.push(Check {
+                name: "device_used_peak",
+                actual: size(Some(used)),
+                allowed: format!("≤ {}", format_bytes(most)),
+                passed: Some(used <= most),
+            });
+        }
     }
     if let Some(most) = budget.max_growth {
         checks.push(Check {

@@ -4,6 +4,7 @@
 //! print, or hold more of a recording than its rules need. The same events give the same findings.
 #![forbid(unsafe_code)]
 
+mod all_processes;
 mod analysis;
 pub mod calls;
 pub mod compare;

@@ -1,7 +1,10 @@
 //! The few numbers by which two runs are compared and a budget is kept.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
-use stormlog_model::Record;
+use stormlog_model::memory::Memory;
+use stormlog_model::{Finding, Record, Severity};
 
 use crate::Analysis;
 
@@ -12,9 +15,9 @@ pub struct Measures {
     pub peak_allocated: Option<u64>,
     /// Highest allocator bytes held: depends on what the allocator felt like.
     pub peak_reserved: Option<u64>,
-    /// Highest device use, or RSS.
+    /// Highest device use; without a device, the highest host memory of all processes at one moment.
     pub peak_used: Option<u64>,
-    /// Steepest growth of a floor that goes on, bytes per second; 0 when nothing grows.
+    /// Growth of what leaks, by the findings: of the host over all processes, or of the device that grows most. Bytes per second; 0 when nothing grows.
     pub growth: f64,
 }
 
@@ -36,12 +39,11 @@ pub enum BaselineError {
 impl Measures {
     /// The measures of an analysis.
     pub fn of(analysis: &Analysis) -> Self {
-        let rates = analysis.sessions.iter().filter_map(|session| session.growth);
         Measures {
             peak_allocated: analysis.peak(0),
             peak_reserved: analysis.peak(1),
-            peak_used: analysis.peak(2),
-            growth: rates.fold(0.0, f64::max),
+            peak_used: analysis.device_used_peak.or(analysis.host_peak).or_else(|| analysis.peak(2)),
+            growth: growth(&analysis.findings),
         }
     }
 
@@ -81,6 +83,26 @@ impl Measures {
             growth: growth.ok_or(BaselineError::Number("growth_bytes_per_second"))?,
         })
     }
+}
+
+/// The growth of the leaks among findings. Two findings of one process and memory are one leak; processes leak beside each other. What others may
+/// have taken of a device is not counted, unless a line of the program took it.
+fn growth(findings: &[Finding]) -> f64 {
+    let mut rates: BTreeMap<(Memory, Option<i64>), f64> = BTreeMap::new();
+    for finding in
+        findings.iter().filter(|finding| finding.kind == "leak" && finding.severity > Severity::Info)
+    {
+        if finding.id == "growth.driver" && finding.holder.is_none() {
+            continue;
+        }
+        let number = |key: &str| finding.metrics.get(key).and_then(Value::as_f64);
+        let rate = number("bytes_per_second").unwrap_or(0.0) * number("stream_count").unwrap_or(1.0);
+        let known = rates.entry((finding.memory.unwrap_or_default(), finding.process)).or_default();
+        *known = known.max(rate);
+    }
+    let is_host = |(memory, _): &(Memory, Option<i64>)| *memory == Memory::Host;
+    let host: f64 = rates.iter().filter(|(key, _)| is_host(key)).map(|(_, rate)| rate).sum();
+    rates.iter().filter(|(key, _)| !is_host(key)).map(|(_, rate)| *rate).fold(host, f64::max)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event,
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;
 use crate::rules::gap::{FragmentationSeen, is_usable};
-use crate::rules::{Observed, Rule, Rules, limit, oom, resident, start};
+use crate::rules::{Observed, Rule, Rules, hidden, limit, oom, resident, start};
 use crate::sample::Sample;
 use crate::series::Envelope;
 use crate::timeline;
@@ -129,6 +129,8 @@ pub struct StreamFacts {
     pub start: start::LibraryRises,
     /// Anonymous and shared memory.
     pub resident: resident::ResidentParts,
+    /// What other processes hold on the device.
+    pub others: hidden::OtherProcesses,
     /// Alerts, for pictures.
     pub moments: timeline::AlertMarks,
 }
@@ -304,6 +306,7 @@ impl Stream {
         facts.start.observe(event);
         facts.resident.observe(event);
         facts.limit.observe(event);
+        facts.others.observe(event);
         facts.moments.observe(event);
         let observed = Observed { event, derived: &derived };
         self.rules.iter_mut().for_each(|rule| rule.observe(&observed));

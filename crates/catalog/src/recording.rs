@@ -137,7 +137,10 @@ impl Loaded {
             match capture {
                 Ok(capture) => {
                     let (kind, path) = ("heap_capture".to_owned(), capture.path.clone());
-                    self.artifacts.push(Artifact { kind, path });
+                    // A capture has one summary for each memory.
+                    if self.captures.last().is_none_or(|last| last.path != path) {
+                        self.artifacts.push(Artifact { kind, path });
+                    }
                     self.captures.push(capture);
                     is_any = true;
                 }

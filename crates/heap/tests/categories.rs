@@ -129,6 +129,25 @@ fn train(path: &Path, steps: u64, leak: u64) -> Training {
     training
 }
 
+/// The end of a cached block stays with its new owner: a parameter may have a larger block than its gradient, and the other way round.
+#[test]
+fn gradients_are_known_by_sizes_that_differ_by_the_rest_of_a_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heap.bin");
+    let mut training = Training::start(&path);
+    let (parameters, backward) = (training.parameters, training.backward);
+    for size in [94 * MIB, 94 * MIB, 6 * MIB, 4096] {
+        training.take(0, parameters, size);
+    }
+    for size in [94 * MIB - 262_144, 94 * MIB, 6 * MIB + 700_000, 8 * MIB, 4608] {
+        training.take(1, backward, size);
+    }
+    training.writer.end();
+    let found = stats(&path);
+    assert_eq!(found.categories["gradients"].bytes, 188 * MIB - 262_144 + 6 * MIB + 700_000);
+    assert_eq!(found.categories["backward_temporaries"].bytes, 8 * MIB + 4608, "another size");
+}
+
 #[test]
 fn live_memory_is_told_apart_by_its_stacks_and_sizes() {
     let directory = tempfile::tempdir().unwrap();

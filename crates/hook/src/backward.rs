@@ -9,6 +9,7 @@ use stormlog_capture::record::mark;
 use crate::injected::code;
 use crate::session::{self, EPOCH};
 use crate::stacks;
+use crate::sys;
 use crate::thread::{Inside, Thread};
 
 /// Callers whose stacks are kept at once.
@@ -57,6 +58,18 @@ impl LastBackward {
     /// None.
     pub const NONE: Self = Self { token: 0, node: 0, gaps: 0 };
 }
+
+/// Whether a thread is one of the engine's. All zeroes: not asked for yet.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum EngineThread {
+    Unasked = 0,
+    No,
+    Yes,
+}
+
+/// The beginning of the names that PyTorch gives to the threads of its engine, before anything runs in them.
+const ENGINE: &[u8] = b"pt_autograd_";
 
 /// Who is inside.
 enum Inner {
@@ -172,6 +185,33 @@ pub fn leave(token: c_int) {
         thread.store(0, Ordering::Release);
         mine.store(0, Ordering::Release);
     }
+}
+
+/// The node for what Python code asks for that a thread of the engine runs (a function of the program, a compiled region): the thread's own frames
+/// below the caller's, where that is known. `own` is the node of its own frames alone.
+pub fn below_caller(thread: &mut Thread, own: u32) -> u32 {
+    if thread.engine == EngineThread::Unasked {
+        let is_engine = sys::thread_name().starts_with(ENGINE);
+        thread.engine = if is_engine { EngineThread::Yes } else { EngineThread::No };
+    }
+    if thread.engine == EngineThread::No {
+        return own;
+    }
+    let caller = node(thread);
+    if caller == 0 {
+        return own;
+    }
+    let (mut frames, mut length) = ([0; DEPTH], 0);
+    stacks::each_code(thread, |id, detail| {
+        if matches!(id, code::LEFT_OUT | code::UNRECORDED) {
+            return true;
+        }
+        let Some(frame) = frames.get_mut(length) else { return false };
+        *frame = u64::from(id) << 32 | u64::from(detail);
+        length += 1;
+        true
+    });
+    stacks::below(thread, caller, &frames[..length])
 }
 
 /// The node for what a thread without Python frames asks for; 0 when no one runs backward.

@@ -211,7 +211,7 @@ fn begin(thread: &mut Thread, name: Name) -> Option<(u8, &'static Device)> {
     Some((number, device))
 }
 
-/// The stack of a report: the thread's own, or that of whoever runs backward where the thread runs no Python.
+/// The stack of a report: the thread's own; in a thread of an autograd engine, below that of the thread that runs backward.
 fn stack(thread: &mut Thread, caller: u64) -> (u32, u32) {
     let (python, mut native) = stacks::current(thread);
     if native == 0 && caller != 0 {
@@ -221,7 +221,7 @@ fn stack(thread: &mut Thread, caller: u64) -> (u32, u32) {
         0 => (backward::node(thread), native),
         // The blocks of a device are recorded without gaps, whoever asked.
         UNRECORDED_NODE => (0, native),
-        _ => (python, native),
+        _ => (backward::below_caller(thread, python), native),
     }
 }
 

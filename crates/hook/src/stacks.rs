@@ -329,8 +329,13 @@ pub fn each_code(thread: &mut Thread, mut visit: impl FnMut(u32, u32) -> bool) {
 
 /// The node of a stack that [`each_code`] gave, in this thread's tree: code id and detail of each frame, the innermost first.
 pub fn from_codes(thread: &mut Thread, truncated: bool, frames: &[u64]) -> u32 {
+    let outer = if truncated { stormlog_stack::Nodes::truncated(&mut tree(thread), 0) } else { 0 };
+    below(thread, outer, frames)
+}
+
+/// The same, below the node `outer`.
+pub fn below(thread: &mut Thread, outer: u32, frames: &[u64]) -> u32 {
     let mut tree = tree(thread);
-    let outer = if truncated { stormlog_stack::Nodes::truncated(&mut tree, 0) } else { 0 };
     let frame = |parent, frame: &u64| tree.frame(parent, (frame >> 32) as u32, *frame as u32);
     frames.iter().rev().fold(outer, frame)
 }

@@ -239,6 +239,16 @@ pub fn thread() -> u64 {
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u64
 }
 
+/// The kernel's name of this thread, zero-terminated; all zeroes where it is not known.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0_u8; 16];
+    // SAFETY: the buffer has the sixteen bytes that this call writes at most.
+    let _ = unsafe {
+        call(libc::SYS_prctl, [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0])
+    };
+    name
+}
+
 /// Lets another thread run.
 pub fn give_way() {
     // SAFETY: takes no arguments.

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fen
 
 use stormlog_capture::record::definition;
 
-use crate::backward::LastBackward;
+use crate::backward::{EngineThread, LastBackward};
 use crate::nodes::Nodes;
 use crate::session::{self, EPOCH, State};
 use crate::stacks::Stacks;
@@ -57,6 +57,8 @@ pub struct Thread {
     pub devices: u64,
     /// The last stack that was taken from the caller of an autograd engine.
     pub backward: LastBackward,
+    /// Whether it is a thread of an autograd engine.
+    pub engine: EngineThread,
     stream_of: u32,
     /// The thread as the C library and as the kernel know it.
     handle: AtomicU64,
@@ -307,6 +309,7 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
     let kernel_id = sys::thread();
     area.writer.begin_thread(kernel_id);
     area.stacks.begin_thread();
+    area.engine = EngineThread::Unasked;
     area.kernel_id.store(kernel_id, Ordering::Relaxed);
     // SAFETY: always safe.
     area.handle.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);

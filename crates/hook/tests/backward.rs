@@ -97,6 +97,39 @@ engine(8000)
     assert_eq!(live, expected);
 }
 
+/// What `torch.compile` makes of a backward pass, and the functions of a program, run in the engine's own thread, with Python frames.
+#[test]
+fn python_that_an_engine_thread_runs_is_below_the_caller() {
+    let script = r#"
+import ctypes
+def named(name, work):
+    def run():
+        assert ctypes.CDLL(None).prctl(15, name, 0, 0, 0) == 0
+        work()
+    thread = threading.Thread(target=run)
+    thread.start(); thread.join()
+def compiled(): allocate(0, 1000, 0)
+def other(): allocate(0, 500, 0)
+def train():
+    token = recorder.enter()
+    named(b"pt_autograd_0", compiled)
+    named(b"loader", other)
+    recorder.leave(token)
+train()
+named(b"pt_autograd_0", compiled)
+"#;
+    let Some(live) = live(script, "") else { return };
+    let bytes = |last: &[&str]| {
+        let ends = |names: &&Vec<String>| names.ends_with(&stack(last)) && names[0] != "other";
+        live.iter().filter(|(names, _)| ends(names)).map(|(_, bytes)| *bytes).sum::<u64>()
+    };
+    assert_eq!(bytes(&["<backward>", "train", "<module>"]), 1000, "{live:?}");
+    let first = live.keys().find(|names| names.contains(&"<backward>".to_owned())).unwrap();
+    assert_eq!(first[..2], stack(&["compiled", "named.<locals>.run"]), "its own frames come first");
+    let alone = |names: &&Vec<String>| !names.contains(&"<backward>".to_owned());
+    assert_eq!(live.iter().filter(|(names, _)| alone(names)).map(|(_, bytes)| bytes).sum::<u64>(), 1500);
+}
+
 /// A token may be lost to an exception that comes between the call and the assignment.
 #[test]
 fn a_second_call_of_a_thread_replaces_its_first() {

@@ -85,7 +85,11 @@ pub struct DeviceReport {
     pub peak_active_bytes: u64,
     /// Peak held from the driver.
     pub peak_reserved_bytes: u64,
-    /// The event at which the most was held.
+    /// The event that brought what is in the program's hands to its peak; null when it was there before the first event.
+    pub peak_allocated_event: Option<usize>,
+    /// When that was, in microseconds since the epoch.
+    pub peak_allocated_time_us: Option<i64>,
+    /// The event at which the most was held from the driver.
     pub peak_event: usize,
     /// When that was, in microseconds since the epoch.
     pub peak_time_us: Option<i64>,
@@ -254,6 +258,8 @@ fn device_report(recording: &Recording<'_>, peaks: &Peaks, options: &ReportOptio
     let tracker = recording.state_after(peaks.reserved_after);
     let segments = tracker.segments();
     let last = peaks.reserved_after.saturating_sub(1);
+    let allocated = peaks.allocated_after.checked_sub(1);
+    let time = |event| recording.snapshot.event(recording.device, event).and_then(|event| event.time_us);
     let mut decomposition = decompose(&segments, &recording.settings, None);
     decomposition.device_total_bytes = options.device_total;
     DeviceReport {
@@ -262,8 +268,10 @@ fn device_report(recording: &Recording<'_>, peaks: &Peaks, options: &ReportOptio
         peak_allocated_bytes: peaks.totals.allocated,
         peak_active_bytes: peaks.totals.active,
         peak_reserved_bytes: peaks.totals.reserved,
+        peak_allocated_event: allocated,
+        peak_allocated_time_us: allocated.and_then(time),
         peak_event: last,
-        peak_time_us: recording.snapshot.event(recording.device, last).and_then(|event| event.time_us),
+        peak_time_us: time(last),
         overflowed: recording.overflowed(),
         live_before_recording_bytes: recording.live_at_start(),
         anomalies: recording.anomalies(),

@@ -19,6 +19,20 @@ fn page(name: &str) -> SnapshotReport {
 }
 
 #[test]
+fn peak_events_are_those_of_what_they_are_called_for() {
+    for name in ["gpt-train", "varlen-s11-default"] {
+        let snapshot = snapshot(name);
+        let report = report(&snapshot, &ReportOptions::default());
+        let device = report.devices.iter().find(|device| device.events > 0).unwrap();
+        let recording = Recording::new(&snapshot, device.device);
+        let totals: Vec<_> = recording.totals().collect();
+        let event = device.peak_allocated_event.unwrap();
+        assert_eq!(totals[event].allocated, device.peak_allocated_bytes, "{name}");
+        assert_eq!(totals[device.peak_event].reserved, device.peak_reserved_bytes, "{name}");
+    }
+}
+
+#[test]
 fn the_true_cause_is_named() {
     for (name, kind, words) in [
         ("gpt-oom", VerdictKind::OomFull, &["really full", "1000.00 MiB", "3.83 GiB"][..]),

@@ -56,6 +56,8 @@ class Device:
     peak_allocated_bytes: int
     peak_active_bytes: int
     peak_reserved_bytes: int
+    peak_allocated_event: int | None
+    peak_allocated_time_us: int | None
     peak_event: int
     peak_time_us: int | None
     overflowed: bool | None

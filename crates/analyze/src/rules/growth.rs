@@ -27,7 +27,7 @@ const LEAST_UNDECIDED: f64 = 16.0 * MIB;
 /// A phase that ran this often is a step or an epoch.
 const LEAST_RUNS: usize = 8;
 /// What one counter grew by explains another's growth when it is this share of it.
-const EXPLAINS: f64 = 0.7;
+pub(crate) const EXPLAINS: f64 = 0.7;
 
 /// Which counter grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,7 +319,7 @@ pub(super) fn is_long_enough(bytes: f64, seconds: f64) -> bool {
 }
 
 /// A device fills by gibibytes when a model is loaded: of its first seconds nothing can be said.
-fn is_long_enough_on_a_device(bytes: f64, seconds: f64) -> bool {
+pub(super) fn is_long_enough_on_a_device(bytes: f64, seconds: f64) -> bool {
     match seconds {
         seconds if seconds >= 10.0 => is_long_enough(bytes, seconds),
         seconds => seconds >= 3.0 && bytes >= 256.0 * MIB,

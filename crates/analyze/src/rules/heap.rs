@@ -3,10 +3,10 @@
 //! The capture is read elsewhere; here is what it means. Growth of a process's memory that telemetry shows gets the line
 //! that grew. Page: `docs/rules/heap.md`.
 
-use stormlog_model::memory::Memory;
+use stormlog_model::memory::{Memory, Source};
 use stormlog_model::{Evidence, Finding, Holder, Severity, format_bytes};
 
-use super::growth::is_long_enough;
+use super::growth::{is_long_enough, is_long_enough_on_a_device};
 use super::{advice, metrics};
 use crate::series::{Envelope, Growth, growth};
 use crate::text::duration;
@@ -29,6 +29,10 @@ const SURE: f64 = 0.5;
 const NAMED_SHARE: f64 = 0.2;
 /// A heap that grew by less than this share of what the process grew by does not explain it.
 const EXPLAINS: f64 = 0.25;
+/// The memory of a device's allocator explains the use of the device when it grew by this share of it…
+const EXPLAINS_DEVICE: f64 = 0.7;
+/// …and, where the device is known by another number, by no more than this.
+const MOST_OF_DEVICE: f64 = 1.3;
 /// Lines that are named.
 const NAMED: usize = 3;
 
@@ -103,12 +107,19 @@ impl Capture {
                 && confidence >= SURE
                 && seconds >= LEAST_SECONDS
                 && bytes >= least.max(DEVIATIONS * noise)
-                && is_long_enough(bytes, seconds)
+                && self.is_long_enough(bytes, seconds)
         });
         found.sort_by(|a, b| b.growth.bytes.total_cmp(&a.growth.bytes));
         let most = found.first().map_or(0.0, |line| line.growth.bytes);
         found.retain(|line| line.growth.bytes >= NAMED_SHARE * most);
         found
+    }
+
+    fn is_long_enough(&self, bytes: f64, seconds: f64) -> bool {
+        match self.memory {
+            Memory::Host => is_long_enough(bytes, seconds),
+            Memory::Device(_) => is_long_enough_on_a_device(bytes, seconds),
+        }
     }
 
     /// Whether the whole heap grew by so much that it explains a process that grew by `bytes`.
@@ -157,6 +168,9 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
             kept.count,
             format_bytes(growth.bytes_per_second.max(0.0) as u64)
         );
+        if capture.memory.is_device() {
+            found.title += &format!(" on {}", capture.memory);
+        }
         found.message = Some(format!(
             "allocated by {}; it held {} more at the end of {} than at their beginning",
             kept.words(),
@@ -177,13 +191,39 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
     findings
 }
 
-/// Whether a finding is about the growth of the host memory of the capture's process.
+/// Whether a finding is about the growth of the capture's memory.
 pub(crate) fn is_about(finding: &Finding, capture: &Capture) -> bool {
     let is_growth = matches!(finding.kind.as_str(), "leak" | "growth");
-    is_growth && finding.memory == Some(capture.memory) && finding.process == Some(capture.pid.into())
+    let is_counter = match capture.memory {
+        Memory::Host => true,
+        // The driver's own events are of what is outside the allocator.
+        Memory::Device(device) => (finding.id == "growth.driver") == (device.source == Source::Driver),
+    };
+    is_growth && is_counter && is_of_device(finding, capture) && finding.process == Some(capture.pid.into())
 }
 
-/// Names the line behind a leak of a process's memory. True when it did.
+/// Whether both are of one memory, whatever reports it.
+fn is_of_device(finding: &Finding, capture: &Capture) -> bool {
+    match (finding.memory, capture.memory) {
+        (Some(Memory::Device(a)), Memory::Device(b)) => (a.kind, a.index) == (b.kind, b.index),
+        (known, memory) => known == Some(memory),
+    }
+}
+
+/// Whether a finding says that a device's use grows because the allocator's memory in this capture does: one fact, seen from outside. A driver may
+/// number devices in another way than the framework.
+pub(crate) fn is_use_of(finding: &Finding, capture: &Capture) -> bool {
+    let is_allocator = matches!(capture.memory, Memory::Device(device) if device.source == Source::Allocator);
+    if finding.id != "growth.driver" || !is_allocator {
+        return false;
+    }
+    let grown = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let Some(own) = growth_of(&capture.live).filter(|growth| growth.shape.goes_on()) else { return false };
+    let is_of_process = finding.process == Some(capture.pid.into()) && own.bytes <= MOST_OF_DEVICE * grown;
+    own.bytes >= EXPLAINS_DEVICE * grown && (is_of_device(finding, capture) || is_of_process)
+}
+
+/// Names the line behind a leak of a memory. True when it did.
 pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
     if finding.kind != "leak" || !is_about(finding, capture) {
         return false;
@@ -227,7 +267,7 @@ pub(crate) fn disprove(finding: &mut Finding, capture: &Capture) {
     add_evidence(finding, capture, line);
 }
 
-fn add_evidence(finding: &mut Finding, capture: &Capture, line: String) {
+pub(crate) fn add_evidence(finding: &mut Finding, capture: &Capture, line: String) {
     finding.message = Some(match finding.message.take() {
         Some(message) => format!("{message}; {line}"),
         None => line.clone(),

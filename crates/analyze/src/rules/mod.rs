@@ -9,6 +9,7 @@ pub mod fragmentation;
 pub mod gap;
 pub mod growth;
 pub mod heap;
+pub mod hidden;
 pub mod inputs;
 pub mod limit;
 pub mod oom;

@@ -18,6 +18,8 @@ pub struct ResidentParts {
     seen: Option<Arc<Metadata>>,
     file_backed: Option<u64>,
     shared_now: u64,
+    /// When file-backed and shared memory were reported, and their bytes.
+    changes: Vec<(u64, u64, u64)>,
     /// What no file backs.
     pub anonymous: Envelope,
     /// Shared memory.
@@ -34,12 +36,24 @@ impl ResidentParts {
             self.file_backed = reported(FILE_BACKED).or(self.file_backed);
             self.shared_now = reported(SHARED_MEMORY).unwrap_or(self.shared_now);
             self.seen = Some(Arc::clone(&event.metadata));
+            let last = self.changes.last().map(|(_, file_backed, shared)| (*file_backed, *shared));
+            if let Some(file_backed) =
+                self.file_backed.filter(|bytes| last != Some((*bytes, self.shared_now)))
+            {
+                self.changes.push((event.timestamp_ns, file_backed, self.shared_now));
+            }
         }
         let used = event.counter(Counter::Used).filter(|used| *used > 0);
         if let Some((used, file_backed)) = used.zip(self.file_backed) {
             self.anonymous.observe(event.timestamp_ns, used.saturating_sub(file_backed));
             self.shared.observe(event.timestamp_ns, self.shared_now.min(used));
         }
+    }
+
+    /// File-backed and shared bytes at a moment; `None` where they are not known.
+    pub(crate) fn at(&self, at_ns: u64) -> Option<(u64, u64)> {
+        let place = self.changes.partition_point(|(since, ..)| *since <= at_ns).checked_sub(1)?;
+        self.changes.get(place).map(|(_, file_backed, shared)| (*file_backed, *shared))
     }
 
     /// Whether the parts are known for nearly all of `samples` samples.

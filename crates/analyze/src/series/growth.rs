@@ -24,6 +24,9 @@ const ENDINGS: [f64; 4] = [0.0, 0.05, 0.1, 0.14];
 const MOST_KEPT: f64 = 0.5;
 /// A second look finds growth only beyond what the floor falls by at times.
 const BEYOND: f64 = 1.5;
+/// A climb that was given back is a tooth like what follows it when it was this share of it, and took this share of its time.
+const TOOTH_BYTES: f64 = 0.5;
+const TOOTH_SECONDS: f64 = 0.25;
 /// Agreement and growth over scatter of a second look.
 const CLEARLY: (f64, f64) = (0.6, 4.0);
 
@@ -107,7 +110,15 @@ pub fn growth_of(windows: &[Window]) -> Option<Growth> {
         return whole;
     }
     let begin = series.first()?.0;
-    let after_release = || after_last_release(&series).and_then(judge_series).filter(goes_on);
+    let after_release = || {
+        let (rest, climb) = after_last_release(&series)?;
+        let found = judge_series(rest).filter(goes_on)?;
+        // A climb of this sort has been given back before: this is the next tooth of a saw.
+        let is_tooth = climb.is_some_and(|(seconds, bytes)| {
+            bytes >= TOOTH_BYTES * found.bytes && seconds >= TOOTH_SECONDS * found.seconds
+        });
+        (!is_tooth).then_some(found)
+    };
     let later = between_start_and_end(&series).or_else(after_release);
     later.map(|found| Growth { after_seconds: found.after_seconds - begin, ..found }).or(whole)
 }
@@ -319,6 +330,18 @@ mod tests {
         assert_eq!(shape(of(warm)), Some(Shape::Saturating));
         assert_eq!(shape(of((0..200).map(|_| 1000.0))), None);
         assert_eq!(shape(of((0..200).map(|i| 3000.0 - f64::from(i)))), None);
+    }
+
+    #[test]
+    fn the_second_of_two_teeth_is_no_leak() {
+        let goes_on = |found: Option<Growth>| found.is_some_and(|found| found.shape.goes_on());
+        let teeth =
+            |first: u32| (0..200).map(move |i| if i < first { 10 + 2 * i } else { 10 + 2 * (i - first) });
+        assert!(!goes_on(of(teeth(90).map(f64::from))), "the first was given back");
+        assert!(goes_on(of(teeth(60).map(f64::from))), "more than twice as high as what was given back");
+        // A short peak at the start says nothing about what follows.
+        let peak = (0..200).map(|i| if i < 8 { 10 + 60 * i } else { 10 + 2 * (i - 8) });
+        assert!(goes_on(of(peak.map(f64::from))));
     }
 
     #[test]

@@ -22,6 +22,8 @@ const EXIT_SECONDS: f64 = 1.0;
 const MOST_ENDING: f64 = 0.15;
 /// The share of the time that must follow a release for the rest to be judged by itself.
 const MOST_OF_THE_TIME: f64 = 0.5;
+/// A release that takes back this share of a climb takes it back.
+const GIVEN_BACK: f64 = 0.8;
 /// With this many windows one of them may be taken for its neighbours.
 const ENOUGH_TO_ERODE: usize = 32;
 
@@ -79,13 +81,17 @@ pub(super) fn floor_of(series: &[Point], most: usize) -> Floor {
     if kept && lows.len() >= 2 { whole(releases) } else { Floor { releases, ..Floor::default() } }
 }
 
-/// What follows the last release, when that is most of the time: a load that needed more than it kept is over.
-pub(super) fn after_last_release(series: &[Point]) -> Option<&[Point]> {
+/// What follows the last release, when that is most of the time: a load that needed more than it kept is over. With the climb before it, where the
+/// release gave that back: bytes and seconds.
+pub(super) fn after_last_release(series: &[Point]) -> Option<(&[Point], Option<Point>)> {
     let legs = legs_of(series);
-    let last = legs.iter().rfind(|leg| !leg.is_up)?;
+    let at = legs.iter().rposition(|leg| !leg.is_up)?;
     let (first, end) = (series.first()?, series.last()?);
-    let rest = &series[last.to..];
-    (end.0 - rest.first()?.0 >= MOST_OF_THE_TIME * (end.0 - first.0)).then_some(rest)
+    let rest = &series[legs[at].to..];
+    let rise = |leg: &Leg| (series[leg.to].0 - series[leg.from].0, series[leg.to].1 - series[leg.from].1);
+    let climb = legs[..at].last().filter(|leg| leg.is_up).map(rise);
+    let climb = climb.filter(|(_, bytes)| -rise(&legs[at]).1 >= GIVEN_BACK * bytes);
+    (end.0 - rest.first()?.0 >= MOST_OF_THE_TIME * (end.0 - first.0)).then_some((rest, climb))
 }
 
 /// Takes each value down to the least of itself and its neighbours: a lone spike is not a tooth.

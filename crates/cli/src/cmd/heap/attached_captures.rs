@@ -9,7 +9,7 @@ use stormlog_heap_report::live::{LiveLine, live_lines};
 use stormlog_heap_report::rows::Place;
 use stormlog_heap_report::{CaptureFile, Chosen, MOMENTS, Question, Reading, ViewError, captures, find};
 use stormlog_model::Holder;
-use stormlog_model::memory::Memory;
+use stormlog_model::memory::{Memory, Selection};
 
 /// Lines kept of each capture; of those that are compared line by line, about all.
 const LINES: usize = 50;
@@ -22,11 +22,21 @@ pub(crate) fn read(path: &Path) -> Vec<Result<Capture, ViewError>> {
     let Ok(mut found) = captures(path) else { return Vec::new() };
     found.sort_by_key(|one: &CaptureFile| (!one.main, std::cmp::Reverse(one.peak_bytes)));
     found.truncate(CAPTURES);
-    let one = |file: CaptureFile| {
+    let one = |file: CaptureFile| -> Result<Vec<Capture>, ViewError> {
         let chosen = Chosen { path: file.path, others: 0, reason: String::new() };
-        Reading::with(chosen, Question::Leaks, MOMENTS, |_| true).map(|reading| summed_up(&reading, LINES))
+        let mut reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+        let memories = reading.heap.memories();
+        let of_memory = |memory: Memory| {
+            reading.select(Selection::One(memory))?;
+            Ok(summed_up(&reading, memory, LINES))
+        };
+        memories.into_iter().map(of_memory).collect()
     };
-    found.into_iter().map(one).collect()
+    let read = |file: CaptureFile| match one(file) {
+        Ok(captures) => captures.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    };
+    found.into_iter().flat_map(read).collect()
 }
 
 /// What the odd rank of a job keeps and the others do not, where their heaps were recorded.
@@ -36,7 +46,7 @@ pub(crate) fn explain_ranks(paths: &[PathBuf], analysis: &mut Analysis) {
         let mut chosen =
             paths.iter().filter(|path| path.is_dir()).filter_map(|path| find(path, Some(pid)).ok());
         let reading = Reading::with(chosen.next()?, Question::Leaks, MOMENTS, |_| true).ok()?;
-        Some(summed_up(&reading, ALL_LINES))
+        Some(summed_up(&reading, Memory::Host, ALL_LINES))
     };
     for odd in std::mem::take(&mut analysis.odd_ranks) {
         if let Some(own) = of(&odd.pid) {
@@ -46,16 +56,17 @@ pub(crate) fn explain_ranks(paths: &[PathBuf], analysis: &mut Analysis) {
     }
 }
 
-fn summed_up(reading: &Reading, lines: usize) -> Capture {
+/// The selected memory of a reading, which is `memory`.
+fn summed_up(reading: &Reading, memory: Memory, lines: usize) -> Capture {
     let answer = reading.answer();
     let stats = reading.stats();
     Capture {
         path: reading.chosen.path.display().to_string(),
         pid: stats.pid,
-        memory: Memory::Host,
+        memory,
         seconds: stats.duration_ns as f64 / 1e9,
         peak_bytes: stats.peak_bytes,
-        sample_bytes: stats.sample_bytes,
+        sample_bytes: stats.sample_bytes.filter(|_| memory == Memory::Host),
         live: answer
             .moments
             .iter()
@@ -69,6 +80,8 @@ fn summed_up(reading: &Reading, lines: usize) -> Capture {
         failed: stats
             .failed_requests
             .last()
+            // That of a device may have been caught and tried again; its bundle reports it.
+            .filter(|_| memory == Memory::Host)
             .and_then(|_| Some((reading.notes().into_iter().next()?, stats.failed_request_count))),
     }
 }

@@ -131,8 +131,13 @@ fn write_device(out: &mut impl Write, device: &DeviceReport) -> io::Result<()> {
         size(device.peak_reserved_bytes)
     )?;
     let time =
-        device.peak_time_us.map_or("at an unknown time".to_owned(), |us| moment(us.saturating_mul(1000)));
-    writeln!(out, "  peak      event {}, {time}", device.peak_event)?;
+        |us: Option<i64>| us.map_or("at an unknown time".to_owned(), |us| moment(us.saturating_mul(1000)));
+    let allocated = match device.peak_allocated_event {
+        Some(event) => format!("event {event}, {}", time(device.peak_allocated_time_us)),
+        None => "before the first event".to_owned(),
+    };
+    writeln!(out, "  peak      allocated at {allocated}")?;
+    writeln!(out, "            reserved at event {}, {}", device.peak_event, time(device.peak_time_us))?;
     writeln!(
         out,
         "  at end    {} allocated, {} reserved",
