@@ -92,6 +92,8 @@ pub struct Stream {
     pub device_uuid: Option<String>,
     /// Which memory it is, as PyTorch names devices; `None` where the backend has no such name.
     pub memory: Option<Memory>,
+    /// What the user would call the program, where its first event has it.
+    pub program: Option<String>,
     /// All its events.
     pub event_count: u64,
     source: u32,
@@ -251,6 +253,7 @@ impl Stream {
             memory: None,
             head,
             device_uuid: None,
+            program: None,
             event_count: 0,
             source: 0,
             last_ns: 0,
@@ -272,6 +275,8 @@ impl Stream {
         if self.event_count == 0 {
             let uuid = event.metadata.map.get("device_uuid").and_then(|uuid| uuid.as_str());
             self.device_uuid = uuid.map(str::to_owned);
+            let program = event.metadata.map.get("program").and_then(|program| program.as_str());
+            self.program = program.map(str::to_owned);
             self.memory = memory_of(event);
         }
         self.event_count += 1;

@@ -16,6 +16,8 @@ const MOST_POINTS: usize = 4096;
 const MOST_MOMENTS: usize = 512;
 /// Characters kept of what an alert says.
 const MOST_TEXT: usize = 300;
+/// Points of a floor.
+const FLOOR_POINTS: usize = 24;
 /// A phase that ran this often is a step.
 const LEAST_STEPS: usize = 3;
 
@@ -30,6 +32,8 @@ pub struct Timeline {
     pub world_size: u64,
     /// Its process.
     pub pid: i64,
+    /// What the user would call the program.
+    pub program: Option<String>,
     /// Its device; below 0 is the host.
     pub device_id: i64,
     /// First and last sample.
@@ -55,6 +59,25 @@ pub struct Line {
     pub name: &'static str,
     /// Moment and bytes.
     pub points: Vec<(u64, u64)>,
+}
+
+impl Line {
+    /// The least of each of up to [`FLOOR_POINTS`] stretches: what is never given back. Empty where the line is too short, or is its own floor.
+    #[must_use]
+    pub fn floor(&self) -> Vec<(u64, u64)> {
+        if self.points.len() < 4 * FLOOR_POINTS {
+            return Vec::new();
+        }
+        let stretch = self.points.len().div_ceil(FLOOR_POINTS);
+        let least =
+            self.points.chunks(stretch).filter_map(|group| group.iter().min_by_key(|(_, bytes)| *bytes));
+        let floor: Vec<(u64, u64)> = least.copied().collect();
+        let mean = |points: &[(u64, u64)]| {
+            points.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>() / points.len().max(1) as f64
+        };
+        // Below this the two lines could not be told apart.
+        if mean(&floor) < 0.97 * mean(&self.points) { floor } else { Vec::new() }
+    }
 }
 
 /// A moment at which something was said.
@@ -179,6 +202,7 @@ fn of_stream(
         rank: identity.rank,
         world_size: identity.world_size,
         pid: stream.head.pid,
+        program: stream.program.clone(),
         device_id: stream.head.device_id,
         span_ns,
         lines,
@@ -228,6 +252,16 @@ mod tests {
         assert!(only.lines[0].points.len() <= MOST_POINTS + 1);
         assert!(only.lines[0].points.is_sorted_by_key(|point| point.0));
         assert_eq!(only.span_ns, (0, 199_999));
+    }
+
+    #[test]
+    fn floor_of_a_saw_tooth_is_below_it_and_a_smooth_line_has_none() {
+        let saw = timelines(&finish((0..400).map(|at| sample(at, 1_000 + at + at % 10 * 500))));
+        let floor = saw[0].lines[0].floor();
+        assert!((20..=24).contains(&floor.len()), "{}", floor.len());
+        assert!(floor.is_sorted_by_key(|point| point.1) && floor.iter().all(|(_, bytes)| *bytes < 1_500));
+        let smooth = timelines(&finish((0..400).map(|at| sample(at, 100_000 + at))));
+        assert!(smooth[0].lines[0].floor().is_empty());
     }
 
     #[test]

@@ -84,8 +84,8 @@ proptest! {
         }
         let report = serde_json::to_string(&optimization_report(&analysis, None));
         prop_assert!(report.is_ok());
-        prop_assert!(!html(&analysis).contains("<b>"));
-        prop_assert!(!markdown(&analysis).is_empty() && !text(&analysis).is_empty());
+        prop_assert!(!html(&analysis, &[]).contains("<b>"));
+        prop_assert!(!markdown(&analysis, &[]).is_empty() && !text(&analysis).is_empty());
         prop_assert!(Measures::of(&analysis).growth.is_finite());
     }
 }

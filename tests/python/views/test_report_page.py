@@ -9,21 +9,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from compat_cases import v4
 from opened_page import Opened
+from rank_job import GIB, HOSTILE, SECOND, START, ranks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 COMMAND = [sys.executable, "-m", "stormlog"]
-HOSTILE = "</script><img src=x onerror=alert(1)>\u202e"
 MOST_BYTES = 5_000_000
-SECOND = 1_000_000_000
-START = 1_700_000_000 * SECOND
-GIB = 1 << 30
 PROGRAM = """
 import time
 kept, model = [], [bytearray(1 << 20) for _ in range(8)]
@@ -176,42 +173,6 @@ def test_a_second_run_is_drawn_beside_and_subtracted(opened: Opened, run: Path, 
     assert "+20.0 MiB" in first and "keeps.py:6" in first, first
     opened.page.keyboard.press("g")
     assert opened.state("memory") == "host"
-
-
-def ranks(count: int, samples: int) -> Iterator[dict[str, Any]]:
-    """A job with a GPU a rank, steps, hidden memory, a warning, and one rank with twice the memory."""
-    for rank in range(count):
-        same = {
-            "rank": rank,
-            "local_rank": rank,
-            "world_size": count,
-            "pid": 5000 + rank,
-            "session_id": f"s-{rank}",
-        }
-        for number in range(samples):
-            at = START + number * SECOND // 10
-            allocated = (20 if rank == 2 else 10) * GIB + number % 7 * (GIB >> 4)
-            yield v4(
-                **same,
-                timestamp_ns=at,
-                allocator_allocated_bytes=allocated,
-                allocator_reserved_bytes=allocated + GIB,
-                device_used_bytes=allocated + 3 * GIB,
-                device_free_bytes=40 * GIB - allocated,
-                device_total_bytes=80 * GIB,
-                context=None,
-            )
-            if number % 20 in (3, 17):
-                kind = "phase_enter" if number % 20 == 3 else "phase_exit"
-                scope: dict[str, Any] = {
-                    "name": "step",
-                    "path": ["step"],
-                    "action": kind.removeprefix("phase_"),
-                }
-                scope |= {"scope_id": f"s-{rank}:{number // 20}", "sequence": number // 20}
-                scope |= {"thread_id": 1, "thread_name": "MainThread"}
-                yield v4(**same, timestamp_ns=at + 1, event_type=kind, metadata={"phase_scope": scope})
-        yield v4(**same, timestamp_ns=START + SECOND, event_type="warning", context=HOSTILE)
 
 
 def test_ranks_are_a_grid_and_the_odd_one_stands_out(opened: Opened, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ use crate::Analysis;
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}\
 table{border-collapse:collapse}td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de}\
 .critical{color:#b42318}.warning{color:#93610a}.info{color:#57606a}section{margin:1.5rem 0}h2{font-size:1.05rem}\
-code{font-size:.9em}.answer{white-space:pre-wrap;font-size:.9em;line-height:1.5;border-left:3px solid #57606a;padding-left:.75rem}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
+code{font-size:.9em}.answer{white-space:pre-wrap;font-size:.9em;line-height:1.5;border-left:3px solid #57606a;padding-left:.75rem}figure{margin:1rem 0}figure svg{max-width:100%;height:auto}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
 td,th{border-color:#30363d}.critical{color:#ff7b72}.warning{color:#d29922}.info{color:#8b949e}}";
 
-/// The page.
-pub fn html(analysis: &Analysis) -> String {
+/// The page, with charts (SVG, our own) below its first lines.
+pub fn html(analysis: &Analysis, charts: &[String]) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = write!(
@@ -28,6 +28,9 @@ pub fn html(analysis: &Analysis) -> String {
             writeln!(page, "<pre class=\"answer\">{}</pre>", escape_markup(&analysis.headline.join("\n")));
     }
     let _ = writeln!(page, "<p><strong>{}</strong></p>", escape_markup(&verdict_sentence(analysis)));
+    for chart in charts {
+        let _ = writeln!(page, "<figure>{chart}</figure>");
+    }
     for finding in &analysis.findings {
         let _ = write!(
             page,
@@ -86,7 +89,7 @@ mod tests {
     #[test]
     fn nothing_from_a_recording_becomes_markup() {
         let oom = with(sample(5, 10), "error", "OOM <script>alert(1)</script> out of memory");
-        let page = html(&analyze(finish([oom]), Vec::new(), &AnalysisOptions::default()));
+        let page = html(&analyze(finish([oom]), Vec::new(), &AnalysisOptions::default()), &[]);
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(!page.contains("http"), "nothing is fetched");

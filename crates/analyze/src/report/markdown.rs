@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::{LISTED, SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
 
-/// The page.
-pub fn markdown(analysis: &Analysis) -> String {
+/// The page, with charts (addresses of images, our own) below its first lines.
+pub fn markdown(analysis: &Analysis, charts: &[String]) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(page, "# Memory analysis\n");
@@ -15,6 +15,9 @@ pub fn markdown(analysis: &Analysis) -> String {
         let _ = if number == 0 { writeln!(page, "**{line}**\n") } else { writeln!(page, "- {line}") };
     }
     let _ = writeln!(page, "\n{}\n", escaped(&verdict_sentence(analysis)));
+    for chart in charts {
+        let _ = writeln!(page, "![Memory over time]({chart})\n");
+    }
     if !analysis.findings.is_empty() {
         let _ = writeln!(page, "| severity | kind | confidence | what |\n|---|---|---|---|");
         for finding in &analysis.findings {
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn a_leak_is_a_table_a_section_and_advice() {
         let leak = (0..100).map(|i| sample(i * 1_000_000_000, (1 << 30) + i * (200 << 20)));
-        let page = markdown(&analyze(finish(leak), Vec::new(), &AnalysisOptions::default()));
+        let page = markdown(&analyze(finish(leak), Vec::new(), &AnalysisOptions::default()), &[]);
         assert!(page.contains("| critical | leak | 0.9"), "{page}");
         assert!(page.contains("\n1. Find the line: `stormlog run --heap"));
         assert!(page.contains("| s | 100 | 1 min 39 s | 20.34 GiB |"), "{page}");

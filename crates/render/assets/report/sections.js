@@ -72,13 +72,16 @@ function fillProcesses(page) {
   table.append(element("thead"));
   table.firstChild.append(head);
   const body = element("tbody");
-  processes.forEach((process, index) => {
+  // Ranks in their order; other processes as the report has them.
+  const order = processes.map((_, index) => index).sort((a, b) => (processes[a].rank ?? -1) - (processes[b].rank ?? -1) || a - b);
+  order.forEach((index) => {
+    const process = processes[index];
     const row = element("tr", undefined, process.outlier ? "odd" : "");
     const name = element("td");
     const button = element("button", processWords(process), "plain");
     button.addEventListener("click", () => page.choose(index));
     name.append(button);
-    if (process.outlier) name.append(element("p", words(process.outlier), "badge critical"));
+    if (process.outlier) name.append(element("p", words(process.outlier), "outlier"));
     const ended = element("td");
     ended.append(element("span", process.ended, "badge " + process.ended), words(process.what_happened));
     const peak = element("td", process.peak_bytes === null ? "" : sayBytes(process.peak_bytes), "number");

@@ -89,6 +89,8 @@ impl Default for Content {
 pub struct Lines {
     /// The lines.
     pub series: Vec<Series>,
+    /// From the least to the greatest of many lines that are not drawn one by one.
+    pub band: Option<Band>,
     /// A level that must not be passed.
     pub limit: Option<Rule>,
     /// Stretches with a name.
@@ -101,6 +103,16 @@ pub struct Lines {
     pub dots: Vec<Dot>,
 }
 
+/// From the least to the greatest value at each moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Band {
+    /// Its name in the legend.
+    pub name: String,
+    /// Time, least and greatest, by time.
+    pub points: Vec<(f64, f64, f64)>,
+}
+
 /// One line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -111,6 +123,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Whether the ground below it is tinted.
     pub fill: bool,
+    /// Whether it is drawn in dashes: a line that was computed, not measured.
+    pub dashed: bool,
     /// Its colour; else the next of the palette.
     pub colour: Option<String>,
     /// What each point is, for the page: as many as points, or none.

@@ -1,12 +1,14 @@
 //! Lines over time: series, a limit, phases behind them, alerts above them.
 
-use super::figure::{Lines, Mark, MarkKind, Panel, Series};
+use super::figure::{Band, Lines, Mark, MarkKind, Panel, Series};
 use super::layout::{BODY, Entry, SMALL, Sign};
 use super::letters::{fitting, width};
 use super::scene::{Anchor, Frame, INK, PALETTE, QUIET, Scene, Shape};
 use super::ticks::Scale;
 
 const LIMIT: &str = "#b42318";
+/// The ground of a band.
+const BAND: &str = "#8896a5";
 /// A limit this far above everything would press the lines flat: it is told in words instead.
 const FAR_LIMIT: f64 = 3.0;
 const STRIP: f64 = 16.0;
@@ -44,7 +46,13 @@ pub(super) fn scales(
     let all = || content.series.iter().flat_map(|series| finite(&series.points));
     let (mut first, mut last, mut low, mut high) =
         (f64::INFINITY, f64::NEG_INFINITY, 0.0_f64, f64::NEG_INFINITY);
-    for (x, y) in all() {
+    let ends = |band: &Band| {
+        let low = band.points.iter().map(|(x, low, _)| (*x, *low));
+        let all: Vec<(f64, f64)> = low.chain(band.points.iter().map(|(x, _, high)| (*x, *high))).collect();
+        finite(&all).collect::<Vec<_>>()
+    };
+    let banded: Vec<(f64, f64)> = content.band.iter().flat_map(ends).collect();
+    for (x, y) in all().chain(banded) {
         (first, last) = (first.min(x), last.max(x));
         (low, high) = (low.min(y), high.max(y));
     }
@@ -64,11 +72,15 @@ fn legend(content: &Lines, is_far: bool) -> Vec<Entry> {
     let series = series.map(|(index, series)| Entry {
         name: fitting(&series.name, BODY, 260.0),
         colour: colour_of(&content.series, index),
-        sign: Sign::Line,
+        sign: if series.dashed { Sign::Dashes } else { Sign::Line },
     });
     // A few lines come first; of many, some will not be named, and what happened must be.
     let is_crowded = content.series.len() > PALETTE.len();
     let mut entries: Vec<Entry> = if is_crowded { Vec::new() } else { series.clone().collect() };
+    if let Some(band) = content.band.as_ref().filter(|band| !band.name.is_empty()) {
+        let name = fitting(&band.name, BODY, 260.0);
+        entries.push(Entry { name, colour: BAND.to_owned(), sign: Sign::Block });
+    }
     if let Some(limit) = &content.limit {
         let name = if is_far { format!("{} (far above)", limit.name) } else { limit.name.clone() };
         entries.push(Entry { name, colour: LIMIT.to_owned(), sign: Sign::Dashes });
@@ -137,6 +149,15 @@ pub(super) fn draw(scene: &mut Scene, content: &Lines, frame: &Frame, panel: usi
         frame.at((x - frame.x.0) / (frame.x.1 - frame.x.0), (y - frame.y.0) / (frame.y.1 - frame.y.0))
     };
     phases(scene, content, frame);
+    if let Some(band) = &content.band {
+        let low = band.points.iter().map(|(x, low, _)| (*x, *low));
+        let high = band.points.iter().rev().map(|(x, _, high)| (*x, *high));
+        let edge: Vec<(f64, f64)> = low.chain(high).collect();
+        let points: Vec<(f64, f64)> = finite(&edge).map(|(x, y)| place(x, y)).collect();
+        if points.len() > 3 {
+            scene.shapes.push(Shape::Area { points, colour: BAND.to_owned(), opacity: 0.25, of: None });
+        }
+    }
     for (index, series) in content.series.iter().enumerate() {
         let colour = colour_of(&content.series, index);
         let points = thinned(finite(&series.points).map(|(x, y)| place(x, y)), frame);
@@ -160,7 +181,7 @@ pub(super) fn draw(scene: &mut Scene, content: &Lines, frame: &Frame, panel: usi
         } else {
             1.9
         };
-        scene.shapes.push(Shape::Line { points, colour, width, is_dashed: false, of });
+        scene.shapes.push(Shape::Line { points, colour, width, is_dashed: series.dashed, of });
     }
     if content.series.iter().all(|series| finite(&series.points).next().is_none()) {
         let middle = (frame.left + frame.width / 2.0, frame.top + frame.height / 2.0);

@@ -4,6 +4,7 @@
 //! shapes, so they cannot disagree. No drawing library: what we need of one is some axes, and ours look the same on a machine
 //! without fonts, for the letters (a subset of DejaVu Sans) are inside. Must never fail: what is not finite is left out.
 
+mod band;
 mod bars;
 mod figure;
 mod heat;
@@ -17,8 +18,9 @@ mod scene;
 mod svg;
 mod ticks;
 
+pub use band::median_and_range;
 pub use figure::{
-    Axis, Bars, Content, Dot, Figure, Heat, Lines, Mark, MarkKind, Measure, Panel, Phase, Points, Rule,
+    Axis, Band, Bars, Content, Dot, Figure, Heat, Lines, Mark, MarkKind, Measure, Panel, Phase, Points, Rule,
     Series,
 };
 pub use png::PngError;

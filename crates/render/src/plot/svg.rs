@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::figure::Figure;
 use super::layout;
 use super::scene::{Anchor, Scene, Shape};
@@ -12,6 +15,14 @@ impl Figure {
     #[must_use]
     pub fn svg(&self) -> String {
         text(&layout::scene(self), &self.title)
+    }
+}
+
+impl Figure {
+    /// The SVG as an address that an image can have: for Markdown, which takes no other markup.
+    #[must_use]
+    pub fn svg_address(&self) -> String {
+        format!("data:image/svg+xml;base64,{}", STANDARD.encode(self.svg()))
     }
 }
 

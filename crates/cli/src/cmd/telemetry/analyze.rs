@@ -12,6 +12,7 @@ use stormlog_analyze::report::{
 };
 use stormlog_analyze::{Analysis, AnalysisOptions, analyze, summary_metrics};
 use stormlog_catalog::recording::Loaded;
+use stormlog_render::plot::Figure;
 use stormlog_store::json;
 use stormlog_story::Story;
 
@@ -71,7 +72,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
     let artifacts = std::mem::take(&mut loaded.artifacts);
-    let plots = options.plot_dir.is_some().then(|| Plots::of(&loaded.recording));
+    let format = options.format.unwrap_or_else(|| format_of(options.output.as_deref()));
+    let is_drawn = options.plot_dir.is_some() || matches!(format, Format::Html | Format::Markdown);
+    let plots = is_drawn.then(|| Plots::of(&loaded.recording));
     let mut analysis = judge(loaded);
     captures::explain_ranks(&others, &mut analysis);
     snapshots.judge(&mut analysis);
@@ -100,7 +103,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         session_id,
         artifacts,
     };
-    let format = options.format.unwrap_or_else(|| format_of(options.output.as_deref()));
+    let charts: Vec<Figure> = plots.iter().flat_map(|plots| plots.figures(&analysis)).collect();
     let is_empty = analysis.event_count == 0 && analysis.captures + analysis.snapshots == 0;
     let page = match format {
         // Why there is nothing has been said on standard error.
@@ -110,8 +113,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             Some(pages) => pages,
             None => text(&analysis),
         },
-        Format::Markdown => markdown(&analysis),
-        Format::Html => html(&analysis),
+        Format::Markdown => markdown(&analysis, &charts.iter().map(Figure::svg_address).collect::<Vec<_>>()),
+        Format::Html => html(&analysis, &charts.iter().map(Figure::svg).collect::<Vec<_>>()),
         Format::Json => {
             let payload = snapshots.payload(optimization_report(&analysis, selected.as_deref()))?;
             let mut report = envelope.report(&analysis.findings, summary_metrics(&analysis), payload);

@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use stormlog_analyze::rules::ranks::CrossRank;
-use stormlog_analyze::timeline::{Timeline, timelines};
+use stormlog_analyze::timeline::{Line, Timeline, timelines};
 use stormlog_analyze::{Analysis, Recording};
-use stormlog_model::{Severity, format_bytes};
+use stormlog_model::{Finding, Severity, format_bytes};
 use stormlog_render::plot::{
-    Axis, Content, Dot, Figure, Lines, Mark, MarkKind, Measure, Panel, Phase, Rule, Series,
+    Axis, Band, Content, Dot, Figure, Lines, Mark, MarkKind, Measure, Panel, Phase, Rule, Series,
+    median_and_range,
 };
 
 use crate::cmd::whole_file;
@@ -22,8 +23,9 @@ const LEAST_POINTS: usize = 4;
 const MOST_RANKS: usize = 64;
 /// Lines that can be told apart.
 const MOST_COLOURS: usize = 8;
-/// The colour of those that need not be, and of those that stand out from them.
-const CROWD: &str = "#a8b2bc";
+/// The colour of the middle of all, of a floor, and of those that stand out.
+const MEDIAN: &str = "#5b6774";
+const FLOOR: &str = "#444b54";
 const OUTSTANDING: [&str; 4] = ["#1f6fb2", "#d9720f", "#2a8f5b", "#8a4fa3"];
 /// Twice the pixels each way: sharp in print and on dense screens.
 const SCALE: f64 = 2.0;
@@ -49,7 +51,7 @@ impl Plots {
     pub(crate) fn write(&self, analysis: &Analysis, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let mut written = Vec::new();
         if !self.timelines.is_empty() {
-            written.extend(save(&self.memory(), folder, "memory_timeline")?);
+            written.extend(save(&self.memory(Some(analysis)), folder, "memory_timeline")?);
         }
         written.extend(self.write_ranks(analysis, folder)?);
         Ok(written)
@@ -60,8 +62,23 @@ impl Plots {
         if self.timelines.is_empty() {
             return Ok(false);
         }
-        whole_file::write(file, self.memory().png(SCALE)?)?;
+        whole_file::write(file, self.memory(None).png(SCALE)?)?;
         Ok(true)
+    }
+
+    /// The pictures of a page: memory over time, and the ranks of each job on one clock.
+    pub(crate) fn figures(&self, analysis: &Analysis) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        if !self.timelines.is_empty() {
+            figures.push(self.memory(Some(analysis)));
+        }
+        for job in &analysis.jobs {
+            let ranks = self.ranks(job);
+            if !ranks.is_empty() {
+                figures.push(across(job, &ranks, analysis));
+            }
+        }
+        figures
     }
 
     /// The pictures of ranks alone.
@@ -73,13 +90,17 @@ impl Plots {
             if ranks.is_empty() {
                 continue;
             }
-            written.extend(save(&across(job, &ranks), folder, &format!("cross_rank_timeline{suffix}"))?);
+            written.extend(save(
+                &across(job, &ranks, analysis),
+                folder,
+                &format!("cross_rank_timeline{suffix}"),
+            )?);
             written.extend(save(&multiples(job, &ranks), folder, &format!("rank_timelines{suffix}"))?);
         }
         Ok(written)
     }
 
-    fn memory(&self) -> Figure {
+    fn memory(&self, analysis: Option<&Analysis>) -> Figure {
         let shown = &self.timelines[..self.timelines.len().min(MOST_STREAMS)];
         let left_out = self.timelines.len() - shown.len();
         let sessions = shown.iter().all(|timeline| timeline.session_id == shown[0].session_id);
@@ -88,15 +109,26 @@ impl Plots {
             subtitle =
                 format!("the {} streams with the highest peaks; {left_out} more are not drawn", shown.len());
         }
+        let programs: Vec<&str> = shown.iter().filter_map(|timeline| timeline.program.as_deref()).collect();
+        let is_one_program = programs.iter().all(|program| *program == programs[0]);
         let panels = shown.iter().map(|timeline| {
-            let title = if sessions {
-                place(timeline)
-            } else {
-                format!("{} · session {}", place(timeline), timeline.session_id)
-            };
+            let mut title = place(timeline);
+            if !is_one_program {
+                title = format!("{} · {title}", timeline.program.as_deref().unwrap_or("unknown program"));
+            }
+            if !sessions && timeline.program.is_none() {
+                title = format!("{title} · session {}", timeline.session_id);
+            }
+            if let Some(finding) = analysis.and_then(|analysis| finding_of(analysis, timeline)) {
+                title = format!("{title} · {finding}");
+            }
             panel(title, timeline)
         });
-        Figure { title: "Memory over time".to_owned(), subtitle, columns: 1, panels: panels.collect() }
+        let title = match programs.first().filter(|_| is_one_program) {
+            Some(program) => format!("{program}: memory over time"),
+            None => "Memory over time".to_owned(),
+        };
+        Figure { title, subtitle, columns: 1, panels: panels.collect() }
     }
 
     /// The fullest stream of each rank of a job, by rank.
@@ -142,9 +174,29 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     (i128::from(to_ns) - i128::from(from_ns)) as f64 / 1e9
 }
 
+/// The worst that was found about a stream, without where: the panel has that already.
+fn finding_of(analysis: &Analysis, timeline: &Timeline) -> Option<String> {
+    let is_device = timeline.device_id >= 0;
+    let about = |finding: &&Finding| {
+        finding.process == Some(timeline.pid)
+            && finding.memory.is_some_and(|memory| memory.is_device() == is_device)
+            && !finding.undecided
+    };
+    let title = &analysis.findings.iter().find(about)?.title;
+    Some(title.rsplit_once(" (").map_or(title.as_str(), |(what, _)| what).to_owned())
+}
+
 fn panel(title: String, timeline: &Timeline) -> Panel {
     let start = timeline.span_ns.0;
     let is_lone = timeline.lines.len() == 1;
+    let floor = timeline.lines.first().map(Line::floor).filter(|floor| !floor.is_empty());
+    let floor = floor.map(|points| Series {
+        name: "floor".to_owned(),
+        points: points.iter().map(|(at, bytes)| (seconds(start, *at), *bytes as f64)).collect(),
+        dashed: true,
+        colour: Some(FLOOR.to_owned()),
+        ..Series::default()
+    });
     let lines = Lines {
         series: timeline
             .lines
@@ -155,6 +207,7 @@ fn panel(title: String, timeline: &Timeline) -> Panel {
                 fill: is_lone,
                 ..Series::default()
             })
+            .chain(floor)
             .collect(),
         limit: timeline
             .limit
@@ -198,13 +251,14 @@ fn rank_points(timeline: &Timeline) -> &[(u64, u64)] {
 }
 
 /// All ranks on one clock, by the best alignment there is.
-fn across(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
+fn across(job: &CrossRank, ranks: &[&Timeline], analysis: &Analysis) -> Figure {
     let cause = job.best();
     let offset = |rank: u64| cause.offsets_ns.get(&rank).copied().unwrap_or(0);
     let aligned = |rank: u64, at: u64| i128::from(at) - offset(rank);
     let start = ranks.iter().map(|timeline| aligned(timeline.rank, timeline.span_ns.0)).min().unwrap_or(0);
     let time = |aligned: i128| (aligned - start) as f64 / 1e9;
-    let named = named_ranks(job, ranks);
+    let odd = odd_ranks(analysis);
+    let named = named_ranks(job, ranks, &odd);
     let (mut drawn, others): (Vec<&Timeline>, Vec<&Timeline>) =
         ranks.iter().partition(|timeline| named.contains(&timeline.rank));
     drawn.sort_by_key(|timeline| named.iter().position(|rank| *rank == timeline.rank));
@@ -216,19 +270,29 @@ fn across(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
             .collect(),
         ..Series::default()
     };
-    let mut crowd = Some(format!("{} other ranks", others.len()));
-    // The crowd first, so that nothing of it lies over who is looked for.
-    let others = others.iter().map(|timeline| Series {
-        name: crowd.take().unwrap_or_default(),
-        colour: Some(CROWD.to_owned()),
-        ..line(timeline)
-    });
-    let mut series: Vec<Series> = others.collect();
-    let is_crowded = !series.is_empty();
+    let is_crowded = !others.is_empty();
+    let mut series: Vec<Series> = Vec::new();
+    let mut band = None;
+    if is_crowded {
+        let all: Vec<Series> = ranks.iter().map(|timeline| line(timeline)).collect();
+        let (median, range) = median_and_range(&all);
+        let (name, colour) = ("median of all ranks".to_owned(), Some(MEDIAN.to_owned()));
+        series.push(Series { name, colour, ..median });
+        band = Some(Band { name: format!("least to greatest of {} ranks", ranks.len()), ..range });
+    }
     let colours = OUTSTANDING.iter().cycle().map(|colour| is_crowded.then(|| (*colour).to_owned()));
     series
         .extend(drawn.into_iter().zip(colours).map(|(timeline, colour)| Series { colour, ..line(timeline) }));
-    let mut lines = Lines { series, ..Lines::default() };
+    let mut lines = Lines { series, band, ..Lines::default() };
+    for rank in &odd {
+        let odd = ranks.iter().find(|timeline| timeline.rank == *rank);
+        let most = odd.and_then(|timeline| rank_points(timeline).iter().max_by_key(|(_, bytes)| *bytes));
+        lines.dots.extend(most.map(|(at, bytes)| Dot {
+            name: format!("rank {rank}: outlier"),
+            x: time(aligned(*rank, *at)),
+            y: *bytes as f64,
+        }));
+    }
     if let Some(onset) = cause.onset_ns {
         lines.moments.push(Rule { name: "cluster onset".to_owned(), at: time(onset) });
     }
@@ -255,8 +319,14 @@ fn across(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
     Figure { title, subtitle: about(job), columns: 1, panels: vec![panel] }
 }
 
+/// Ranks that a rule calls outliers.
+fn odd_ranks(analysis: &Analysis) -> Vec<u64> {
+    let odd = analysis.findings.iter().filter(|finding| finding.kind == "rank_outlier");
+    odd.filter_map(|finding| finding.metrics.get("rank")?.as_u64()).collect()
+}
+
 /// The ranks that have a colour of their own: all of a few; of many, those that jumped first and the fullest.
-fn named_ranks(job: &CrossRank, ranks: &[&Timeline]) -> Vec<u64> {
+fn named_ranks(job: &CrossRank, ranks: &[&Timeline], odd: &[u64]) -> Vec<u64> {
     if ranks.len() <= MOST_COLOURS {
         return ranks.iter().map(|timeline| timeline.rank).collect();
     }
@@ -264,7 +334,7 @@ fn named_ranks(job: &CrossRank, ranks: &[&Timeline]) -> Vec<u64> {
     fullest.sort_by_key(|timeline| std::cmp::Reverse(timeline.peak()));
     let suspects = job.best().suspects.iter().map(|suspect| suspect.rank).take(3);
     let mut named: Vec<u64> = Vec::new();
-    for rank in suspects.chain(fullest.first().map(|timeline| timeline.rank)) {
+    for rank in suspects.chain(odd.iter().copied()).chain(fullest.first().map(|timeline| timeline.rank)) {
         if !named.contains(&rank) {
             named.push(rank);
         }
