@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use stormlog_heap::DeviceStats;
 use stormlog_heap_report::diff::diff;
 use stormlog_heap_report::{
     CaptureFile, Chosen, MOMENTS, PageOptions, Question, Reading, captures, graphs, is_quick,
 };
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_render::flamegraph::FlameGraph;
-use stormlog_render::report::Graph;
+use stormlog_render::report::{Graph, Parts};
 
 /// Captures whose stacks are in a page, the main process's first and then those with the highest peaks.
 const MOST_CAPTURES: usize = 6;
@@ -28,12 +29,14 @@ pub(super) struct ReadCapture {
     /// When it began and ended, nanoseconds since 1970; `None` where it does not say.
     pub(super) span_ns: Option<(u64, u64)>,
     pub(super) graphs: Vec<(Memory, FlameGraph)>,
+    /// What the memory of each device is for, at the end of the program's own code.
+    pub(super) purposes: Vec<(String, Parts)>,
 }
 
 impl Captures {
     pub(super) fn at(paths: &[PathBuf]) -> Self {
-        let mut found: Vec<CaptureFile> =
-            paths.iter().filter_map(|path| captures(path).ok()).flatten().collect();
+        let of = |path: &PathBuf| captures(path).ok();
+        let mut found: Vec<CaptureFile> = paths.iter().filter_map(of).flatten().collect();
         found.sort_by_key(|one| (!one.main, std::cmp::Reverse(one.peak_bytes)));
         let mut all = Captures::default();
         if found.len() > MOST_CAPTURES {
@@ -43,8 +46,11 @@ impl Captures {
             ));
         }
         for capture in found.into_iter().take(MOST_CAPTURES) {
+            let path = capture.path.clone();
             match ReadCapture::of(capture) {
                 Ok(read) => all.read.push(read),
+                // A file that the user named and that is not a capture is telemetry; its reader reports what is wrong with it.
+                Err(_) if paths.contains(&path) => {}
                 Err(error) => all.notes.push(error),
             }
         }
@@ -64,8 +70,20 @@ impl ReadCapture {
             Selection::All => None,
         };
         let graphs = made.into_iter().filter_map(one).collect();
-        Ok(ReadCapture { pid: capture.pid, program: capture.program, span_ns, graphs })
+        let purposes = reading.stats().devices.iter().filter_map(purpose).collect();
+        Ok(ReadCapture { pid: capture.pid, program: capture.program, span_ns, graphs, purposes })
     }
+}
+
+/// A device and its categories, the largest first.
+fn purpose(device: &DeviceStats) -> Option<(String, Parts)> {
+    let mut parts: Parts = device
+        .categories
+        .iter()
+        .map(|(name, amount)| ((*name).replace('_', " "), Some(amount.bytes)))
+        .collect();
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    (!parts.is_empty()).then(|| (format!("{} at the end", device.device), parts))
 }
 
 fn read(path: &Path) -> Result<Reading, String> {

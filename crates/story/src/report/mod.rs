@@ -25,6 +25,9 @@ use words::{finding, process};
 
 /// Processes that are listed.
 const MOST_PROCESSES: usize = 256;
+/// A process whose program is not known.
+const UNNAMED: &str = "the program";
+
 /// What was recorded at some paths, as far as the report needs the rules' reading of it.
 pub struct Recorded {
     /// The paths.
@@ -92,7 +95,7 @@ impl Builder {
         if found.is_some() || self.report.processes.len() >= MOST_PROCESSES {
             return found;
         }
-        let name = pid.map_or_else(|| "the program".to_owned(), |pid| format!("process {pid}"));
+        let name = pid.map_or_else(|| UNNAMED.to_owned(), |pid| format!("process {pid}"));
         self.report.processes.push(Process {
             name,
             pid,
@@ -144,6 +147,7 @@ impl Builder {
         if of.name.starts_with("process ") || capture.pid.is_none() {
             of.name = capture.program;
         }
+        of.parts.extend(capture.purposes);
         let offset_ms = capture.span_ns.map_or(0, |(began, _)| self.clock.ms(began));
         for (memory, flame) in capture.graphs {
             let (name, most) = (memory.to_string(), peak(&flame));
@@ -245,8 +249,10 @@ fn name_of(path: &Path) -> String {
 }
 
 fn title(report: &Report, recorded: &Recorded) -> String {
-    let main = report.processes.first().map(|process| process.name.clone());
-    let name = main.unwrap_or_else(|| recorded.paths.first().map(|path| name_of(path)).unwrap_or_default());
+    let named = report.processes.get(report.start).map(|process| process.name.clone());
+    // Telemetry without a run does not name its program: the file does.
+    let named = named.filter(|name| name != UNNAMED);
+    let name = named.unwrap_or_else(|| recorded.paths.first().map(|path| name_of(path)).unwrap_or_default());
     match &report.baseline {
         Some(baseline) => format!("{name} against {baseline}"),
         None => name,

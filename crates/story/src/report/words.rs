@@ -9,7 +9,7 @@ use crate::{Holder, ProcessStory, Residual};
 
 pub(super) fn process(story: &ProcessStory) -> Process {
     Process {
-        name: story.program.clone().unwrap_or_else(|| "the program".to_owned()),
+        name: story.program.clone().unwrap_or_else(|| super::UNNAMED.to_owned()),
         pid: story.pid,
         // Known from its samples: every process outside a job calls itself rank 0.
         rank: None,
