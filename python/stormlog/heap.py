@@ -124,18 +124,19 @@ def is_recording() -> bool:
 def stats(path: str | os.PathLike[str], *, memory: str | None = None) -> dict[str, Any]:
     """Totals, peak, top allocators: what ``stormlog stats --json`` prints, all memories in it.
 
-    With ``memory`` the figures of that one: ``"host"``, or a row of ``devices`` such as ``"cuda:0"``.
-    A capture that is missing, unreadable, damaged or too new raises the `HeapError` that says so, which is
-    also a `FileNotFoundError`, a `PermissionError` or a `ValueError`.
+    With ``memory`` (``"host"``, ``"cuda:0"``, …) the figures of that one, as with ``--memory``; of a device
+    its row of ``devices`` is part of them. A capture that is missing, unreadable, damaged or too new raises
+    the `HeapError` that says so, which is also a `FileNotFoundError`, a `PermissionError` or a `ValueError`.
     """
-    found = _native.heap.heap_stats(path)
-    devices: dict[str, dict[str, Any]] = {row["device"]: row for row in found.get("devices", [])}
-    if memory is None or memory == "host":
-        return found
-    if memory not in devices:
+    try:
+        found = _native.heap.heap_stats(path, memory)
+    except HeapValueError:
+        devices = [row["device"] for row in _native.heap.heap_stats(path, None)["devices"]]
         there = ", ".join(["host", *devices])
-        raise HeapValueError(f"{os.fspath(path)}: no memory {memory!r} was recorded; there is {there}")
-    return devices[memory]
+        sentence = f"{os.fspath(path)}: no memory {memory!r} was recorded; there is {there}"
+        raise HeapValueError(sentence) from None
+    rows = (row for row in found["devices"] if row["device"] == memory)
+    return {**next(rows, {}), **found}
 
 
 class Recording:

@@ -208,7 +208,7 @@ def test_the_step_and_the_phase_are_told(tmp_path: Path) -> None:
     assert done.returncode == 1 and "OutOfMemoryError" in done.stderr, done.stderr
     (bundle,) = own_bundles(tmp_path)
     shown = stormlog("oom", "show", str(tmp_path / "runs"))
-    assert shown.startswith("CUDA out of memory at step 1,204 in forward on GPU 0: "), shown
+    assert shown.startswith("CUDA out of memory at step 1 204 in forward on GPU 0: "), shown
     assert page(bundle)["step"] == 1204
     sys.stdout.write(shown)
 

@@ -6,7 +6,7 @@ use stormlog_capture::layout::flags;
 use stormlog_heap::{DeviceFigures, DistinctFailure, Heap};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::{Memory, Selection, Source};
-use stormlog_model::text::{nanoseconds_in_words, short_name};
+use stormlog_model::text::{grouped, nanoseconds_in_words, short_name};
 
 use crate::ask::{Reading, command, is_python};
 use crate::end::End;
@@ -318,24 +318,11 @@ fn before_recording(device: &DeviceFigures) -> Option<String> {
     })
 }
 
-/// `1 234 567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use stormlog_model::memory::{Device, Memory, Source};
 
-    use super::{grouped, reports_note};
+    use super::reports_note;
 
     #[test]
     fn an_allocator_that_does_not_report_is_named_where_only_the_driver_does() {
@@ -345,12 +332,5 @@ mod tests {
         assert!(reports_note(Some(false), &[]).is_some_and(|note| note.contains("--cuda-driver")));
         assert_eq!(reports_note(Some(true), &[allocator, driver]), None);
         assert_eq!((reports_note(Some(true), &[]), reports_note(None, &[driver])), (None, None));
-    }
-
-    #[test]
-    fn digits_in_threes() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(123_456), "123 456");
-        assert_eq!(grouped(1_234_567), "1 234 567");
     }
 }

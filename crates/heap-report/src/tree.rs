@@ -4,7 +4,7 @@ use stormlog_model::format_bytes;
 use stormlog_model::stacks::{Holdings, NodeId, Weight};
 use stormlog_model::text::short_name;
 
-use crate::notes::grouped;
+use stormlog_model::text::grouped;
 
 /// Deeper frames are not indented further.
 const DEEPEST: usize = 60;

@@ -13,7 +13,7 @@ use crate::profile::Mode;
 use crate::stats::Place;
 
 /// One device's memory, as one source reports it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct DeviceStats {
     /// `cuda:0`, or `cuda:0/driver`.
     pub device: Memory,

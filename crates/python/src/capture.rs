@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use stormlog_heap_report::{
-    MOMENTS, PageOptions, Question, Reading, ViewError, find, flamegraph, is_quick, rows,
+    Ask, MOMENTS, PageOptions, Question, Reading, ViewError, find, flamegraph, forecast, is_quick, rows,
 };
 
 use stormlog_model::stacks::Frame;
@@ -50,12 +50,15 @@ impl From<rows::Row> for HeapStack {
     }
 }
 
-/// The statistics of a capture: what `stormlog stats --json` prints.
+/// The statistics of a capture: what `stormlog stats --json` prints, with `--memory` where one is named.
 #[pyfunction]
-fn heap_stats(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+fn heap_stats<'py>(py: Python<'py>, path: PathBuf, memory: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     let stats = py.detach(|| -> Result<serde_json::Value, Error> {
-        let reading = Reading::of(&path, None, Question::Peak)?;
-        Ok(serde_json::from_str(&reading.stats().json()?)?)
+        let memory = memory.map(str::parse).transpose()?;
+        let reading = Reading::of(&path, None, Ask { question: Question::Peak, memory })?;
+        let mut stats = reading.stats().clone();
+        forecast(&mut stats, &reading.chosen.path);
+        Ok(serde_json::from_str(&stats.json()?)?)
     });
     to_python(py, &stats?)
 }

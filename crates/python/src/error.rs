@@ -176,7 +176,9 @@ fn from_capture(error: &ViewError) -> PyErr {
             | ReadError::NothingLeft { .. }
             | ReadError::Memray { .. },
         ) => HeapErrorKind::Format.new_err(error.to_string()),
-        ViewError::Question { .. } => HeapErrorKind::Value.new_err(error.to_string()),
+        ViewError::Question { .. } | ViewError::Heap(ReadError::NoMemory { .. }) => {
+            HeapErrorKind::Value.new_err(error.to_string())
+        }
         _ => HeapErrorKind::Recording.new_err(error.to_string()),
     }
 }

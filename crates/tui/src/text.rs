@@ -101,19 +101,6 @@ pub(crate) fn short_path(path: &str) -> &str {
     path
 }
 
-/// `1 234 567`
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +139,5 @@ mod tests {
         assert_eq!(short_path("/v/lib/python3.12/site-packages/torch/x.py"), "torch/x.py");
         assert_eq!(short_path("/usr/lib/python3.11/json/decoder.py"), "json/decoder.py");
         assert_eq!(short_path("train.py"), "train.py");
-        assert_eq!(grouped(1_234_567), "1 234 567");
-        assert_eq!(grouped(12), "12");
     }
 }

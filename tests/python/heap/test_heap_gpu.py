@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from places import PROGRAMS
+from run_command import STORMLOG
 from stormlog import heap
 
 SOURCES = PROGRAMS / "heap"
@@ -71,6 +72,13 @@ def test_a_late_recording_has_each_block_and_the_sum_of_those_before(
     found = heap.stats(tmp_path / "out.bin", memory="cuda:0")
     assert (found["allocations"], found["total_allocated_bytes"]) == (110, 100 * 4096 + 10 * 8192)
     assert found["before_recording_bytes"] == 10 * MB
+    printed = subprocess.run(
+        [*STORMLOG, "stats", str(tmp_path / "out.bin"), "--memory", "cuda:0", "--json"],
+        capture_output=True,
+        check=True,
+    )
+    command = json.loads(printed.stdout)
+    assert {key: found[key] for key in command} == command and command["memory"] == "cuda:0"
     assert found["live_bytes"] == counted["allocated"] and found["peak_bytes"] == counted["peak"]
     places = {
         (Path(row["file"]).name, row["function"]): row["bytes"] for row in found["top"] if row.get("file")

@@ -33,6 +33,13 @@ def test_an_oom_kill_is_still_named(tmp_path: Path) -> None:
     assert bundle["evidence"]["memory_map"], "the last look was kept"
 
 
+def test_the_lines_that_held_memory_are_still_named(tmp_path: Path) -> None:
+    abandon(tmp_path, command(tmp_path, *program("waits_for_its_parents_end.py", "raise")))
+    held = newest(tmp_path)["held"]
+    assert held[0]["file"].endswith("waits_for_its_parents_end.py") and held[0]["line"] == 8
+    assert held[0]["memory"] == "host" and abs(held[0]["bytes"] - (20 << 20)) < 1 << 20
+
+
 def test_an_exception_is_still_told(tmp_path: Path) -> None:
     abandon(tmp_path, command(tmp_path, *program("waits_for_its_parents_end.py", "raise")))
     bundle = newest(tmp_path)

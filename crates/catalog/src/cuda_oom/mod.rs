@@ -13,6 +13,7 @@ use serde_json::Value;
 use stormlog_model::alloc_conf::setting;
 use stormlog_model::memory::Memory;
 use stormlog_model::stacks::is_library;
+use stormlog_model::text::grouped;
 use stormlog_model::{Record, format_bytes};
 use stormlog_postmortem::bundle::{Bundle, list};
 use stormlog_store::json::read_value;
@@ -334,19 +335,6 @@ fn summed(mut parts: Vec<(String, u64)>) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" · "))
 }
 
-/// `1,204`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Shares as characters; what is there has at least one.
 fn bar(shares: &[(char, u64)]) -> String {
     let total: u64 = shares.iter().map(|(_, bytes)| *bytes).sum();
@@ -395,11 +383,6 @@ fn object(path: &Path) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_step_is_grouped() {
-        assert_eq!([0, 999, 1204, 1_234_567].map(grouped), ["0", "999", "1,204", "1,234,567"]);
-    }
 
     #[test]
     fn a_bar_shows_every_share() {

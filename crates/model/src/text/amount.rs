@@ -3,6 +3,20 @@
 
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
+/// A count of things: `1 234 567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `3.83 GiB`, `512 B`; three significant places are enough to compare by eye.
 pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1024 {
@@ -131,6 +145,11 @@ mod tests {
         assert_eq!(format_rate(1024.0), "3.52 MiB/h");
         assert_eq!(format_rate(-1.0), "0 B/h");
         assert!(format_rate(f64::INFINITY).ends_with("/s"));
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1204, 1_234_567].map(grouped), ["0", "999", "1 204", "1 234 567"]);
     }
 
     #[test]

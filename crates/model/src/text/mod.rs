@@ -10,7 +10,8 @@ mod spreadsheet;
 mod terminal;
 
 pub use amount::{
-    format_bytes, format_duration, format_rate, format_whole_seconds, nanoseconds_in_words, parse_bytes,
+    format_bytes, format_duration, format_rate, format_whole_seconds, grouped, nanoseconds_in_words,
+    parse_bytes,
 };
 pub use markup::escape_markup;
 pub use spreadsheet::inert_cell;

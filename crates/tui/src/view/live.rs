@@ -7,12 +7,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Memory;
-use stormlog_model::text::format_whole_seconds;
+use stormlog_model::text::{format_whole_seconds, grouped};
 
 use crate::read::source::Excerpt;
 use crate::state::live::{LiveState, Order};
 use crate::state::reading::{Process, ProcessRow};
-use crate::text::{clean, fit, fit_end, grouped, width};
+use crate::text::{clean, fit, fit_end, width};
 use crate::view::frame::{keys, place, popup, too_small};
 use crate::view::theme::Theme;
 use crate::view::{help, plot, source};

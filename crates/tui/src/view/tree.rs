@@ -8,10 +8,11 @@ use stormlog_model::format_bytes;
 
 use crate::read::source::Excerpt;
 use crate::state::tree::{Hidden, Row, TreeState};
-use crate::text::{fit, grouped, width, wrap};
+use crate::text::{fit, width, wrap};
 use crate::view::frame::{keys, place, too_small};
 use crate::view::theme::Theme;
 use crate::view::{help, source};
+use stormlog_model::text::grouped;
 
 const KEYS: &[(&str, &str)] = &[
     ("?", "help"),

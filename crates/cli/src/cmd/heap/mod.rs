@@ -5,7 +5,6 @@ pub(crate) mod captures;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod flamegraph;
-mod forecast;
 pub(crate) mod leaks;
 mod output;
 pub(crate) mod parse;

@@ -4,12 +4,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_heap::{DeviceStats, DistinctFailure, GroupBy, Place, Stats};
-use stormlog_heap_report::{Ask, End, Question, Reading, asked, not_recorded};
+use stormlog_heap_report::{Ask, End, Question, Reading, asked, forecast, not_recorded, purposes};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
-use crate::cmd::heap::forecast::forecast;
 use crate::cmd::heap::{Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
@@ -86,6 +85,9 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
     if let Some(rss) = stats.peak_rss_bytes {
         writeln!(out, "resident    at most {}", format_bytes(rss))?;
     }
+    if let Some(device) = stats.devices.iter().find(|device| device.device == stats.memory) {
+        print_purposes(out, device)?;
+    }
     writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
     if let Some(cut) = end.cut() {
         writeln!(out, "cut         {cut}")?;
@@ -157,6 +159,7 @@ fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End) -> io::Re
     writeln!(out, "peak        {peak}, after {after}{}", reserved.unwrap_or_default())?;
     let left = format_bytes(device.live_bytes);
     writeln!(out, "{:<11} {left} in {} blocks", end.moment(), device.live_blocks)?;
+    print_purposes(out, device)?;
     if device.before_recording_bytes > 0 {
         let before = format_bytes(device.before_recording_bytes);
         writeln!(out, "before      {before} were allocated before the recording began")?;
@@ -167,6 +170,10 @@ fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End) -> io::Re
     writeln!(out)?;
     let title = if device.top_at == "end" { "HELD AT THE END" } else { "HELD AT THE PEAK" };
     print_places(out, title, &device.top)
+}
+
+fn print_purposes(out: &mut impl Write, device: &DeviceStats) -> io::Result<()> {
+    purposes(device).into_iter().try_for_each(|(label, text)| writeln!(out, "{label:<11} {text}"))
 }
 
 fn print_failed(
