@@ -23,7 +23,7 @@ RECORDINGS = CORPUS / "recordings"
 COMMAND = [sys.executable, "-c", "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"]
 NATIVE = Path(sys.executable).with_name("stormlog")
 LIVE = (
-    "leak_cleared_at_the_end",
+    "leak_list_of_batches",
     "leak_shared_memory",
     "leak_worker",
     "healthy_random_batches",

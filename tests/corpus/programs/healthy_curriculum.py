@@ -1,7 +1,10 @@
-"""Batches that grow for some seconds and begin small again."""
+"""Batches that grow for twenty seconds and begin small again."""
+
+import time
 
 from clock import steps
 
-for step in steps(0.1):
-    batch = bytearray((1 + step % 50) * (1 << 20))
+begin = time.monotonic()
+for _ in steps(0.1):
+    batch = bytearray((1 + int(10 * ((time.monotonic() - begin) % 20))) * (1 << 20))
     batch[::4096] = b"b" * len(batch[::4096])

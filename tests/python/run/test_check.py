@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_command import until
 
 HOLDS = (
     "import sys, time\n"
@@ -85,3 +86,41 @@ def test_a_baseline_is_made_kept_and_moved(runs: tuple[Path, Path], tmp_path: Pa
     (tmp_path / "b.json").write_text('{"format": "other"}')
     wrong = stormlog(tmp_path, "check", after, "--baseline", "b.json")
     assert wrong.returncode == 5 and "not a memory baseline" in wrong.stderr
+
+
+FAMILY = """
+import subprocess, sys
+child = "import sys; kept = bytearray(b'x') * (50 << 20); print('holds', flush=True); sys.stdin.read()"
+start = lambda: subprocess.Popen(
+    [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+together = [start(), start()]
+for one in together:
+    one.stdout.readline()
+print("both", flush=True)
+sys.stdin.readline()
+for one in together:
+    one.communicate("")
+"""
+
+
+def test_a_budget_is_for_all_processes_at_one_moment(tmp_path: Path) -> None:
+    (tmp_path / "family.py").write_text(FAMILY)
+    code = "import sys; from stormlog._entry import stormlog; sys.exit(stormlog())"
+    options = ["--interval", "0.02", "--dir", "runs", "-q", "--no-heap"]
+    command = [sys.executable, "-c", code, "run", *options, "--", sys.executable, "family.py"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None and run.stdout.readline() == "both\n"
+
+        def both_are_sampled() -> bool:
+            rows = json.loads(stormlog(tmp_path, "query", "events", "runs", "--json").stdout or "[]")
+            return len({row["pid"] for row in rows if (row["device_used_bytes"] or 0) > 50 << 20}) == 2
+
+        until(both_are_sampled)
+        run.communicate("\n")
+    assert run.returncode == 0
+    # Each holds about 55 MiB; together they hold more than 100.
+    assert stormlog(tmp_path, "check", "runs", "--max-peak", "90MiB").returncode == 4
+    assert stormlog(tmp_path, "check", "runs", "--max-peak", "200MiB").returncode == 0

@@ -36,7 +36,10 @@ enum Counter {
     Shared,
     Allocator,
     Reserved,
+    /// What a device has in use beyond its allocator.
     Driver,
+    /// What a device has in use, where nothing is known of an allocator.
+    Used,
 }
 
 impl Counter {
@@ -46,7 +49,7 @@ impl Counter {
             Counter::Shared => "growth.shared",
             Counter::Allocator => "growth.allocator",
             Counter::Reserved => "growth.reserved",
-            Counter::Driver => "growth.driver",
+            Counter::Driver | Counter::Used => "growth.driver",
         }
     }
 
@@ -57,6 +60,7 @@ impl Counter {
             Counter::Allocator => "memory handed out by the allocator",
             Counter::Reserved => "memory held by the allocator (not what it hands out)",
             Counter::Driver => "device memory outside the allocator",
+            Counter::Used => "device memory in use",
         }
     }
 
@@ -86,6 +90,10 @@ impl Counter {
             ]),
             Counter::Driver => advice([
                 "Something beside the framework's allocator allocates: a library, a custom kernel, another process on the device.",
+                "Compare the processes on the device (`nvidia-smi`) at the start and at the end.",
+            ]),
+            Counter::Used => advice([
+                "Find the line: `stormlog run -- COMMAND` records what PyTorch hands out, with `--cuda-driver` what libraries and custom kernels take too.",
                 "Compare the processes on the device (`nvidia-smi`) at the start and at the end.",
             ]),
         }
@@ -137,7 +145,9 @@ fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
     }
     let used = grown(&stream.used);
     if used > 0.0 && allocated.max(reserved) < EXPLAINS * used {
-        findings.extend(say(Counter::Driver, &stream.used));
+        let has_allocator = stream.allocated.count() + stream.reserved.count() > 0;
+        let counter = if has_allocator { Counter::Driver } else { Counter::Used };
+        findings.extend(say(counter, &stream.used));
     }
     findings
 }
@@ -152,7 +162,7 @@ pub fn pace(stream: &Stream) -> Option<f64> {
             (leak(Counter::Host, anonymous(stream)), shared)
         }
         (false, true) => (leak(Counter::Allocator, &stream.allocated), None),
-        (false, false) => (leak(Counter::Driver, &stream.used), None),
+        (false, false) => (leak(Counter::Used, &stream.used), None),
     };
     first.into_iter().chain(second).map(|found| found.bytes_per_second).reduce(f64::max)
 }
@@ -194,7 +204,7 @@ fn by_phase<'a>(
     phases: &'a PhaseIndex,
 ) -> Option<(&'a str, Growth)> {
     let value: fn(&Sample) -> Option<u64> = match counter {
-        Counter::Host | Counter::Driver => Sample::used,
+        Counter::Host | Counter::Driver | Counter::Used => Sample::used,
         // Not in a sample.
         Counter::Shared => return None,
         Counter::Allocator => Sample::allocated,
@@ -294,7 +304,7 @@ fn finding(
 fn is_leak(counter: Counter, growth: &Growth) -> bool {
     let is_long = match counter {
         Counter::Host | Counter::Shared => is_long_enough(growth.bytes, growth.seconds),
-        Counter::Allocator | Counter::Reserved | Counter::Driver => {
+        Counter::Allocator | Counter::Reserved | Counter::Driver | Counter::Used => {
             is_long_enough_on_a_device(growth.bytes, growth.seconds)
         }
     };
@@ -425,6 +435,20 @@ mod tests {
         assert_eq!(ids(of(in_cache)), ["growth.reserved"]);
         let in_driver = (0..200).map(|i| gpu(i * SECOND, 1000 * MI, 1100 * MI, (1500 + 50 * i) * MI, total));
         assert_eq!(ids(of(in_driver)), ["growth.driver"]);
+    }
+
+    #[test]
+    fn use_of_a_device_is_not_called_outside_of_an_unknown_allocator() {
+        let used = |i: u64| {
+            let mut event = gpu(i * SECOND, 0, 0, (1500 + 50 * i) * MI, 80_000 * MI);
+            for counter in [stormlog_model::Counter::Allocated, stormlog_model::Counter::Reserved] {
+                event.counters.set(counter, None);
+            }
+            event
+        };
+        let found = of((0..200).map(used));
+        assert_eq!(found[0].id, "growth.driver");
+        assert!(found[0].title.starts_with("device memory in use grows"), "{}", found[0].title);
     }
 
     #[test]
