@@ -39,13 +39,13 @@ class Row {
     return c;
   }
 
-  /** Names with a colour and, where known, a figure. */
+  /** Names with a colour and, where known, a figure; the sign is a line, or `block` or `dashes`. */
   fill(rows) {
     this.list.replaceChildren(
-      ...rows.map(([colour, name, value, isBlock]) => {
+      ...rows.map(([colour, name, value, shape]) => {
         const item = element("li");
-        const sign = element("i", undefined, isBlock ? "block" : "");
-        if (colour) sign.style.background = `var(${colour})`;
+        const sign = element("i", undefined, shape ?? "");
+        if (colour) sign.style.setProperty("--sign", `var(${colour})`);
         const label = element("span", short(name, 120));
         label.title = short(name, 300);
         item.append(sign, label, element("b", value ?? ""));
@@ -133,9 +133,9 @@ class LineRow extends Row {
     const rows = lane.lines.map((line, index) => {
       const at = indexAt(line.time, ms + 1);
       const isThere = at >= 0 && ms <= line.time.at(-1) + this.page.axis.end * STALE;
-      return [lineColour(line, index), plain(line.name), isThere ? sayBytes(line.bytes[at]) : ""];
+      return [lineColour(line, index), plain(line.name), isThere ? sayBytes(line.bytes[at]) : "", line.kind === "before" ? "dashes" : ""];
     });
-    if (lane.limit) rows.push(["--bad", plain(lane.limit.name), sayBytes(lane.limit.bytes)]);
+    if (lane.limit) rows.push(["--bad", plain(lane.limit.name), sayBytes(lane.limit.bytes), "dashes"]);
     if (lane.thinned) rows.push(["", `${sayCount(lane.thinned)} samples between minimum and maximum are not drawn`, ""]);
     this.fill(rows);
   }
@@ -175,7 +175,7 @@ class HolderRow extends Row {
   figures(ms) {
     const { holders } = this;
     const at = nearest(holders.time, ms);
-    this.fill(holders.bands.map((band, index) => [COLOURS[Math.min(index, 5)], band.name, sayBytes(band.bytes[at] ?? 0), true]));
+    this.fill(holders.bands.map((band, index) => [COLOURS[Math.min(index, 5)], band.name, sayBytes(band.bytes[at] ?? 0), "block"]));
   }
 }
 

@@ -234,13 +234,19 @@ impl Builder {
         let problems =
             recorded.analysis.inputs.iter().flat_map(|input| input.problems.iter().chain(&input.notes));
         report.notes.extend(problems.cloned());
-        report.end_ms = clock.ms(self.end_ns);
+        report.end_ms = report.graphs.iter().map(last_moment).max().unwrap_or(0).max(clock.ms(self.end_ns));
         report.title = title(report, recorded);
         report.subtitle = subtitle(clock, self.end_ns, recorded);
         report.facts = facts(report);
         report.environment = environment(&recorded.paths);
         self.report
     }
+}
+
+/// The end of a graph on the axis. A capture that does not say when it began has no other.
+fn last_moment(graph: &Graph) -> u64 {
+    let last = graph.flame.strip.as_ref().and_then(|strip| strip.time_ms.last().copied());
+    graph.offset_ms.saturating_add(last.unwrap_or(0))
 }
 
 fn name_of(path: &Path) -> String {
@@ -291,4 +297,33 @@ fn facts(report: &Report) -> Vec<(String, String)> {
 #[must_use]
 pub fn page(report: &Report, most_bytes: usize) -> String {
     page::page(report, most_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use stormlog_analyze::{AnalysisOptions, analyze};
+    use stormlog_render::flamegraph::Strip;
+
+    use super::*;
+
+    #[test]
+    fn capture_without_a_start_has_its_whole_axis() {
+        let strip = Strip { time_ms: vec![0, 900], heap_bytes: vec![1, 2], ..Strip::default() };
+        let flame = FlameGraph { strip: Some(strip), ..FlameGraph::default() };
+        let capture = ReadCapture {
+            pid: None,
+            program: "train.py".to_owned(),
+            span_ns: None,
+            graphs: vec![(Memory::Host, flame)],
+            purposes: Vec::new(),
+        };
+        let analysis = analyze(Recording::default(), Vec::new(), &AnalysisOptions::default());
+        let recorded = Recorded { paths: Vec::new(), timelines: Vec::new(), analysis };
+        let story = Story::default();
+        let mut builder = Builder::new(&recorded, &story, &Captures::default());
+        builder.add_capture(capture);
+        let report = builder.finish(&recorded, &story);
+        assert_eq!((report.end_ms, report.title.as_str()), (900, "train.py"));
+        assert_eq!(report.processes[0].peak_bytes, Some(2));
+    }
 }
