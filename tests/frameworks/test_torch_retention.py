@@ -1,4 +1,4 @@
-"""What keeps CPU tensors: a list of results and the autograd graphs they keep, views, arrays made of tensors."""
+"""What keeps CPU tensors: lists of results and the autograd graphs that they keep, and views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps CUDA memory when PyTorch runs out of it. To be run on a GPU as `stormlog run -- python retention.py`.
+"""What keeps CUDA memory when PyTorch runs out of it: `stormlog run -- python retention.py` on a GPU.
 
 Keeps logits in a module's list and losses with their graphs in a local, until the allocator raises.
 """

@@ -7,7 +7,9 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Capture, capture, captures, compile, directory, hook, preloaded, preloaded_with, python};
+use common::{
+    Capture, capture, captures, compile, directory, hook, preloaded, preloaded_with, python, pythons,
+};
 use stormlog_capture::layout::{flags, state};
 use stormlog_capture::record::{definition, kind};
 
@@ -54,18 +56,6 @@ malloc(7777002)
     let ours = capture(place.path()).between_marks();
     assert_eq!(ours, (numbers[0], numbers[1], numbers[2]));
     assert!(ours.0 > 2000, "{ours:?}");
-}
-
-/// The Pythons the hooks know: those of pyenv, else the one in use.
-fn pythons() -> Vec<std::path::PathBuf> {
-    let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
-    let installed =
-        versions.into_iter().flat_map(|versions| std::fs::read_dir(versions).into_iter().flatten().flatten());
-    let others = installed.flat_map(|version| {
-        ["3.11", "3.12", "3.13", "3.14"].map(|minor| version.path().join(format!("bin/python{minor}")))
-    });
-    let others: Vec<_> = others.filter(|path| path.exists()).collect();
-    if others.is_empty() { python().into_iter().collect() } else { others }
 }
 
 /// Frees of blocks that were never given out.

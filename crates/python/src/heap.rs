@@ -308,16 +308,18 @@ fn heap_stop(py: Python<'_>) -> PyResult<PathBuf> {
 }
 
 /// Has the recording library report what keeps this process's memory into the directory; false where it cannot. `traceback` is one whose frames count as
-/// running.
+/// running; `milliseconds` is the time that the look may take.
 #[pyfunction]
-#[pyo3(signature = (reason, directory, traceback = None))]
+#[pyo3(signature = (reason, directory, traceback = None, milliseconds = None))]
 fn report_retained(
     reason: &str,
     directory: PathBuf,
     traceback: Option<Bound<'_, PyTraceback>>,
+    milliseconds: Option<u32>,
 ) -> PyResult<bool> {
     let path = directory.join(retained_name(&std::process::id().to_string()));
-    let mut order = format!("reason={reason};path=").into_bytes();
+    let time = milliseconds.map(|time| format!("ms={time};")).unwrap_or_default();
+    let mut order = format!("reason={reason};{time}path=").into_bytes();
     order.extend_from_slice(path.as_os_str().as_encoded_bytes());
     let order = CString::new(order).map_err(|error| problem(error.to_string()))?;
     let Some(why) = hook()?.why else { return Ok(false) };

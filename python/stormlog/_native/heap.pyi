@@ -59,7 +59,10 @@ def heap_stop_default() -> None: ...
 
 # What keeps this process's memory, into the directory's `retained-PID.json`; False where that cannot be done.
 def report_retained(
-    reason: str, directory: str | os.PathLike[str], traceback: TracebackType | None = None
+    reason: str,
+    directory: str | os.PathLike[str],
+    traceback: TracebackType | None = None,
+    milliseconds: int | None = None,
 ) -> bool: ...
 def heap_recording() -> bool: ...
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import hidden_memory
+from stormlog._torch import retention
 from stormlog._torch.auto_bundle import Failure, write
 from stormlog._torch.auto_settings import Settings
 from stormlog.device_collectors import (
@@ -55,6 +56,8 @@ class Device:
             collector=_collector(index),
             recording_dir=folder,
         )
+        # Beside the sessions, where every reader of the run looks for it.
+        self.tracker.prediction_callbacks.append(lambda _event: retention.foresee(folder.parent))
         self.tracker.start_tracking()
 
     def stop(self) -> None:

@@ -56,21 +56,23 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 /// What is asked for: `reason=exit;ms=1000;path=/run/retained-77.json`, the path last.
 pub struct Order<'o> {
     reason: &'o [u8],
-    ms: u64,
+    /// Milliseconds, where the caller allows less than usual.
+    ms: Option<u64>,
     path: &'o [u8],
 }
 
 impl<'o> Order<'o> {
     fn parse(text: &'o [u8]) -> Option<Self> {
         let at = text.windows(5).position(|part| part == b"path=")?;
-        let mut order = Order { reason: b"request", ms: TIME_MS, path: &text[at + 5..] };
+        let mut order = Order { reason: b"request", ms: None, path: &text[at + 5..] };
         for option in text[..at].split(|byte| *byte == b';').filter(|option| !option.is_empty()) {
             let equals = option.iter().position(|byte| *byte == b'=')?;
             let (name, value) = (&option[..equals], &option[equals + 1..]);
             match name {
                 b"reason" => order.reason = value,
                 b"ms" => {
-                    order.ms = core::str::from_utf8(value).ok()?.parse::<u64>().ok()?.clamp(1, LONGEST_MS);
+                    order.ms =
+                        Some(core::str::from_utf8(value).ok()?.parse::<u64>().ok()?.clamp(1, LONGEST_MS));
                 }
                 _ => return None,
             }
@@ -181,10 +183,9 @@ unsafe fn look(text: &[u8], traceback: usize) -> Result<(), c_int> {
     if matches!(switch, b"off" | b"0") {
         return Err(libc::ECANCELED);
     }
-    let mut order = Order::parse(text).ok_or(libc::EINVAL)?;
-    if let Some(ms) = core::str::from_utf8(switch).ok().and_then(|text| text.parse::<u64>().ok()) {
-        order.ms = ms.min(LONGEST_MS);
-    }
+    let order = Order::parse(text).ok_or(libc::EINVAL)?;
+    let allowed = core::str::from_utf8(switch).ok().and_then(|text| text.parse::<u64>().ok());
+    let time_ms = order.ms.unwrap_or(allowed.unwrap_or(TIME_MS).min(LONGEST_MS));
     let python = Python::find().map_err(|why| match why {
         Unsupported::NoPython => libc::ESRCH,
         _ => libc::ENOTSUP,
@@ -194,12 +195,18 @@ unsafe fn look(text: &[u8], traceback: usize) -> Result<(), c_int> {
         return Err(libc::EPERM);
     }
     let region = Region::new().ok_or(libc::ENOMEM)?;
-    pass(&region, &python, &order, traceback).unwrap_or(Err(libc::ENOMEM))
+    pass(&region, &python, &order, time_ms, traceback).unwrap_or(Err(libc::ENOMEM))
 }
 
-fn pass(region: &Region, python: &Python, order: &Order<'_>, traceback: usize) -> Option<Result<(), c_int>> {
+fn pass(
+    region: &Region,
+    python: &Python,
+    order: &Order<'_>,
+    time_ms: u64,
+    traceback: usize,
+) -> Option<Result<(), c_int>> {
     let (began, taken_at_ns) = (now_ns(), clock(libc::CLOCK_REALTIME));
-    let time = order.ms * 1_000_000;
+    let time = time_ms * 1_000_000;
     let mut kinds = Kinds::new(region)?;
     let mut sampler = Sampler::new(region)?;
     let roots = Roots::collect(region, python, traceback)?;
@@ -247,7 +254,7 @@ mod tests {
     #[test]
     fn order_is_read_with_its_path_last() {
         let order = Order::parse(b"reason=exit;ms=50;path=/run;1/retained-7.json").unwrap();
-        assert_eq!((order.reason, order.ms), (b"exit".as_slice(), 50));
+        assert_eq!((order.reason, order.ms), (b"exit".as_slice(), Some(50)));
         let (mut path, mut draft) = ([0; 256], [0; 256]);
         let (mut path, mut draft) = (Line::new(&mut path), Line::new(&mut draft));
         order.files(&mut path, &mut draft);

@@ -357,3 +357,15 @@ impl Capture {
         addresses
     }
 }
+
+/// The Pythons the hooks know: those of pyenv, else the one in use.
+pub fn pythons() -> Vec<std::path::PathBuf> {
+    let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let installed =
+        versions.into_iter().flat_map(|versions| std::fs::read_dir(versions).into_iter().flatten().flatten());
+    let others = installed.flat_map(|version| {
+        ["3.11", "3.12", "3.13", "3.14"].map(|minor| version.path().join(format!("bin/python{minor}")))
+    });
+    let others: Vec<_> = others.filter(|path| path.exists()).collect();
+    if others.is_empty() { python().into_iter().collect() } else { others }
+}
