@@ -1,8 +1,8 @@
 """Time and memory of the pass over what keeps a program's memory, at millions of objects.
 
-python bench/heap/retention.py [MILLIONS ...]: builds so many objects that the collector tracks (lists, tuples,
-dictionaries, plain and slotted instances), has the recording library look, once on a fresh heap and once after
-a collection, and prints wall time, processor time and what was found.
+python bench/heap/retention.py [MILLIONS ...]: builds so many objects that the collector tracks (lists,
+tuples, dictionaries, plain and slotted instances), has the recording library look, once on a fresh heap and
+once after a collection, and prints wall time, processor time and what was found.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from stormlog import _native
 
 
 class Slotted:
+    """Without a dictionary."""
+
     __slots__ = ("first", "second")
 
 
 class Plain:
+    """With one."""
+
     def __init__(self, part: object) -> None:
         self.part = part
         self.parts = [part]

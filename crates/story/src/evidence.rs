@@ -49,7 +49,7 @@ pub(crate) fn of_process(
     if let Some(digest) = digest {
         take_digest(&mut story, digest);
     }
-    if let Some(retention) = process.retention() {
+    if let Some(retention) = stormlog_heap_report::retained::retention(process) {
         take_retention(&mut story, &retention);
     }
     if let Some(bundle) = bundle {

@@ -14,15 +14,15 @@ def _stormlog_install():
     import sys
 
     # Given back when memory is what ran out, so that there is some to report with: room for several arenas of
-    # CPython's own allocator, of 1 MiB each, and for the pass over what keeps the memory. Pages that are never
-    # written cost address space only.
+    # CPython's own allocator, of 1 MiB each, and for the pass over what keeps the memory. The pages of new bytes,
+    # unlike those of a new bytearray, are not written, so that they cost address space only.
     reserve = []
 
     def _stormlog_unrecorded_prepare():
         import threading
         import time
 
-        reserve.append(bytearray(16 << 20))
+        reserve.append(bytes(16 << 20))
         return threading, time.time_ns, _scrubber()
 
     publish_backward = _stormlog_install_backward

@@ -56,9 +56,12 @@ class Device:
             collector=_collector(index),
             recording_dir=folder,
         )
-        # Beside the sessions, where every reader of the run looks for it.
-        self.tracker.prediction_callbacks.append(lambda _event: retention.foresee(folder.parent))
+        self.tracker.prediction_callbacks.append(self._foresaw)
         self.tracker.start_tracking()
+
+    def _foresaw(self, _event: object) -> None:
+        # Beside the sessions, where every reader of the run looks for it.
+        retention.foresee(self.folder.parent)
 
     def stop(self) -> None:
         """End the session."""

@@ -22,7 +22,7 @@ _FORESEEN: list[float] = []
 
 
 def foresee(directory: Path) -> bool:
-    """A limit is foreseen: the same report, at most once an hour and within 50 ms; a large heap is cut short."""
+    """A limit is foreseen: the same report, at most once an hour and within 50 ms."""
     now = time.monotonic()
     if _is_off() or (_FORESEEN and now - _FORESEEN[-1] < _FORECAST_PAUSE):
         return False
