@@ -14,8 +14,10 @@ from run_command import STORMLOG, command, pid_of, start
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 STOPS_A_CHILD = f"""
-import subprocess
+import os, subprocess, time
 child = subprocess.Popen({SLEEPER!r})
+while not os.path.exists(os.environ["STORMLOG_RUN_DIR"] + f"/rank0-pid{{{{child.pid}}}}"):
+    time.sleep(0.02)
 child.{{how}}()
 child.wait()
 print(child.pid)
