@@ -31,7 +31,7 @@ pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
     lines.extend(failed.map(|request| labelled("failed", request)));
     let raised = main.raised.as_ref().filter(|_| !main.is_out_of_memory() && main.ended == Ended::Failed);
     lines.extend(raised.map(|raised| labelled("raised", raised)));
-    lines.extend(main.reason.as_ref().map(|reason| labelled("because", reason)));
+    lines.extend(main.reason.as_ref().map(|reason| labelled("because", without_place(reason))));
     let is_held_shown = main.is_out_of_memory()
         || finding.is_some()
         || main.ended == Ended::Failed && main.cause.is_some_and(|cause| cause != Cause::Exit);

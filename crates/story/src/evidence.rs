@@ -5,6 +5,7 @@ use serde_json::Value;
 use stormlog_catalog::cuda_oom::CudaOom;
 use stormlog_catalog::retained::Retention;
 use stormlog_catalog::run::Process;
+use stormlog_heap_report::retained::retention;
 use stormlog_heap_report::{AT_FAILURE, HeapDigest};
 use stormlog_model::memory::Memory;
 use stormlog_model::{Finding, Record, format_duration};
@@ -49,7 +50,7 @@ pub(crate) fn of_process(
     if let Some(digest) = digest {
         take_digest(&mut story, digest);
     }
-    if let Some(retention) = stormlog_heap_report::retained::retention(process) {
+    if let Some(retention) = retention(process) {
         take_retention(&mut story, &retention);
     }
     if let Some(bundle) = bundle {
@@ -174,7 +175,7 @@ fn take_others(story: &mut ProcessStory, evidence: &Record) {
     }
 }
 
-/// What keeps the lines, by file and line; where the report names no lines, the largest row keeps the largest holder of its memory.
+/// What keeps the lines, by file and line: the row that keeps most of a line first.
 fn take_retention(story: &mut ProcessStory, retention: &Retention) {
     for row in &retention.held {
         let Ok(memory) = row.memory.parse::<Memory>() else { continue };
