@@ -82,7 +82,7 @@ mod tests {
         device.forecast(3 << 30);
         let lines = purposes(&device);
         assert_eq!(lines[0], ("for", "optimizer state 2.00 MiB, gradients 1.00 MiB".to_owned()));
-        let steps = "1,200, each leaves 1.00 MiB behind; the device is full in 3,062 steps";
+        let steps = "1 200, each leaves 1.00 MiB behind; the device is full in 3 062 steps";
         assert_eq!(lines[1], ("steps", steps.to_owned()));
         assert_eq!(purposes(&DeviceStats::default()), []);
     }
