@@ -62,7 +62,8 @@ def test_pages_of_analyze_have_the_chart_inside(leak: Path) -> None:
     text = analyzed(leak, "--format", "md")
     (packed,) = re.findall(r"!\[Memory over time\]\(data:image/svg\+xml;base64,([^)]+)\)", text)
     drawn = base64.b64decode(packed).decode()
-    assert xml.dom.minidom.parseString(drawn).documentElement.tagName == "svg"
+    root = xml.dom.minidom.parseString(drawn).documentElement
+    assert root is not None and root.tagName == "svg"
 
 
 def test_many_ranks_are_a_median_with_a_range_and_named_outliers(job: Path, tmp_path: Path) -> None:
