@@ -22,6 +22,8 @@ class Slotted:
     """Without a dictionary."""
 
     __slots__ = ("first", "second")
+    first: list[int]
+    second: tuple[int, list[int]]
 
 
 class Plain:
