@@ -68,9 +68,10 @@ impl Line {
         if self.points.len() < 4 * FLOOR_POINTS {
             return Vec::new();
         }
-        let stretch = self.points.len().div_ceil(FLOOR_POINTS);
-        let least =
-            self.points.chunks(stretch).filter_map(|group| group.iter().min_by_key(|(_, bytes)| *bytes));
+        // Stretches of one length: a shorter last one may hold no trough, and the floor would seem to rise there.
+        let edge = |at: usize| at * self.points.len() / FLOOR_POINTS;
+        let stretches = (0..FLOOR_POINTS).map(|at| &self.points[edge(at)..edge(at + 1)]);
+        let least = stretches.filter_map(|group| group.iter().min_by_key(|(_, bytes)| *bytes));
         let floor: Vec<(u64, u64)> = least.copied().collect();
         let mean = |points: &[(u64, u64)]| {
             points.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>() / points.len().max(1) as f64

@@ -264,9 +264,10 @@ fn plainly(story: &ProcessStory) -> String {
         Ended::Completed => "exited 0",
         Ended::Deliberate => "was stopped",
         Ended::Failed => "failed",
-        Ended::Unknown => "ended; how is not known,",
+        Ended::Unknown => "ended",
     };
-    format!("{} {how}{}.", story.name(), after.unwrap_or_default())
+    let doubt = if story.ended == Ended::Unknown { "; how is not known" } else { "" };
+    format!("{} {how}{}{doubt}.", story.name(), after.unwrap_or_default())
 }
 
 /// The first line of a bundle whose writer kept no verdict.
