@@ -159,7 +159,8 @@ fn a_gate_passes_fails_and_writes_what_ci_reads() {
     ]);
     assert_eq!(code(&failed), 4);
     assert!(text(&failed.stdout).contains("FAILED"));
-    assert!(fs::read_to_string(&junit).unwrap().contains("failures=\"2\""));
+    let junit = fs::read_to_string(&junit).unwrap();
+    assert!(junit.contains("failures=\"2\""), "{junit}");
     assert!(fs::read_to_string(&table).unwrap().contains("**failed**"));
     let baseline = fixture.path("baseline.json");
     let baseline = baseline.to_str().unwrap();
@@ -327,11 +328,16 @@ fn plots_are_drawn_where_they_are_wanted_under_each_name() {
     }
     let svg = fs::read_to_string(plots.join("cross_rank_timeline.svg")).unwrap();
     assert!(svg.contains("rank 2 jumped first") && svg.contains("cluster onset"), "{svg}");
-    // Of many, who is looked for has a name and a colour, and the rest is a crowd.
+    // Of many, who is looked for has a name and a colour, and the rest is a range.
     let (many, crowded) = (ranks(fixture.folder.path(), 12), fixture.path("crowded"));
     stormlog(&["analyze", &many, "--visualization", "--plot-dir", crowded.to_str().unwrap()]);
     let svg = fs::read_to_string(crowded.join("cross_rank_timeline.svg")).unwrap();
-    assert!(svg.contains("9 other ranks") && svg.contains(">rank 2<") && !svg.contains(">rank 7<"), "{svg}");
+    assert!(
+        svg.contains("least to greatest of 12 ranks")
+            && svg.contains(">rank 2<")
+            && !svg.contains(">rank 7<"),
+        "{svg}"
+    );
     let nothing = fixture.path("nothing");
     let output =
         stormlog(&["analyze", "/nowhere", "--visualization", "--plot-dir", nothing.to_str().unwrap()]);

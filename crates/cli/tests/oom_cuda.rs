@@ -41,7 +41,7 @@ fn bundle(path: &Path, backend: &str, metadata: &Value) -> PathBuf {
 fn with_cuda(path: &Path) {
     let facts = json!({
         "device_index": 0, "device_name": "NVIDIA H200", "device_total_bytes": 139 * GIB,
-        "requested_bytes": 49_470_976, "verdict": "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked",
+        "requested_bytes": 49_470_976, "verdict": "CUDA out of memory at step 1 204 in backward on GPU 0: 47.18 MiB asked",
         "step": 1204, "phase": "backward", "torch_version": "2.8.0",
         "categories": {"parameters": {"bytes": GIB, "blocks": 4}, "unknown": {"bytes": GIB / 2, "blocks": 9}},
         "hidden_memory": {"hidden_bytes": GIB / 2, "parts": {"context": GIB / 2}, "other_processes_bytes": 2 * GIB,
@@ -63,7 +63,7 @@ fn one_page_says_what_was_asked_why_it_failed_and_what_to_try() {
     with_cuda(&path);
     let page = show(folder.path(), &[]);
     for expected in [
-        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB) · step 1,204 · backward",
+        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB) · step 1 204 · backward",
         "failed    cuda:0: 47.18 MiB by alloc_workload.py",
         "because   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
         "is        parameters 1.00 GiB · unknown 512.00 MiB",
@@ -103,7 +103,7 @@ fn the_supervisors_bundle_shows_what_the_program_left_beside_it() {
     }
     assert!(!page.contains("of another process"), "{page}");
     let (first, rest) = page.split_once('\n').unwrap();
-    assert_eq!(first, "CUDA out of memory at step 1,204 in backward on GPU 0: 47.18 MiB asked.");
+    assert_eq!(first, "CUDA out of memory at step 1 204 in backward on GPU 0: 47.18 MiB asked.");
     assert!(rest.contains("\n  program   train.py ran out of memory\n"), "{page}");
 }
 

@@ -14,6 +14,17 @@ use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::watch::Watching;
 use crate::watched::Watched;
 
+/// The kernel counts one peak for the program and the descendants it waited for: whose it is, the program's or a descendant's. A descendant may have grown
+/// by some megabytes after it was last looked at.
+fn share_exit_peak(exit_peak: Option<u64>, seen: u64, others_peak: u64) -> (Option<u64>, Option<u64>) {
+    const LATE_GROWTH: u64 = 16 << 20;
+    let is_own = |peak: u64| seen >= others_peak || peak > others_peak + others_peak / 8 + LATE_GROWTH;
+    match exit_peak {
+        Some(peak) if is_own(peak) => (Some(peak), None),
+        peak => (None, peak.filter(|peak| *peak > others_peak)),
+    }
+}
+
 /// Ends what is left of a run and says what became of it.
 ///
 /// `exit_peak` is the most that the program, or a descendant it waited for, had resident, as the kernel counted it.
@@ -37,10 +48,11 @@ pub(crate) fn finish(
     let mut left_behind = Vec::new();
     let (main, others): (Vec<Watched>, Vec<Watched>) =
         alive.into_iter().partition(|watched| watched.pid == pid);
+    let seen = main.first().and_then(|watched| watched.session.seen().peak_rss).unwrap_or(0);
+    let (own_peak, descendants_peak) = share_exit_peak(exit_peak, seen, evidence.others_peak_rss);
     for mut watched in others.into_iter().chain(main) {
         if watched.pid == pid {
-            let is_own = |peak: &u64| *peak > evidence.others_peak_rss;
-            watched.session.raise_peak(exit_peak.filter(is_own));
+            watched.session.raise_peak(own_peak);
             processes.push(evidence.main_ended(watched, ended, ended_ns, &at_end));
         } else {
             left_behind.push(evidence.outlived(watched, ended_ns));
@@ -48,6 +60,11 @@ pub(crate) fn finish(
     }
     processes.append(&mut evidence.children);
     processes.append(&mut left_behind);
+    let largest =
+        processes.iter_mut().filter(|process| process.pid != pid).max_by_key(|process| process.peak_rss);
+    if let Some(largest) = largest {
+        largest.peak_rss = largest.peak_rss.max(descendants_peak);
+    }
     exceptions::bound(&evidence.run.exceptions(), |_| false);
     evidence.read_heaps(&mut processes);
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
@@ -150,5 +167,22 @@ impl RunEvidence {
         put("warnings", warnings.into());
         // A run directory that can no longer be written keeps what it had.
         let _ = self.run.write(&self.record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_exit_peak;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn peak_that_the_kernel_counted_is_given_to_the_process_that_can_have_had_it() {
+        let share = |exit, seen, others| share_exit_peak(Some(exit * MIB), seen * MIB, others * MIB);
+        assert_eq!(share(223, 20, 222), (None, Some(223 * MIB)), "a child grew after the last look");
+        assert_eq!(share(900, 20, 222), (Some(900 * MIB), None), "more than a child can have grown");
+        assert_eq!(share(101, 100, 5), (Some(101 * MIB), None), "the program was the largest");
+        assert_eq!(share(200, 20, 222), (None, None), "the largest was not waited for");
+        assert_eq!(share_exit_peak(None, 0, 0), (None, None));
     }
 }

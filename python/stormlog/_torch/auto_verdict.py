@@ -44,7 +44,7 @@ class _Failed(Protocol):
 
 
 def progress(step: int | None, phase: str | None) -> str:
-    """` at step 1,204 in backward`; nothing where nothing is known."""
+    """` at step 1 204 in backward`; nothing where nothing is known."""
     return (f" at step {step:,}" if step else "") + (f" in {phase}" if phase else "")
 
 
