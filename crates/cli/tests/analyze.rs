@@ -160,7 +160,7 @@ fn a_gate_passes_fails_and_writes_what_ci_reads() {
     assert_eq!(code(&failed), 4);
     assert!(text(&failed.stdout).contains("FAILED"));
     let junit = fs::read_to_string(&junit).unwrap();
-    assert!(junit.contains("failures=\"2\""), "{junit}");
+    assert!(junit.contains("failures=\"3\""), "{junit}");
     assert!(fs::read_to_string(&table).unwrap().contains("**failed**"));
     let baseline = fixture.path("baseline.json");
     let baseline = baseline.to_str().unwrap();
