@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from compat_cases import v4
 from opened_page import Opened, started_browser
-from places import HELPERS
+from places import HELPERS, PROGRAMS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -48,6 +48,21 @@ def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
     (library.parent / "libnvidia-ml.so.1").symlink_to(library)
     return library
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`libc10.so` and `libc10_cuda.so`, which calls it as PyTorch's does."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    place, sources = tmp_path_factory.mktemp("stand_in"), PROGRAMS / "heap"
+    build = [compiler, "-shared", "-fPIC", "-O1", "-pthread", f"-L{place}"]
+    for name, others in (("libc10", []), ("libc10_cuda", ["-lc10"])):
+        source = sources / f"stand_in_{name.removeprefix('lib')}.c"
+        words = [f"-Wl,-rpath,$ORIGIN,-soname,{name}.so", "-o", str(place / f"{name}.so"), str(source)]
+        subprocess.run([*build, *words, *others], check=True)
+    return place
 
 
 @pytest.fixture(scope="module")

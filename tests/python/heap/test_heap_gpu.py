@@ -19,20 +19,7 @@ SOURCES = PROGRAMS / "heap"
 MB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`libc10.so` and `libc10_cuda.so`, which calls it as PyTorch's does."""
-    place = tmp_path_factory.mktemp("stand_in")
-    build = ["cc", "-shared", "-fPIC", "-O1", "-pthread", f"-L{place}"]
-    soname = "-Wl,-rpath,$ORIGIN,-soname,"
-    c10, cuda = (str(SOURCES / name) for name in ("stand_in_c10.c", "stand_in_c10_cuda.c"))
-    subprocess.run([*build, f"{soname}libc10.so", "-o", f"{place}/libc10.so", c10], check=True)
-    words = [*build, f"{soname}libc10_cuda.so", "-o", f"{place}/libc10_cuda.so", cuda, "-lc10"]
-    subprocess.run(words, check=True)
-    return place
-
-
-def run(libraries: Path, folder: Path, script: str, **env: str) -> Any:
+def run(stand_in: Path, folder: Path, script: str, **env: str) -> Any:
     """The last line that a program printed, as JSON."""
     program = folder / "program.py"
     program.write_text(textwrap.dedent(script), encoding="utf-8")
@@ -43,7 +30,7 @@ def run(libraries: Path, folder: Path, script: str, **env: str) -> Any:
         text=True,
         cwd=folder,
         timeout=120,
-        env={**os.environ, "STAND_IN": str(libraries), "PYTHONPATH": paths, **env},
+        env={**os.environ, "STAND_IN": str(stand_in), "PYTHONPATH": paths, **env},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -51,7 +38,7 @@ def run(libraries: Path, folder: Path, script: str, **env: str) -> Any:
 
 @pytest.mark.parametrize("options", ["", "sample=True", "host=False"])
 def test_a_late_recording_has_each_block_and_the_sum_of_those_before(
-    libraries: Path, tmp_path: Path, options: str
+    stand_in: Path, tmp_path: Path, options: str
 ) -> None:
     script = f"""
         import json
@@ -68,7 +55,7 @@ def test_a_late_recording_has_each_block_and_the_sum_of_those_before(
             said = counts()
         print(json.dumps(said))
     """
-    counted = run(libraries, tmp_path, script)
+    counted = run(stand_in, tmp_path, script)
     found = heap.stats(tmp_path / "out.bin", memory="cuda:0")
     assert (found["allocations"], found["total_allocated_bytes"]) == (110, 100 * 4096 + 10 * 8192)
     assert found["before_recording_bytes"] == 10 * MB
@@ -87,7 +74,7 @@ def test_a_late_recording_has_each_block_and_the_sum_of_those_before(
     assert places["program.py", "load_more"] == 10 * 8192
 
 
-def test_a_program_can_ask_where_its_own_blocks_came_from(libraries: Path, tmp_path: Path) -> None:
+def test_a_program_can_ask_where_its_own_blocks_came_from(stand_in: Path, tmp_path: Path) -> None:
     script = """
         import json
         from stand_in import *
@@ -121,7 +108,7 @@ def test_a_program_can_ask_where_its_own_blocks_came_from(libraries: Path, tmp_p
         ]))
         heap.stop()
     """
-    refused, blocks, trace, failed, added = run(libraries, tmp_path, script)
+    refused, blocks, trace, failed, added = run(stand_in, tmp_path, script)
     assert refused == 0
     assert blocks == ["weights", "batch", None]
     assert trace == ["batch"] * 5
@@ -129,7 +116,7 @@ def test_a_program_can_ask_where_its_own_blocks_came_from(libraries: Path, tmp_p
 
 
 def test_memory_of_the_engines_threads_is_that_of_the_line_that_called_backward(
-    libraries: Path, tmp_path: Path
+    stand_in: Path, tmp_path: Path
 ) -> None:
     script = """
         import json, sys, types
@@ -152,14 +139,14 @@ def test_memory_of_the_engines_threads_is_that_of_the_line_that_called_backward(
         heap.stop()
         print(json.dumps(counts()))
     """
-    counted = run(libraries, tmp_path, script)
+    counted = run(stand_in, tmp_path, script)
     found = heap.stats(tmp_path / "out.bin", memory="cuda:0")
     assert counted["allocations"] == found["allocations"] >= 50
     (row,) = found["top"]
     assert (row["function"], row["bytes"]) == ("step", counted["allocated"])
 
 
-def test_auto_records_gpu_memory_without_a_supervisor(libraries: Path, tmp_path: Path) -> None:
+def test_auto_records_gpu_memory_without_a_supervisor(stand_in: Path, tmp_path: Path) -> None:
     script = """
         import json, os, signal
         import stormlog.auto
@@ -174,8 +161,8 @@ def test_auto_records_gpu_memory_without_a_supervisor(libraries: Path, tmp_path:
         os.wait()
         os._exit(0)
     """
-    stand_in = str(PROGRAMS / "stand_in")
-    counted = run(libraries, tmp_path, script, STORMLOG_DIR=str(tmp_path / "runs"), PYTHONPATH=stand_in)
+    folder = str(PROGRAMS / "stand_in")
+    counted = run(stand_in, tmp_path, script, STORMLOG_DIR=str(tmp_path / "runs"), PYTHONPATH=folder)
     (host,) = (tmp_path / "runs").glob("*/rank0-pid*-host")
     found = heap.stats(host / "heap.bin")
     (device,) = found["devices"]

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from native import STORMLOG
-from places import ROOT
+from places import PROGRAMS
 from run_command import until
 
-PROGRAMS = ROOT / "tests" / "programs" / "heap"
-COMPILER = shutil.which("cc")
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
+HEAP_PROGRAMS = PROGRAMS / "heap"
 MB = 1 << 20
 START = """
 import os, signal, sys, time
@@ -37,22 +33,11 @@ keep([])
 """
 
 
-@pytest.fixture(scope="session")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stand_in")
-    build = [str(COMPILER), "-shared", "-fPIC", "-O1", "-pthread"]
-    c10, cuda = folder / "libc10.so", folder / "libc10_cuda.so"
-    subprocess.run([*build, "-o", str(c10), str(PROGRAMS / "stand_in_c10.c")], check=True)
-    words = [*build, "-o", str(cuda), str(PROGRAMS / "stand_in_c10_cuda.c"), f"-L{folder}", "-lc10"]
-    subprocess.run([*words, f"-Wl,-rpath,{folder}"], check=True)
-    return folder
-
-
 def started(tmp_path: Path, stand_in: Path, rest: str) -> subprocess.Popen[str]:
     program = tmp_path / "train.py"
     program.write_text(START + rest, encoding="utf-8")
     words = [STORMLOG, "run", "--heap", "--dir", str(tmp_path / "runs"), "--", sys.executable, str(program)]
-    known = {**os.environ, "STAND_IN": str(stand_in), "PROGRAMS": str(PROGRAMS)}
+    known = {**os.environ, "STAND_IN": str(stand_in), "PROGRAMS": str(HEAP_PROGRAMS)}
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=known)
 
 

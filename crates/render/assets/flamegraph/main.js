@@ -181,21 +181,10 @@ class Page {
       $("matches").value = "";
       return;
     }
-    const wanted = text.toLowerCase();
-    const hit = data.frames.function.map((f, i) => (data.strings[f] + " " + data.strings[data.frames.file[i]] + ":" + data.frames.line[i]).toLowerCase().includes(wanted));
     const { tree } = state;
-    state.matching = new Set();
-    let sum = 0;
-    const covered = new Uint8Array(tree.frame.length);
-    for (let n = 1; n < tree.frame.length; n++) {
-      covered[n] = covered[tree.parent[n]];
-      if (!hit[tree.frame[n]]) continue;
-      state.matching.add(n);
-      if (!covered[n]) sum += tree.total[n];
-      covered[n] = 1;
-    }
-    const count = state.matching.size;
-    $("matches").value = `${sayCount(count)} ${count === 1 ? "frame" : "frames"}, ${state.say(sum)} (${sayShare(sum, tree.total[0])})`;
+    const found = boxesWith(data, tree, text);
+    state.matching = found.matching;
+    $("matches").value = `${found.words}, ${state.say(found.sum)} (${sayShare(found.sum, tree.total[0])})`;
   }
 
   /** Shows where a line is in the graph. */

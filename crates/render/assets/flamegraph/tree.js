@@ -172,3 +172,21 @@ function byFrame(tree) {
   }
   return [...totals.values()].sort((a, b) => b.own - a.own || b.total - a.total);
 }
+
+/** The boxes whose frame has a text in its name or place, and what they hold, nested ones once. */
+function boxesWith(data, tree, text) {
+  const wanted = text.toLowerCase();
+  const { frames, strings } = data;
+  const hit = frames.function.map((f, i) => (strings[f] + " " + strings[frames.file[i]] + ":" + frames.line[i]).toLowerCase().includes(wanted));
+  const matching = new Set();
+  const covered = new Uint8Array(tree.frame.length);
+  let sum = 0;
+  for (let n = 1; n < tree.frame.length; n++) {
+    covered[n] = covered[tree.parent[n]];
+    if (!hit[tree.frame[n]]) continue;
+    matching.add(n);
+    if (!covered[n]) sum += tree.total[n];
+    covered[n] = 1;
+  }
+  return { matching, sum, words: `${sayCount(matching.size)} ${matching.size === 1 ? "frame" : "frames"}` };
+}

@@ -120,21 +120,9 @@ class Moment {
     const { state, data } = this;
     state.matching = null;
     if (!text || !this.graph) return "";
-    const wanted = text.toLowerCase();
-    const hit = data.frames.function.map((f, i) => (data.strings[f] + " " + data.strings[data.frames.file[i]] + ":" + data.frames.line[i]).toLowerCase().includes(wanted));
-    const { tree } = state;
-    state.matching = new Set();
-    const covered = new Uint8Array(tree.frame.length);
-    let sum = 0;
-    for (let n = 1; n < tree.frame.length; n++) {
-      covered[n] = covered[tree.parent[n]];
-      if (!hit[tree.frame[n]]) continue;
-      state.matching.add(n);
-      if (!covered[n]) sum += tree.total[n];
-      covered[n] = 1;
-    }
-    const count = state.matching.size;
-    return `${sayCount(count)} ${count === 1 ? "frame" : "frames"}, ${sayBytes(sum)}`;
+    const found = boxesWith(data, state.tree, text);
+    state.matching = found.matching;
+    return `${found.words}, ${sayBytes(found.sum)}`;
   }
 
   lookFor(frame) {
