@@ -76,7 +76,7 @@ impl Line {
         let mean = |points: &[(u64, u64)]| {
             points.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>() / points.len().max(1) as f64
         };
-        // Below this the two lines could not be told apart.
+        // Below this the two lines could not be distinguished.
         if mean(&floor) < 0.97 * mean(&self.points) { floor } else { Vec::new() }
     }
 }

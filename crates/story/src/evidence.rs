@@ -82,8 +82,8 @@ fn take_bundle(story: &mut ProcessStory, bundle: &Bundle, takes_heap: bool) {
     }
     story.confidence = evidence.get("confidence").and_then(Value::as_f64).or(story.confidence);
     story.peak_rss_bytes = story.peak_rss_bytes.or(bundle.peak_rss_bytes);
-    let told = evidence.get("verdict").and_then(Value::as_str).map(str::to_owned);
-    story.what_happened = told.unwrap_or_else(|| untold(bundle));
+    let verdict = evidence.get("verdict").and_then(Value::as_str).map(str::to_owned);
+    story.what_happened = verdict.unwrap_or_else(|| without_verdict(bundle));
     story.raised = raised(&bundle.metadata);
     let tries = evidence.get("try").and_then(Value::as_array).into_iter().flatten();
     story.advice.extend(tries.filter_map(Value::as_str).map(str::to_owned));
@@ -271,7 +271,7 @@ fn plainly(story: &ProcessStory) -> String {
 }
 
 /// The first line of a bundle whose writer kept no verdict.
-fn untold(bundle: &Bundle) -> String {
+fn without_verdict(bundle: &Bundle) -> String {
     let text = |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let context = text("context").and_then(|context| context.lines().next());
     match (text("exception_type"), context) {

@@ -8,7 +8,7 @@ use stormlog_render::report::{Lane, Line, LineKind, Mark, Rule, Stretch};
 
 /// Points of a line.
 pub(crate) const MOST_POINTS: usize = 2000;
-/// Marks and stretches of a process: more cannot be told apart.
+/// Marks and stretches of a process: more cannot be distinguished.
 const MOST_MARKS: usize = 600;
 const MOST_STRETCHES: usize = 4000;
 /// The lane of what all processes use of the nearest limit: a cgroup's, or the machine's memory.

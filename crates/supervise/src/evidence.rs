@@ -40,9 +40,9 @@ const BIRTH_NS: u64 = 2_000_000_000;
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
 /// killed. A program that forks all day must not fill the disk.
 const KEPT_CHILDREN: usize = 256;
-/// A child that exits with an error sooner than this many samples is a tool saying no, as `grep` does: told, not bundled.
+/// A child that exits with an error sooner than this many samples is the answer of a tool, as of `grep`: it is counted and gets no bundle.
 const SAMPLES_OF_A_WORKER: u64 = 2;
-/// Warnings told at the end, the last ones.
+/// Warnings printed at the end: the last ones.
 const MAX_WARNINGS: usize = 64;
 /// Rows of children in the outcome.
 const MAX_ROWS: usize = 4096;
@@ -123,7 +123,7 @@ impl RunEvidence {
         }
     }
 
-    /// A process that ended before the program did. Where nobody could see how, only evidence makes more of it than gone.
+    /// A process that ended before the program did. Where its exit status could not be seen, only evidence makes it more than gone.
     pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended, circumstances: &Circumstances) {
         let ended_ns = wall_ns();
         let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));

@@ -168,7 +168,7 @@ fn show(out: &mut impl Write, bundle: &Bundle, story: &Story) -> io::Result<()> 
         }
     }
     let cuda = CudaOom::of(bundle);
-    // Lines that hold memory are in the story, whoever recorded them; so is what the answer is made of.
+    // Lines that hold memory are in the story, whichever recorder saw them; so is what the answer is made of.
     let is_new = |found: &Line| !matches!(found.label, "held by" | "asked" | "verdict" | "try");
     for found in cuda.iter().flat_map(CudaOom::lines).filter(is_new) {
         page.line(out, found.label, &found.text)?;
