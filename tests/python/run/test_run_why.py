@@ -86,6 +86,26 @@ def test_uncaught_memory_error_names_the_local_that_held_the_memory(tmp_path: Pa
     assert largest["line"] == line_of("losses.append")
 
 
+@pytest.mark.parametrize(
+    ("call", "kept_by"),
+    [
+        ("cache = Cache()\ncache.fill()", "`cache.rows`, a list of 40 bytearrays, global of __main__"),
+        ("Cache().fill()", "`self.rows`, a list of 40 bytearrays, local of fill() at method.py:6"),
+    ],
+    ids=["global", "nameless"],
+)
+def test_what_a_method_fills_is_named_by_its_owner(tmp_path: Path, call: str, kept_by: str) -> None:
+    script = tmp_path / "method.py"
+    script.write_text(
+        "class Cache:\n    def __init__(self): self.rows = []\n    def fill(self):\n"
+        "        for _ in range(40):\n            self.rows.append(bytearray(2 << 20))\n"
+        f"        raise MemoryError('no more')\n{call}\n"
+    )
+    done = run(tmp_path / "runs", sys.executable, str(script))
+    assert done.returncode == 1, done.stderr
+    assert why(str(tmp_path / "runs"))["held"][0]["kept_by"] == kept_by
+
+
 def test_program_without_address_space_still_reports(tmp_path: Path) -> None:
     script = tmp_path / "greedy.py"
     script.write_text(

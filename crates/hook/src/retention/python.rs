@@ -286,6 +286,13 @@ impl Python {
         }
     }
 
+    /// The name of a variable of a function, by the live code object's own tuple.
+    pub fn variable_name(&self, code: usize, index: usize) -> Option<&'static [u8]> {
+        // SAFETY: a live code object has the tuple of its variables' names.
+        let names = unsafe { Object::of(self.interpreter.variable_names(code)) }?;
+        self.item(names, index).map(|name| self.text(name))
+    }
+
     /// An attribute that C code of the type gives, to be released. Only for types whose attribute this is known to be.
     pub fn attribute(&self, object: Object, name: &CStr) -> Option<Object> {
         // SAFETY: a live object, a terminated name; an error is cleared.

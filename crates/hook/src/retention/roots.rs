@@ -68,8 +68,10 @@ struct Value {
     frame: u16,
     variable: u16,
     is_temporary: bool,
+    /// Something else keeps it, as a rule: it counts where nothing else was found.
+    is_last: bool,
 }
-// SAFETY: plain numbers; a false.
+// SAFETY: plain numbers; two times false.
 unsafe impl Zeroed for Value {}
 
 /// The roots of this process.
@@ -103,7 +105,7 @@ impl<'a> Roots<'a> {
         }
         // The outermost frame that has an object is its owner: it comes last and takes the place.
         for frame in 0..roots.count {
-            roots.add_values(frame);
+            roots.add_values(python, frame);
         }
         Some(roots)
     }
@@ -158,19 +160,23 @@ impl<'a> Roots<'a> {
         }
     }
 
-    fn add_values(&mut self, frame: usize) {
+    fn add_values(&mut self, python: &Python, frame: usize) {
         let variables = self.frames[frame].variables;
+        // What a method works on is kept by its caller, or by what the caller found it in.
+        let is_method = python.variable_name(variables.code, 0) == Some(b"self");
         for index in (0..variables.variables + variables.stack).rev() {
             // SAFETY: the GIL is held since the frame was read.
             let object = unsafe { variables.word(index) };
             if object == 0 {
                 continue;
             }
+            let is_temporary = index >= variables.variables;
             let value = Value {
                 object,
                 frame: frame as u16,
                 variable: index.min(usize::from(u16::MAX)) as u16,
-                is_temporary: index >= variables.variables,
+                is_temporary,
+                is_last: is_temporary || (is_method && index == 0),
             };
             let start = slot(object);
             let places = (0..PROBES).map(|probe| (start + probe) % SLOTS);
@@ -180,8 +186,9 @@ impl<'a> Roots<'a> {
             });
             if let Some(at) = free.next() {
                 let known = self.values[at];
-                // A variable of any function is better than a temporary.
-                if known.object == 0 || known.is_temporary || !value.is_temporary {
+                // A variable of any function is better than `self`, and that than a temporary.
+                let worth = |value: &Value| u8::from(!value.is_temporary) + u8::from(!value.is_last);
+                if known.object == 0 || worth(&value) >= worth(&known) {
                     self.values[at] = value;
                 }
             }
@@ -214,7 +221,7 @@ impl<'a> Roots<'a> {
         values.filter_map(|value| unsafe { Object::of(value.object) })
     }
 
-    /// What kind of root an object is. Temporaries count only where `with_temporaries`.
+    /// What kind of root an object is. Temporaries and the `self` of a method count only where `with_temporaries`.
     pub fn root_of(&self, object: Object, kind: Kind, with_temporaries: bool) -> Root {
         let sort = match kind {
             Kind::Type => Sort::Class,
@@ -229,7 +236,7 @@ impl<'a> Roots<'a> {
         let start = slot(object.address());
         let mut places = (0..PROBES).map(|probe| &self.values[(start + probe) % SLOTS]);
         match places.find(|value| value.object == object.address()) {
-            Some(value) if value.is_temporary && !with_temporaries => Root::default(),
+            Some(value) if value.is_last && !with_temporaries => Root::default(),
             Some(value) => Root {
                 sort: if value.is_temporary { Sort::Temporary } else { Sort::Variable },
                 frame: value.frame,
@@ -237,6 +244,14 @@ impl<'a> Roots<'a> {
             },
             None => Root::default(),
         }
+    }
+
+    /// Whether the variables of a frame object are among the roots.
+    pub fn has_frame(&self, python: &Python, frame: Object) -> bool {
+        // SAFETY: a live frame object, and the GIL is held.
+        let found = unsafe { variables_of(python, frame) };
+        let has = |first: usize| self.frames[..self.count].iter().any(|known| known.variables.first == first);
+        found.is_some_and(|found| has(found.first))
     }
 
     pub fn frame(&self, root: Root) -> Option<Frame> {

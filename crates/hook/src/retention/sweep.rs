@@ -37,6 +37,7 @@ const REMEMBERED: usize = 1024;
 struct Walk<'w, 'k, V: Visitor> {
     python: &'w Python,
     kinds: &'w mut Kinds<'k>,
+    roots: &'w Roots<'w>,
     visitor: &'w mut V,
     deadline: u64,
     from: usize,
@@ -59,6 +60,7 @@ pub fn walk<V: Visitor>(
     let mut walk = Walk {
         python,
         kinds,
+        roots,
         visitor,
         deadline,
         from: 0,
@@ -90,7 +92,10 @@ impl<V: Visitor> Walk<'_, '_, V> {
     fn object(&mut self, object: Object) {
         let (kind, _) = self.kinds.of(self.python, object);
         self.visitor.met(self.python, self.kinds, object, kind, true);
-        self.references_of(object);
+        // The variables of a frame that is a root are looked at as such, not as what a traceback keeps.
+        if kind != Kind::Frame || !self.roots.has_frame(self.python, object) {
+            self.references_of(object);
+        }
     }
 
     fn references_of(&mut self, object: Object) {

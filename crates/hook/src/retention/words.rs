@@ -279,7 +279,7 @@ impl Words<'_, '_> {
             // SAFETY: the GIL is held since the frame was found.
             unsafe { variables.word(*index) == value.address() }
         });
-        match index.and_then(|index| self.variable_name(variables.code, index)) {
+        match index.and_then(|index| self.python.variable_name(variables.code, index)) {
             Some(name) => line.name(name),
             None => line.push(b"?"),
         };
@@ -333,8 +333,9 @@ impl Words<'_, '_> {
         match root.sort {
             Sort::Variable => {
                 let frame = self.roots.frame(root);
-                let name = frame
-                    .and_then(|frame| self.variable_name(frame.variables.code, usize::from(root.variable)));
+                let name = frame.and_then(|frame| {
+                    self.python.variable_name(frame.variables.code, usize::from(root.variable))
+                });
                 line.name(name.unwrap_or(b"?"));
                 0
             }
@@ -624,12 +625,6 @@ impl Words<'_, '_> {
         }
         // SAFETY: a live code object.
         unsafe { self.python.interpreter.describe(code, &mut Place(line, line_number)) };
-    }
-
-    fn variable_name(&mut self, code: usize, index: usize) -> Option<&'static [u8]> {
-        // SAFETY: a live code object has the tuple of its variables' names.
-        let names = unsafe { Object::of(self.python.interpreter.variable_names(code)) }?;
-        self.python.item(names, index).map(|name| self.python.text(name))
     }
 
     /// The frame of a frame object or of a generator, in which it is somewhere behind the head.
