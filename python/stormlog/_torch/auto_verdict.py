@@ -45,7 +45,9 @@ class _Failed(Protocol):
 
 def progress(step: int | None, phase: str | None) -> str:
     """` at step 1 204 in backward`; nothing where nothing is known."""
-    return (f" at step {step:,}" if step else "") + (f" in {phase}" if phase else "")
+    # Digits are grouped by spaces, as in every other view.
+    grouped = f"{step:,}".replace(",", " ") if step else ""
+    return (f" at step {grouped}" if step else "") + (f" in {phase}" if phase else "")
 
 
 def torch_version() -> str | None:
