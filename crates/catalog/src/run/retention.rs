@@ -6,8 +6,10 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::directory::RunDirectory;
 use super::layout::RUN_FILE;
@@ -92,13 +94,16 @@ pub fn stored_runs(root: &Path, goes_on: &dyn Fn() -> bool) -> Option<Vec<Stored
     Some(runs)
 }
 
-/// Removes a run that was found to be surplus, unless its directory is another one by now.
+/// Removes a run that was found to be surplus, unless its directory is another one by now. What is removed is below a handle of the directory: a
+/// link that takes its place meanwhile leads nowhere.
 pub fn remove_run(run: &StoredRun) -> io::Result<()> {
-    let folder = fs::symlink_metadata(&run.path)?;
-    if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(&run.path, flags, Mode::empty())?;
+    if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("it is no longer a directory of this user"));
     }
-    for entry in fs::read_dir(&run.path)?.flatten() {
+    let below = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    for entry in fs::read_dir(&below)?.flatten() {
         if entry.file_name() == RUN_FILE {
             continue;
         }
@@ -107,7 +112,7 @@ pub fn remove_run(run: &StoredRun) -> io::Result<()> {
             false => fs::remove_file(entry.path())?,
         }
     }
-    fs::remove_file(run.path.join(RUN_FILE))?;
+    fs::remove_file(below.join(RUN_FILE))?;
     fs::remove_dir(&run.path)
 }
 
