@@ -1,6 +1,6 @@
 """Time and memory of the pass over what keeps a program's memory, at millions of objects.
 
-python bench/heap/retention.py [MILLIONS ...]: builds so many objects that the collector tracks (lists,
+python bench/heap/retention.py [MILLIONS ...]: builds that many million objects of the collector (lists,
 tuples, dictionaries, plain and slotted instances), has the recording library look, once on a fresh heap and
 once after a collection, and prints wall time, processor time and what was found.
 """

@@ -11,7 +11,7 @@ use stormlog_model::memory::Memory;
 
 /// Lines of one holder with less than this part of its bytes count to its largest line.
 const SMALLEST_PART: u64 = 20;
-/// Blocks of a holder that the capture does not know count to its known lines where they are no more than so many times as much.
+/// Blocks that the capture does not know are attributed to a holder's known lines up to this multiple of what those lines hold.
 const MOST_UNKNOWN: u64 = 4;
 
 /// What keeps the memory of a process, each row with the line that allocated it where its capture tells; the largest first. `None` where the process

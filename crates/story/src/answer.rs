@@ -59,7 +59,7 @@ pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
 fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
     let happened = main.what_happened.trim_end_matches('.');
     match finding.filter(|_| !main.is_out_of_memory()) {
-        Some(finding) => format!("{happened}; {}.", without_place(&finding.title)),
+        Some(finding) => format!("{happened}; {}.", as_clause(without_place(&finding.title))),
         None if matches!(main.ended, Ended::Completed | Ended::Running) => {
             let peak = main.peak_rss_bytes.map(|peak| format!(", peak {}", format_bytes(peak)));
             format!("{happened}; nothing wrong was found{}.", peak.unwrap_or_default())
@@ -74,6 +74,14 @@ fn without_place(title: &str) -> &str {
         Some((title, place)) if place.contains("pid ") => title,
         _ => title.trim_end_matches('.'),
     }
+}
+
+/// The first sentence of a title, to follow a semicolon; the rest is evidence, which is shown below.
+fn as_clause(title: &str) -> String {
+    let first = title.split_once(". ").map_or(title, |(first, _)| first);
+    let (start, rest) = first.split_at(first.chars().next().map_or(0, char::len_utf8));
+    let is_word = rest.starts_with(|next: char| next == ' ' || next.is_lowercase());
+    if is_word { format!("{}{rest}", start.to_lowercase()) } else { first.to_owned() }
 }
 
 /// Findings without a process: the worst is what happened.
@@ -188,6 +196,14 @@ mod tests {
         assert!(lines[3].contains("cuda:0  model.py:16 forward"), "{lines:#?}");
         assert_eq!(lines[6], "  try       advice 0");
         assert_eq!(lines[7], "  sure      100 %: the program reported the exception");
+    }
+
+    #[test]
+    fn title_becomes_a_clause_of_one_sentence() {
+        let title = "A request for 1 MiB got no memory: mmap by main (/v/m.py:16). The limit was 300 MiB.";
+        assert_eq!(as_clause(title), "a request for 1 MiB got no memory: mmap by main (/v/m.py:16)");
+        assert_eq!(as_clause("GPU 0 is full"), "GPU 0 is full");
+        assert_eq!(as_clause("host memory grows: 2.50 MiB in 3.0 s"), "host memory grows: 2.50 MiB in 3.0 s");
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn settle(story: &mut ProcessStory) {
     }
     let leaking = story.findings.iter().find(|finding| finding.kind == "leak").and_then(|found| found.memory);
     holder::sort(&mut story.held, story.failed_memory.or(leaking));
-    // What the interpreter itself needs is no answer beside a line of the program.
+    // What the interpreter itself needs is left out where a line of the program is known.
     let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
     let least = (most as f64 * LEAST_SHARE) as u64;
     story.held.retain(|holder| holder.bytes >= least);

@@ -147,7 +147,7 @@ fn add_hidden(lane: &mut Lane) {
 
 fn mark(process: usize, moment: &Moment, clock: Clock) -> Mark {
     let at = clock.ms(moment.at_ns);
-    // A forecast of years is no line on an axis of minutes.
+    // A forecast of years cannot be drawn on an axis of minutes.
     let limit_at = moment
         .forecast
         .map(|forecast| at.saturating_add((forecast.seconds_to_limit * 1000.0).min(1e12) as u64));

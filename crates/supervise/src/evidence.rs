@@ -409,7 +409,7 @@ fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circums
         Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
     };
     let mut holders = heap.map(by_line).unwrap_or_default();
-    // A line of this process is no answer where another one held the memory.
+    // A line of this process does not explain memory that another one held.
     match circumstances.held_by.is_empty() {
         true => holders.extend(kinds.filter_map(of_kind)),
         false => holders.extend(circumstances.held_by.iter().cloned()),

@@ -23,18 +23,18 @@ pub const KEEP_SIZE_VARIABLE: &str = "STORMLOG_KEEP_SIZE";
 pub const KEEP_DAYS_VARIABLE: &str = "STORMLOG_KEEP_DAYS";
 /// The most that runs take where nothing was chosen.
 const DEFAULT_BYTES: u64 = 10 << 30;
-/// The most of a file system that they take there: one part of so many.
+/// Divides the size of the file system: runs take at most this part of it where nothing was chosen.
 const DEFAULT_SHARE: u64 = 10;
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
 /// How many runs are kept; what is `None` is not bounded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeepRule {
-    /// So many, the newest.
+    /// Number of runs, the newest.
     pub runs: Option<u64>,
-    /// So many bytes of disk.
+    /// Bytes of disk.
     pub bytes: Option<u64>,
-    /// Those that ended in the last so many days.
+    /// Days since a run ended.
     pub days: Option<u32>,
 }
 
@@ -100,7 +100,7 @@ pub fn remove_run(run: &StoredRun) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::open(&run.path, flags, Mode::empty())?;
     if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("it is no longer a directory of this user"));
+        return Err(io::Error::other("the directory belongs to another user now"));
     }
     let below = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     for entry in fs::read_dir(&below)?.flatten() {

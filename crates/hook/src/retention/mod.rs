@@ -11,8 +11,10 @@
 mod graph;
 mod holders;
 mod kinds;
+mod line;
 mod python;
 mod region;
+mod relations;
 mod report;
 mod roots;
 mod sampler;
@@ -33,18 +35,18 @@ use crate::thread;
 use graph::Graph;
 use holders::Holders;
 use kinds::Kinds;
+use line::Line;
 use python::Python;
 use region::Region;
 use report::{Report, store};
 use roots::Roots;
 use sampler::{MEMORIES, MOST_SAMPLES, Sampler};
 use sweep::{clock, now_ns, walk};
-use words::Line;
 
 /// Milliseconds of a pass unless the user allows more or less.
 const TIME_MS: u64 = 1000;
 const LONGEST_MS: u64 = 60_000;
-/// Of the time, so many tenths are for the first walk: a sample without paths is worth nothing.
+/// Tenths of the time that the first walk may take: a sample without paths is worth nothing.
 const SAMPLING_TENTHS: u64 = 4;
 const TEXT: usize = 3 << 20;
 const LINE: usize = 2048;

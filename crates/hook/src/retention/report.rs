@@ -8,10 +8,11 @@ use super::Order;
 use super::graph::Graph;
 use super::holders::{Group, Holders, operations};
 use super::kinds::Kinds;
+use super::line::Line;
 use super::python::{Object, Python};
 use super::roots::Roots;
 use super::sampler::{GRAPHS, Sampler};
-use super::words::{Line, Words};
+use super::words::Words;
 
 /// Rows, and blocks of a row.
 const MOST_ROWS: usize = 48;

@@ -1,0 +1,71 @@
+//! Text of fixed length in memory of the pass: what does not fit is cut. Must never allocate.
+
+/// Bytes of a name of the program that are written.
+const LONGEST_NAME: usize = 60;
+
+/// Text of fixed length.
+pub struct Line<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
+}
+
+impl<'a> Line<'a> {
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Line { bytes, length: 0 }
+    }
+
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    pub fn text(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Takes back what was written after `length` bytes.
+    pub fn shorten(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn push(&mut self, more: &[u8]) -> &mut Self {
+        let room = self.bytes.len() - self.length;
+        let more = &more[..more.len().min(room)];
+        self.bytes[self.length..self.length + more.len()].copy_from_slice(more);
+        self.length += more.len();
+        self
+    }
+
+    pub fn number(&mut self, mut value: u64) -> &mut Self {
+        let mut digits = [0_u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..])
+    }
+
+    /// A name of the program: printable ASCII, of bounded length.
+    pub fn name(&mut self, name: &[u8]) -> &mut Self {
+        for byte in name.iter().take(LONGEST_NAME) {
+            let byte = if (0x20..0x7f).contains(byte) && *byte != b'`' { *byte } else { b'?' };
+            self.push(&[byte]);
+        }
+        if name.len() > LONGEST_NAME {
+            self.push("…".as_bytes());
+        }
+        self
+    }
+}
