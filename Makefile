@@ -25,7 +25,7 @@ SOAK_TABLE ?=
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-vm browser fuzz-smoke bless bench soak corpus clean
+.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-production test-vm browser fuzz-smoke bless bench soak corpus clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -112,6 +112,10 @@ test-readme: setup ## the commands in README.md
 test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
 	else echo "test-frameworks: there are no such tests yet"; fi
+
+test-production: setup ## tests with the real Prometheus, SLURM, containers (root and apt-get the first time)
+	@echo "test-production: tests/production"
+	scripts/test-production "$(BIN)/python"
 
 test-vm: setup ## the kernel's own OOM killer, in a virtual machine (QEMU; root and apt-get the first time)
 	$(PYTHON) tests/vm/run.py $(abspath $(BIN)/stormlog) $(TARGET)/vm
