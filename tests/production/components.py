@@ -1,8 +1,8 @@
 """Real components for the tests here: packages of the machine's own package manager, unpacked into a cache.
 
-Nothing is installed on the host: apt works in a directory of its own, against the mirror that the machine is
-configured for, and packages are unpacked with `dpkg -x`. A test whose component cannot be had is skipped with the
-reason. `STORMLOG_PRODUCTION` names the cache, so that a clean clone does not fetch everything again.
+Nothing is installed on the host: apt works in a directory of its own, against the mirror that the machine
+is configured for, and packages are unpacked with `dpkg -x`. A test whose component cannot be had is skipped
+with the reason. `STORMLOG_PRODUCTION` names the cache, so that a clean clone does not fetch everything again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ APT_CONF = """
 Dir::Etc "{0}/etc"; Dir::Cache "{0}/cache";
 Dir::State "{0}/state"; Dir::State::lists "{0}/lists"; Dir::State::status "{0}/state/status";
 APT::Architecture "{1}"; APT::Architectures {{ "{1}"; }};
-Acquire::Languages "none"; Acquire::Check-Valid-Until "false"; Acquire::Retries "2"; APT::Sandbox::User "root";
+Acquire::Languages "none"; Acquire::Check-Valid-Until "false"; Acquire::Retries "2";
+APT::Sandbox::User "root";
 """
 IN_CHROOT = (
     'Acquire::Check-Valid-Until "false"; APT::Install-Recommends "false"; APT::Sandbox::User "root";\n'

@@ -1,4 +1,4 @@
-"""What the tests with real components share: servers on loopback that are ended with the test, and waiting for conditions."""
+"""What the tests with real components share: free ports, and servers that end with the test."""
 
 from __future__ import annotations
 
