@@ -1,4 +1,4 @@
-//! Formats we only write, for other tools to read: every one takes the same [`Holdings`] and gives bytes.
+//! Formats we only write, for other tools to read: every one takes [`Holdings`] and gives bytes.
 //!
 //! This crate must never open a file, and never lose a byte of what is held: the weights of an export add up to the whole.
 #![forbid(unsafe_code)]
@@ -22,7 +22,7 @@ pub use firefox::firefox;
 pub use gprof2dot::gprof2dot;
 #[cfg(feature = "parquet")]
 pub use parquet::{ParquetError, parquet};
-pub use pprof::pprof;
+pub use pprof::{HeapProfile, pprof};
 pub use speedscope::speedscope;
 pub use svg::svg;
 pub use table::csv;

@@ -201,6 +201,14 @@ impl Reading {
         Answer { held, allocators, lives: lifetimes, moments, end }
     }
 
+    /// All that was ever allocated, whatever was asked: how often and how much, without when.
+    #[must_use]
+    pub fn allocated(&self) -> Answer {
+        let Profile { held, allocators, .. } =
+            self.heap.profile(Mode::Total, Some(&mut *self.names.borrow_mut()));
+        Answer { held, allocators, lives: Vec::new(), moments: Vec::new(), end: 0 }
+    }
+
     /// Where the reader keeps the answer. A program that died of a failed request lived on until its exception had let go of everything.
     fn mode(&self) -> Mode {
         if self.is_at_failure() { Mode::Failure } else { self.question.mode() }

@@ -1,7 +1,7 @@
 //! What a capture holds as files of other tools.
 
-use stormlog_export::About;
-use stormlog_heap_report::{Reading, rows};
+use stormlog_export::{About, HeapProfile};
+use stormlog_heap_report::{Answer, Reading, rows};
 use stormlog_model::stacks::Holdings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,13 @@ impl Format {
         }
     }
 
-    /// The file's bytes.
-    pub(crate) fn write(self, reading: &Reading, held: &Holdings) -> anyhow::Result<Vec<u8>> {
+    /// The file's bytes. `shape` made what is held of the reading's answer; a format that shows what was allocated too has it shaped alike.
+    pub(crate) fn write(
+        self,
+        reading: &Reading,
+        held: &Holdings,
+        shape: &dyn Fn(Answer) -> Answer,
+    ) -> anyhow::Result<Vec<u8>> {
         let title = reading.title();
         let header = &reading.heap.header;
         let about = About {
@@ -48,7 +53,17 @@ impl Format {
             Format::Svg => stormlog_export::svg(held, &about).into_bytes(),
             Format::Speedscope => serde_json::to_vec(&stormlog_export::speedscope(held, &about))?,
             Format::Collapsed => stormlog_export::collapsed(held).into_bytes(),
-            Format::Pprof => stormlog_export::pprof(held, &about),
+            Format::Pprof => {
+                let allocated = shape(reading.allocated());
+                let heap = HeapProfile {
+                    held,
+                    allocated: &allocated.held,
+                    duration_ns: reading.heap.duration_us().saturating_mul(1000),
+                    period: header.sample_bytes,
+                    by_thread: true,
+                };
+                stormlog_export::pprof(&heap, &about)
+            }
             Format::Firefox => stormlog_export::firefox(held, &about).into_bytes(),
             Format::Json => json(&rows::stacks(held))?,
             Format::Gprof2dot => serde_json::to_vec(&stormlog_export::gprof2dot(held))?,

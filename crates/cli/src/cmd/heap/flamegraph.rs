@@ -43,9 +43,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let bytes = match options.format {
         Some(format) => {
             warn_of_cut(&reading.end)?;
-            let answer = shape(reading.answer());
-            let answer = if options.inverted { answer.inverted() } else { answer };
-            format.write(&reading, &answer.held)?
+            let shape = |answer: Answer| {
+                let answer = shape(answer);
+                if options.inverted { answer.inverted() } else { answer }
+            };
+            format.write(&reading, &shape(reading.answer()).held, &shape)?
         }
         None => {
             let page = PageOptions { inverted: options.inverted, source: options.source };

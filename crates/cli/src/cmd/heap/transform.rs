@@ -1,5 +1,7 @@
 //! `stormlog transform`: what a capture holds as a file of another tool.
 
+use stormlog_heap_report::Answer;
+
 use super::export::Format;
 use super::{Asked, Output, read, warn_of_cut};
 use crate::exit::Exit;
@@ -13,7 +15,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let (reading, held) = read(&options.asked)?;
     warn_of_cut(&reading.end)?;
-    let bytes = options.format.write(&reading, &held)?;
+    let python_only = options.asked.python_only;
+    let shape = |answer: Answer| if python_only { answer.python_only() } else { answer };
+    let bytes = options.format.write(&reading, &held, &shape)?;
     options.output.write(&reading.chosen.path, &format!("stacks.{}", options.format.ending()), &bytes)?;
     Ok(Exit::Ok)
 }
