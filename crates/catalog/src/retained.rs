@@ -111,6 +111,8 @@ pub struct Retained {
     pub keeps_graph: bool,
     /// Sampled addresses of those objects' memory.
     pub blocks: Vec<HeldBlock>,
+    /// Addresses of blocks that it keeps and that the sampled capture has.
+    pub recorded: Vec<u64>,
 }
 
 /// A sampled address and the bytes that it stands for.
@@ -162,6 +164,7 @@ fn of_record(record: &Map<String, Value>) -> Option<Retention> {
 fn row_of(row: &Map<String, Value>) -> Option<Retained> {
     let path = row.get("path").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let blocks = row.get("blocks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let recorded = row.get("recorded").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let block = |value: &Value| {
         let pair = value.as_array()?;
         Some(HeldBlock { address: pair.first()?.as_u64()?, bytes: pair.get(1)?.as_u64()? })
@@ -177,6 +180,7 @@ fn row_of(row: &Map<String, Value>) -> Option<Retained> {
         path: path.iter().take(MOST_STEPS).filter_map(|step| step.as_str().map(bounded)).collect(),
         keeps_graph: row.get("keeps_graph").and_then(Value::as_bool).unwrap_or(false),
         blocks: blocks.iter().take(MOST_BLOCKS).filter_map(block).collect(),
+        recorded: recorded.iter().take(MOST_BLOCKS).filter_map(Value::as_u64).collect(),
     })
 }
 

@@ -14,6 +14,9 @@ const SMALLEST_PART: u64 = 20;
 /// Blocks that the capture does not know are attributed to a holder's known lines up to this multiple of what those lines hold.
 const MOST_UNKNOWN: u64 = 4;
 
+/// Blocks of a sampled capture that are needed to attribute what a holder keeps to their lines.
+const FEWEST_RECORDED: usize = 3;
+
 /// What keeps the memory of a process, each row with the line that allocated it where its capture tells; the largest first. `None` where the process
 /// reported nothing.
 #[must_use]
@@ -41,8 +44,10 @@ type Places = FxHashMap<(String, u64), Place>;
 
 fn places(report: &Retention, capture: &Path) -> Option<Places> {
     let taken_at_ns = u64::try_from(report.taken_at_ns?).ok()?;
-    let mut addresses: Vec<u64> =
-        report.held.iter().flat_map(|row| row.blocks.iter().map(|block| block.address)).collect();
+    let of_row = |row: &Retained| -> Vec<u64> {
+        row.blocks.iter().map(|block| block.address).chain(row.recorded.iter().copied()).collect()
+    };
+    let mut addresses: Vec<u64> = report.held.iter().flat_map(of_row).collect();
     addresses.sort_unstable();
     addresses.dedup();
     if addresses.is_empty() {
@@ -68,12 +73,24 @@ fn word(memory: Memory) -> String {
 /// One row for each line that allocated a good part of what a holder keeps. Blocks that the capture does not know keep the row without a line.
 fn split(row: Retained, places: &Places) -> Vec<Retained> {
     let mut lines: FxHashMap<Line, u64> = FxHashMap::default();
+    let line_of = |address: u64| -> Line {
+        let place = places.get(&(row.memory.clone(), address)).filter(|place| place.line > 0)?;
+        Some((place.file.clone(), place.line, place.function.clone()))
+    };
     for block in &row.blocks {
-        let place = places.get(&(row.memory.clone(), block.address)).filter(|place| place.line > 0);
-        let line = place.map(|place| (place.file.clone(), place.line, place.function.clone()));
-        *lines.entry(line).or_default() += block.bytes;
+        *lines.entry(line_of(block.address)).or_default() += block.bytes;
     }
     // Of a sampled capture some blocks are not known: they were allocated where the others of the holder were.
+    let unknown = lines.get(&None).copied().unwrap_or(0);
+    let recorded: Vec<Line> =
+        row.recorded.iter().map(|address| line_of(*address)).filter(Option::is_some).collect();
+    if recorded.len() >= FEWEST_RECORDED && unknown > 0 {
+        let each = unknown / recorded.len() as u64;
+        for line in recorded {
+            *lines.entry(line).or_default() += each.max(1);
+        }
+        lines.remove(&None);
+    }
     let unknown = lines.get(&None).copied().unwrap_or(0);
     let known = lines.values().sum::<u64>() - unknown;
     if known >= unknown / MOST_UNKNOWN && known > 0 {
@@ -102,6 +119,7 @@ fn split(row: Retained, places: &Places) -> Vec<Retained> {
             bytes: share(bytes, row.bytes),
             objects: share(bytes, row.objects).max(1),
             blocks: Vec::new(),
+            recorded: Vec::new(),
             ..row.clone()
         }
     });
@@ -134,6 +152,19 @@ mod tests {
         let seen: Vec<_> = rows.iter().map(|row| (row.line, row.bytes, row.kept_by.as_str())).collect();
         assert_eq!(seen, [(Some(5), 610, "`keep`, a list"), (Some(9), 390, "`keep`, a list")]);
         assert_eq!(split(row.clone(), &Places::default())[0].line, None, "unknown stays unknown");
+        let mut sampled = Retained { recorded: vec![71, 72, 73, 74], ..row.clone() };
+        let known = |lines: &[(u64, u32)]| -> Places {
+            lines.iter().map(|(address, line)| (("host".to_owned(), *address), place(*line))).collect()
+        };
+        let rows = split(sampled.clone(), &known(&[(71, 5), (72, 5), (73, 5), (74, 9)]));
+        let seen: Vec<_> = rows.iter().map(|row| (row.line, row.bytes)).collect();
+        assert_eq!(
+            seen,
+            [(Some(5), 750), (Some(9), 250)],
+            "the recorded blocks tell the lines of the others"
+        );
+        sampled.recorded.truncate(2);
+        assert_eq!(split(sampled, &known(&[(71, 5), (72, 5)]))[0].line, None, "two are too few");
         let one = Places::from_iter([(("host".to_owned(), 1), place(5))]);
         let rows = split(row, &one);
         assert_eq!(

@@ -222,7 +222,8 @@ fn live_lines_show_what_was_held_and_given_back() {
     let last = |number: u32| line(number).live.last().unwrap().1;
     let most = |number: u32| line(number).live.iter().map(|(_, bytes)| *bytes).max().unwrap();
     assert!(last(4) >= 20_000_000 && most(5) >= 15_000_000, "{lines:?}");
-    assert_eq!(last(5), 0, "what was given back before the end");
+    // Which line makes CPython map an arena of 1 MiB for small objects depends on the size of the environment.
+    assert!(last(5) <= 1 << 20, "what was given back before the end: {lines:?}");
     assert!(line(4).live.is_sorted(), "what is kept only grows");
 }
 

@@ -70,6 +70,13 @@ impl Sampled {
         self.bucket(address).is_some_and(|(_, number)| number.load(Ordering::Relaxed) != 0)
     }
 
+    fn has(&self, address: usize) -> bool {
+        self.may_have(address)
+            && self.bucket(address).is_some_and(|(bucket, _)| {
+                bucket.0.iter().any(|place| place.load(Ordering::Relaxed) == address)
+            })
+    }
+
     /// Remembers a block. False when its bucket is full: then it must not be recorded, for its end would not be noticed.
     fn add(&self, address: usize) -> bool {
         let Some((bucket, number)) = self.bucket(address) else { return self.make() && self.add(address) };
@@ -122,6 +129,11 @@ pub fn may_have_taken(address: usize) -> bool {
     session::options().sample == 0 || session::current().is_some_and(|state| state.sampled.may_have(address))
 }
 
+/// Whether the capture has a record of the block at `address` because it was sampled. False where every block is recorded.
+pub fn has_taken(address: usize) -> bool {
+    session::options().sample > 0 && session::current().is_some_and(|state| state.sampled.has(address))
+}
+
 #[cold]
 fn hit(thread: &mut crate::thread::Thread, address: usize) -> bool {
     thread.countdown = draw(&mut thread.seed);
@@ -166,8 +178,9 @@ mod tests {
             assert!(set.add(block * 48));
         }
         for block in 1..2000_usize {
+            assert!(set.has(block * 48) && !set.has(block * 48 + 16));
             assert!(set.remove(block * 48));
-            assert!(!set.remove(block * 48));
+            assert!(!set.remove(block * 48) && !set.has(block * 48));
         }
         for full in 0..=PER_BUCKET {
             assert_eq!(set.add(4096), full < PER_BUCKET);

@@ -40,6 +40,21 @@ def why(*arguments: str) -> Any:
     return process
 
 
+def test_many_small_blocks_of_a_sampled_heap_have_their_holder_and_its_line(tmp_path: Path) -> None:
+    script = tmp_path / "strings.py"
+    script.write_text(
+        "seen, names = {}, []\n"
+        "def remember(number):\n"
+        "    seen[number] = str(number) * 1000\n"
+        "for number in range(10000, 40000):\n"
+        "    remember(number)\n"
+    )
+    assert run(tmp_path / "runs", sys.executable, str(script)).returncode == 0
+    (largest,) = [row for row in why(str(tmp_path / "runs"))["held"] if row["bytes"] > 100 * MIB]
+    assert largest["kept_by"] == "`seen`, a dict of 30 000 strings, global of __main__"
+    assert (largest["line"], largest["function"]) == (3, "remember")
+
+
 def test_program_that_ends_large_reports_each_holder_with_its_line(tmp_path: Path) -> None:
     done = run(tmp_path, *program("retains.py"), options=("--heap",))
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

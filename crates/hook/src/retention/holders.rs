@@ -6,7 +6,7 @@ use super::kinds::{Kind, Kinds};
 use super::python::{Object, Python};
 use super::region::{Region, Zeroed};
 use super::roots::Roots;
-use super::sampler::{GRAPHS, Sample, Sampler};
+use super::sampler::{GRAPHS, RECORDED, Sample, Sampler};
 use super::words::Words;
 
 const MOST_GROUPS: usize = 4096;
@@ -161,6 +161,10 @@ impl<'a> Holders<'a> {
 
     /// `instead`: the place plus 1 of the object whose path is the sample's; 0: its own.
     fn add(&mut self, at: usize, key: u64, sample: &Sample, instead: u32) {
+        if sample.memory == RECORDED {
+            self.of_sample[at] = key;
+            return;
+        }
         let found = self.groups[..self.count]
             .iter()
             .position(|group| group.key == key && group.memory == sample.memory);
@@ -190,9 +194,9 @@ impl<'a> Holders<'a> {
         &self.groups[..self.count]
     }
 
-    /// Whether a sample belongs to a holder.
-    pub fn has(&self, group: &Group, at: usize, sample: &Sample) -> bool {
-        self.of_sample[at] == group.key && sample.memory == group.memory
+    /// Whether a sample of this memory belongs to a holder.
+    pub fn has(&self, group: &Group, at: usize, sample: &Sample, memory: u16) -> bool {
+        self.of_sample[at] == group.key && sample.memory == memory
     }
 }
 

@@ -57,6 +57,35 @@ impl<'a> Line<'a> {
         self.push(&digits[at..])
     }
 
+    /// A number as people read it: `600 000`.
+    pub fn count(&mut self, value: u64) -> &mut Self {
+        let groups = [
+            1_000_000_000_000_000_000,
+            1_000_000_000_000_000,
+            1_000_000_000_000,
+            1_000_000_000,
+            1_000_000,
+            1000,
+        ];
+        let mut rest = value;
+        for unit in groups.into_iter().filter(|unit| value >= *unit) {
+            let group = rest / unit;
+            if rest == value {
+                self.number(group);
+            } else {
+                self.three(group);
+            }
+            self.push(b" ");
+            rest %= unit;
+        }
+        if value < 1000 { self.number(rest) } else { self.three(rest) }
+    }
+
+    fn three(&mut self, value: u64) -> &mut Self {
+        let digit = |unit: u64| b'0' + (value / unit % 10) as u8;
+        self.push(&[digit(100), digit(10), digit(1)])
+    }
+
     /// A name of the program: printable ASCII, of bounded length.
     pub fn name(&mut self, name: &[u8]) -> &mut Self {
         for byte in name.iter().take(LONGEST_NAME) {
@@ -67,5 +96,20 @@ impl<'a> Line<'a> {
             self.push("…".as_bytes());
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_groups_of_three_digits_as_in_every_view() {
+        for value in [0, 7, 999, 1000, 1001, 10_000, 600_000, 1_000_000, 1_000_007, u64::MAX] {
+            let mut room = [0; 64];
+            let mut line = Line::new(&mut room);
+            line.count(value);
+            assert_eq!(line.text(), stormlog_model::text::grouped(value).as_bytes());
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::kinds::Kinds;
 use super::line::Line;
 use super::python::{Object, Python};
 use super::roots::Roots;
-use super::sampler::{GRAPHS, Sampler};
+use super::sampler::{GRAPHS, RECORDED, Sample, Sampler};
 use super::words::Words;
 
 /// Rows, and blocks of a row.
@@ -125,15 +125,26 @@ impl Report<'_> {
             line,
         );
         out.push(b"],\"blocks\":[");
-        let mut count = 0;
-        for (at, sample) in self.sampler.samples().enumerate() {
-            if !is_graph && self.holders.has(group, at, sample) && count < MOST_BLOCKS {
-                out.push(if count == 0 { b"[" } else { b",[" });
-                out.number(sample.address as u64).push(b",").number(sample.weight).push(b"]");
-                count += 1;
-            }
+        self.blocks(group, group.memory, |is_first, sample| {
+            out.push(if is_first { b"[" } else { b",[" });
+            out.number(sample.address as u64).push(b",").number(sample.weight).push(b"]");
+        });
+        out.push(b"],\"recorded\":[");
+        if group.memory == 0 {
+            self.blocks(group, RECORDED, |is_first, sample| {
+                out.push(if is_first { b"" } else { b"," }).number(sample.address as u64);
+            });
         }
         out.push(b"]}");
+    }
+
+    /// Calls `write` with the samples of a memory that a holder keeps, and whether it is the first; none for tensors as objects.
+    fn blocks(&self, group: &Group, memory: u16, mut write: impl FnMut(bool, &Sample)) {
+        let own = self.sampler.samples().enumerate();
+        let own = own.filter(|(at, sample)| self.holders.has(group, *at, sample, memory));
+        for (count, (_, sample)) in own.take(if memory == GRAPHS { 0 } else { MOST_BLOCKS }).enumerate() {
+            write(count == 0, sample);
+        }
     }
 }
 

@@ -5,13 +5,20 @@ use super::kinds::{Extent, Kind, Kinds};
 use super::python::{Object, Python};
 use super::region::{Region, Zeroed};
 use super::sweep::Visitor;
+use crate::sample::has_taken as is_recorded;
 
 /// Samples of the host's memory and of each device's, at most.
 pub const MOST_SAMPLES: usize = 2048;
-/// Memories: the host and seven devices; others are left out.
-pub const MEMORIES: usize = 8;
+/// Memories: the host, seven devices, and the two below; others are left out.
+pub const MEMORIES: usize = 10;
 /// Stands for tensors as objects, whatever their size: a small one may keep a large autograd graph.
 pub const GRAPHS: u16 = u16::MAX;
+/// Stands for blocks that a sampled capture has records of, whatever their size: they tell the line that allocated what a holder keeps, and
+/// few of the blocks that are taken by bytes are among them.
+pub const RECORDED: u16 = u16::MAX - 1;
+const HOST: u16 = 0;
+/// From an object back to the block it is in: its own header, that of the collector, and pointers before it.
+const HEADERS: [usize; 3] = [0, 16, 32];
 /// Bytes between two samples, at first.
 const FIRST_STEP: u64 = 4096;
 /// Places in the table of blocks that were sampled whole.
@@ -166,6 +173,10 @@ impl Visitor for Sampler<'_> {
             (false, references) => extent.bytes as u64 / u64::from(references),
         };
         self.take(object, extent, share);
+        if extent.memory == HOST && HEADERS.iter().any(|header| is_recorded(extent.address - header)) {
+            let unit = Extent { bytes: FIRST_STEP as usize, memory: RECORDED, ..extent };
+            self.take(object, unit, FIRST_STEP);
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl Words<'_, '_> {
             Kind::List | Kind::Tuple | Kind::Set | Kind::Deque | Kind::Dict => {
                 line.push(article(class)).name(class).push(b" of ");
                 let count = self.count(object, kind);
-                line.number(count as u64).push(b" ");
+                line.count(count as u64).push(b" ");
                 self.element_noun(object, kind, count, line);
             }
             Kind::Tensor => {
