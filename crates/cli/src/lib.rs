@@ -152,6 +152,8 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Diff(arguments) => cmd::heap::diff::run(&arguments.into()),
         Command::Transform(arguments) => cmd::heap::transform::run(&(*arguments).into()),
         Command::Parse(arguments) => cmd::heap::parse::run(&arguments.into()),
+        Command::Rules(arguments) => cmd::monitoring::run(&arguments.into()),
+        Command::Dashboard(arguments) => cmd::monitoring::run(&arguments.into()),
     };
     result.unwrap_or_else(|error| report(&error)).code()
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Record", &["run", "runs", "attach", "detach", "track", "live"]),
     ("After a crash", &["report", "oom", "why", "diagnose"]),
     (
@@ -27,6 +27,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("GPU snapshots", &["snapshot", "replay", "timeline"]),
     ("Telemetry", &["analyze", "compare", "check", "query", "sql", "sessions", "convert", "validate"]),
     ("Machine", &["info", "monitor"]),
+    ("Monitoring", &["rules", "dashboard"]),
 ];
 
 const TEMPLATE: &str = "{about}\n\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}\n";

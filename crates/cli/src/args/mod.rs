@@ -4,6 +4,7 @@ pub(crate) mod crash;
 pub(crate) mod groups;
 pub(crate) mod heap;
 pub(crate) mod machine;
+pub(crate) mod monitoring;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod snapshot;
@@ -90,6 +91,10 @@ pub(crate) enum Command {
     Monitor(watch::Monitor),
     /// Track memory with alerts, and record it
     Track(Box<watch::Track>),
+    /// Print alert rules for Prometheus, as a file or as a Kubernetes resource
+    Rules(monitoring::Rules),
+    /// Print a Grafana dashboard
+    Dashboard(monitoring::Dashboard),
     /// Complete the heap captures of a run whose program has ended (used by `run`)
     #[command(hide = true)]
     FinishCaptures(run::FinishCaptures),

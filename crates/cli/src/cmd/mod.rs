@@ -3,6 +3,7 @@
 pub(crate) mod crash;
 pub(crate) mod heap;
 pub(crate) mod machine;
+pub(crate) mod monitoring;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod snapshot;
