@@ -24,6 +24,7 @@ fn session(run: &Path, name: &str, id: &str, pid: i64, started_at_ns: i64, statu
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "test".to_owned(),
     };
     fs::write(directory.join(SESSION_FILE), session_text(&summary)).unwrap();

@@ -30,7 +30,9 @@ const RANK_GROUPS: [[&str; 3]; 3] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"],
     ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
 ];
-const JOB_KEYS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
+const JOB_KEYS: [&str; 3] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RAY_JOB_ID"];
+/// Launchers and schedulers that start a job again, and count it.
+const ATTEMPT_KEYS: [&str; 2] = ["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"];
 /// What torchrun calls a run that nobody named.
 const UNNAMED: &str = "none";
 /// Where the ranks of such a run meet: the same for all of them, and no other run meets there meanwhile.
@@ -102,12 +104,18 @@ fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
 /// of a job are told by their having the same.
 fn job_of(env: &Env<'_>) -> Option<String> {
     let told = |key| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let [elastic, slurm] = JOB_KEYS.map(told);
+    let [elastic, slurm, ray] = JOB_KEYS.map(told);
     if elastic.as_deref() != Some(UNNAMED) {
-        return elastic.or(slurm);
+        return elastic.or(slurm).or(ray);
     }
     let [address, port] = MEETING.map(told);
     slurm.or_else(|| Some(format!("{}:{}", address?, port?))).or(elastic)
+}
+
+/// How often the job had been restarted when the process was started: 0 is the first attempt. `None` where no launcher counts.
+#[must_use]
+pub fn attempt(env: &Env<'_>) -> Option<u64> {
+    ATTEMPT_KEYS.into_iter().find_map(|key| env(key)?.trim().parse().ok())
 }
 
 fn env_int(text: &str, field: &str) -> Result<Value, Problem> {
@@ -181,6 +189,16 @@ mod tests {
         assert_eq!(job(&[unnamed, meets[0], meets[1], ("SLURM_JOB_ID", "77")]).as_deref(), Some("77"));
         assert_eq!(job(&[unnamed, meets[0]]).as_deref(), Some("none"));
         assert_eq!(job(&meets), None, "without torchrun these may be left from another program");
+    }
+
+    #[test]
+    fn attempt_is_the_launchers_count_of_restarts() {
+        let of = |pairs: &[(&str, &str)]| {
+            attempt(&|key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!(of(&[("TORCHELASTIC_RESTART_COUNT", "2"), ("SLURM_RESTART_COUNT", "1")]), Some(2));
+        assert_eq!(of(&[("TORCHELASTIC_RESTART_COUNT", "many"), ("SLURM_RESTART_COUNT", " 1 ")]), Some(1));
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

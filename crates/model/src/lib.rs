@@ -20,6 +20,7 @@ mod frame;
 pub mod gpu_category;
 mod identity;
 mod intern;
+mod launch;
 pub mod layout;
 mod legacy;
 pub mod memory;
@@ -44,8 +45,9 @@ pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_coll
 pub use event::{Event, Head, Metadata};
 pub use fields::{FIELDS, Field, SCHEMA_LATEST, Schema};
 pub use finding::{Evidence, Finding, Holder, Severity};
-pub use identity::{Env, Identity, IdentityInputs, resolve_identity};
+pub use identity::{Env, Identity, IdentityInputs, attempt, resolve_identity};
 pub use intern::Interner;
+pub use launch::Launch;
 pub use normalize::{Defaults, event_from_record};
 pub use problem::Problem;
 pub use project::{FieldValue, to_record};

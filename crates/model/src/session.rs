@@ -80,6 +80,8 @@ pub struct SessionSummary {
     pub local_rank: i64,
     /// Number of ranks; at least 1.
     pub world_size: i64,
+    /// How often the launcher had restarted the job; `None` where it does not count that.
+    pub attempt: Option<u64>,
     /// What recorded it.
     pub source: String,
 }
@@ -99,6 +101,9 @@ impl SessionSummary {
         put("rank", self.rank.into());
         put("local_rank", self.local_rank.into());
         put("world_size", self.world_size.into());
+        if let Some(attempt) = self.attempt {
+            put("attempt", attempt.into());
+        }
         put("source", self.source.as_str().into());
         record
     }
@@ -126,6 +131,7 @@ impl SessionSummary {
             rank: int(record, "rank", 0)?,
             local_rank: int(record, "local_rank", 0)?,
             world_size: int(record, "world_size", 1)?.max(1),
+            attempt: get(record, "attempt").as_u64(),
             source,
         })
     }
@@ -161,6 +167,7 @@ impl SessionSummary {
             rank: clamp(identity.rank),
             local_rank: clamp(identity.local_rank),
             world_size: clamp(identity.world_size).max(1),
+            attempt: None,
             source: source.to_owned(),
         })
     }
@@ -229,6 +236,7 @@ mod tests {
             rank: 0,
             local_rank: 0,
             world_size: 1,
+            attempt: None,
             source: "test".into(),
         }
     }
@@ -260,7 +268,10 @@ mod tests {
 
     #[test]
     fn summaries_round_trip() {
-        let before = summary("x", SessionStatus::Interrupted, 5, Some(9));
+        let mut before = summary("x", SessionStatus::Interrupted, 5, Some(9));
+        assert!(!before.to_record().contains_key("attempt"), "the form of 0.4.3 where no launcher counts");
+        assert_eq!(SessionSummary::from_record(&before.to_record()), Ok(before.clone()));
+        before.attempt = Some(2);
         assert_eq!(SessionSummary::from_record(&before.to_record()), Ok(before));
     }
 }

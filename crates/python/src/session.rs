@@ -80,6 +80,7 @@ impl GivenSession {
             rank: self.rank,
             local_rank: self.local_rank,
             world_size: self.world_size,
+            attempt: None,
             source: self.source,
         }
     }

@@ -211,6 +211,7 @@ fn rollup_session<'py>(
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: String::new(),
     };
     let rollup = builder.finish(summary, sources, warnings);

@@ -38,6 +38,7 @@ fn session(id: &str) -> SessionSummary {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "test".into(),
     }
 }

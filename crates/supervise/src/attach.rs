@@ -18,7 +18,7 @@ use stormlog_model::{Identity, Problem};
 use stormlog_pidfd::Pidfd;
 use stormlog_postmortem::verdict::{Change, DeathFacts, Ending, Verdict, judge};
 
-use crate::environ::identity_of;
+use crate::environ::Environ;
 use crate::facts::host;
 use crate::groups::{GroupId, Groups};
 use stormlog_catalog::run::kernel_kill;
@@ -91,7 +91,7 @@ impl Attached {
 
     /// Who it is in a distributed job: what is given explicitly first, then its own environment, as its launcher set it.
     pub fn identity(&self, explicit: [Option<&Value>; 4]) -> Result<Identity, Problem> {
-        identity_of(self.pid(), explicit, false)
+        Environ::of(self.pid(), false).identity(explicit)
     }
 
     /// Waits up to `longest` for its end. A signal to us ends the wait early.

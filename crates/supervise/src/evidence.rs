@@ -21,6 +21,7 @@ use stormlog_postmortem::bundle::{
     BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, MapRow, Retention,
 };
 use stormlog_postmortem::classify::Classification;
+use stormlog_postmortem::elastic::write_error_file;
 use stormlog_postmortem::verdict::{DeathFacts, Ending, Sender, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
@@ -127,6 +128,9 @@ impl RunEvidence {
     pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended, circumstances: &Circumstances) {
         let ended_ns = wall_ns();
         let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
+        if let Some(death) = &death {
+            death.tell_launcher(&watched, ended_ns);
+        }
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
         if is_memory {
@@ -429,6 +433,15 @@ struct Death {
 }
 
 impl Death {
+    /// Leaves the verdict where torchrun looks for it. Its agent looks within 100 ms after the death, so this comes before all that takes longer.
+    fn tell_launcher(&self, watched: &Watched, ended_ns: u64) {
+        let is_failure = self.verdict.ended == stormlog_postmortem::Ended::Failed;
+        if let Some(path) = watched.error_file.as_ref().filter(|_| watched.is_rank && is_failure) {
+            // The rank may have no directory for it; the verdict is in the bundle all the same.
+            let _ = write_error_file(path, std::slice::from_ref(&self.verdict.sentence), ended_ns);
+        }
+    }
+
     /// Whether an exception that was not caught ended it.
     fn has_raised(&self) -> bool {
         self.exception.as_ref().is_some_and(|(reported, _)| reported.is_in_main_thread())

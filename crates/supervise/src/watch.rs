@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
-use stormlog_model::{Identity, SessionStatus, SessionSummary, new_session_id};
+use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::Growth;
 use stormlog_store::recording::{Recorder, RecorderConfig};
@@ -20,7 +20,7 @@ use stormlog_store::wall_ns;
 use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 
 use crate::circumstances::{Circumstances, held_by, holder};
-use crate::environ::identity_of;
+use crate::environ::Environ;
 use crate::evidence::RunEvidence;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
@@ -400,7 +400,7 @@ impl Watcher {
                 continue;
             }
             watched.refresh_name();
-            if watched.identity != identity(member.pid) {
+            if watched.identity != Environ::of(member.pid, true).identity([None; 4]).unwrap_or_default() {
                 let before = watched.directory.clone();
                 self.processes.remove(&member.pid);
                 // It held a look or two at the moment of birth.
@@ -414,7 +414,8 @@ impl Watcher {
         if self.processes.contains_key(&member.pid) {
             return;
         }
-        let identity = identity(member.pid);
+        let environ = Environ::of(member.pid, true);
+        let identity = environ.identity([None; 4]).unwrap_or_default();
         let summary = SessionSummary {
             session_id: new_session_id(),
             status: SessionStatus::Running,
@@ -426,6 +427,7 @@ impl Watcher {
             rank: identity.rank as i64,
             local_rank: identity.local_rank as i64,
             world_size: identity.world_size as i64,
+            attempt: environ.attempt(),
             source: "stormlog.run".to_owned(),
         };
         let directory = self.evidence.run.new_process(identity.rank, member.pid, member.start_time);
@@ -443,6 +445,10 @@ impl Watcher {
         };
         let session = ProcessSession::new(&summary, &identity, self.interval, about(member), recorder);
         let mut watched = Watched::new(member, &self.evidence.program, summary, identity, directory, session);
+        let above = self.processes.get(&watched.ppid).and_then(|parent| parent.error_file.clone());
+        watched.error_file = environ.error_file();
+        // A rank's own children inherit its file. That of the program is written by the caller, at the end of the run.
+        watched.is_rank = watched.pid != self.root && watched.error_file != above;
         if watched.pid != self.root && watched.is_copy() {
             self.newborn.push((member.clone(), Instant::now()));
         }
@@ -459,11 +465,6 @@ impl Watcher {
         }
         self.processes.insert(watched.pid, watched);
     }
-}
-
-/// Rank and job of a process, by the environment it has or was started with.
-fn identity(pid: u32) -> Identity {
-    identity_of(pid, [None; 4], true).unwrap_or_default()
 }
 
 /// The program itself, whatever can still be read of it.

@@ -42,6 +42,10 @@ pub(crate) struct Watched {
     /// The memory cgroup it was last seen in.
     pub(crate) group: GroupId,
     pub(crate) mapped: Mapped,
+    /// Where torchrun looks for why it failed.
+    pub(crate) error_file: Option<PathBuf>,
+    /// Whether torchrun started it.
+    pub(crate) is_rank: bool,
 }
 
 impl Watched {
@@ -69,6 +73,8 @@ impl Watched {
             reader,
             group: GroupId::default(),
             mapped: Mapped::default(),
+            error_file: None,
+            is_rank: false,
             summary,
             identity,
         };

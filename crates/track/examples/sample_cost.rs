@@ -74,6 +74,7 @@ fn tracker(interval: Duration, directory: Option<&std::path::Path>) -> Tracker {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "example".into(),
     };
     let recorder = directory.map(|directory| {

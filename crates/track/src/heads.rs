@@ -84,6 +84,7 @@ pub(crate) mod tests {
             rank: 0,
             local_rank: 0,
             world_size: 1,
+            attempt: None,
             source: "test".into(),
         }
     }

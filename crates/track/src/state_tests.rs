@@ -25,6 +25,7 @@ fn state() -> State {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "test".into(),
     };
     let capabilities = json!({

@@ -30,6 +30,7 @@ fn session() -> SessionSummary {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "test".into(),
     }
 }

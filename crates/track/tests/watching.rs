@@ -27,6 +27,7 @@ fn config(interval: Duration) -> Config {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "test".into(),
     };
     Config {

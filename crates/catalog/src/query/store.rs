@@ -317,6 +317,7 @@ pub(super) fn diagnosed_session(directory: &Path) -> Option<SessionSummary> {
         rank: 0,
         local_rank: 0,
         world_size: 1,
+        attempt: None,
         source: "stormlog.diagnose".to_owned(),
     })
 }

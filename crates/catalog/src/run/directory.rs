@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use stormlog_files::Directory;
 use stormlog_liveness::lock;
-use stormlog_model::Record;
 use stormlog_model::naming::ProgramName;
+use stormlog_model::{Launch, Record};
 use stormlog_store::json::{read_value, write};
 use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
@@ -174,7 +174,7 @@ impl RunStart<'_> {
         let scrubbed = stormlog_model::scrub::command(&words);
         let directory = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
         let environment = if self.records_environment { environment() } else { Value::Null };
-        let Value::Object(record) = json!({
+        let Value::Object(mut record) = json!({
             "format": RUN_FORMAT, "schema_version": RUN_VERSION, "status": "running", "command": scrubbed,
             "working_directory": directory, "host": self.host, "started_at_ns": self.started_at_ns, "ended_at_ns": null,
             "interval_ms": self.interval_ms, "exit_code": null, "signal": null, "verdict": null,
@@ -182,6 +182,9 @@ impl RunStart<'_> {
         }) else {
             return Record::new();
         };
+        let launch = Launch::of(&|name: &str| std::env::var(name).ok());
+        let launch = launch.and_then(|launch| serde_json::to_value(launch).ok());
+        record.extend(launch.map(|launch| ("launch".to_owned(), launch)));
         record
     }
 }

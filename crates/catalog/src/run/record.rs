@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use stormlog_model::Launch;
 use stormlog_postmortem::Cause;
 use stormlog_store::StoreError;
 use stormlog_store::run_record::read_run_as;
@@ -37,6 +38,8 @@ pub struct RunRecord {
     pub verdict: Option<String>,
     /// Most bytes resident in one process.
     pub peak_rss_bytes: Option<u64>,
+    /// Job, step, rank and attempt, where a launcher started it.
+    pub launch: Option<Launch>,
     /// What was forecast while it ran.
     pub warnings: Vec<String>,
     /// Its processes, as the supervisor counted them at the end.

@@ -57,6 +57,7 @@ pub fn session() -> SessionSummary {
         rank: 1,
         local_rank: 1,
         world_size: 4,
+        attempt: None,
         source: "stormlog.tracker".into(),
     }
 }

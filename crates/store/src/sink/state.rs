@@ -265,6 +265,7 @@ impl State {
             rank: 0,
             local_rank: 0,
             world_size: 1,
+            attempt: None,
             source: SOURCE.to_owned(),
         }
     }

@@ -250,8 +250,12 @@ fn session(bundle: &Bundle) -> String {
     let status = bundle.session_status.as_deref().unwrap_or("unknown");
     match &bundle.session {
         Some(session) => format!(
-            "{id} ({status}) · {} pid {} · rank {}/{}",
-            session.host, session.pid, session.rank, session.world_size
+            "{id} ({status}) · {} pid {} · rank {}/{}{}",
+            session.host,
+            session.pid,
+            session.rank,
+            session.world_size,
+            session.attempt.map(|attempt| format!(" · attempt {attempt}")).unwrap_or_default()
         ),
         None => format!("{id} ({status})"),
     }

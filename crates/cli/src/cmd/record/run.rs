@@ -1,5 +1,6 @@
 //! `stormlog run`: the program's own output and exit status, and afterwards a few lines about its memory.
 
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -109,13 +110,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
     let kept = options.heap_output.as_deref().map(hand_over).transpose();
+    let story = LazyCell::new(|| run_story::of(&outcome));
+    run_story::tell_launcher(&outcome, &story);
     let mut out = io::stderr().lock();
     // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
     let _ = if options.json {
-        writeln!(out, "{:#}", outcome_json(&outcome, &run_story::of(&outcome)))
+        writeln!(out, "{:#}", outcome_json(&outcome, &story))
     } else if !options.quiet {
         let mut page = Vec::new();
-        summarise(&mut page, &outcome, chosen.as_ref(), &run_story::of(&outcome))
+        summarise(&mut page, &outcome, chosen.as_ref(), &story)
             .and_then(|()| out.write_all(inert_lines(&String::from_utf8_lossy(&page)).as_bytes()))
     } else {
         Ok(())

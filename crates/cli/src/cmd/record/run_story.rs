@@ -1,11 +1,14 @@
 //! The story of a run that has just ended: what its supervisor knows, what its captures show, and what the rules find in a recording that is read in a moment.
 
+use std::ops::Deref;
 use std::path::Path;
 
 use stormlog_catalog::recording::{self, Reader};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::Finding;
+use stormlog_postmortem::Ended;
+use stormlog_postmortem::elastic::{ERROR_FILE_VARIABLE, write_error_file};
 use stormlog_story::Story;
 use stormlog_supervise::RunOutcome;
 
@@ -25,6 +28,19 @@ pub(crate) fn of(outcome: &RunOutcome) -> Story {
         outcome.processes.iter().find(own).and_then(|known| known.heap.clone())
     };
     Story::with(&paths, &findings(&outcome.directory), &mut { digest })
+}
+
+/// Leaves the answer where the launcher of the program looks for it. A good or an intended end leaves nothing.
+pub(crate) fn tell_launcher(outcome: &RunOutcome, story: &impl Deref<Target = Story>) {
+    let is_failure = outcome.processes.first().is_some_and(|main| main.judged == Ended::Failed);
+    let path = std::env::var_os(ERROR_FILE_VARIABLE).filter(|path| is_failure && !path.is_empty());
+    if let Some(path) = path {
+        let root = story.processes.iter().find(|process| process.is_root);
+        let ended_ns = root.and_then(|root| u64::try_from(root.ended_at_ns?).ok());
+        let ended_ns = ended_ns.unwrap_or_else(stormlog_store::wall_ns);
+        // Where it cannot be written, the launcher prints what it printed before; the exit status stays the program's.
+        let _ = write_error_file(path.as_ref(), &story.headline, ended_ns);
+    }
 }
 
 /// What the rules find in a run, where it is small.

@@ -70,8 +70,9 @@ fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
         // A damaged input says so itself.
         return if found.damaged.is_empty() { writeln!(out, "No sessions.") } else { Ok(()) };
     }
-    let header =
-        ["SESSION", "STATE", "RANK", "HOST", "PID", "STARTED", "SPAN", "EVENTS", "PEAK USED", "FROM"];
+    let is_counted = found.sessions.iter().any(|session| session.summary.attempt.is_some());
+    let rank = if is_counted { "RANK, ATTEMPT" } else { "RANK" };
+    let header = ["SESSION", "STATE", rank, "HOST", "PID", "STARTED", "SPAN", "EVENTS", "PEAK USED", "FROM"];
     let mut table = Table::new(&header, &[2, 4, 7, 8]);
     for session in &found.sessions {
         let summary = &session.summary;
@@ -82,7 +83,10 @@ fn print_table(out: &mut impl Write, found: &FoundSessions) -> io::Result<()> {
         table.row([
             summary.session_id.clone(),
             summary.status.as_str().to_owned(),
-            format!("{}/{}", summary.rank, summary.world_size),
+            match summary.attempt {
+                Some(attempt) => format!("{}/{}, {attempt}", summary.rank, summary.world_size),
+                None => format!("{}/{}", summary.rank, summary.world_size),
+            },
             summary.host.clone(),
             if summary.pid < 0 { "-".into() } else { summary.pid.to_string() },
             table::moment(summary.started_at_ns),

@@ -219,6 +219,7 @@ fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
         rank: signed(identity.rank),
         local_rank: signed(identity.local_rank),
         world_size: signed(identity.world_size),
+        attempt: None,
         source: wanted.source.to_owned(),
     }
 }
