@@ -106,7 +106,10 @@ fn holders(main: &ProcessStory) -> Vec<String> {
         let is_at_failure = index == 0 && main.failed_memory == Some(holder.memory);
         let when =
             main.held_when.filter(|_| is_at_failure).map(|when| format!(" · {when}")).unwrap_or_default();
-        lines.push(labelled(label, &format!("{:>width$}  {memory}{}{when}", holder.size(), holder.words())));
+        lines.push(labelled(
+            label,
+            &format!("{:>width$}  {memory}{}{when}", holder.size(), holder.words(&shown[..index])),
+        ));
     }
     lines
 }

@@ -16,6 +16,8 @@ use crate::holder::{self, Growth, Holder};
 use crate::process::ProcessStory;
 use crate::residual;
 
+/// A variable is named beside a line if it keeps at least one part in so many of what the line holds: of what an import holds, most is native.
+const KEEPS_AT_LEAST: u64 = 3;
 /// A holder of a smaller share of the largest is not shown.
 const LEAST_SHARE: f64 = 0.02;
 /// A holder that holds less than this share of the largest is not worth changing.
@@ -186,7 +188,8 @@ fn take_retention(story: &mut ProcessStory, retention: &Retention) {
                 && line == Some(holder.line)
                 && row.file.as_deref().is_some_and(|file| same_file(file, &holder.file))
         };
-        if let Some(holder) = story.held.iter_mut().find(is_it) {
+        let keeps_enough = |holder: &&mut Holder| row.bytes >= holder.bytes / KEEPS_AT_LEAST;
+        if let Some(holder) = story.held.iter_mut().find(is_it).filter(keeps_enough) {
             holder.kept_by = Some(row.kept_by.clone());
         }
     }
@@ -248,11 +251,19 @@ fn of_holder(story: &ProcessStory) -> Option<String> {
     let first = story.held.first().filter(|holder| is_wanted && holder.is_line())?;
     let total: u64 = story.held.iter().filter(|one| one.memory == first.memory).map(|one| one.bytes).sum();
     let is_worth = first.bytes as f64 >= WORTH * total as f64;
+    // One variable may keep what several lines allocated; to release it frees all of that.
+    let kept = story
+        .held
+        .iter()
+        .filter(|one| one.memory == first.memory && one.kept_by == first.kept_by && first.kept_by.is_some());
+    let bytes = kept.map(|one| one.bytes).sum::<u64>().max(first.bytes);
+    let gain = Holder { bytes, ..first.clone() }.size();
     let whose = match &first.kept_by {
-        Some(kept_by) => format!("release or bound {kept_by}"),
+        // The operations are with the holder above it.
+        Some(kept_by) => format!("release or bound {}", kept_by.split(" (grad_fn").next().unwrap_or(kept_by)),
         None => format!("release or bound what {} allocates", first.place()),
     };
-    is_worth.then(|| format!("{whose}: frees up to {} of {} memory", first.size(), first.memory))
+    is_worth.then(|| format!("{whose}: frees up to {gain} of {} memory", first.memory))
 }
 
 /// The sentence of a process whose end left no verdict.

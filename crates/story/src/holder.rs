@@ -111,11 +111,15 @@ impl Holder {
         }
     }
 
-    /// `dataset.py:88 Cache.put · kept by … · grew 37 MiB/min`.
+    /// `dataset.py:88 Cache.put · kept by … · grew 37 MiB/min`; a variable that keeps one of those `above` it in the list too is only named.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn words(&self, above: &[Holder]) -> String {
         let mut words = vec![self.place()];
-        words.extend(self.kept_by.as_ref().map(|kept_by| format!("kept by {kept_by}")));
+        let is_known = above.iter().any(|above| above.kept_by == self.kept_by);
+        let name = |kept_by: &str| kept_by.split_once(", ").map_or(kept_by, |(name, _)| name).to_owned();
+        let keeper =
+            self.kept_by.as_deref().map(|kept_by| if is_known { name(kept_by) } else { kept_by.to_owned() });
+        words.extend(keeper.map(|keeper| format!("kept by {keeper}")));
         words.extend(self.growth.map(|growth| {
             let time = growth.seconds.map(stormlog_model::format_duration);
             let time = time.map(|time| format!(" for {time}")).unwrap_or_default();

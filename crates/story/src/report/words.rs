@@ -24,7 +24,7 @@ pub(super) fn process(story: &ProcessStory) -> Process {
 }
 
 fn held(holder: &Holder) -> Held {
-    Held { memory: holder.memory.to_string(), bytes: holder.bytes, words: holder.words() }
+    Held { memory: holder.memory.to_string(), bytes: holder.bytes, words: holder.words(&[]) }
 }
 
 /// `RSS 1.2 GiB` and what it consists of, with what no part explains.

@@ -183,11 +183,12 @@ fn show(out: &mut impl Write, bundle: &Bundle, story: &Story) -> io::Result<()> 
     let events = events_of(bundle);
     chart(out, &events)?;
     for process in &story.processes {
-        for holder in process.held.iter().skip(SHOWN_HOLDERS) {
+        for (at, holder) in process.held.iter().enumerate().skip(SHOWN_HOLDERS) {
+            let words = holder.words(&process.held[..at]);
             page.line(
                 out,
                 "held by",
-                &format!("{:>10}  {:<7} {}", holder.size(), holder.memory.to_string(), holder.words()),
+                &format!("{:>10}  {:<7} {}", holder.size(), holder.memory.to_string(), words),
             )?;
         }
         for residual in &process.residuals {
