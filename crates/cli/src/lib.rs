@@ -128,6 +128,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
             Asked::Tensorflow(options) => cmd::telemetry::tf_analyze::run(&options),
         },
         Command::Report(arguments) => cmd::report::run(&arguments.into()),
+        Command::Serve(arguments) => cmd::serve::run(&arguments.into()),
         Command::Diagnose(arguments) => cmd::crash::diagnose::run(&arguments.options(program)),
         Command::Query(arguments) => cmd::telemetry::query::run(&(*arguments).into()),
         Command::Sql(arguments) => {

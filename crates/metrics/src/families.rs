@@ -117,11 +117,8 @@ pub const PROCESSES: Family = gauge("stormlog_processes", None, ROLE, "Living pr
 pub const RESIDENT: Family =
     bytes("stormlog_process_resident_bytes", ROLE, "Resident memory of a rank's processes, summed by role.");
 /// RSS without files and shared memory.
-pub const ANONYMOUS: Family = bytes(
-    "stormlog_process_anonymous_bytes",
-    ROLE,
-    "Resident memory that no file backs, summed by role; shared pages are not counted twice.",
-);
+pub const ANONYMOUS: Family =
+    bytes("stormlog_process_anonymous_bytes", ROLE, "Resident memory that no file backs, summed by role.");
 /// Swap.
 pub const SWAP: Family =
     bytes("stormlog_process_swap_bytes", ROLE, "Memory of a rank's processes that is swapped out.");
@@ -227,7 +224,7 @@ pub const GROWTH: Family = gauge(
     "stormlog_growth_bytes_per_second",
     None,
     &["job_id", "rank", "slot", "what", "device"],
-    "How fast memory grows, by the forecast towards its limit; 0 where it does not grow.",
+    "How fast the floor of memory rises, what as in stormlog_window_max_bytes; 0 where it does not rise steadily.",
 );
 /// The nearest limits.
 pub const LIMIT_BYTES: Family = bytes(

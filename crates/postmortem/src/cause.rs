@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// What ended the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// An exception that says a device or an allocator ran out of memory.
     OomException,

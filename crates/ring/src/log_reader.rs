@@ -44,8 +44,21 @@ impl LogReader {
     /// Opens the log in `dir` at its oldest readable segment.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, Error> {
         let dir = dir.as_ref().to_owned();
+        let segments = segments(&dir)?;
+        Self::open_first_of(dir, segments)
+    }
+
+    /// Opens it at its last segment but one: for readers of what happens now, whatever the length of the log.
+    pub fn open_recent(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        let dir = dir.as_ref().to_owned();
+        let mut segments = segments(&dir)?;
+        segments.drain(..segments.len().saturating_sub(2));
+        Self::open_first_of(dir, segments)
+    }
+
+    fn open_first_of(dir: PathBuf, segments: Vec<(u64, PathBuf)>) -> Result<Self, Error> {
         let (mut stats, mut first_error) = (ReadStats::default(), None);
-        for (number, path) in segments(&dir)? {
+        for (number, path) in segments {
             match Segment::open(number, &path) {
                 Ok(segment) => {
                     let (definitions, payload) = (Definitions::default(), Vec::new());

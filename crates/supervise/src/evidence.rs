@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use stormlog_catalog::run::deaths::{DEATH, Deaths, is_death};
 use stormlog_catalog::run::ends::Ends;
 use stormlog_catalog::run::exceptions::{self, Reported};
 use stormlog_catalog::run::layout::{CAPTURE_FILE, RING_FILE};
@@ -88,6 +89,8 @@ pub(crate) struct RunEvidence {
     plain: VecDeque<PathBuf>,
     killed: VecDeque<PathBuf>,
     pub(crate) dropped_sessions: u64,
+    /// Deaths so far, those included whose directories were dropped.
+    pub(crate) deaths: Deaths,
     pub(crate) warnings: VecDeque<String>,
 }
 
@@ -120,6 +123,7 @@ impl RunEvidence {
             plain: VecDeque::new(),
             killed: VecDeque::new(),
             dropped_sessions: 0,
+            deaths: Deaths::new(),
             warnings: VecDeque::new(),
         }
     }
@@ -263,6 +267,12 @@ impl RunEvidence {
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         let judged = death.as_ref().map(|death| death.verdict.ended);
         let is_failure = judged == Some(stormlog_postmortem::Ended::Failed);
+        let died_of = death.as_ref().map(|death| (death.verdict.ended, death.verdict.cause));
+        let died_of = died_of.filter(|(ended, cause)| is_death(*ended, *cause, !may_leave_a_bundle));
+        let died_of = died_of.map(|(_, cause)| cause);
+        if let Some(cause) = died_of {
+            watched.session.set_fact(DEATH, cause.as_str().into());
+        }
         match (&sentence, status) {
             // An end that was meant is no error.
             (Some(sentence), _) if is_failure => {
@@ -287,6 +297,11 @@ impl RunEvidence {
             .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
         let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
         let bundle = bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), ended_ns));
+        if let Some(cause) = died_of {
+            let name = bundle.as_ref().and_then(|path| path.file_name());
+            let name = name.map(|name| name.to_string_lossy().into_owned());
+            self.deaths.entry(cause).or_default().add(ended_at, name);
+        }
         memory_map::discard(&watched.directory);
         if has_log {
             // The history and the bundle have all that the ring has; from here on it only takes room.

@@ -155,6 +155,11 @@ impl RunEvidence {
                 })
             })
             .collect();
+        let deaths: serde_json::Map<String, serde_json::Value> = self
+            .deaths
+            .iter()
+            .filter_map(|(cause, count)| Some((cause.as_str().to_owned(), serde_json::to_value(count).ok()?)))
+            .collect();
         let mut put = |key: &str, value: serde_json::Value| self.record.insert(key.to_owned(), value);
         put("status", if clean { "completed" } else { "interrupted" }.into());
         put("ended_at_ns", ended_ns.into());
@@ -163,6 +168,7 @@ impl RunEvidence {
         put("cause", main.and_then(|main| main.cause).map(|cause| cause.as_str()).into());
         put("verdict", main.and_then(|main| main.verdict.clone()).into());
         put("processes", rows.into());
+        put("deaths", deaths.into());
         put("sessions_dropped", dropped.into());
         put("warnings", warnings.into());
         // A run directory that can no longer be written keeps what it had.

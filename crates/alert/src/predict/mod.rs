@@ -22,6 +22,9 @@ const MIN_WINDOWS: usize = 6;
 /// Differences below this are the allocator's own breathing.
 const NOISE_BYTES: f64 = 65_536.0;
 
+/// A floor that rises at least so consistently grows.
+const STEADY: f64 = 0.5;
+
 /// When a forecast becomes a warning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PredictConfig {
@@ -121,6 +124,21 @@ impl Predictor {
         self.forecast
     }
 
+    /// How fast the floor rises, in bytes a second, at the widest scale that was seen for long enough, whatever the limit; 0 where it does not
+    /// rise steadily, `None` where too little was seen.
+    pub fn floor_growth(&self) -> Option<f64> {
+        let scale = self.floors.scales.iter().rev().find(|scale| scale.closed.len() >= MIN_WINDOWS)?;
+        let (first, last) = (scale.closed.front()?, scale.closed.back()?);
+        let mut points = [(0.0, 0.0); WINDOWS];
+        for (point, window) in points.iter_mut().zip(&scale.closed) {
+            *point = (seconds_between(first.floor_at_ns, window.floor_at_ns), window.floor as f64);
+        }
+        let trend = trend(&points[..scale.closed.len()], tolerance(last.floor))?;
+        // Growth that has ended is none.
+        let slope = trend.slope.min(trend.late_slope);
+        Some(if trend.steadiness >= STEADY && slope.is_finite() { slope.max(0.0) } else { 0.0 })
+    }
+
     /// One reading, and the warnings that begin or end with it.
     pub fn observe(&mut self, reading: &Reading) -> Vec<AlertEvent> {
         let now = reading.timestamp_ns;
@@ -170,9 +188,7 @@ impl Predictor {
         }
         let swings = &mut swings[..windows.len()];
         let swing = *swings.select_nth_unstable_by(windows.len() / 2, f64::total_cmp).1;
-        // Half a per mille of a large process is breathing as well.
-        let tolerance = NOISE_BYTES.max(last.floor as f64 * 0.0005);
-        let trend = trend(&points[..windows.len()], tolerance)?;
+        let trend = trend(&points[..windows.len()], tolerance(last.floor))?;
         let slope = match trend.momentum {
             Some(momentum) if momentum > 1.25 => trend.late_slope.max(trend.slope),
             Some(momentum) if momentum < 0.8 => trend.late_slope.min(trend.slope),
@@ -249,6 +265,11 @@ impl Predictor {
         }
         events
     }
+}
+
+/// Half a per mille of a large process is breathing as well.
+fn tolerance(floor: u64) -> f64 {
+    NOISE_BYTES.max(floor as f64 * 0.0005)
 }
 
 /// Stalls on memory confirm a trend; alone, or far from the limit, they are somebody else's.

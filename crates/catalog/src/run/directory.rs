@@ -175,7 +175,7 @@ impl RunStart<'_> {
         let directory = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
         let environment = if self.records_environment { environment() } else { Value::Null };
         let Value::Object(mut record) = json!({
-            "format": RUN_FORMAT, "schema_version": RUN_VERSION, "status": "running", "command": scrubbed,
+            "format": RUN_FORMAT, "schema_version": RUN_VERSION, "version": env!("CARGO_PKG_VERSION"), "status": "running", "command": scrubbed,
             "working_directory": directory, "host": self.host, "started_at_ns": self.started_at_ns, "ended_at_ns": null,
             "interval_ms": self.interval_ms, "exit_code": null, "signal": null, "verdict": null,
             "environment": environment,

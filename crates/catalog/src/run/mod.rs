@@ -1,5 +1,6 @@
 //! The run directory: made, read, judged and finished here. Its names are in [`layout`] and in no other crate.
 
+pub mod deaths;
 mod devices;
 mod directory;
 pub mod ends;
@@ -13,6 +14,7 @@ mod life;
 mod listing;
 mod live_files;
 pub mod memory_map;
+mod observe;
 mod process;
 mod record;
 mod retention;
@@ -25,6 +27,7 @@ pub use kernel::kernel_kill;
 pub use life::{PROGRAM, START_TICKS, session_life};
 pub use listing::ListedProcess;
 pub use live_files::{LiveFile, live_files, unfinished_captures};
+pub use observe::{FileVersion, ObservedRun, ObservedState, SessionDirectory, session_directories};
 pub use process::{EndFacts, Process, ProcessEnd, ProcessSession, Run, RunStatus, Runs, viewpoint_word};
 pub use record::RunRecord;
 pub use retention::{

@@ -1,5 +1,6 @@
 //! What `run.json` says of a run, typed. Must never copy its environment: a listing reads thousands of them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -7,6 +8,8 @@ use stormlog_model::Launch;
 use stormlog_postmortem::Cause;
 use stormlog_store::StoreError;
 use stormlog_store::run_record::read_run_as;
+
+use super::deaths::DeathCount;
 
 /// What a run recorded about itself. A field that is missing is not known.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -42,6 +45,10 @@ pub struct RunRecord {
     pub launch: Option<Launch>,
     /// What was forecast while it ran.
     pub warnings: Vec<String>,
+    /// The version that recorded it.
+    pub version: Option<String>,
+    /// Deaths of its processes by cause, those included whose directories were dropped; empty while it runs, and `None` in runs of older versions.
+    pub(crate) deaths: Option<BTreeMap<String, DeathCount>>,
     /// Its processes, as the supervisor counted them at the end.
     pub(crate) processes: Vec<ProcessRow>,
     pub(crate) supervisor: Option<SupervisorRow>,

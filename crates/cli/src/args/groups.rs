@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("GPU snapshots", &["snapshot", "replay", "timeline"]),
     ("Telemetry", &["analyze", "compare", "check", "query", "sql", "sessions", "convert", "validate"]),
     ("Machine", &["info", "monitor"]),
-    ("Monitoring", &["rules", "dashboard"]),
+    ("Monitoring", &["serve", "rules", "dashboard"]),
 ];
 
 const TEMPLATE: &str = "{about}\n\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}\n";

@@ -7,6 +7,7 @@ pub(crate) mod machine;
 pub(crate) mod monitoring;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod serve;
 pub(crate) mod snapshot;
 pub(crate) mod telemetry;
 
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Analyze(Box<analyze::Analyze>),
     /// Write everything about a run as one page: answer, lanes, flame graph, findings
     Report(report::Report),
+    /// Serve the memory of runs as metrics for Prometheus, and their reports as pages
+    Serve(serve::Serve),
     /// Collect a diagnostic bundle for a bug report
     Diagnose(Box<analyze::Diagnose>),
     /// List runs, sessions, events, bundles, issues and figures of recordings

@@ -1,7 +1,7 @@
 //! `stormlog report`: everything about a run as one page, in a file or on loopback.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stormlog_render::report::PAGE_BYTES;
 use stormlog_serve::PageServer;
@@ -46,6 +46,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     writeln!(io::stderr(), "The address is good for one browser on this machine. Ctrl-C ends the service.")?;
     server.run(&|| ctrl_c.check().is_ok())?;
     Ok(Exit::Ok)
+}
+
+/// The page of one run, as `stormlog report` writes it.
+pub(crate) fn page_of(path: &Path) -> anyhow::Result<String> {
+    let recorded = read(vec![path.to_owned()], &CtrlC::watch())?;
+    Ok(page(&report(&recorded, None), PAGE_BYTES))
 }
 
 fn read(paths: Vec<PathBuf>, ctrl_c: &CtrlC) -> anyhow::Result<Recorded> {

@@ -49,12 +49,20 @@ impl RecordedEvents {
 
     /// The events of the log in the directory `path`, up to the present.
     pub fn log(path: &Path) -> Result<Self, StoreError> {
-        let reader = LogReader::open(path).map_err(|error| wrong(path, error))?;
-        Ok(RecordedEvents {
+        Ok(Self::of_log(path, LogReader::open(path).map_err(|error| wrong(path, error))?))
+    }
+
+    /// The last of them: one segment of the log and the one that is written.
+    pub fn recent_log(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self::of_log(path, LogReader::open_recent(path).map_err(|error| wrong(path, error))?))
+    }
+
+    fn of_log(path: &Path, reader: LogReader) -> Self {
+        RecordedEvents {
             path: path.to_owned(),
             input: Input::Log(Box::new(reader)),
             decoder: Decoder::default(),
-        })
+        }
     }
 
     /// What has become of the writers.

@@ -1,8 +1,9 @@
-//! The head of a request, as far as one page needs it. Must never read more than [`MOST_BYTES`], nor wait longer than it is given.
+//! The head of a request, as far as pages and metrics need it. Must never read more than [`MOST_BYTES`], nor wait longer than it is given.
 
 use std::io::Read;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use super::Connection;
 
 /// A browser's head is below 2 KiB.
 const MOST_BYTES: usize = 8 << 10;
@@ -46,18 +47,21 @@ pub(crate) struct Request {
     /// `token` of its query.
     pub(crate) token: Option<String>,
     pub(crate) host: String,
+    pub(crate) accept: String,
+    /// Of the scheme `Bearer`; empty for another scheme.
+    pub(crate) bearer: Option<String>,
     pub(crate) cookies: Vec<(String, String)>,
 }
 
 impl Request {
     /// Reads a head within `patience`.
-    pub(crate) fn read(stream: &mut TcpStream, patience: Duration) -> Result<Self, Refusal> {
+    pub(crate) fn read(stream: &mut Connection, patience: Duration) -> Result<Self, Refusal> {
         let until = Instant::now() + patience;
         let mut head = Vec::new();
         let mut piece = [0; 1024];
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+            if left.is_zero() || stream.set_read_timeout(left).is_err() {
                 return Err(Refusal::TooSlow);
             }
             match stream.read(&mut piece) {
@@ -98,6 +102,12 @@ impl Request {
                 "host" => {
                     hosts += 1;
                     request.host = value.trim().to_ascii_lowercase();
+                }
+                "accept" => request.accept = value.trim().to_owned(),
+                "authorization" => {
+                    let (scheme, token) = value.trim().split_once(' ').unwrap_or_default();
+                    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+                    request.bearer = Some(if is_bearer { token.trim().to_owned() } else { String::new() });
                 }
                 "cookie" => request.cookies.extend(value.split(';').filter_map(|pair| {
                     let (name, value) = pair.trim().split_once('=')?;

@@ -1,0 +1,69 @@
+//! `stormlog serve`: the metrics, runs and pages of a node.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stormlog_metrics::Format;
+use stormlog_serve::node::{Exposure, Node, NodeOptions, StateFile};
+use stormlog_serve::{Listen, NodeServer, ServeOptions, Textfile, Token};
+
+use crate::cmd::report::page_of;
+use crate::exit::{Exit, NotThere, Wrong};
+use crate::place;
+
+pub(crate) struct Options {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) listen: Listen,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
+    pub(crate) textfile: Option<PathBuf>,
+    pub(crate) holders: bool,
+    pub(crate) once: bool,
+    pub(crate) format: Format,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let roots = match options.paths.is_empty() {
+        true => vec![place::or_runs(None)?],
+        false => options.paths.clone(),
+    };
+    if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
+        return Err(NotThere(format!("{}: not a directory", missing.display())).into());
+    }
+    let token = options.token_file.as_deref().map(Token::read).transpose();
+    let token = token.map_err(|error| Wrong(error.to_string()))?;
+    let textfile = options.textfile.clone().map(Textfile::new).transpose().map_err(Wrong)?;
+    let state = options.state.clone().map(StateFile::new);
+    let node = NodeOptions { roots, state, reads_holders: options.holders, budget: None };
+    let mut node = Node::new(node).map_err(|error| Wrong(error.to_string()))?;
+    if options.once {
+        node.look();
+        match &textfile {
+            Some(file) => file.write(&node.exposition(Exposure::Everyone).render(Format::Text))?,
+            None => {
+                let text = node.exposition(Exposure::Owner).render(options.format);
+                io::stdout().write_all(text.as_bytes())?;
+            }
+        }
+        return Ok(Exit::Ok);
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // Without the handler the signal still ends the process, only less tidily.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&over));
+    }
+    let pages = Box::new(|path: &std::path::Path| {
+        page_of(path).map_err(|error| format!("The report cannot be made: {error:#}"))
+    });
+    let serving = ServeOptions { listen: options.listen.clone(), token, pages, textfile };
+    let server = NodeServer::bind(node, serving).map_err(|error| Wrong(error.to_string()))?;
+    match (&options.listen, server.address()) {
+        (Listen::Unix(path), _) => writeln!(io::stderr(), "Listening at unix:{}", path.display())?,
+        (_, Some(address)) => writeln!(io::stderr(), "Listening at http://{address}/metrics")?,
+        _ => {}
+    }
+    server.run(&|| !over.load(Ordering::Relaxed))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,235 @@
+//! One look at all runs: what is new is read, what has gone is forgotten, and its deaths are not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use stormlog_catalog::run::{FileVersion, ObservedState, RunDirectory, RunStatus, find_runs};
+
+use super::holders::Holders;
+use super::ledger::Ledger;
+use super::living::LivingRun;
+use super::objects::Host;
+use super::slots::Slots;
+use super::state::{StateError, StateFile};
+
+/// Time for one look: a scraper gives up after ten seconds, and asks again after fifteen.
+const BUDGET: Duration = Duration::from_secs(3);
+/// Runs that are remembered; the names of so many take 20 MB.
+const MOST_RUNS: usize = 100_000;
+/// Living runs that are read.
+const MOST_LIVING: usize = 1024;
+
+/// What is read.
+#[derive(Debug, Default)]
+pub struct NodeOptions {
+    /// Run directories, or directories of them.
+    pub roots: Vec<PathBuf>,
+    /// Where deaths are kept over a restart.
+    pub state: Option<StateFile>,
+    /// Whether the lines that hold most of the heap are read.
+    pub reads_holders: bool,
+    /// Time for one look, where it is not the usual.
+    pub budget: Option<Duration>,
+}
+
+/// A run that has ended, or cannot be read.
+pub(super) struct Ended {
+    version: FileVersion,
+    pub(super) status: RunStatus,
+}
+
+/// The reader.
+pub struct Node {
+    options: NodeOptions,
+    pub(super) ended: BTreeMap<PathBuf, Ended>,
+    pub(super) living: BTreeMap<PathBuf, LivingRun>,
+    pub(super) ledger: Ledger,
+    pub(super) slots: Slots,
+    pub(super) host: Host,
+    pub(super) holders: Holders,
+    pub(super) errors: [u64; 3],
+    pub(super) unread: u64,
+    pub(super) took: Duration,
+    turn: usize,
+}
+
+/// What could not be read, as the label has it.
+pub(super) const ERROR_REASONS: [&str; 3] = ["directory", "run", "state"];
+const OF_DIRECTORY: usize = 0;
+const OF_RUN: usize = 1;
+const OF_STATE: usize = 2;
+
+impl Node {
+    /// A reader that has not looked yet.
+    pub fn new(options: NodeOptions) -> Result<Self, StateError> {
+        let (ledger, slots) = options.state.as_ref().map(StateFile::read).transpose()?.unwrap_or_default();
+        if let Some(state) = &options.state {
+            // A state that cannot be kept is an error now, not at the first death.
+            state.write(&ledger, &slots)?;
+        }
+        raise_descriptors();
+        Ok(Node {
+            options,
+            ended: BTreeMap::new(),
+            living: BTreeMap::new(),
+            ledger,
+            slots,
+            host: Host::default(),
+            holders: Holders::default(),
+            errors: [0; 3],
+            unread: 0,
+            took: Duration::ZERO,
+            turn: 0,
+        })
+    }
+
+    /// Reads what is new, until the time for it is over.
+    pub fn look(&mut self) {
+        let begun = Instant::now();
+        let deadline = begun + self.options.budget.unwrap_or(BUDGET);
+        self.host.look();
+        self.unread = 0;
+        let slots_before = self.slots.clone();
+        let found = self.find();
+        self.forget_removed(&found);
+        // Whatever took too long last time comes first this time.
+        let first = if found.is_empty() { 0 } else { self.turn % found.len() };
+        let order = found[first..].iter().chain(&found[..first]);
+        let (mut is_changed, mut next_turn) = (false, None);
+        for (number, (path, version)) in order.enumerate() {
+            if self.ended.get(path).is_some_and(|ended| ended.version == *version) {
+                continue;
+            }
+            if Instant::now() >= deadline {
+                next_turn.get_or_insert(first + number);
+                self.unread += 1;
+                if let Some(living) = self.living.get_mut(path) {
+                    living.is_whole = false;
+                }
+                continue;
+            }
+            is_changed |= self.read(path, *version, deadline);
+        }
+        self.turn = next_turn.unwrap_or(0);
+        self.assign_slots();
+        is_changed |= slots_before != self.slots;
+        if let Some(state) = self.options.state.as_ref().filter(|_| is_changed)
+            && state.write(&self.ledger, &self.slots).is_err()
+        {
+            self.errors[OF_STATE] += 1;
+        }
+        self.took = begun.elapsed();
+    }
+
+    /// The directory of a run that was seen, by its id.
+    #[must_use]
+    pub fn run_directory(&self, id: &str) -> Option<PathBuf> {
+        let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name == id);
+        self.ended.keys().chain(self.living.keys()).find(is_it).cloned()
+    }
+
+    /// The directories of all runs that were seen.
+    #[must_use]
+    pub fn run_directories(&self) -> Vec<PathBuf> {
+        self.ended.keys().chain(self.living.keys()).cloned().collect()
+    }
+
+    pub(super) fn reads_holders(&self) -> bool {
+        self.options.reads_holders
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.budget.unwrap_or(BUDGET)
+    }
+
+    fn find(&mut self) -> Vec<(PathBuf, FileVersion)> {
+        let mut found = Vec::new();
+        for root in &self.options.roots {
+            let Ok(runs) = find_runs(root) else {
+                self.errors[OF_DIRECTORY] += 1;
+                continue;
+            };
+            for run in &runs.directories {
+                // A link in the place of a record is none.
+                if let Ok(version) = run.version() {
+                    let path = std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned());
+                    found.push((path, version));
+                }
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found.dedup_by(|(a, _), (b, _)| a == b);
+        self.unread += found.len().saturating_sub(MOST_RUNS) as u64;
+        // The newest, by their names.
+        found.drain(..found.len().saturating_sub(MOST_RUNS));
+        found
+    }
+
+    fn forget_removed(&mut self, found: &[(PathBuf, FileVersion)]) {
+        let is_there = |path: &Path| found.binary_search_by(|(there, _)| there.as_path().cmp(path)).is_ok();
+        self.ended.retain(|path, _| is_there(path));
+        self.living.retain(|path, _| is_there(path));
+    }
+
+    /// Reads one run; true where a death is new.
+    fn read(&mut self, path: &Path, version: FileVersion, deadline: Instant) -> bool {
+        let observed = RunDirectory::open(path).map(|run| run.observe());
+        let observed = match observed {
+            Some(Ok(Some(observed))) => observed,
+            Some(Err(_) | Ok(None)) | None => {
+                self.errors[OF_RUN] += 1;
+                self.living.remove(path);
+                self.ended.insert(path.to_owned(), Ended { version, status: RunStatus::Unknown });
+                return false;
+            }
+        };
+        match observed.state {
+            ObservedState::Ended(status) => {
+                let living = self.living.remove(path).map(|living| living.deaths).unwrap_or_default();
+                self.ended.insert(path.to_owned(), Ended { version, status });
+                let is_new = self.ledger.raise(path, &living);
+                self.ledger.raise(path, &observed.record.deaths()) || is_new
+            }
+            ObservedState::Living => {
+                if self.living.len() >= MOST_LIVING && !self.living.contains_key(path) {
+                    self.unread += 1;
+                    return false;
+                }
+                let living = self
+                    .living
+                    .entry(path.to_owned())
+                    .or_insert_with(|| LivingRun::new(path.to_owned(), &observed));
+                living.record = observed.record.clone();
+                living.look(&observed, self.host.total, deadline);
+                self.unread += u64::from(!living.is_whole);
+                self.ledger.raise(path, &living.deaths)
+            }
+        }
+    }
+
+    fn assign_slots(&mut self) {
+        let living = &self.living;
+        self.slots.keep(|run| living.contains_key(run));
+        let mut order: Vec<&LivingRun> = living.values().collect();
+        order.sort_by_key(|run| (run.record.started_at_ns, run.path.clone()));
+        for run in order {
+            let job = run.job();
+            for rank in run.ranks.keys() {
+                self.slots.of(&job, *rank, &run.path);
+            }
+        }
+    }
+}
+
+/// A living process has its log open: as many as the system lets us.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const ENOUGH: u64 = 65_536;
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    if limit.current.is_some_and(|current| current < most) {
+        // Fewer are enough for fewer processes.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+    }
+}

@@ -1,0 +1,275 @@
+//! `stormlog serve`: metrics for everyone on the machine, runs and pages for the owner.
+//!
+//! Loopback is open to every local user, so what a request without the token gets has no command lines, paths or lines of code. A Unix socket is the
+//! owner's alone. Must never answer from a directory that the node's reader did not find.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stormlog_catalog::run::{RunDirectory, StoredRun};
+use stormlog_metrics::Format;
+
+use crate::http::{Listen, Listener, Refusal, Reply, Request};
+use crate::node::{Exposure, Node};
+use crate::textfile::Textfile;
+use crate::token::Token;
+
+/// Two answers within this time are of one look: asking often costs the machine nothing.
+const FRESH: Duration = Duration::from_secs(1);
+/// Where no scraper asks, the reader looks so often: a worker's death must be seen before its directory is dropped.
+const OWN_INTERVAL: Duration = Duration::from_secs(15);
+/// The list of runs ends here.
+const LIST_BUDGET: Duration = Duration::from_secs(20);
+
+/// Makes the page of a run; an error is a sentence.
+pub type PageMaker = dyn Fn(&Path) -> Result<String, String> + Send + Sync;
+
+/// How to serve.
+pub struct ServeOptions {
+    /// Where.
+    pub listen: Listen,
+    /// What a client must send for runs and pages.
+    pub token: Option<Token>,
+    /// Makes pages of runs.
+    pub pages: Box<PageMaker>,
+    /// A file for a collector of text files, written at every look of its own.
+    pub textfile: Option<Textfile>,
+}
+
+/// Why it cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is open to other machines.
+    #[error(
+        "{0} can be reached from other machines, and this service does not encrypt: listen on 127.0.0.1 or unix:PATH, and put a proxy with TLS and authentication in front of it"
+    )]
+    NotLocal(std::net::SocketAddr),
+    /// The socket cannot be made.
+    #[error("cannot listen at {address}: {source}; choose another with --listen")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// Accepting connections failed.
+    #[error("the service ended: {0}")]
+    Ended(#[from] io::Error),
+}
+
+/// The service of a node.
+pub struct NodeServer {
+    listener: Listener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    node: Mutex<Watched>,
+    token: Option<Token>,
+    /// Whether every client is the owner.
+    is_private: bool,
+    pages: Box<PageMaker>,
+    /// One page at a time: each may take much memory.
+    paging: Mutex<()>,
+    textfile: Option<Textfile>,
+}
+
+/// The reader and when it looked last.
+struct Watched {
+    node: Node,
+    looked_at: Option<Instant>,
+}
+
+impl Watched {
+    fn refresh(&mut self, age: Duration) {
+        if self.looked_at.is_none_or(|at| at.elapsed() >= age) {
+            self.node.look();
+            self.looked_at = Some(Instant::now());
+        }
+    }
+}
+
+impl NodeServer {
+    /// Listens.
+    pub fn bind(node: Node, options: ServeOptions) -> Result<Self, ServeError> {
+        if let Listen::Tcp(address) = options.listen
+            && !address.ip().is_loopback()
+        {
+            return Err(ServeError::NotLocal(address));
+        }
+        let listener = Listener::bind(&options.listen).map_err(|source| {
+            let address = match &options.listen {
+                Listen::Tcp(address) => address.to_string(),
+                Listen::Unix(path) => path.display().to_string(),
+            };
+            ServeError::Listen { address, source }
+        })?;
+        let shared = Shared {
+            node: Mutex::new(Watched { node, looked_at: None }),
+            token: options.token,
+            is_private: matches!(options.listen, Listen::Unix(_)),
+            pages: options.pages,
+            paging: Mutex::new(()),
+            textfile: options.textfile,
+        };
+        Ok(NodeServer { listener, shared: Arc::new(shared) })
+    }
+
+    /// The address, where it listens at one.
+    #[must_use]
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.listener.address()
+    }
+
+    /// Answers until `goes_on` returns false.
+    pub fn run(&self, goes_on: &dyn Fn() -> bool) -> Result<(), ServeError> {
+        let (end, ended) = mpsc::channel::<()>();
+        let own = Arc::clone(&self.shared);
+        let looking = thread::Builder::new().name("look".to_owned()).spawn(move || own.look_on(&ended))?;
+        let shared = Arc::clone(&self.shared);
+        let handler: Arc<dyn Fn(&Request) -> Reply + Send + Sync> =
+            Arc::new(move |request: &Request| shared.reply(request));
+        let served = self.listener.run(goes_on, &handler);
+        drop(end);
+        // A thread that panicked has nothing to hand over.
+        let _ = looking.join();
+        served.map_err(ServeError::Ended)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks where no scraper does, and writes the file of text, until the other end is dropped.
+    fn look_on(&self, ended: &mpsc::Receiver<()>) {
+        loop {
+            {
+                let mut watched = self.lock();
+                watched.refresh(OWN_INTERVAL);
+                if let Some(textfile) = &self.textfile {
+                    let text = watched.node.exposition(Exposure::Everyone).render(Format::Text);
+                    drop(watched);
+                    textfile.write_or_count(&text);
+                }
+            }
+            if ended.recv_timeout(OWN_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    fn reply(&self, request: &Request) -> Reply {
+        if !self.is_private && !is_local_name(&request.host) {
+            return Reply::refused(Refusal::WrongHost);
+        }
+        if request.method != "GET" && request.method != "HEAD" {
+            return Reply::refused(Refusal::WrongMethod);
+        }
+        let is_owner = match (&request.bearer, &self.token) {
+            _ if self.is_private => true,
+            (None, _) => false,
+            (Some(given), Some(token)) if token.is(given) => true,
+            _ => return unauthorized("The token is not the one in --token-file.\n"),
+        };
+        let wants_owner = request.path == "/runs" || request.path.starts_with("/runs/");
+        if wants_owner && !is_owner {
+            return unauthorized(
+                "Runs and pages need the token: send `Authorization: Bearer TOKEN` with the text of --token-file, or use a Unix socket.\n",
+            );
+        }
+        match request.path.as_str() {
+            "/metrics" => self.metrics(request, is_owner),
+            "/healthz" => Reply::text("200 OK", "ok\n"),
+            "/runs" => self.runs(),
+            path => match path.strip_prefix("/runs/").and_then(|rest| rest.strip_suffix("/report")) {
+                Some(id) => self.page(id),
+                None => Reply::text(
+                    "404 Not Found",
+                    "There are /metrics, /healthz, /runs and /runs/RUN/report.\n",
+                ),
+            },
+        }
+    }
+
+    fn metrics(&self, request: &Request, is_owner: bool) -> Reply {
+        let format = Format::accepted(&request.accept);
+        let exposure = if is_owner { Exposure::Owner } else { Exposure::Everyone };
+        let mut watched = self.lock();
+        watched.refresh(FRESH);
+        let exposition = watched.node.exposition(exposure);
+        drop(watched);
+        Reply::ok(format.content_type(), exposition.render(format).into_bytes().into())
+    }
+
+    fn runs(&self) -> Reply {
+        let mut watched = self.lock();
+        watched.refresh(FRESH);
+        let directories = watched.node.run_directories();
+        drop(watched);
+        let until = Instant::now() + LIST_BUDGET;
+        let mut runs: Vec<StoredRun> = Vec::new();
+        for path in directories {
+            if Instant::now() >= until {
+                return Reply::text(
+                    "503 Service Unavailable",
+                    "There are too many runs to list in time; remove old ones with `stormlog runs prune`.\n",
+                );
+            }
+            runs.extend(RunDirectory::open(&path).as_ref().and_then(StoredRun::of));
+        }
+        runs.sort_by(|a, b| (a.started_at_ns, &a.path).cmp(&(b.started_at_ns, &b.path)));
+        let rows: serde_json::Value = runs.iter().map(StoredRun::to_value).collect();
+        Reply::ok("application/json", format!("{rows:#}\n").into_bytes().into())
+    }
+
+    fn page(&self, id: &str) -> Reply {
+        let mut watched = self.lock();
+        watched.refresh(FRESH);
+        let directory = watched.node.run_directory(id);
+        drop(watched);
+        let Some(directory) = directory else {
+            return Reply::text("404 Not Found", "There is no run of that name; /runs lists them.\n");
+        };
+        let _one = self.paging.lock().unwrap_or_else(PoisonError::into_inner);
+        match (self.pages)(&directory) {
+            Ok(page) => Reply::ok("text/html; charset=utf-8", page.into_bytes().into()),
+            Err(sentence) => Reply::text("500 Internal Server Error", &format!("{sentence}\n")),
+        }
+    }
+}
+
+/// A browser that was sent here under another name by a hostile name server gets nothing. Ports may be forwarded, so any is right.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn unauthorized(sentence: &str) -> Reply {
+    let head = "WWW-Authenticate: Bearer\r\n".to_owned();
+    Reply { head, ..Reply::text("401 Unauthorized", sentence) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        for host in ["127.0.0.1", "127.0.0.1:9464", "localhost:80", "[::1]:9464", "127.8.8.8:1"] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "127.0.0.1.evil.example:9464", "localhost.evil.example", "10.0.0.1", "[::2]"]
+        {
+            assert!(!is_local_name(host), "{host}");
+        }
+    }
+}
