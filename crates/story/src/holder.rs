@@ -168,4 +168,20 @@ mod tests {
         sort(&mut holders, None);
         assert_eq!(holders.each_ref().map(|holder| holder.bytes), [9, 5, 2]);
     }
+
+    #[test]
+    fn variable_that_was_described_above_is_only_named() {
+        let of = |line: u32, kept_by: &str| Holder {
+            file: "bus.py".to_owned(),
+            line,
+            kept_by: Some(kept_by.to_owned()),
+            ..Holder::named(Memory::Host, 5, "publish".to_owned())
+        };
+        let kept_by = "`bus.seen`, a list of 6 events, global of app";
+        let held = [of(4, kept_by), of(9, "`log`, a deque of 2 strings"), of(7, kept_by)];
+        let words: Vec<String> = (0..3).map(|at| held[at].words(&held[..at])).collect();
+        assert_eq!(words[0], format!("bus.py:4 publish · kept by {kept_by}"));
+        assert_eq!(words[1], "bus.py:9 publish · kept by `log`, a deque of 2 strings");
+        assert_eq!(words[2], "bus.py:7 publish · kept by `bus.seen`");
+    }
 }
