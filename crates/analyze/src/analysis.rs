@@ -358,7 +358,8 @@ fn said_once(findings: Vec<Finding>) -> Vec<Finding> {
             said.append(&mut alike);
             continue;
         }
-        alike.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        // The largest speaks for all of them.
+        alike.sort_by(|a, b| b.size_bytes().cmp(&a.size_bytes()).then(b.confidence.total_cmp(&a.confidence)));
         let count = alike.len();
         let rest: Vec<Evidence> = alike.iter().skip(1).flat_map(|other| other.evidence.clone()).collect();
         if let Some(mut first) = alike.into_iter().next() {

@@ -115,7 +115,54 @@ pub struct Holder {
     pub function: String,
 }
 
+/// Metrics that measure how large a condition is, the most telling first.
+const SIZES: [&str; 8] = [
+    "growth_bytes",
+    "kept_bytes",
+    "unknown_bytes",
+    "outside_bytes",
+    "peak_delta_bytes",
+    "max_gap_bytes",
+    "requested_bytes",
+    "peak_bytes",
+];
+
 impl Finding {
+    /// A finding of which nothing is known but what, how bad and a line; surely so.
+    #[must_use]
+    pub fn new(id: &str, kind: &str, severity: Severity, title: String) -> Self {
+        Finding {
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            severity,
+            confidence: 1.0,
+            title,
+            message: None,
+            metrics: Record::new(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+            undecided: false,
+            process: None,
+            memory: None,
+            holder: None,
+        }
+    }
+
+    /// How many bytes it is about, by the metric that its rule decided by; `None` where it has no such metric.
+    #[must_use]
+    pub fn size_bytes(&self) -> Option<u64> {
+        let size = |key: &&str| self.metrics.get(*key).and_then(Value::as_f64);
+        SIZES.iter().find_map(size).map(|bytes| bytes.max(0.0) as u64)
+    }
+
+    /// Takes the measured values away: of a condition that this process shares with another, they are the other's.
+    #[must_use]
+    pub fn without_measurements(mut self) -> Self {
+        self.metrics.clear();
+        self.holder = None;
+        self
+    }
+
     /// The object form.
     pub fn to_record(&self) -> Record {
         let mut record = Record::new();

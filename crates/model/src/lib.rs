@@ -12,6 +12,7 @@ mod check;
 pub mod classify;
 mod counters;
 mod derived;
+pub mod digits;
 mod event;
 mod fields;
 mod finding;

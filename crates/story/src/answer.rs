@@ -1,11 +1,12 @@
 //! The answer: at most eight lines with what happened, what held the memory, what to change, and how sure that is. Every view begins with them.
 //!
-//! The process that matters is chosen here: one that ran out of memory before one that failed otherwise, the program itself before its children, then the
-//! one with the worst finding. Must never repeat a line, and must never show an identifier that only a machine reads.
+//! The process that matters is chosen by [`crate::choice`]; where there are several ranks, its rank is named. Must never repeat a line, and must never show
+//! an identifier that only a machine reads.
 
-use stormlog_model::{Finding, Severity, format_bytes};
+use stormlog_model::{Finding, format_bytes};
 use stormlog_postmortem::{Cause, Ended};
 
+use crate::choice::{main_finding, main_process, matters};
 use crate::process::ProcessStory;
 
 /// Lines of the answer, at most.
@@ -14,18 +15,15 @@ pub const HEADLINE_LINES: usize = 8;
 const HOLDERS: usize = 3;
 /// Pieces of advice.
 const TRIES: usize = 2;
+/// Other processes that are named.
+const NAMED: usize = 3;
 
 /// The lines about these processes, without a line end; the first is a sentence, the others begin with two spaces and a label. `others` are findings that
 /// belong to no process.
 #[must_use]
 pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
-    let Some(main) = processes.iter().min_by_key(|process| rank(process)) else { return of_findings(others) };
-    let is_shown = |finding: &&Finding| {
-        // The end of a process that failed is what happened.
-        let is_end = matches!(finding.kind.as_str(), "oom" | "crash" | "end") && main.ended == Ended::Failed;
-        (is_trouble(finding) || finding.undecided) && !is_end
-    };
-    let finding = main.findings.iter().chain(others).find(is_shown);
+    let Some(main) = main_process(processes).map(|at| &processes[at]) else { return of_findings(others) };
+    let finding = main_finding(main, others);
     let mut lines = vec![first_line(main, finding)];
     let failed = main.failed_requests.first().filter(|_| main.is_out_of_memory());
     lines.extend(failed.map(|request| labelled("failed", request)));
@@ -38,11 +36,7 @@ pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
     if is_held_shown {
         lines.extend(holders(main));
     }
-    let other_failures =
-        processes.iter().filter(|other| other.ended == Ended::Failed && other.pid != main.pid).count();
-    if other_failures > 0 && main.ended == Ended::Failed {
-        lines.push(labelled("also", &format!("{other_failures} more of its processes failed")));
-    }
+    lines.extend(also(main, processes).map(|also| labelled("also", &also)));
     let sure = sure(main, finding).map(|sure| labelled("sure", &sure));
     let room = HEADLINE_LINES.saturating_sub(lines.len() + usize::from(sure.is_some())).min(TRIES);
     // Where it is known what keeps the memory, the general advice of the rule says less.
@@ -57,7 +51,7 @@ pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
 }
 
 fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
-    let happened = main.what_happened.trim_end_matches('.');
+    let happened = with_rank(main.what_happened.trim_end_matches('.'), main);
     match finding.filter(|_| !main.is_out_of_memory()) {
         Some(finding) => format!("{happened}; {}.", as_clause(without_place(&finding.title))),
         None if matches!(main.ended, Ended::Completed | Ended::Running) => {
@@ -65,6 +59,40 @@ fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
             format!("{happened}; nothing wrong was found{}.", peak.unwrap_or_default())
         }
         None => format!("{happened}."),
+    }
+}
+
+/// The name of the process in a sentence about it, with its rank where it is one of several.
+fn with_rank(sentence: &str, main: &ProcessStory) -> String {
+    match main.pid.map(|pid| format!("(pid {pid})")) {
+        Some(plain) => sentence.replacen(&plain, &format!("({})", main.number()), 1),
+        None => sentence.to_owned(),
+    }
+}
+
+/// The other processes with the same trouble.
+fn also(main: &ProcessStory, processes: &[ProcessStory]) -> Option<String> {
+    let others = || processes.iter().filter(|other| !std::ptr::eq(*other, main));
+    if main.ended == Ended::Failed {
+        let failed = others().filter(|other| other.ended == Ended::Failed).count();
+        return (failed > 0).then(|| format!("{failed} more of its processes failed"));
+    }
+    let kind = |process: &ProcessStory| {
+        process.findings.iter().find(|finding| matters(finding)).map(|finding| finding.kind.clone())
+    };
+    let own = kind(main)?;
+    let alike: Vec<String> = others()
+        .filter(|other| kind(other).as_ref() == Some(&own))
+        .map(|other| match (other.is_of_several(), other.rank, other.pid) {
+            (true, Some(rank), Some(pid)) => format!("rank {rank} (pid {pid})"),
+            _ => other.name(),
+        })
+        .collect();
+    let named = alike.iter().take(NAMED).cloned().collect::<Vec<String>>().join(", ");
+    match alike.len().saturating_sub(NAMED) {
+        _ if alike.is_empty() => None,
+        0 => Some(format!("like it: {named}")),
+        more => Some(format!("like it: {named} and {more} more")),
     }
 }
 
@@ -86,7 +114,7 @@ fn as_clause(title: &str) -> String {
 
 /// Findings without a process: the worst is what happened.
 fn of_findings(findings: &[Finding]) -> Vec<String> {
-    let Some(worst) = findings.iter().find(|finding| is_trouble(finding) || finding.undecided) else {
+    let Some(worst) = findings.iter().find(|finding| matters(finding)) else {
         return Vec::new();
     };
     let mut lines = vec![format!("{}.", worst.title.trim_end_matches('.'))];
@@ -129,6 +157,9 @@ fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
             Cause::CgroupOomKill | Cause::GlobalOomKill => {
                 "inferred from the memory in use; no counter could be read"
             }
+            Cause::MemoryError | Cause::OomException if confidence < 1.0 => {
+                "a request got no memory just before it exited"
+            }
             Cause::MemoryError | Cause::OomException => "the program reported the exception",
             Cause::SigKill => "the signal was seen; neither log nor counters show an OOM kill",
             Cause::Signal => "the supervisor saw the signal",
@@ -143,26 +174,6 @@ fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
         (false, false) => "by the samples of the process",
     };
     Some(format!("{}: {by}", percent(finding.confidence)))
-}
-
-fn is_trouble(finding: &Finding) -> bool {
-    finding.severity >= Severity::Warning
-}
-
-/// The smaller, the more it matters.
-fn rank(process: &ProcessStory) -> (bool, bool, u8, bool) {
-    let worst = match process.findings.iter().map(|finding| finding.severity).max() {
-        Some(Severity::Critical) => 0,
-        Some(Severity::Warning) => 1,
-        Some(Severity::Info) | None => 2,
-    };
-    let is_failed = process.ended == Ended::Failed;
-    (!(process.is_out_of_memory() && is_failed), !is_failed, worst, !process.is_root)
-}
-
-/// The place of the process that the answer is about.
-pub(crate) fn main_process(processes: &[ProcessStory]) -> Option<usize> {
-    (0..processes.len()).min_by_key(|at| rank(&processes[*at]))
 }
 
 fn labelled(label: &str, text: &str) -> String {

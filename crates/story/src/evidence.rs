@@ -35,6 +35,7 @@ pub(crate) fn of_process(
     story.pid = process.pid;
     story.program.clone_from(&process.program);
     story.rank = process.identity().and_then(|summary| u64::try_from(summary.rank).ok());
+    story.world_size = process.identity().and_then(|summary| u64::try_from(summary.world_size).ok());
     story.is_root = process.is_root;
     story.cause = facts.and_then(|facts| facts.cause);
     story.confidence = facts.and_then(|facts| facts.confidence);
@@ -68,6 +69,7 @@ pub(crate) fn of_bundle(bundle: &Bundle) -> ProcessStory {
     if let Some(session) = &bundle.session {
         story.pid = u32::try_from(session.pid).ok();
         story.rank = u64::try_from(session.rank).ok();
+        story.world_size = u64::try_from(session.world_size).ok();
     }
     take_bundle(&mut story, bundle, true);
     take_others(&mut story, &bundle.evidence);

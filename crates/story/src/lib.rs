@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod choice;
 mod evidence;
 mod holder;
 mod lanes;

@@ -17,6 +17,8 @@ pub struct ProcessStory {
     pub program: Option<String>,
     /// Its rank in the job.
     pub rank: Option<u64>,
+    /// Ranks in the job.
+    pub world_size: Option<u64>,
     /// Whether it is the process that the run started.
     pub is_root: bool,
     /// How it ended.
@@ -61,6 +63,7 @@ impl ProcessStory {
             pid: None,
             program: None,
             rank: None,
+            world_size: None,
             is_root: false,
             ended,
             cause: None,
@@ -88,6 +91,20 @@ impl ProcessStory {
         self.pid.map_or_else(|| program.to_owned(), |pid| format!("{program} (pid {pid})"))
     }
 
+    /// Whether it is one rank of several.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.rank.is_some() && self.world_size.is_some_and(|ranks| ranks > 1)
+    }
+
+    /// `rank 2, pid 7`; without the rank where there is one only.
+    #[must_use]
+    pub fn number(&self) -> String {
+        let rank = self.rank.filter(|_| self.is_of_several()).map(|rank| format!("rank {rank}"));
+        let pid = self.pid.map(|pid| format!("pid {pid}"));
+        rank.into_iter().chain(pid).collect::<Vec<String>>().join(", ")
+    }
+
     /// Whether want of memory ended it.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
@@ -106,7 +123,7 @@ impl ProcessStory {
     #[must_use]
     pub fn to_value(&self) -> Value {
         json!({
-            "pid": self.pid, "program": self.program, "rank": self.rank, "ended": self.ended,
+            "pid": self.pid, "program": self.program, "rank": self.rank, "world_size": self.world_size, "ended": self.ended,
             "what_happened": self.what_happened, "cause": self.cause.map(Cause::as_str),
             "confidence": self.confidence, "failed_memory": self.failed_memory,
             "failed_requests": self.failed_requests, "held": self.held, "residuals": self.residuals,

@@ -1,5 +1,6 @@
 //! The story of everything at some paths: one story for each process, and the answer.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::evidence;
 use crate::process::ProcessStory;
 use crate::residual;
 
-/// Processes whose captures and bundles are read, the program itself first: workers are alike, and there may be thousands.
+/// Processes whose captures and bundles are read: workers are alike, and there may be thousands.
 const MOST_READ: usize = 32;
 
 /// What happened at some paths.
@@ -46,16 +47,12 @@ impl Story {
         for path in paths {
             all.extend(processes(path, &|| true).map(|found| found.processes).unwrap_or_default());
         }
-        let of = |process: &Process| -> Vec<Finding> {
-            findings.iter().filter(|finding| is_of(finding, process)).cloned().collect()
-        };
-        let mut read = 0;
+        let owned: Vec<Vec<Finding>> =
+            all.iter().map(|process| findings_of(process, findings, &all)).collect();
+        let read = worth_reading(&all, &owned);
         let mut stories = Vec::new();
-        for process in &all {
-            let own = of(process);
-            let matters = process.end.ended() == Ended::Failed || process.is_root || !own.is_empty();
-            let is_read = matters && read < MOST_READ;
-            read += usize::from(is_read);
+        for (at, (process, own)) in all.iter().zip(owned).enumerate() {
+            let is_read = read.contains(&at);
             let bundle = bundle_of(process).filter(|_| is_read).and_then(|path| Bundle::read(path).ok());
             let found = if is_read { digest(process) } else { None };
             let mut story = evidence::of_process(process, bundle.as_ref(), found.as_ref(), own);
@@ -66,7 +63,7 @@ impl Story {
         }
         let others: Vec<Finding> = findings
             .iter()
-            .filter(|finding| !all.iter().any(|process| is_of(finding, process)))
+            .filter(|finding| !all.iter().any(|process| is_of(finding, process, &all)))
             .cloned()
             .collect();
         Story { headline: answer(&stories, &others), processes: stories }
@@ -78,7 +75,7 @@ impl Story {
         let story = match Process::of_part(&bundle.path) {
             Some(process) => {
                 let mut own = process.run.as_deref().map(findings).unwrap_or_default();
-                own.retain(|finding| is_of(finding, &process));
+                own.retain(|finding| is_of(finding, &process, &[]));
                 let has_heap =
                     bundle.metadata.get("custom_metadata").is_some_and(|own| own.get("heap").is_some());
                 let found = if has_heap { None } else { read_digest(&process) };
@@ -122,12 +119,41 @@ fn read_digest(process: &Process) -> Option<HeapDigest> {
     process.captures.iter().find_map(|path| HeapDigest::read(path, of_failure))
 }
 
-fn is_of(finding: &Finding, process: &Process) -> bool {
+/// The processes whose captures and bundles are read: those that failed, the program itself, then those with the worst findings.
+fn worth_reading(all: &[Process], findings: &[Vec<Finding>]) -> BTreeSet<usize> {
+    let is_failed = |at: usize| all[at].end.ended() == Ended::Failed;
+    let mut places: Vec<usize> =
+        (0..all.len()).filter(|at| is_failed(*at) || all[*at].is_root || !findings[*at].is_empty()).collect();
+    let worst = |at: usize| findings[at].iter().map(|found| (found.severity, found.size_bytes())).max();
+    places.sort_by_key(|at| (!is_failed(*at), !all[*at].is_root, std::cmp::Reverse(worst(*at))));
+    places.into_iter().take(MOST_READ).collect()
+}
+
+/// What was found about a process, the worst first. A condition of many processes is reported once, with the sessions of all of them as evidence: it is
+/// theirs too, without the numbers of the one that is named.
+fn findings_of(process: &Process, findings: &[Finding], all: &[Process]) -> Vec<Finding> {
+    let of = |finding: &Finding| match is_of(finding, process, all) {
+        true => Some(finding.clone()),
+        false if finding.metrics.contains_key("stream_count") && has_evidence(finding, process) => {
+            let shared = Finding { process: process.pid.map(i64::from), ..finding.clone() };
+            Some(shared.without_measurements())
+        }
+        false => None,
+    };
+    findings.iter().filter_map(of).collect()
+}
+
+fn has_evidence(finding: &Finding, process: &Process) -> bool {
     let is_session = |evidence: &stormlog_model::Evidence| {
         evidence.session_id.as_deref().is_some_and(|id| process.has_session(id))
     };
-    match finding.process {
-        Some(pid) => Some(pid) == process.pid.map(i64::from),
-        None => finding.evidence.iter().any(is_session),
-    }
+    finding.evidence.iter().any(is_session)
+}
+
+/// Whether a finding is about a process, by its number; ranks on several machines may have the same one, then by its sessions.
+fn is_of(finding: &Finding, process: &Process, all: &[Process]) -> bool {
+    let Some(pid) = finding.process else { return has_evidence(finding, process) };
+    let is_it = |process: &Process| Some(pid) == process.pid.map(i64::from);
+    let is_shared = || all.iter().filter(|other| is_it(other)).nth(1).is_some();
+    is_it(process) && (!is_shared() || has_evidence(finding, process))
 }

@@ -133,7 +133,7 @@ pub(crate) fn of_first_cause(across: &CrossRank, job: &JobRecord<'_>) -> Option<
         }],
         advice: Vec::new(),
         undecided: false,
-        process: None,
+        process: (record.record.head.pid > 0).then_some(record.record.head.pid),
         memory: None,
         holder: None,
     })

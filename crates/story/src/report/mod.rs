@@ -17,7 +17,7 @@ use stormlog_render::flamegraph::FlameGraph;
 use stormlog_render::report::{self as page, Graph, Lane, Mark, Process, Report};
 
 use crate::Story;
-use crate::answer::main_process;
+use crate::choice::main_process;
 use crate::lanes::{self, Clock, ProcessLanes};
 use captures::{Captures, ReadCapture, difference, peak};
 use environment::{environment, moment};
