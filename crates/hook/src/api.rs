@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use stormlog_capture::layout::state;
 
 use crate::cut;
+use crate::ends;
 use crate::exec;
 use crate::framework;
 use crate::got;
-use crate::kill;
 use crate::list;
 use crate::native;
 use crate::operators;
@@ -56,7 +56,7 @@ extern "C" fn begin() {
         return;
     }
     exec::remember();
-    kill::remember();
+    ends::remember();
     operators::find();
     if let Err(error) = start(text, true) {
         complain(error);

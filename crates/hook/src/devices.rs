@@ -11,6 +11,7 @@ use stormlog_capture::record::{MAX_DEVICES, definition, device_address, kind};
 use crate::backward;
 use crate::clock;
 use crate::code_end;
+use crate::ends;
 use crate::injected::UNRECORDED_NODE;
 use crate::native;
 use crate::session::{self, EPOCH};
@@ -183,6 +184,7 @@ pub fn failed(request: &Request) {
             u64::from(number),
             &[numbers.as_flattened(), nodes.as_flattened()],
         );
+        ends::failed_request(true, request.bytes);
     });
 }
 

@@ -4,6 +4,7 @@ use stormlog_capture::record::{definition, kind};
 use stormlog_stack::python::Unchanged;
 
 use crate::code_end;
+use crate::ends;
 use crate::injected::UNRECORDED_NODE;
 use crate::sample;
 use crate::stacks::{self, PlainPython, Way};
@@ -159,6 +160,7 @@ pub fn failed(thread: &mut Thread, kind: u8, errno: i32, bytes: usize) {
     let payload = [limit.to_le_bytes(), used.to_le_bytes(), resident.to_le_bytes()];
     thread.writer.definition(definition::LIMITS, 0, &[payload.as_flattened()]);
     thread.writer.failed(kind, errno, bytes, python, native);
+    ends::failed_request(false, bytes as u64);
 }
 
 /// RLIMIT_AS, the address space in use, and resident bytes.

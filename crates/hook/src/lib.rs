@@ -27,6 +27,7 @@ mod codes;
 pub mod cut;
 mod descriptor;
 mod devices;
+pub mod ends;
 mod events;
 pub mod exec;
 mod framework;

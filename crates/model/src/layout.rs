@@ -35,14 +35,17 @@ pub const CAPTURE_FILE: &str = "heap.bin";
 pub const CAPTURES_DIRECTORY: &str = "heap";
 /// Exceptions that processes reported before they ended.
 pub const EXCEPTIONS_DIRECTORY: &str = "exceptions";
-/// How processes ended, as far as only they know it: a line for each signal that one sent to end another, and for each Python process that exited in
-/// order. It is there while the run lives; how each process ended is in [`RUN_FILE`] then.
+/// How processes ended, as far as only they know it: a line for each signal that one sent to end another, for each Python process that exited in
+/// order, and for requests that got no memory. It is there while the run lives; how each process ended is in [`RUN_FILE`] then.
 pub const ENDS_FILE: &str = "ends.log";
 /// The first word of a line about a signal: sender, receiver (negative for a group, 0 for the sender's own), signal, nanoseconds since 1970.
 pub const ENDS_OF_A_SIGNAL: &str = "signal";
 /// The first word of a line about an exit without an uncaught exception: process, nanoseconds since 1970.
 pub const ENDS_OF_AN_EXIT: &str = "exit";
-/// Lines are written up to this size.
+/// The first word of a line about a request that got no memory, at most one a second of a process: process, memory (0 for the host, 1 for a device),
+/// bytes, nanoseconds since 1970.
+pub const ENDS_OF_A_FAILED_REQUEST: &str = "failed";
+/// Lines are written up to this size; those about failed requests up to half of it.
 pub const ENDS_MAX_BYTES: u64 = 1 << 20;
 /// Locks that show which processes are alive.
 pub const LOCKS_DIRECTORY: &str = ".locks";

@@ -4,7 +4,8 @@
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::kernel::{KernelKill, Scope};
 use stormlog_postmortem::verdict::{
-    CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException, Sender, Verdict, judge,
+    CgroupFacts, Change, DeathFacts, Ending, FailedRequest, Growth, HostFacts, ReportedException, Sender,
+    Verdict, judge,
 };
 use stormlog_postmortem::{Cause, Ended};
 
@@ -351,6 +352,23 @@ fn contradictions_are_said() {
     let verdict = judge(&silent);
     assert_eq!(verdict.cause, Cause::CgroupOomKill);
     assert!(verdict.confidence < 0.9);
+}
+
+#[test]
+fn a_program_that_handles_its_failed_request_and_gives_up_failed() {
+    let of = |code, seconds_before, is_device| {
+        let failed_request = Some(FailedRequest { is_device, bytes: 20 << 20, seconds_before });
+        judge(&DeathFacts { failed_request, has_chosen_status: true, ..facts(Ending::Exited(code)) })
+    };
+    let verdict = of(2, 0.1, false);
+    assert_eq!((verdict.cause, verdict.ended, verdict.confidence), (Cause::MemoryError, Ended::Failed, 0.8));
+    assert_eq!(
+        verdict.sentence,
+        "train.py (pid 4711) exited with status 2 after 41 min 12 s, 100 ms after a request for 20.00 MiB of host memory failed; it handled the error."
+    );
+    assert_eq!(of(2, 0.1, true).cause, Cause::OomException);
+    assert_eq!(of(2, 60.0, false).ended, Ended::Deliberate, "long before it exited");
+    assert_eq!(of(0, 0.1, false).ended, Ended::Completed, "it went on without");
 }
 
 #[test]

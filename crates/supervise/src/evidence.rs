@@ -23,7 +23,7 @@ use stormlog_postmortem::bundle::{
 };
 use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::elastic::write_error_file;
-use stormlog_postmortem::verdict::{DeathFacts, Ending, Sender, Verdict, judge};
+use stormlog_postmortem::verdict::{DeathFacts, Ending, FailedRequest, Sender, Verdict, judge};
 use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
 use stormlog_store::wall_ns;
@@ -209,6 +209,12 @@ impl RunEvidence {
         let since_ns = u64::try_from(watched.summary.started_at_ns).unwrap_or(0).saturating_sub(BIRTH_NS);
         let ends = Ends::read(self.run.path());
         facts.has_chosen_status = ends.has_exited_in_order(watched.pid, since_ns);
+        facts.failed_request = ends.failed_request(watched.pid, since_ns).map(|failed| FailedRequest {
+            is_device: failed.is_device,
+            bytes: failed.bytes,
+            seconds_before: wall_ns().saturating_sub(failed.at_ns) as f64 / 1e9,
+        });
+        self.lineage.set_group(watched.pid, watched.process_group);
         facts.sender = self.sender(watched.pid, ending, &ends, since_ns);
         let seen = watched.session.seen();
         facts.last_rss_bytes = seen.last_rss;

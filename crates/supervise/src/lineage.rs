@@ -13,6 +13,7 @@ const MAX_DEPTH: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     parents: FxHashMap<u32, u32>,
+    groups: FxHashMap<u32, u32>,
 }
 
 /// A signal that reached the program through its supervisor or its group.
@@ -30,6 +31,13 @@ impl Lineage {
         }
     }
 
+    /// The process group that a process is in now.
+    pub(crate) fn set_group(&mut self, pid: u32, group: u32) {
+        if group > 0 && (self.groups.len() < MOST || self.groups.contains_key(&pid)) {
+            self.groups.insert(pid, group);
+        }
+    }
+
     /// The process that sent `signal` to `pid`, which started at `since_ns`, as a process of the run recorded it. `name` gives what the user would
     /// call a process.
     pub(crate) fn sender(
@@ -39,7 +47,7 @@ impl Lineage {
         since_ns: u64,
         name: impl Fn(u32) -> Option<String>,
     ) -> Option<Sender> {
-        let sender = ends.signal_to(pid, signal, since_ns)?.sender;
+        let sender = ends.signal_to(pid, signal, since_ns, |pid| self.groups.get(&pid).copied())?.sender;
         if sender == pid {
             return Some(Sender::Itself);
         }

@@ -110,9 +110,11 @@ def _stormlog_install():
 
     def _stormlog_unrecorded_exited():
         """Notes an exit that no exception ended: then its status is the program's choice."""
+        if not (hasattr(sys, "last_value") or hasattr(sys, "last_exc")):
+            _stormlog_unrecorded_chosen()
+
+    def _stormlog_unrecorded_chosen():
         try:
-            if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
-                return
             flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             handle = os.open(os.path.join(run, ends), flags)
             try:
@@ -172,8 +174,54 @@ def _stormlog_install():
         """Report what keeps the memory of a program that ends with much of what it ever had."""
         try:
             now, most = anonymous()
-            if now - grown_from > 32 << 20 and now * 2 > most:
+            if now - grown_from[0] > 32 << 20 and now * 2 > most:
                 why("exit")
+        except BaseException:
+            pass
+
+    def _stormlog_unrecorded_worker_ends():
+        """The end of a process of multiprocessing, which knows neither sys.excepthook nor atexit.
+
+        Called while the exception that ends it, if one does, is being handled.
+        """
+        try:
+            kind, error, traceback = sys.exc_info()
+            if kind is None or issubclass(kind, SystemExit):
+                if reports_exceptions:
+                    _stormlog_unrecorded_chosen()
+                if reports_keepers:
+                    _stormlog_unrecorded_end()
+            elif not issubclass(kind, KeyboardInterrupt):
+                if reports_exceptions:
+                    quietly(kind, error, traceback, "MainThread")
+                if is_about_memory(kind, error):
+                    why("exception", traceback)
+        except BaseException:
+            pass
+
+    class Worker:
+        """Called by multiprocessing in each forked process, once the finalizers of its parent are forgotten."""
+
+        def begins(self):
+            try:
+                # What it has of its parent is not its own.
+                grown_from[0] = anonymous()[0]
+                util = sys.modules["multiprocessing.util"]
+                util.Finalize(None, _stormlog_unrecorded_worker_ends, exitpriority=-1_000_000)
+            except BaseException:
+                pass
+
+    workers = []
+
+    def _stormlog_unrecorded_await_worker():
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not workers:
+            workers.append(Worker())
+            util.register_after_fork(workers[0], Worker.begins)
+
+    def await_worker():
+        try:
+            _stormlog_unrecorded_await_worker()
         except BaseException:
             pass
 
@@ -293,17 +341,26 @@ def _stormlog_install():
         awaited += ["cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bindings", "jax", "tensorflow"]
     if run and os.environ.get("STORMLOG_TORCH") != "0":
         sys.meta_path.insert(0, AfterTorch())
-    if run and os.environ.get("STORMLOG_EXCEPTIONS") != "0":
+    reports_exceptions = bool(run) and os.environ.get("STORMLOG_EXCEPTIONS") != "0"
+    reports_keepers = bool(run) and os.environ.get("STORMLOG_WHY") not in ("off", "0")
+    grown_from = [16 << 20]  # what an interpreter with a few modules has
+    if reports_exceptions or reports_keepers:
+        os.register_at_fork(after_in_child=await_worker)
+        if "--multiprocessing-fork" in getattr(sys, "orig_argv", ()):
+            # A process that multiprocessing starts anew: it is about to import this itself.
+            import multiprocessing.util  # noqa: F401
+
+            Worker().begins()
+    if reports_exceptions:
         previous, previous_thread = sys.excepthook, threading.excepthook
         sys.excepthook, threading.excepthook = on_exception, on_thread_exception
         import atexit
 
         # The first one registered is the last one called.
         atexit.register(_stormlog_unrecorded_exited)
-    if run and os.environ.get("STORMLOG_WHY") not in ("off", "0"):
+    if reports_keepers:
         import atexit
 
-        grown_from = 16 << 20  # what an interpreter with a few modules has
         atexit.register(_stormlog_unrecorded_end)
     run_the_users_own()
 

@@ -400,6 +400,7 @@ impl Watcher {
                 continue;
             }
             watched.refresh_name();
+            self.evidence.lineage.set_group(watched.pid, watched.process_group);
             if watched.identity != Environ::of(member.pid, true).identity([None; 4]).unwrap_or_default() {
                 let before = watched.directory.clone();
                 self.processes.remove(&member.pid);
@@ -449,10 +450,12 @@ impl Watcher {
         watched.error_file = environ.error_file();
         // A rank's own children inherit its file. That of the program is written by the caller, at the end of the run.
         watched.is_rank = watched.pid != self.root && watched.error_file != above;
-        if watched.pid != self.root && watched.is_copy() {
+        // Also one that seems to have executed its program: it may have done so after its environment was read, and has none for a moment.
+        if watched.pid != self.root {
             self.newborn.push((member.clone(), Instant::now()));
         }
         self.evidence.lineage.add(watched.pid, watched.ppid);
+        self.evidence.lineage.set_group(watched.pid, watched.process_group);
         let group = self.evidence.groups.find(watched.pid);
         let rss = watched.read_memory();
         if rss.is_some() {

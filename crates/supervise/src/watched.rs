@@ -23,6 +23,8 @@ pub(crate) struct Watched {
     pub(crate) ppid: u32,
     /// The name of the process when last looked at.
     pub(crate) comm: String,
+    /// Its process group when last looked at; 0 where that is not known.
+    pub(crate) process_group: u32,
     /// What its user would call it, by its own command line.
     program: Option<String>,
     /// What the user would call the program of the run.
@@ -62,6 +64,7 @@ impl Watched {
             pid: member.pid,
             ppid: member.ppid,
             comm: member.comm.clone(),
+            process_group: 0,
             program: None,
             run_program: run_program.to_owned(),
             is_named_as_copy: false,
@@ -108,6 +111,7 @@ impl Watched {
     pub(crate) fn refresh_name(&mut self) {
         let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) else { return };
         self.comm = stat.comm;
+        self.process_group = stat.process_group;
         match program_of(self.pid, &self.run_program) {
             Some(name) => {
                 self.is_named_as_copy = stat.is_copy;

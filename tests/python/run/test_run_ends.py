@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from run_command import STORMLOG, command, pid_of, start
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -136,3 +137,90 @@ for _ in range(60):
         words = [*STORMLOG, "analyze", str(tmp_path / "runs"), "--format", kind]
         page = subprocess.run(words, capture_output=True, text=True).stdout
         assert page.index("main.py:5 keep") < 2500, kind
+
+
+HANDLES = """
+import resource, sys
+kept = []
+def fill():
+    while True:
+        kept.append(bytearray(20 << 20))
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+try:
+    fill()
+except MemoryError:
+    kept.clear()
+    print("out of memory", file=sys.stderr)
+sys.exit(2)
+"""
+
+
+def test_program_that_handles_its_memory_error_and_gives_up_failed_for_want_of_memory(tmp_path: Path) -> None:
+    assert run(tmp_path, HANDLES).returncode == 2
+    _, report = analyzed(tmp_path)
+    (process,) = report["processes"]
+    assert (process["ended"], process["cause"], process["confidence"]) == ("failed", "memory_error", 0.8)
+    assert "after a request for 20.00 MiB of host memory failed" in report["headline"][0], report["headline"]
+    assert "main.py:6 fill" in "\n".join(report["headline"]), report["headline"]
+    words = [*STORMLOG, "runs", "list", str(tmp_path / "runs"), "--json"]
+    (row,) = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert row["state"] == "failed"
+
+
+WORKERS = """
+import multiprocessing, sys
+def leave():
+    sys.exit(3)
+def fail():
+    raise ValueError("boom")
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    for target in (leave, fail):
+        worker = context.Process(target=target)
+        worker.start()
+        worker.join()
+        print(worker.pid, worker.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_that_exits_with_a_status_is_deliberate_and_one_that_raises_failed(
+    tmp_path: Path, method: str
+) -> None:
+    done = run(tmp_path, WORKERS.format(method=method))
+    (left, three), (failed, one) = (map(int, line.split()) for line in done.stdout.splitlines())
+    assert (three, one) == (3, 1), done.stderr
+    _, report = analyzed(tmp_path)
+    ended = {row["pid"]: row["ended"] for row in report["processes"]}
+    assert (ended[left], ended[failed]) == ("deliberate", "failed"), report["processes"]
+    assert "ValueError: boom, at main.py:6 fail" in "\n".join(report["headline"]), report["headline"]
+
+
+STOPS_A_GROUP = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, __file__, "leads"], start_new_session=True, stdout=subprocess.PIPE)
+member = int(child.stdout.readline())
+for pid in (child.pid, member):
+    while not os.path.exists(os.environ["STORMLOG_RUN_DIR"] + f"/rank0-pid{pid}"):
+        time.sleep(0.02)
+os.killpg(child.pid, signal.SIGTERM)
+child.wait()
+while os.path.exists(f"/proc/{member}"):
+    time.sleep(0.02)
+print(child.pid, member)
+"""
+LEADS = f"""
+import sys
+if sys.argv[1:] == ["leads"]:
+    import subprocess, time
+    print(subprocess.Popen({SLEEPER!r}).pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_signal_to_a_group_is_deliberate_for_every_member(tmp_path: Path) -> None:
+    done = run(tmp_path, LEADS + STOPS_A_GROUP)
+    assert done.returncode == 0, done.stderr
+    _, report = analyzed(tmp_path)
+    ended = {row["pid"]: row["ended"] for row in report["processes"]}
+    assert [ended[int(pid)] for pid in done.stdout.split()] == ["deliberate"] * 2, report["processes"]

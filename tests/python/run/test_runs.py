@@ -41,7 +41,7 @@ def test_completed_runs_go_first_and_the_last_death_stays(tmp_path: Path) -> Non
     rows: list[dict[str, Any]] = stormlog("runs", "list", str(runs))
     assert [Path(row["path"]) for row in rows] == [first_death, completed, last_death, newest]
     assert set(rows[0]) == {"path", "state", "started_at", "ended_at", "bytes", "verdict"}
-    assert [row["state"] for row in rows] == ["interrupted", "completed", "interrupted", "completed"]
+    assert [row["state"] for row in rows] == ["failed", "completed", "failed", "completed"]
     assert rows[0]["started_at"].endswith("Z") and rows[0]["bytes"] > 4096 and "SIGKILL" in rows[0]["verdict"]
     assert prune(runs, "--keep", "3", "--dry-run") == [completed.name] and completed.exists()
     assert prune(runs) == [], "by default there is room"

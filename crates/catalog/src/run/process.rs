@@ -37,7 +37,11 @@ pub enum RunStatus {
     Running,
     /// The program exited with status 0.
     Completed,
-    /// It ended otherwise.
+    /// It ended otherwise, and evidence shows that it was meant to.
+    Deliberate,
+    /// It failed.
+    Failed,
+    /// It ended otherwise, and how is not known: by a signal of an unknown sender, or after its supervisor.
     Interrupted,
     /// Its file does not say.
     Unknown,
@@ -53,12 +57,24 @@ impl RunStatus {
         }
     }
 
+    /// The life of a run whose file says `interrupted`, which is its word for every end but exit status 0, by how its program ended.
+    #[must_use]
+    pub fn refined(self, ended: Option<Ended>) -> Self {
+        match (self, ended) {
+            (RunStatus::Interrupted, Some(Ended::Deliberate)) => RunStatus::Deliberate,
+            (RunStatus::Interrupted, Some(Ended::Failed)) => RunStatus::Failed,
+            (state, _) => state,
+        }
+    }
+
     /// As scripts know it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             RunStatus::Running => "running",
             RunStatus::Completed => "completed",
+            RunStatus::Deliberate => "deliberate",
+            RunStatus::Failed => "failed",
             RunStatus::Interrupted => "interrupted",
             RunStatus::Unknown => "unknown",
         }

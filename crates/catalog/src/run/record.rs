@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use stormlog_model::Launch;
-use stormlog_postmortem::Cause;
+use stormlog_postmortem::{Cause, Ended};
 use stormlog_store::StoreError;
 use stormlog_store::run_record::read_run_as;
 
@@ -78,6 +78,12 @@ impl RunRecord {
     /// Whether the program of an interrupted run ended by more than its own exit code; where the cause is not known it may have.
     pub(crate) fn is_death(&self) -> bool {
         self.cause.as_deref().and_then(Cause::of_word) != Some(Cause::Exit)
+    }
+
+    /// How the program itself ended, where its supervisor or a later reader judged that.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        let is_root = |row: &&ProcessRow| Some(row.pid) == self.pid;
+        self.processes.iter().find(is_root)?.ended.as_deref().and_then(Ended::of_word)
     }
 
     /// Whether a process of it ended other than with exit code 0, or a limit was forecast.

@@ -30,7 +30,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 pub struct StoredRun {
     /// Its directory.
     pub path: PathBuf,
-    /// How far it is; a run whose supervisor was killed is interrupted.
+    /// How far it is, and how its program ended.
     pub state: RunStatus,
     /// Nanoseconds since 1970.
     pub started_at_ns: Option<i64>,
@@ -68,10 +68,8 @@ impl StoredRun {
             match finish_run(directory) {
                 Some(finished) => {
                     state = RunStatus::Interrupted;
-                    let text = |key: &str| finished.record.get(key).and_then(|value| value.as_str());
-                    record.verdict = text("verdict").map(str::to_owned);
-                    record.cause = text("cause").map(str::to_owned);
-                    record.ended_at_ns = finished.record.get("ended_at_ns").and_then(|at| at.as_i64());
+                    let finished = serde_json::Value::Object(finished.record);
+                    record = serde_json::from_value(finished).unwrap_or(record);
                 }
                 None if RunLife::of(directory, &directory.read()).life != Life::Alive => {
                     state = RunStatus::Unknown
@@ -85,7 +83,7 @@ impl StoredRun {
         Some(StoredRun {
             path: path.to_owned(),
             is_over: matches!(state, RunStatus::Completed | RunStatus::Interrupted) && !is_in_use(directory),
-            state,
+            state: state.refined(record.ended()),
             started_at_ns: record.started_at_ns,
             ended_at_ns: record.ended_at_ns,
             bytes: taken.bytes,

@@ -55,6 +55,9 @@ pub struct ProcessStat {
     pub state: State,
     /// Its parent; 0 for one outside the pid namespace.
     pub ppid: u32,
+    /// Its process group; 0 for one outside the pid namespace.
+    #[serde(skip)]
+    pub process_group: u32,
     /// Forked and not yet become a program of its own: its command line and environment are its parent's.
     #[serde(skip)]
     pub is_copy: bool,
@@ -91,7 +94,8 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let mut after = words(text.get(close + 1..)?);
     let state = State::of(*after.next()?.first()?);
     let ppid = u32::try_from(number(after.next()?)?).ok()?; // 4
-    let is_copy = number(after.nth(4)?)? & FORKED_AND_NOT_EXECUTED != 0; // 9
+    let process_group = number(after.next()?).and_then(|group| u32::try_from(group).ok()).unwrap_or(0); // 5
+    let is_copy = number(after.nth(3)?)? & FORKED_AND_NOT_EXECUTED != 0; // 9
     let minor_faults = number(after.next()?)?; // 10
     let major_faults = number(after.nth(1)?)?; // 12
     let user_ticks = number(after.nth(1)?)?; // 14
@@ -103,6 +107,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
         comm,
         state,
         ppid,
+        process_group,
         is_copy,
         minor_faults,
         major_faults,

@@ -1,4 +1,6 @@
-//! Text of fixed length in memory of the pass: what does not fit is cut. Must never allocate.
+//! Text of fixed length in the caller's memory: what does not fit is cut. Must never allocate.
+
+use stormlog_model::digits::decimal;
 
 /// Bytes of a name of the program that are written.
 const LONGEST_NAME: usize = 60;
@@ -43,18 +45,8 @@ impl<'a> Line<'a> {
         self
     }
 
-    pub fn number(&mut self, mut value: u64) -> &mut Self {
-        let mut digits = [0_u8; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (value % 10) as u8;
-            value /= 10;
-            if value == 0 {
-                break;
-            }
-        }
-        self.push(&digits[at..])
+    pub fn number(&mut self, value: u64) -> &mut Self {
+        self.push(decimal(value, &mut [0; 20]))
     }
 
     /// A number as people read it: `600 000`.

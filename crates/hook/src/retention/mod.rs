@@ -11,7 +11,7 @@
 mod graph;
 mod holders;
 mod kinds;
-mod line;
+pub(crate) mod line;
 mod python;
 mod region;
 mod relations;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use stormlog_model::{Counter, Event, Head, Metadata};
+use stormlog_model::{Counter, Event, Head, Metadata, digits};
 use stormlog_store::json::write::{write_compact, write_indented};
 
 /// Event kinds and metadata alternate; a recorder seldom has more of them at a time.
@@ -124,19 +124,8 @@ fn counter(out: &mut Vec<u8>, key: &[u8], event: &Event, counter: Counter) {
     }
 }
 
-/// Decimal digits without the formatting machinery, which would be a third of the time.
-fn decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+fn decimal(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(digits::decimal(value, &mut [0; 20]));
 }
 
 /// Seconds as Python's `repr` spells them; in the range of any clock Rust's shortest form is the same.

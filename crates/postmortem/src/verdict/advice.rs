@@ -4,7 +4,7 @@
 
 use stormlog_model::format_bytes;
 
-use super::{DeathFacts, Verdict};
+use super::{DeathFacts, Verdict, handled_request};
 use crate::{Cause, Ended};
 use stormlog_model::format_rate as rate;
 
@@ -26,6 +26,9 @@ pub(super) fn tries(facts: &DeathFacts, verdict: &Verdict) -> Vec<String> {
         Cause::MemoryError => tries.push(match facts.rlimit_as_bytes {
             Some(limit) => {
                 format!("raise the address space limit (now {}), or hold less at once", format_bytes(limit))
+            }
+            None if handled_request(facts).is_some() => {
+                "hold less at once, or let the error end the program: then its traceback is kept".to_owned()
             }
             None => "hold less at once: the allocation that failed is in the traceback".to_owned(),
         }),

@@ -32,6 +32,17 @@ pub struct ReportedException {
     pub is_fatal: bool,
 }
 
+/// A request that got no memory, as the recording library saw it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FailedRequest {
+    /// Of a device's memory; else of the host's.
+    pub is_device: bool,
+    /// How much was asked for.
+    pub bytes: u64,
+    /// Time between it and the end of the process.
+    pub seconds_before: f64,
+}
+
 /// A counter before and after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
@@ -154,6 +165,8 @@ pub struct DeathFacts {
     pub ending: Ending,
     /// The last exception it reported.
     pub exception: Option<ReportedException>,
+    /// The last request that got no memory.
+    pub failed_request: Option<FailedRequest>,
     /// Its cgroup and those above it, its own first.
     pub cgroups: Vec<CgroupFacts>,
     /// Kills the kernel reported while it ran; `None` when its log could not be read.
@@ -189,6 +202,7 @@ impl DeathFacts {
             ran_seconds: None,
             ending,
             exception: None,
+            failed_request: None,
             cgroups: Vec::new(),
             kernel: None,
             host: HostFacts::default(),

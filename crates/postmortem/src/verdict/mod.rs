@@ -9,7 +9,9 @@ mod facts;
 pub mod kernel;
 mod sentence;
 
-pub use facts::{CgroupFacts, Change, DeathFacts, Ending, Growth, HostFacts, ReportedException, Sender};
+pub use facts::{
+    CgroupFacts, Change, DeathFacts, Ending, FailedRequest, Growth, HostFacts, ReportedException, Sender,
+};
 
 use crate::{Cause, Ended};
 use kernel::{KernelKill, Scope};
@@ -19,6 +21,11 @@ const SIGABRT: i32 = 6;
 const SIGPIPE: i32 = 13;
 /// SIGHUP, SIGINT and SIGTERM: what users, launchers and service managers stop programs with.
 const STOPS: [i32; 3] = [1, 2, 15];
+
+/// A program that handles a failed request and gives up ends within this time; later, its exit has another reason.
+const HANDLED_SECONDS: f64 = 10.0;
+/// How sure it is that such a request is what made it give up.
+const HANDLED_CONFIDENCE: f64 = 0.8;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +142,11 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
         Ending::Signaled(_) => sure(Cause::Signal),
         Ending::Running => sure(exception.or(reported(facts)).unwrap_or(Cause::Exit)),
         Ending::Exited(_) if exception.is_some() => sure(exception.unwrap_or(Cause::OomException)),
+        Ending::Exited(_) if handled_request(facts).is_some() => {
+            let is_device = handled_request(facts).is_some_and(|request| request.is_device);
+            let cause = if is_device { Cause::OomException } else { Cause::MemoryError };
+            Found { cause, confidence: HANDLED_CONFIDENCE, cgroup: None }
+        }
         Ending::Exited(_) if signal == Some(SIGKILL) => {
             // Only evidence of a kill makes more of it than the exit it is.
             let found = killed(facts, notes);
@@ -153,6 +165,14 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
             }
         },
     }
+}
+
+/// The request that got no memory just before the program exited with a status of its own and no uncaught exception: it handled the error and gave up.
+fn handled_request(facts: &DeathFacts) -> Option<&FailedRequest> {
+    let is_exit = matches!(facts.ending, Ending::Exited(code) if code != 0 && !(129..160).contains(&code));
+    let has_raised = facts.exception.as_ref().is_some_and(|exception| exception.is_fatal);
+    let request = facts.failed_request.as_ref()?;
+    (is_exit && !has_raised && request.seconds_before <= HANDLED_SECONDS).then_some(request)
 }
 
 fn reported(facts: &DeathFacts) -> Option<Cause> {

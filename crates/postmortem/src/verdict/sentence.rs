@@ -4,7 +4,7 @@
 
 use stormlog_model::format_bytes;
 
-use super::{DeathFacts, Ending, Verdict};
+use super::{DeathFacts, Ending, Verdict, handled_request};
 use crate::{Cause, Ended, signal_name};
 use stormlog_model::{format_duration as duration, format_rate as rate};
 
@@ -16,6 +16,15 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
     let after = facts.ran_seconds.map_or(String::new(), |seconds| format!(" after {}", duration(seconds)));
     let sure = if verdict.confidence < 0.75 { "probably " } else { "" };
     let signal = verdict.signal.map_or_else(|| "a signal".to_owned(), signal_name);
+    if let (Some(request), true) = (handled_request(facts), verdict.cause.is_memory()) {
+        let memory = if request.is_device { "device" } else { "host" };
+        return format!(
+            "{who} exited with status {}{after}, {} after a request for {} of {memory} memory failed; it handled the error.",
+            verdict.exit_code.unwrap_or(1),
+            duration(request.seconds_before),
+            format_bytes(request.bytes),
+        );
+    }
     match verdict.cause {
         Cause::CgroupOomKill => {
             let name = verdict.limit_source.as_deref().unwrap_or("its cgroup");
