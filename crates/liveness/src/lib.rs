@@ -16,7 +16,9 @@ pub mod lock;
 mod process;
 mod site;
 
-pub use process::{ProcessId, boot_id, exists, host_name, of_session, pid_namespace, start_ticks};
+pub use process::{
+    INITIAL_NAMESPACE, ProcessId, boot_id, exists, host_name, of_session, pid_namespace, start_ticks,
+};
 pub use site::{Site, is_on_network};
 
 /// Whether a process lives.
@@ -69,21 +71,29 @@ impl Evidence {
                 let is_conclusive = keeps_lock && lock == LockState::Free && self.is_at(site);
                 if by_number == Life::Unknown && is_conclusive { Life::Dead } else { by_number }
             }
-            // After a restart of the machine that has the files where they were, and not a copy of them elsewhere.
-            Some(false) if self.is_of_this_host() && self.has_inode_of(site) => Life::Dead,
+            // After a restart of the machine that has the files where they were, and not a copy of them elsewhere. A container has a name of its own.
+            Some(false) if self.has_inode_of(site) && (self.is_of_this_host() || self.is_born_with(site)) => {
+                Life::Dead
+            }
             Some(false) | None => Life::Unknown,
         }
     }
 
     /// Whether locks taken there are visible here: the same file system, and one whose locks the kernel keeps itself.
     fn is_at(&self, site: Option<Site>) -> bool {
-        site.is_some_and(|site| !site.is_on_network && Some(site) == self.site)
+        let recorded = self.site.map(|site| (site.device, site.inode));
+        site.is_some_and(|site| !site.is_on_network && Some((site.device, site.inode)) == recorded)
     }
 
     /// A device has another number after a restart; an inode has not.
     fn has_inode_of(&self, site: Option<Site>) -> bool {
         let recorded = self.site.map(|site| site.inode);
         site.is_some_and(|site| !site.is_on_network && Some(site.inode) == recorded)
+    }
+
+    fn is_born_with(&self, site: Option<Site>) -> bool {
+        let recorded = self.site.and_then(|site| site.born_ns);
+        recorded.is_some() && site.and_then(|site| site.born_ns) == recorded
     }
 
     fn is_of_this_host(&self) -> bool {
@@ -114,7 +124,8 @@ mod tests {
     fn another_namespace_is_dead_only_by_a_lock_that_proves_it() {
         let place = tempfile::tempdir().unwrap();
         let mut other = evidence(place.path());
-        other.process.pid_namespace = Some(1);
+        // Without its start time it is not found from the namespace that sees all.
+        (other.process.pid_namespace, other.process.start_ticks) = (Some(1), None);
         for (lock, keeps_lock, life) in [
             (LockState::Free, true, Life::Dead),
             (LockState::Free, false, Life::Unknown),
@@ -134,7 +145,10 @@ mod tests {
         before.process.boot_id = Some("an earlier one".to_owned());
         let life = |evidence: &Evidence| evidence.life(place.path(), LockState::Free, true);
         assert_eq!(life(&before), Life::Dead);
-        let elsewhere = Evidence { host: Some("another".to_owned()), ..before.clone() };
+        let mut elsewhere = Evidence { host: Some("another".to_owned()), ..before.clone() };
+        let is_born = elsewhere.site.is_some_and(|site| site.born_ns.is_some());
+        assert_eq!(life(&elsewhere) == Life::Dead, is_born, "a container has a name of its own");
+        elsewhere.site = elsewhere.site.map(|site| Site { born_ns: Some(1), ..site });
         assert_eq!(life(&elsewhere), Life::Unknown);
         let copied = Evidence { site: Site::of(Path::new("/")), ..before.clone() };
         assert_eq!(life(&copied), Life::Unknown);

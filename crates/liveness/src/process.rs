@@ -42,10 +42,11 @@ impl ProcessId {
 
     /// By number and start time, for a process of this boot.
     pub(crate) fn life_by_number(&self) -> Life {
-        if self.pid_namespace.is_none() || self.pid_namespace != pid_namespace() {
-            return Life::Unknown;
+        match self.pid_namespace {
+            Some(namespace) if Some(namespace) == pid_namespace() => exists(self.pid, self.start_ticks),
+            Some(_) => exists_below(self.pid, self.start_ticks),
+            None => Life::Unknown,
         }
-        exists(self.pid, self.start_ticks)
     }
 }
 
@@ -61,6 +62,29 @@ pub fn exists(pid: u32, start_ticks: Option<u64>) -> Life {
         Some(Err(Errno::SRCH)) | None => Life::Dead,
         Some(_) => Life::Unknown,
     }
+}
+
+/// Whether a process of another namespace lives, seen from the one that sees all: by its number there and its start time.
+fn exists_below(pid: u32, start_ticks: Option<u64>) -> Life {
+    // `hidepid` keeps the processes of other users from us.
+    let sees_all = is_initial_namespace() && fs::read("/proc/1/status").is_ok();
+    let Some(start_ticks) = start_ticks.filter(|_| sees_all) else { return Life::Unknown };
+    let Ok(processes) = fs::read_dir("/proc") else { return Life::Unknown };
+    let number = |name: &std::ffi::OsStr| name.to_str()?.parse::<u32>().ok();
+    for seen in processes.flatten().filter_map(|entry| number(&entry.file_name())) {
+        let is_it = Stat::read(seen).is_some_and(|stat| stat.start_ticks == start_ticks && !stat.has_exited);
+        if is_it && numbers(seen).contains(&pid) {
+            return Life::Alive;
+        }
+    }
+    Life::Dead
+}
+
+/// The numbers of a process in the namespaces below this one.
+fn numbers(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    line.split_ascii_whitespace().skip(1).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Whether the process of a session lives of which only its number, its machine's name and its beginning were kept, as in files of 0.4.3.
@@ -82,8 +106,10 @@ pub fn of_session(source: &Path, pid: u32, host: &str, started_ns: u64) -> Life 
 }
 
 /// The namespace that sees every process of the machine has always had this inode (`PROC_PID_INIT_INO`).
+pub const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 fn is_initial_namespace() -> bool {
-    pid_namespace() == Some(0xEFFF_FFFC)
+    pid_namespace() == Some(INITIAL_NAMESPACE)
 }
 
 /// When the first process of this namespace started, in nanoseconds since 1970.

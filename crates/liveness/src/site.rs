@@ -1,6 +1,7 @@
 //! Where files are: which directory of which file system, and whether other machines may use it too.
 
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{stat, statfs};
 
@@ -11,6 +12,8 @@ pub struct Site {
     pub device: u64,
     /// The directory in it.
     pub inode: u64,
+    /// When it was made, nanoseconds since 1970, where its file system keeps that. A copy was made later.
+    pub born_ns: Option<u64>,
     /// Other machines may use it too, and their locks may not be visible.
     pub is_on_network: bool,
 }
@@ -20,7 +23,11 @@ impl Site {
     #[must_use]
     pub fn of(directory: &Path) -> Option<Self> {
         let there = stat(directory).ok()?;
-        Some(Site { device: there.st_dev, inode: there.st_ino, is_on_network: is_on_network(directory) })
+        let born = std::fs::metadata(directory).and_then(|there| there.created()).ok();
+        let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        let born_ns = born.and_then(|born| u64::try_from(born.as_nanos()).ok());
+        let is_on_network = is_on_network(directory);
+        Some(Site { device: there.st_dev, inode: there.st_ino, born_ns, is_on_network })
     }
 }
 

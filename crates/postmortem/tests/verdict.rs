@@ -29,6 +29,7 @@ fn cgroup(oom: u64, oom_kill: u64) -> CgroupFacts {
         path: "/train".into(),
         limit_bytes: Some(16 * GIB),
         usage_bytes: Some(16 * GIB - (20 << 20)),
+        soon_bytes: None,
         oom: rose(oom),
         oom_kill: rose(oom_kill),
         kills_elsewhere: 0,
@@ -54,6 +55,28 @@ fn exception(cause: Option<Cause>, is_fatal: bool) -> Option<ReportedException> 
         cause,
         is_fatal,
     })
+}
+
+#[test]
+fn death_together_with_the_supervisor_is_a_probable_kill_where_the_limit_was_about_to_be_met() {
+    let mut facts = facts(Ending::Vanished);
+    let last = CgroupFacts {
+        path: "/".into(),
+        limit_bytes: Some(16 * GIB),
+        usage_bytes: Some(14 * GIB),
+        soon_bytes: Some(17 * GIB),
+        ..CgroupFacts::default()
+    };
+    facts.cgroups = vec![last.clone()];
+    let verdict = judge(&facts);
+    assert_eq!(verdict.cause, Cause::CgroupOomKill);
+    assert!(verdict.confidence > 0.5 && verdict.confidence < 0.75, "{}", verdict.confidence);
+    let sentence =
+        "was probably killed by the kernel's OOM killer after 41 min 12 s: its container reached its limit";
+    assert!(verdict.sentence.contains(sentence), "{}", verdict.sentence);
+    assert!(has_note(&verdict, "counters are gone"));
+    facts.cgroups = vec![CgroupFacts { soon_bytes: Some(15 * GIB), ..last }];
+    assert_eq!(judge(&facts).cause, Cause::Unknown, "far from its limit nothing points to memory");
 }
 
 const KILLED: Ending = Ending::Signaled(9);

@@ -3,25 +3,56 @@
 //! The process that matters is chosen by [`crate::choice`]; where there are several ranks, its rank is named. Must never repeat a line, and must never show
 //! an identifier that only a machine reads.
 
+use std::path::Path;
+
+use stormlog_model::memory::Memory;
 use stormlog_model::{Finding, format_bytes};
 use stormlog_postmortem::{Cause, Ended};
 
 use crate::choice::{main_finding, main_process, matters};
+use crate::holder::Holder;
 use crate::process::ProcessStory;
 
 /// Lines of the answer, at most.
 pub const HEADLINE_LINES: usize = 8;
-/// Holders that are named.
-const HOLDERS: usize = 3;
 /// Pieces of advice.
 const TRIES: usize = 2;
 /// Other processes that are named.
 const NAMED: usize = 3;
 
+/// How long an answer may be.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    lines: usize,
+    /// Holders that are named.
+    holders: usize,
+}
+
+const SHORT: Room = Room { lines: HEADLINE_LINES, holders: 3 };
+const LONG: Room = Room { lines: HEADLINE_LINES + 4, holders: 5 };
+
 /// The lines about these processes, without a line end; the first is a sentence, the others begin with two spaces and a label. `others` are findings that
 /// belong to no process.
 #[must_use]
 pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
+    lines(processes, others, SHORT)
+}
+
+/// The same with five holders, the limit and the place of the evidence, for a message that is read far from the run's directory.
+#[must_use]
+pub fn message(processes: &[ProcessStory], limit_bytes: Option<u64>, run: &Path) -> Vec<String> {
+    let mut lines = lines(processes, &[], LONG);
+    lines.extend(limit_bytes.map(|limit| labelled("limit", &format_bytes(limit))));
+    lines.push(evidence_line(run));
+    lines
+}
+
+/// Where the evidence is.
+pub(crate) fn evidence_line(run: &Path) -> String {
+    labelled("evidence", &format!("stormlog analyze {}", run.display()))
+}
+
+fn lines(processes: &[ProcessStory], others: &[Finding], room: Room) -> Vec<String> {
     let Some(main) = main_process(processes).map(|at| &processes[at]) else { return of_findings(others) };
     let finding = main_finding(main, others);
     let mut lines = vec![first_line(main, finding)];
@@ -34,19 +65,19 @@ pub fn answer(processes: &[ProcessStory], others: &[Finding]) -> Vec<String> {
         || finding.is_some()
         || main.ended == Ended::Failed && main.cause.is_some_and(|cause| cause != Cause::Exit);
     if is_held_shown {
-        lines.extend(holders(main));
+        lines.extend(holders(&main.held, room.holders, main.failed_memory.zip(main.held_when)));
     }
     lines.extend(also(main, processes).map(|also| labelled("also", &also)));
     let sure = sure(main, finding).map(|sure| labelled("sure", &sure));
-    let room = HEADLINE_LINES.saturating_sub(lines.len() + usize::from(sure.is_some())).min(TRIES);
+    let left = room.lines.saturating_sub(lines.len() + usize::from(sure.is_some())).min(TRIES);
     // Where it is known what keeps the memory, the general advice of the rule says less.
     let is_known = main.held.first().is_some_and(|holder| holder.kept_by.is_some());
     let of_rule = finding.filter(|_| !is_known).into_iter().flat_map(|finding| &finding.advice);
     let tries = main.advice.iter().chain(of_rule);
-    let tries = tries.take(room).enumerate();
+    let tries = tries.take(left).enumerate();
     lines.extend(tries.map(|(at, advice)| labelled(if at == 0 { "try" } else { "" }, advice)));
     lines.extend(sure);
-    lines.truncate(HEADLINE_LINES);
+    lines.truncate(room.lines);
     lines
 }
 
@@ -123,23 +154,23 @@ fn of_findings(findings: &[Finding]) -> Vec<String> {
     lines
 }
 
-fn holders(main: &ProcessStory) -> Vec<String> {
-    let shown = &main.held[..main.held.len().min(HOLDERS)];
+/// A line each for the first `most`. `failed`: the memory whose request failed, and when what is held of it was held.
+pub(crate) fn holders(
+    held: &[Holder],
+    most: usize,
+    failed: Option<(Memory, &'static str)>,
+) -> impl Iterator<Item = String> {
+    let shown = &held[..held.len().min(most)];
     let has_devices = shown.iter().any(|holder| holder.memory.is_device());
     let width = shown.iter().map(|holder| holder.size().chars().count()).max().unwrap_or(0);
-    let mut lines = Vec::new();
-    for (index, holder) in shown.iter().enumerate() {
+    shown.iter().enumerate().map(move |(index, holder)| {
         let label = if index == 0 { "held by" } else { "" };
         let memory = if has_devices { format!("{:<7} ", holder.memory.to_string()) } else { String::new() };
-        let is_at_failure = index == 0 && main.failed_memory == Some(holder.memory);
-        let when =
-            main.held_when.filter(|_| is_at_failure).map(|when| format!(" · {when}")).unwrap_or_default();
-        lines.push(labelled(
-            label,
-            &format!("{:>width$}  {memory}{}{when}", holder.size(), holder.words(&shown[..index])),
-        ));
-    }
-    lines
+        let when = failed.filter(|(memory, _)| index == 0 && *memory == holder.memory);
+        let when = when.map(|(_, when)| format!(" · {when}")).unwrap_or_default();
+        let words = holder.words(&shown[..index]);
+        labelled(label, &format!("{:>width$}  {memory}{words}{when}", holder.size()))
+    })
 }
 
 /// How sure, and by what.
@@ -176,7 +207,7 @@ fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
     Some(format!("{}: {by}", percent(finding.confidence)))
 }
 
-fn labelled(label: &str, text: &str) -> String {
+pub(crate) fn labelled(label: &str, text: &str) -> String {
     let text = text.lines().next().unwrap_or_default();
     format!("  {label:<9} {text}").trim_end().to_owned()
 }
@@ -184,8 +215,6 @@ fn labelled(label: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holder::Holder;
-    use stormlog_model::memory::Memory;
 
     fn died() -> ProcessStory {
         let mut story = ProcessStory::new(Ended::Failed, "train.py (pid 7) ran out of memory.".to_owned());
@@ -210,6 +239,17 @@ mod tests {
         assert!(lines[3].contains("cuda:0  model.py:16 forward"), "{lines:#?}");
         assert_eq!(lines[6], "  try       advice 0");
         assert_eq!(lines[7], "  sure      100 %: the program reported the exception");
+    }
+
+    #[test]
+    fn message_has_five_holders_the_limit_and_the_evidence() {
+        let lines = message(&[died()], Some(80 << 30), Path::new("/data/run"));
+        assert_eq!(lines[0], "train.py (pid 7) ran out of memory.");
+        assert_eq!(lines.iter().filter(|line| line.contains("model.py:16 forward")).count(), 5);
+        assert_eq!(
+            lines[lines.len() - 2..],
+            ["  limit     80.00 GiB", "  evidence  stormlog analyze /data/run"]
+        );
     }
 
     #[test]

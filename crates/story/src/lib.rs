@@ -16,13 +16,15 @@ mod choice;
 mod evidence;
 mod holder;
 mod lanes;
+mod outlook;
 mod process;
 pub mod report;
 mod residual;
 mod story;
 
-pub use answer::{HEADLINE_LINES, answer};
+pub use answer::{HEADLINE_LINES, answer, message};
 pub use holder::{Growth, Holder};
+pub use outlook::Outlook;
 pub use process::ProcessStory;
 pub use residual::{Part, Residual};
 pub use stormlog_postmortem::Ended;

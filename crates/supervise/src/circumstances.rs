@@ -3,7 +3,7 @@
 //! Taken by the watcher at the moment, handed to the verdict and the bundle as values.
 
 use stormlog_model::{Counter, Counters};
-use stormlog_postmortem::bundle::{DeviceSample, HeldBy};
+use stormlog_postmortem::bundle::{DeviceSample, HeldBy, MapRow};
 use stormlog_postmortem::verdict::Growth;
 use stormlog_track::{GpuSample, HOST_DEVICE};
 
@@ -62,6 +62,15 @@ impl Circumstances {
 pub(crate) fn holder(watched: &Watched) -> Option<HeldBy> {
     let place = format!("{} (pid {}, rank {})", watched.name(), watched.pid, watched.summary.rank);
     Some(HeldBy { place, bytes: watched.session.seen().last_rss?, note: None })
+}
+
+/// The kinds of memory that a process was last seen to hold: `[heap]`, `[anonymous]`.
+pub(crate) fn kinds_of_memory(rows: &[MapRow]) -> impl Iterator<Item = HeldBy> {
+    let kinds = rows.iter().filter(|row| row.name.starts_with('['));
+    kinds.filter_map(|row| {
+        let bytes = row.rss_bytes.filter(|rss| *rss > 0)?;
+        Some(HeldBy { place: row.name.clone(), bytes, note: None })
+    })
 }
 
 /// The processes and what they held, largest first, when there was more than one to hold it.

@@ -19,7 +19,7 @@ use stormlog_model::memory::Memory;
 use stormlog_model::{Record, SessionStatus};
 use stormlog_pidfd::Standby;
 use stormlog_postmortem::bundle::{
-    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, MapRow, Retention,
+    BundleContent, BundleWriter, Environment, Evidence, ExceptionText, HeldBy, Retention,
 };
 use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::elastic::write_error_file;
@@ -28,13 +28,14 @@ use stormlog_postmortem::{BundlePolicy, Cause};
 use stormlog_store::recording::RecordedEvents;
 use stormlog_store::wall_ns;
 
-use crate::circumstances::Circumstances;
+use crate::circumstances::{Circumstances, kinds_of_memory};
 use crate::facts::{HostKills, host, spelt};
 use crate::groups::Groups;
 use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
 use crate::lineage::{Delivered, Lineage};
 use crate::outcome::{Ended, ProcessOutcome};
 use crate::supervise::HeapFinish;
+use crate::termination::TerminationLog;
 use crate::watched::Watched;
 
 /// A process is met a little after its start, and may have ended by then.
@@ -82,6 +83,8 @@ pub(crate) struct RunEvidence {
     pub(crate) finisher: Option<Standby>,
     /// How long the captures are waited for in silence, once the program has ended.
     pub(crate) patience: Option<Patience>,
+    /// The termination message of the container, until the watcher keeps it.
+    pub(crate) termination: Option<TerminationLog>,
     writer: BundleWriter,
     /// Kills the kernel reported so far.
     kills: Vec<OomKill>,
@@ -117,6 +120,7 @@ impl RunEvidence {
             heap_finish: HeapFinish::default(),
             finisher: None,
             patience: None,
+            termination: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
             children: Vec::new(),
@@ -429,14 +433,10 @@ fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circums
         };
         heap.holders.iter().map(line).collect()
     };
-    let kinds = watched.mapped.rows.iter().filter(|row| row.name.starts_with('['));
-    let of_kind = |row: &MapRow| {
-        Some(HeldBy { place: row.name.clone(), bytes: row.rss_bytes.filter(|rss| *rss > 0)?, note: None })
-    };
     let mut holders = heap.map(by_line).unwrap_or_default();
     // A line of this process does not explain memory that another one held.
     match circumstances.held_by.is_empty() {
-        true => holders.extend(kinds.filter_map(of_kind)),
+        true => holders.extend(kinds_of_memory(&watched.mapped.rows)),
         false => holders.extend(circumstances.held_by.iter().cloned()),
     }
     holders.extend(circumstances.held_on_gpus(watched.pid));

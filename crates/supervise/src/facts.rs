@@ -33,6 +33,7 @@ pub(crate) fn cgroups(report: &OomReport, mount: &Path, elsewhere: u64) -> Vec<C
     };
     let change = |rise: Option<u64>| Change { before: rise.map(|_| 0), after: rise };
     let facts = |(level, change_of): (usize, &LevelChange)| CgroupFacts {
+        soon_bytes: None,
         path: name(&change_of.directory),
         limit_bytes: change_of.limit.and_then(Limit::bytes),
         usage_bytes: change_of.peak.or(change_of.usage),

@@ -11,6 +11,7 @@ use crate::evidence::RunEvidence;
 use crate::heap::{Patience, Waiting, complete_all, is_small, wait_for_ended};
 use crate::lineage::Delivered;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
+use crate::termination::TerminationLog;
 use crate::watch::Watching;
 use crate::watched::Watched;
 
@@ -36,7 +37,8 @@ pub(crate) fn finish(
     exit_peak: Option<u64>,
     delivered: Option<Delivered>,
 ) -> RunOutcome {
-    let Watching { mut evidence, at_end, alive, peak_total_rss, lost_records, limit_bytes } = watching;
+    let Watching { mut evidence, at_end, alive, peak_total_rss, lost_records, limit_bytes, mut termination } =
+        watching;
     evidence.delivered = delivered;
     let exit_peak = exit_peak.filter(|peak| Some(*peak) > evidence.own_peak_rss);
     let duration_ns = u64::try_from(evidence.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -65,6 +67,9 @@ pub(crate) fn finish(
     if let Some(largest) = largest {
         largest.peak_rss = largest.peak_rss.max(descendants_peak);
     }
+    if let Some(log) = &mut termination {
+        settle_message(log, ended, processes.first());
+    }
     exceptions::bound(&evidence.run.exceptions(), |_| false);
     evidence.read_heaps(&mut processes);
     let peak_rss = processes.iter().map(|process| process.peak_rss).max().flatten().max(exit_peak);
@@ -88,6 +93,16 @@ pub(crate) fn finish(
         lost_records,
         warnings: evidence.warnings.into(),
         unrecordable: evidence.unrecordable,
+        termination,
+    }
+}
+
+/// A good end leaves no termination message. Of another one the verdict is there at once: to find the whole answer takes time that a container may not have.
+fn settle_message(log: &mut TerminationLog, ended: Ended, main: Option<&ProcessOutcome>) {
+    if ended.is_clean() {
+        log.clear();
+    } else if let Some(sentence) = main.and_then(|main| main.verdict.clone()) {
+        log.end(&[sentence]);
     }
 }
 

@@ -9,6 +9,7 @@ use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
 
 use crate::heap::Unrecordable;
+use crate::termination::TerminationLog;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +119,7 @@ pub struct Raised {
 }
 
 /// A finished run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RunOutcome {
     /// Its directory.
     pub directory: PathBuf,
@@ -142,6 +143,8 @@ pub struct RunOutcome {
     pub warnings: Vec<String>,
     /// Why the heap of the program itself could not be recorded, where that is known.
     pub unrecordable: Option<Unrecordable>,
+    /// The termination message of the container, for the answer about an end that was not clean.
+    pub termination: Option<TerminationLog>,
 }
 
 impl RunOutcome {
@@ -159,6 +162,7 @@ impl RunOutcome {
             lost_records: 0,
             warnings: Vec::new(),
             unrecordable: None,
+            termination: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stormlog_catalog::run::layout::RUN_VARIABLE;
-use stormlog_catalog::run::{RunDirectory, RunStart};
+use stormlog_catalog::run::{RunDirectory, RunStart, finish_abandoned};
 use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
 use stormlog_liveness::lock;
@@ -27,6 +27,7 @@ use crate::naming::ProgramName;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::signals::{Intake, Terminal, Witness};
+use crate::termination::TerminationLog;
 use crate::watch::{Watcher, Watching};
 
 /// How a program is to be run.
@@ -66,6 +67,8 @@ pub struct RunOptions {
     pub heap_finish: HeapFinish,
     /// Called with one sentence when the memory limit is foreseen, and when it no longer is.
     pub warn: Option<fn(&str)>,
+    /// Called with one sentence for each run below `root` that its killed supervisor left unfinished, and that is finished now.
+    pub earlier: Option<fn(&str)>,
     /// Called with one sentence when the program starts, for each part of its run that cannot be recorded.
     pub missing: fn(&str),
 }
@@ -113,6 +116,8 @@ pub struct Running {
     intake: Intake,
     started_ns: u64,
     watching: io::Result<JoinHandle<Watching>>,
+    /// Finishes what earlier supervisors left.
+    finishing: Option<JoinHandle<()>>,
     /// Closed to end the watching.
     stop: PipeWriter,
     /// Shows that we live.
@@ -157,6 +162,8 @@ impl Running {
                 RunOutcome::unwatched(self.directory, self.name, ended, duration_ns)
             }
         };
+        // It only reads and writes files; one that failed leaves them to the next reader.
+        let _ = self.finishing.map(JoinHandle::join);
         // The run is finished on disk by now.
         drop(self.lock);
         if let Some(run) = RunDirectory::open(&outcome.directory) {
@@ -270,12 +277,17 @@ fn begin(
             }
         }
     });
+    let termination = TerminationLog::find().unwrap_or_else(|(path, error)| {
+        missing.push(format!("the termination message cannot be written: {}: {error}", path.display()));
+        None
+    });
     let orphans = Orphans::marked(RUN_VARIABLE, run.path());
     let (stopped, stop) = std::io::pipe().map_err(|error| RunError::directory(run.path(), error))?;
     let name = ProgramName::of(&options.command).word;
     let mut evidence = RunEvidence::new(run.clone(), record, name, options.limit_as);
     evidence.finisher = captures.as_ref().and_then(|_| stand_by(&options.heap_finish.finisher, run.path()));
     evidence.captures = captures;
+    evidence.termination = termination;
     evidence.unrecordable = unrecordable;
     evidence.bundle_policy = options.bundle_policy;
     evidence.heap_options = options.heap.clone().unwrap_or_default();
@@ -301,9 +313,26 @@ impl Begun {
         // The program is reaped by us alone, so there is something of it to see however soon it ended.
         let Begun { program, evidence, host, orphans, stopped, stop, lock, .. } = self;
         let watcher = Watcher::new(evidence, host, options.interval, pid, orphans, options.warn);
+        let (root, earlier) = (options.root.clone(), options.earlier);
+        // After the program's start, which must not wait for it. Without a thread the next reader does it.
+        let finishing = thread::Builder::new().name("stormlog-finish".into());
+        let finishing = finishing.spawn(move || finish_earlier(&root, earlier)).ok();
         let watching =
             thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-        Running { directory, name, program, intake, started_ns, watching, stop, lock }
+        Running { directory, name, program, intake, started_ns, watching, finishing, stop, lock }
+    }
+}
+
+/// Finishes the runs whose supervisors were killed with their programs: in a container that is restarted nothing else does.
+fn finish_earlier(root: &Path, report: Option<fn(&str)>) {
+    for run in finish_abandoned(root).iter().filter(|run| run.is_written) {
+        let verdict = run.record.get("verdict").and_then(serde_json::Value::as_str).unwrap_or_default();
+        if let Some(report) = report {
+            report(&format!(
+                "an earlier run is finished: {verdict}; stormlog analyze {}",
+                run.path.display()
+            ));
+        }
     }
 }
 

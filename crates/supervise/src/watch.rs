@@ -12,18 +12,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
+use stormlog_model::memory::Memory;
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::Growth;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::wall_ns;
+use stormlog_story::Holder;
 use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 
-use crate::circumstances::{Circumstances, held_by, holder};
+use crate::circumstances::{Circumstances, held_by, holder, kinds_of_memory};
 use crate::environ::Environ;
 use crate::evidence::RunEvidence;
 use crate::maps::{MapLooks, Subject};
 use crate::orphans::Orphans;
+use crate::termination::{Ahead, Picture, TerminationLog};
 use crate::watched::{Watched, about};
 
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
@@ -60,6 +63,8 @@ pub(crate) struct Watching {
     pub(crate) peak_total_rss: u64,
     pub(crate) lost_records: u64,
     pub(crate) limit_bytes: Option<u64>,
+    /// The termination message, as it was last written.
+    pub(crate) termination: Option<TerminationLog>,
 }
 
 /// Watches until told to stop.
@@ -80,6 +85,8 @@ pub(crate) struct Watcher {
     pids: TreePids,
     gpus: Option<GpuSamples>,
     warn: Option<fn(&str)>,
+    /// The termination message, where there is one.
+    ahead: Option<Ahead>,
     /// What processes held that were killed a moment ago.
     just_dead: Vec<(Instant, HeldBy)>,
     /// Who held what when the program ended, those that ended with it included.
@@ -102,6 +109,10 @@ impl Watcher {
         orphans: Orphans,
         warn: Option<fn(&str)>,
     ) -> Self {
+        let mut evidence = evidence;
+        let captures = evidence.captures.as_ref().map(|captures| captures.directory().to_owned());
+        let log = evidence.termination.take();
+        let ahead = log.map(|log| Ahead::new(log, evidence.run.path(), captures));
         let tree = ProcessTree::of(root).ok();
         let limits = LimitWatch::of(root, evidence.limit_as, interval);
         let pids = TreePids::default();
@@ -122,6 +133,7 @@ impl Watcher {
             gpus: GpuSamples::start(interval, pids.clone()),
             pids,
             warn,
+            ahead,
             just_dead: Vec::new(),
             last_holders: None,
             peak_total_rss: 0,
@@ -168,6 +180,7 @@ impl Watcher {
             self.wait(None, settled);
         }
         Watching {
+            termination: self.ahead.map(Ahead::into_log),
             evidence: self.evidence,
             at_end,
             alive: self.processes.into_values().collect(),
@@ -285,6 +298,7 @@ impl Watcher {
         self.hear_maps();
         self.ask_for_a_map();
         self.record_gpus();
+        self.write_ahead(now, held, !alerts.is_empty());
         for alert in alerts {
             if let Some(root) = self.processes.get_mut(&self.root) {
                 self.lost_records += u64::from(!root.session.record_alert(&alert));
@@ -293,6 +307,36 @@ impl Watcher {
                 warn(&alert.context);
             }
             self.evidence.warned(alert.context);
+        }
+    }
+
+    /// Keeps the termination message as it should be if this were the end.
+    fn write_ahead(&mut self, now: Instant, held: u64, has_alert: bool) {
+        let Some(ahead) = &mut self.ahead else { return };
+        let reading = self.limits.limits().memory_reading(held).unwrap_or_default();
+        let forecast = self.limits.warning().filter(|found| Some(found.limit_bytes) == reading.limit);
+        let picture = Picture {
+            used: reading.used,
+            limit: reading.limit,
+            reclaimable: reading.reclaimable.unwrap_or(0),
+            limit_source: reading.source.map(|source| source.to_string()),
+            forecast: forecast.map(|found| (found.bytes_per_second, found.seconds_left)),
+            has_alert,
+            at_ns: wall_ns(),
+        };
+        let largest = self.processes.values().max_by_key(|watched| watched.session.seen().last_rss);
+        let largest = largest.map(|watched| watched.pid);
+        if !ahead.is_due(now, &picture, largest) {
+            return;
+        }
+        let name = format!("{} (pid {})", self.evidence.program, self.root);
+        let held = self.holders();
+        let kinds = largest.filter(|_| held.is_empty()).and_then(|pid| self.processes.get(&pid));
+        let kinds = kinds.map(|watched| kinds_of_memory(&watched.mapped.rows).collect()).unwrap_or(held);
+        let holder = |row: HeldBy| Holder::named(Memory::Host, row.bytes, row.place);
+        let others = kinds.into_iter().map(holder).collect();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.write(now, &picture, name, others);
         }
     }
 
@@ -318,6 +362,8 @@ impl Watcher {
     fn forecast_again(&mut self, is_moved: bool) {
         if is_moved {
             self.limits = LimitWatch::of(self.root, self.evidence.limit_as, self.interval);
+            let source = self.limits.limits().source();
+            self.processes.values_mut().for_each(|watched| watched.set_limit_source(source));
         }
     }
 
@@ -454,6 +500,7 @@ impl Watcher {
         if watched.pid != self.root {
             self.newborn.push((member.clone(), Instant::now()));
         }
+        watched.set_limit_source(self.limits.limits().source());
         self.evidence.lineage.add(watched.pid, watched.ppid);
         self.evidence.lineage.set_group(watched.pid, watched.process_group);
         let group = self.evidence.groups.find(watched.pid);

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use stormlog_catalog::run::{PROGRAM, START_TICKS};
+use stormlog_catalog::run::{LIMIT_SOURCE, PROGRAM, START_TICKS};
 use stormlog_collect::TreeMember;
 use stormlog_collect::process::ProcessReader;
 use stormlog_model::{Identity, Record, SessionSummary};
@@ -129,6 +129,13 @@ impl Watched {
         }
         self.session.set_fact(PROGRAM, name.as_str().into());
         self.program = Some(name);
+    }
+
+    /// What the limit in its samples is of.
+    pub(crate) fn set_limit_source(&mut self, source: Option<&str>) {
+        if let Some(source) = source {
+            self.session.set_fact(LIMIT_SOURCE, source.into());
+        }
     }
 
     /// What its user would call it.

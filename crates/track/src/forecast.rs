@@ -86,6 +86,15 @@ impl Forecasts {
         forecasts.min_by(|a, b| a.seconds_left.total_cmp(&b.seconds_left))
     }
 
+    /// The nearest of them that warns.
+    pub fn warning(&self) -> Option<Forecast> {
+        let config = self.config;
+        let warns = |found: &Forecast| {
+            found.confidence >= config.min_confidence && found.seconds_left <= config.warning_seconds
+        };
+        self.nearest().filter(warns)
+    }
+
     /// How memory grew at the end, where a forecast that can be believed saw it.
     pub fn growth(&self, now_ns: u64) -> Option<Forecast> {
         self.growth.filter(|(at, _)| now_ns.saturating_sub(*at) <= GROWTH_HOLDS_NS).map(|(_, growth)| growth)

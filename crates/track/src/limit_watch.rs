@@ -40,6 +40,11 @@ impl LimitWatch {
         &self.limits
     }
 
+    /// The forecast of the limit that is met first, where it warns.
+    pub fn warning(&self) -> Option<Forecast> {
+        self.forecasts.warning()
+    }
+
     /// How memory grew at the end, where a forecast that can be believed saw it.
     pub fn growth(&self, now_ns: u64) -> Option<Forecast> {
         self.forecasts.growth(now_ns)

@@ -162,6 +162,17 @@ impl MemoryLimits {
         self.limits.iter().filter(|limit| !is_others(limit)).map(reading).collect()
     }
 
+    /// The reading of the limit of memory, where the tree itself grows towards it. `held` as there.
+    pub fn memory_reading(&self, held: u64) -> Option<LimitReading> {
+        let source = &self.memory()?.source;
+        self.readings(held).into_iter().find(|reading| reading.source.as_ref() == Some(source))
+    }
+
+    /// What the limit of memory is of, in words: `cgroup /train`.
+    pub fn source(&self) -> Option<&str> {
+        Some(&self.memory()?.source)
+    }
+
     /// The limit of memory.
     pub fn total(&self) -> Option<u64> {
         self.memory()?.bytes
@@ -208,7 +219,7 @@ fn nearest(cgroup: Option<&MemoryCgroup>, total: Option<u64>) -> Option<Limit> {
         let name = directory.strip_prefix(&cgroup.mount).unwrap_or(&directory).display().to_string();
         let level = MemoryCgroup { mount: directory.clone(), directory, ..cgroup.clone() };
         let usage = level.usage_reader().ok();
-        let source = format!("cgroup {name}").into();
+        let source = format!("cgroup /{name}").into();
         let against = Against::Cgroup { level, usage };
         Some(Limit { against, source, bytes: Some(limit.bytes), reclaimable: None, used: None })
     });

@@ -11,6 +11,7 @@ use stormlog_model::{Launch, Record};
 use stormlog_store::json::{read_value, write};
 use stormlog_store::run_record::{RUN_FORMAT, RUN_VERSION};
 
+use super::container::Container;
 use super::layout::{
     ENDS_FILE, EXCEPTIONS_DIRECTORY, LOCKS_DIRECTORY, RUN_FILE, SUPERVISOR_LOCK, SessionName, Viewpoint,
 };
@@ -178,7 +179,7 @@ impl RunStart<'_> {
             "format": RUN_FORMAT, "schema_version": RUN_VERSION, "version": env!("CARGO_PKG_VERSION"), "status": "running", "command": scrubbed,
             "working_directory": directory, "host": self.host, "started_at_ns": self.started_at_ns, "ended_at_ns": null,
             "interval_ms": self.interval_ms, "exit_code": null, "signal": null, "verdict": null,
-            "environment": environment,
+            "environment": environment, "container": Container::own().to_value(),
         }) else {
             return Record::new();
         };

@@ -5,11 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use stormlog_collect::host::HostFacts;
 use stormlog_collect::host::HostReader;
-use stormlog_collect::kernel_log::{KernelLog, OomKill};
+use stormlog_collect::kernel_log::OomKill;
 use stormlog_liveness::Life;
 use stormlog_model::naming::ProgramName;
 use stormlog_model::{Counter, Event, Record, SessionStatus, SessionSummary};
@@ -17,13 +15,13 @@ use stormlog_postmortem::classify::Classification;
 use stormlog_postmortem::verdict::{CgroupFacts, DeathFacts, Ending, Verdict, judge};
 use stormlog_store::recording::{RecordedEvents, read_session};
 use stormlog_store::run_record::{read_run, run_status};
-use stormlog_store::wall_ns;
 
 use super::directory::RunDirectory;
 use super::ends::Ends;
 use super::exceptions::{self, Reported};
 use super::finish_write::write;
-use super::kernel::kernel_kill;
+use super::kernel_kills::KernelKills;
+use super::last_look::{is_of_process, last_look};
 use super::layout::{LOG_DIRECTORY, RING_FILE};
 use super::life::{PROGRAM, RunLife, start_ticks};
 
@@ -111,14 +109,16 @@ pub(crate) fn finish_run(run: &RunDirectory) -> Option<FinishedRun> {
         }
         open.push(session);
     }
-    let kills = kills_during(&record);
+    let kills = KernelKills::during(&record);
+    // Those that ended together held it together.
+    let held = open.iter().filter_map(OpenSession::last_rss).sum();
     let name = |session: &OpenSession| {
         let own = session.program().filter(|_| root != Some(session.pid.into()));
         own.unwrap_or_else(|| program.clone())
     };
     let finish = |session: OpenSession| {
         let name = name(&session);
-        session.finish(run, &name, kills.as_deref())
+        session.finish(run, &name, kills.as_ref(), held)
     };
     let mut sessions: Vec<FinishedSession> = open.into_iter().map(finish).collect();
     // The program itself first.
@@ -156,22 +156,6 @@ fn describe(record: &mut Record, sessions: &[FinishedSession]) {
     record.insert("processes".into(), rows.into());
 }
 
-/// The kills the kernel still remembers since the run began; `None` when it cannot say: after a restart, on another
-/// machine, or where its log may not be read.
-fn kills_during(record: &Record) -> Option<Vec<OomKill>> {
-    /// The log's clock and the others are not quite the same.
-    const MARGIN_US: u64 = 2_000_000;
-    let boot = record.get("supervisor").and_then(|supervisor| supervisor.get("boot_id")?.as_str());
-    if boot.is_none() || boot != HostFacts::read().boot_id.as_deref() {
-        return None;
-    }
-    let started_ns = record.get("started_at_ns").and_then(Value::as_u64)?;
-    let age_us = wall_ns().saturating_sub(started_ns) / 1000;
-    let up = clock_gettime(ClockId::Monotonic);
-    let up_us = u64::try_from(up.tv_sec).ok()?.saturating_mul(1_000_000) + up.tv_nsec as u64 / 1000;
-    KernelLog::kills_since(up_us.saturating_sub(age_us + MARGIN_US)).ok().map(|report| report.kills)
-}
-
 /// Directories of sessions; a link in place of one is passed over.
 fn sessions_of(run: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(run) else { return Vec::new() };
@@ -202,6 +186,12 @@ impl OpenSession {
         Some(OpenSession { directory, summary, pid, events })
     }
 
+    /// Resident bytes at its last sample.
+    fn last_rss(&self) -> Option<u64> {
+        let own = self.events.iter().rev().filter(|event| is_of_process(event));
+        own.into_iter().find_map(|event| event.counter(Counter::Used))
+    }
+
     fn start_ticks(&self) -> Option<u64> {
         self.events.iter().rev().find_map(start_ticks)
     }
@@ -213,22 +203,36 @@ impl OpenSession {
     }
 
     /// Judges its end.
-    fn finish(self, run: &RunDirectory, program: &str, kills: Option<&[OomKill]>) -> FinishedSession {
+    fn finish(
+        self,
+        run: &RunDirectory,
+        program: &str,
+        kills: Option<&KernelKills>,
+        held: u64,
+    ) -> FinishedSession {
+        let last_rss = self.last_rss();
         let OpenSession { directory, summary, pid, events } = self;
         let started_ns = u64::try_from(summary.started_at_ns).unwrap_or(0);
         let last_ns = events.last().map_or(started_ns, |event| event.timestamp_ns);
         let exception = exceptions::understood(&run.exceptions(), pid);
-        let kill = kills.and_then(|kills| kills.iter().find(|kill| kill.pid == pid));
+        let kill = kills.and_then(|kills| kills.of(pid, &events));
         let exits = exception.as_ref().filter(|(reported, _)| reported.is_in_main_thread() && kill.is_none());
         // Python exits with 1 after an exception that the program did not catch.
         let ending = exits.map_or(Ending::Vanished, |_| Ending::Exited(1));
         let mut facts = DeathFacts::of(program, pid.into(), ending);
-        facts.last_rss_bytes = events.iter().rev().find_map(|event| event.counter(Counter::Used));
+        facts.last_rss_bytes = last_rss;
+        facts.ran_seconds = Some(last_ns.saturating_sub(started_ns) as f64 / 1e9);
         let ends = Ends::read(run.path());
         facts.has_chosen_status = ends.has_exited_in_order(pid, started_ns);
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
-        facts.kernel = kills.map(|kills| kills.iter().map(kernel_kill).collect());
+        facts.kernel = kills.and_then(|kills| kills.facts(pid, kill));
         facts.cgroups = kill.into_iter().map(met_limit).collect();
+        // A log that would have named it, and does not, outweighs what its usage suggests.
+        if facts.kernel.is_none() && !facts.has_chosen_status {
+            let look = last_look(&events, held);
+            facts.cgroups.extend(look.cgroup);
+            facts.growth = look.growth;
+        }
         // What the kernel remembers is of this machine, so its memory is the limit of a kill for all.
         facts.host.total_bytes = kills.and_then(|_| HostReader::open().ok()?.memory().ok()?.total);
         let verdict = judge(&facts);

@@ -9,6 +9,7 @@ use stormlog_liveness::{Evidence, Life, LockState, ProcessId, Site, lock};
 use stormlog_model::{Event, Record};
 use stormlog_store::recording::RecordedEvents;
 
+use super::container::Container;
 use super::directory::RunDirectory;
 use super::layout::{LOG_DIRECTORY, RING_FILE, RUN_FILE, process_lock, supervisor_lock};
 
@@ -28,6 +29,7 @@ impl RunDirectory {
         json!({
             "pid": own.pid, "start_time": own.start_ticks, "boot_id": own.boot_id, "pid_namespace": own.pid_namespace,
             "device": site.map(|site| site.device), "inode": site.map(|site| site.inode),
+            "born_ns": site.and_then(|site| site.born_ns),
         })
     }
 }
@@ -38,14 +40,24 @@ pub(crate) struct RunLife {
     supervisor: Evidence,
     /// Whether the supervisor lives.
     pub(crate) life: Life,
+    /// No process of its PID namespace lives.
+    has_namespace_ended: bool,
 }
 
 impl RunLife {
     pub(crate) fn of(run: &RunDirectory, record: &Record) -> Self {
         let run = run.path().to_owned();
         let supervisor = evidence(&run, record);
-        let life = supervisor.life(&run, lock::state(&supervisor_lock(&run)), true);
-        RunLife { run, supervisor, life }
+        let lock = lock::state(&supervisor_lock(&run));
+        let has_container_ended = Container::of_record(record).has_ended_before(Container::own());
+        let life = match supervisor.life(&run, lock, true) {
+            Life::Unknown if has_container_ended => Life::Dead,
+            life => life,
+        };
+        // The kernel kills every process of a namespace whose first one has ended.
+        let is_first = supervisor.process.pid == 1;
+        let has_namespace_ended = life == Life::Dead && (is_first || has_container_ended);
+        RunLife { run, supervisor, life, has_namespace_ended }
     }
 
     /// Whether a process lives that the supervisor recorded.
@@ -58,6 +70,9 @@ impl RunLife {
         });
         let process = ProcessId { pid, start_ticks, ..self.supervisor.process.clone() };
         let found = Evidence { process, ..self.supervisor.clone() }.life(&self.run, lock, false);
+        if found == Life::Unknown && self.has_namespace_ended {
+            return Life::Dead;
+        }
         // A number without its start time may be another process by now.
         if found == Life::Alive && lock != LockState::Held && start_ticks.is_none() {
             return Life::Unknown;
@@ -80,7 +95,7 @@ fn evidence(run: &Path, record: &Record) -> Evidence {
             pid_namespace: number("pid_namespace"),
         },
         host: text(record.get("host")),
-        site: site.map(|(device, inode)| Site { device, inode, is_on_network }),
+        site: site.map(|(device, inode)| Site { device, inode, born_ns: number("born_ns"), is_on_network }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The run directory: made, read, judged and finished here. Its names are in [`layout`] and in no other crate.
 
+mod container;
 pub mod deaths;
 mod devices;
 mod directory;
@@ -9,6 +10,8 @@ mod finish;
 mod finish_write;
 mod join;
 mod kernel;
+mod kernel_kills;
+mod last_look;
 pub mod layout;
 mod life;
 mod listing;
@@ -21,9 +24,11 @@ mod retention;
 mod search;
 mod stored;
 
+pub use container::Container;
 pub use directory::{RunDirectory, RunDirectoryError, RunStart};
 pub use finish::{FinishedRun, FinishedSession, finish_abandoned};
 pub use kernel::kernel_kill;
+pub use last_look::LIMIT_SOURCE;
 pub use life::{PROGRAM, START_TICKS, session_life};
 pub use listing::ListedProcess;
 pub use live_files::{LiveFile, live_files, unfinished_captures};

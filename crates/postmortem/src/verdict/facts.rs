@@ -72,6 +72,8 @@ pub struct CgroupFacts {
     pub limit_bytes: Option<u64>,
     /// Usage at the last look.
     pub usage_bytes: Option<u64>,
+    /// What the usage would come to until the next look, at the pace of the last ones; `None` where the counters were read after the end.
+    pub soon_bytes: Option<u64>,
     /// `oom`: how often its own limit was met with nothing to reclaim.
     pub oom: Change,
     /// `oom_kill`: processes in it killed by any OOM killer, the machine's included.

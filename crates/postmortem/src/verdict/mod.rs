@@ -224,9 +224,13 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
 
 /// Without the kernel's word: only usage at the limit itself makes a kill an OOM kill, and then it is a guess.
 fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
-    let at_limit = limiting(facts).filter(|at| is_reached(&facts.cgroups[*at]) == Some(true));
+    let at_limit = limiting(facts).filter(|at| is_reached_soon(&facts.cgroups[*at]));
     if let Some(at) = at_limit.filter(|_| facts.sender.is_none()) {
-        notes.push("the cgroup's OOM counters could not be read: inferred from its usage".into());
+        let note = match facts.cgroups[at].soon_bytes {
+            Some(_) => "the cgroup's OOM counters are gone: inferred from its last recorded usage and growth",
+            None => "the cgroup's OOM counters could not be read: inferred from its usage",
+        };
+        notes.push(note.into());
         return Found { cause: Cause::CgroupOomKill, confidence: 0.6, cgroup: Some(at) };
     }
     if is_host_full(facts) && facts.sender.is_none() {
@@ -266,6 +270,12 @@ fn limiting(facts: &DeathFacts) -> Option<usize> {
 /// Whether its usage was at the limit itself; `None` when unknown.
 fn is_reached(cgroup: &CgroupFacts) -> Option<bool> {
     share(cgroup).map(|share| share >= 0.97)
+}
+
+/// Whether it was at the limit when it was last looked at, or grew so that it was there before the next look.
+fn is_reached_soon(cgroup: &CgroupFacts) -> bool {
+    let soon = CgroupFacts { usage_bytes: cgroup.soon_bytes.or(cgroup.usage_bytes), ..cgroup.clone() };
+    is_reached(&soon) == Some(true)
 }
 
 fn share(cgroup: &CgroupFacts) -> Option<f64> {

@@ -27,7 +27,11 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
     }
     match verdict.cause {
         Cause::CgroupOomKill => {
-            let name = verdict.limit_source.as_deref().unwrap_or("its cgroup");
+            let name = match verdict.limit_source.as_deref() {
+                // Only inside a container has the root of what is visible a limit.
+                Some("cgroup /") => "its container",
+                source => source.unwrap_or("its cgroup"),
+            };
             let limit =
                 known(verdict.limit_bytes, " reached its limit of ").unwrap_or(" ran out of memory".into());
             let usage = at_last_look(facts, verdict);

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -138,13 +139,12 @@ impl Captures {
 
     /// The capture of the program that a process was last, where it is now.
     pub(crate) fn newest_of(&self, pid: u32) -> Option<PathBuf> {
-        let prefix = growing_capture_name(&pid.to_string());
-        let header = |path: &Path| Live::open(&Live::path_of(path)).and_then(|live| live.header()).ok();
-        let own = |file: &LiveFile| file.name.as_bytes().starts_with(prefix.as_bytes());
-        let paths = live_files(&self.directory)?;
-        let paths = paths.into_iter().filter(own).map(|file| self.directory.join(file.name));
-        let own = paths.filter_map(|path| Some((header(&path).filter(|header| header.pid == pid)?, path)));
-        own.max_by_key(|(header, _)| header.start_monotonic_ns).map(|(_, path)| path)
+        newest_capture(&self.directory, pid)
+    }
+
+    /// Where captures grow.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Ends the threads. What they were doing stays in the live files.
@@ -294,6 +294,23 @@ fn pack(shared: &Shared) {
             lock(&shared.ended).digests.insert(directory.to_owned(), digest);
         }
     }
+}
+
+/// The capture in that directory of the program that a process was last.
+pub(crate) fn newest_capture(directory: &Path, pid: u32) -> Option<PathBuf> {
+    let prefix = growing_capture_name(&pid.to_string());
+    let header = |path: &Path| Live::open(&Live::path_of(path)).and_then(|live| live.header()).ok();
+    let own = |file: &LiveFile| file.name.as_bytes().starts_with(prefix.as_bytes());
+    let paths = live_files(directory)?;
+    let paths = paths.into_iter().filter(own).map(|file| directory.join(file.name));
+    let own = paths.filter_map(|path| Some((header(&path).filter(|header| header.pid == pid)?, path)));
+    own.max_by_key(|(header, _)| header.start_monotonic_ns).map(|(_, path)| path)
+}
+
+/// Bytes on disk of a growing capture and its live file.
+pub(crate) fn capture_bytes(capture: &Path) -> u64 {
+    let blocks = |path: &Path| std::fs::metadata(path).map_or(0, |there| MetadataExt::blocks(&there));
+    (blocks(capture) + blocks(&Live::path_of(capture))) * 512
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,7 +10,7 @@ mod recordable;
 mod survivors;
 mod trivial;
 
-pub(crate) use captures::Captures;
+pub(crate) use captures::{Captures, capture_bytes, newest_capture};
 pub use finisher::finish_captures;
 pub(crate) use finisher::{complete_all, is_small, stand_by, wait_for_ended};
 pub use keeper::HeapKeeper;

@@ -88,6 +88,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         heap_is_default: options.heap_is_default,
         heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
+        earlier: (!options.quiet && !options.json).then_some(say as fn(&str)),
         missing: say,
         command,
     };
@@ -110,8 +111,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
     let kept = options.heap_output.as_deref().map(hand_over).transpose();
+    let termination = outcome.termination.take();
     let story = LazyCell::new(|| run_story::of(&outcome));
     run_story::tell_launcher(&outcome, &story);
+    run_story::leave_message(termination, &outcome, &story);
     let mut out = io::stderr().lock();
     // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
     let _ = if options.json {
@@ -146,7 +149,7 @@ fn is_watched_by_somebody(options: &Options) -> bool {
 
 fn say(warning: &str) {
     // A terminal that is gone can no longer be warned.
-    let _ = writeln!(io::stderr(), "stormlog: {warning}");
+    let _ = writeln!(io::stderr(), "stormlog: {}", inert_lines(warning));
 }
 
 /// Something Python runs that the system could not start by itself: a file, a module, code.

@@ -10,7 +10,7 @@ use stormlog_model::Finding;
 use stormlog_postmortem::Ended;
 use stormlog_postmortem::elastic::{ERROR_FILE_VARIABLE, write_error_file};
 use stormlog_story::Story;
-use stormlog_supervise::RunOutcome;
+use stormlog_supervise::{RunOutcome, TerminationLog};
 
 use crate::cmd::heap::attached_captures as captures;
 use crate::cmd::telemetry::analyze::judge;
@@ -40,6 +40,17 @@ pub(crate) fn tell_launcher(outcome: &RunOutcome, story: &impl Deref<Target = St
         let ended_ns = ended_ns.unwrap_or_else(stormlog_store::wall_ns);
         // Where it cannot be written, the launcher prints what it printed before; the exit status stays the program's.
         let _ = write_error_file(path.as_ref(), &story.headline, ended_ns);
+    }
+}
+
+/// Writes the answer as the termination message of the container, where the end was not clean: a clean one leaves none.
+pub(crate) fn leave_message(
+    log: Option<TerminationLog>,
+    outcome: &RunOutcome,
+    story: &impl Deref<Target = Story>,
+) {
+    if let Some(mut log) = log.filter(|_| outcome.ended != stormlog_supervise::Ended::Code(0)) {
+        log.end(&stormlog_story::message(&story.processes, outcome.limit_bytes, &outcome.directory));
     }
 }
 
