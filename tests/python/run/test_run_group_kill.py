@@ -5,6 +5,7 @@ The next reader finishes the run by what was written before.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -46,7 +47,18 @@ def killed(runs: Path, before: list[str], options: tuple[str, ...] = ()) -> Path
             until(lambda: events(directory) > seen + 2)
             kill_all(group)
         until(lambda: not (group / "cgroup.procs").read_text())
+    # A killed process keeps its files until the last of its threads has ended.
+    until(lambda: not is_locked(directory / ".locks" / "supervisor"))
     return directory
+
+
+def is_locked(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def events(directory: Path) -> int:
