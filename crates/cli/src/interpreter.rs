@@ -92,6 +92,25 @@ pub(crate) fn with_package() -> Option<Interpreter> {
     installed_with(&own_directory()?)
 }
 
+/// The command that posts over TLS, which only Python has here; empty where there is none.
+pub(crate) fn secure_post() -> Vec<OsString> {
+    let Some(python) = with_package() else { return Vec::new() };
+    let command = python.module("stormlog._https");
+    let mut words: Vec<OsString> = Vec::new();
+    for (name, value) in command.get_envs() {
+        let mut pair = name.to_owned();
+        pair.push("=");
+        pair.push(value.unwrap_or_default());
+        words.push(pair);
+    }
+    if !words.is_empty() {
+        words.insert(0, "env".into());
+    }
+    words.push(command.get_program().to_owned());
+    words.extend(command.get_args().map(OsStr::to_owned));
+    words
+}
+
 /// Where this command is, links resolved: pipx and others link to it from a directory on PATH.
 fn own_directory() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;

@@ -123,6 +123,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Oom(arguments) => cmd::crash::oom::run(&arguments.into()),
         Command::Why(arguments) => cmd::crash::why::run(&arguments.into()),
         Command::FinishCaptures(arguments) => Ok(cmd::record::run_finish::finish(arguments.into())),
+        Command::DeliverAlerts => Ok(cmd::record::notify::deliver()),
         Command::Analyze(arguments) => match arguments.asked(program) {
             Asked::General(options) => cmd::telemetry::analyze::run(&options),
             Asked::Tensorflow(options) => cmd::telemetry::tf_analyze::run(&options),

@@ -33,6 +33,7 @@ use crate::facts::{HostKills, host, spelt};
 use crate::groups::Groups;
 use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
 use crate::lineage::{Delivered, Lineage};
+use crate::notices::Notices;
 use crate::outcome::{Ended, ProcessOutcome};
 use crate::supervise::HeapFinish;
 use crate::termination::TerminationLog;
@@ -95,6 +96,8 @@ pub(crate) struct RunEvidence {
     /// Deaths so far, those included whose directories were dropped.
     pub(crate) deaths: Deaths,
     pub(crate) warnings: VecDeque<String>,
+    /// Where alerts and deaths are reported, if anywhere.
+    pub(crate) notices: Option<Notices>,
 }
 
 impl RunEvidence {
@@ -129,6 +132,7 @@ impl RunEvidence {
             dropped_sessions: 0,
             deaths: Deaths::new(),
             warnings: VecDeque::new(),
+            notices: None,
         }
     }
 
@@ -153,6 +157,9 @@ impl RunEvidence {
         let is_tool = !is_kill && watched.session.samples() < SAMPLES_OF_A_WORKER;
         let is_tool = is_tool && death.as_ref().is_some_and(|death| death.exception.is_none());
         let outcome = self.close(watched, status, ended, death, !is_tool, ended_ns);
+        if let Some(notices) = self.notices.as_ref().filter(|_| !is_tool) {
+            notices.child_ended(&outcome);
+        }
         let queue = if is_kill { &mut self.killed } else { &mut self.plain };
         queue.push_back(outcome.directory.clone());
         if queue.len() > KEPT_CHILDREN
@@ -325,6 +332,7 @@ impl RunEvidence {
         };
         ProcessOutcome {
             pid: watched.pid,
+            identity: watched.identity,
             session_id: watched.summary.session_id,
             directory: watched.directory,
             peak_rss: seen.peak_rss,

@@ -22,6 +22,7 @@ mod inject;
 mod lineage;
 mod maps;
 mod naming;
+mod notices;
 mod orphans;
 mod outcome;
 mod signals;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use stormlog_heap_report::HeapDigest;
+use stormlog_model::Identity;
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
 
@@ -79,6 +80,8 @@ impl From<ExitStatus> for Ended {
 pub struct ProcessOutcome {
     /// Its number.
     pub pid: u32,
+    /// Job and rank.
+    pub identity: Identity,
     /// Its session.
     pub session_id: String,
     /// Its directory.

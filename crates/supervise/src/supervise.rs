@@ -14,6 +14,7 @@ use stormlog_collect::host::HostFacts;
 use stormlog_collect::process::ProcessReader;
 use stormlog_liveness::lock;
 use stormlog_postmortem::BundlePolicy;
+use stormlog_push::Courier;
 use stormlog_store::wall_ns;
 
 use crate::child::{Launch, Program};
@@ -24,6 +25,7 @@ use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
 use crate::inject;
 use crate::inject::TorchHistory;
 use crate::naming::ProgramName;
+use crate::notices::Notices;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
 use crate::signals::{Intake, Terminal, Witness};
@@ -69,6 +71,8 @@ pub struct RunOptions {
     pub warn: Option<fn(&str)>,
     /// Called with one sentence for each run below `root` that its killed supervisor left unfinished, and that is finished now.
     pub earlier: Option<fn(&str)>,
+    /// Takes reports of alerts and deaths.
+    pub courier: Option<Courier>,
     /// Called with one sentence when the program starts, for each part of its run that cannot be recorded.
     pub missing: fn(&str),
 }
@@ -290,6 +294,10 @@ fn begin(
     evidence.termination = termination;
     evidence.unrecordable = unrecordable;
     evidence.bundle_policy = options.bundle_policy;
+    evidence.notices = options
+        .courier
+        .clone()
+        .map(|courier| Notices::new(courier, run.path().to_owned(), evidence.program.clone(), host.clone()));
     evidence.heap_options = options.heap.clone().unwrap_or_default();
     evidence.heap_finish = options.heap_finish.clone();
     let streams = streams(run.path()).map_err(|error| RunError::directory(run.path(), error))?;

@@ -303,6 +303,9 @@ impl Watcher {
             if let Some(root) = self.processes.get_mut(&self.root) {
                 self.lost_records += u64::from(!root.session.record_alert(&alert));
             }
+            if let (Some(notices), Some(root)) = (&self.evidence.notices, self.processes.get(&self.root)) {
+                notices.alert(&alert, root.pid, &root.identity);
+            }
             if let Some(warn) = self.warn {
                 warn(&alert.context);
             }

@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// Complete the heap captures of a run whose program has ended (used by `run`)
     #[command(hide = true)]
     FinishCaptures(run::FinishCaptures),
+    /// Deliver alerts that come on standard input (used by `run`)
+    #[command(hide = true)]
+    DeliverAlerts,
 }
 
 /// A size above zero: a limit of nothing is a slip.

@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod heap;
 pub(crate) mod keep;
 pub(crate) mod live;
+pub(crate) mod notify;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod watch;

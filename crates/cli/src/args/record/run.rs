@@ -11,6 +11,7 @@ use stormlog_supervise::{HeapOptions, TorchHistory};
 
 use super::heap;
 use super::keep::Kept;
+use super::notify::Notify;
 use crate::args::size;
 use crate::cmd::record::{run, run_finish};
 
@@ -76,6 +77,8 @@ pub(crate) struct Run {
     #[arg(long, help_heading = "Heap recording")]
     wait: bool,
     #[command(flatten)]
+    notify: Notify,
+    #[command(flatten)]
     kept: Kept,
     /// The program and its arguments; a .py file is run with Python
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
@@ -107,6 +110,7 @@ impl From<Run> for run::Options {
             command: typed.command,
             interval: typed.interval,
             keep: typed.kept.into(),
+            notify: typed.notify.into(),
             root: typed.dir,
             quiet: typed.quiet,
             limit: typed.limit,

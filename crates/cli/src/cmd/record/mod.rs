@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod live;
+pub(crate) mod notify;
 pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod run_finish;

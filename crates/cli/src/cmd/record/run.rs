@@ -11,11 +11,13 @@ use serde_json::json;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
+use stormlog_push::Deliveries;
 use stormlog_story::Story;
 use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
 
 use stormlog_heap_report::Chosen;
 
+use crate::cmd::record::notify;
 use crate::cmd::record::retention::{self, Keep};
 use crate::cmd::record::run_finish;
 use crate::cmd::record::run_heap;
@@ -33,6 +35,7 @@ pub(crate) struct Options {
     pub(crate) command: Vec<OsString>,
     pub(crate) interval: Duration,
     pub(crate) keep: Keep,
+    pub(crate) notify: notify::Asked,
     pub(crate) root: PathBuf,
     pub(crate) quiet: bool,
     pub(crate) limit: Option<u64>,
@@ -71,6 +74,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     if let Some(program) = command.first() {
         run_start::look_up(program)?;
     }
+    let ourselves = ourselves().unwrap_or_default();
+    let (courier, deliveries) = notify::start(&options.notify, &ourselves)?;
     let run = RunOptions {
         root: options.root.clone(),
         interval: options.interval,
@@ -86,9 +91,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         die_with_supervisor: options.die_with_supervisor,
         heap: options.heap.clone(),
         heap_is_default: options.heap_is_default,
-        heap_finish: run_finish::after(options, &ourselves().unwrap_or_default()),
+        heap_finish: run_finish::after(options, &ourselves),
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         earlier: (!options.quiet && !options.json).then_some(say as fn(&str)),
+        courier: courier.clone(),
         missing: say,
         command,
     };
@@ -115,6 +121,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let story = LazyCell::new(|| run_story::of(&outcome));
     run_story::tell_launcher(&outcome, &story);
     run_story::leave_message(termination, &outcome, &story);
+    // Held by nothing but `courier` from here on: the end of the last ends the deliveries.
+    drop(run);
+    if let Some(courier) = courier
+        && let Some(notice) = outcome.death_notice(|| story.headline.clone())
+    {
+        courier.send(notice);
+    }
     let mut out = io::stderr().lock();
     // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
     let _ = if options.json {
@@ -128,6 +141,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     };
     if let Err(error) = kept {
         let _ = writeln!(out, "stormlog: {error:#}");
+    }
+    for sentence in
+        deliveries.into_iter().flat_map(Deliveries::finish).filter(|_| !options.quiet && !options.json)
+    {
+        let _ = writeln!(out, "stormlog: {}", inert_lines(&sentence));
     }
     let removed = retention::after_run(&options.root, &options.keep);
     if let Some(sentence) = removed.filter(|_| !options.quiet && !options.json) {

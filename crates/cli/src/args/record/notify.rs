@@ -1,0 +1,32 @@
+//! What can be typed for reports of a run: `--on-alert` and `--webhook`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cmd::record::notify::Asked;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Alerts")]
+pub(crate) struct Notify {
+    /// Run this command for each alert, forecast and death: the payload of docs/alerts.md is its standard input. No shell; has 30 s
+    #[arg(long, env = "STORMLOG_ON_ALERT", value_name = "CMD")]
+    on_alert: Option<String>,
+    /// Post the same payload to this URL
+    #[arg(long, env = "STORMLOG_WEBHOOK", hide_env_values = true, value_name = "URL")]
+    webhook: Option<String>,
+    /// The webhook's bearer token, in a file that only you can read (or STORMLOG_WEBHOOK_TOKEN)
+    #[arg(long, value_name = "FILE", requires = "webhook")]
+    webhook_token: Option<PathBuf>,
+}
+
+impl From<Notify> for Asked {
+    fn from(typed: Notify) -> Self {
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Asked {
+            command: given(typed.on_alert),
+            webhook: given(typed.webhook),
+            token_file: typed.webhook_token,
+        }
+    }
+}
