@@ -12,7 +12,7 @@ mod server;
 mod textfile;
 mod token;
 
-pub use http::Listen;
+pub use http::{Listen, Tls, TlsError, TlsFiles};
 pub use page::PageServer;
 pub use server::{NodeServer, PageMaker, ServeError, ServeOptions};
 pub use textfile::Textfile;

@@ -30,7 +30,7 @@ struct Shared {
 impl PageServer {
     /// Listens on a free port of 127.0.0.1.
     pub fn bind(page: String) -> io::Result<Self> {
-        let listener = Listener::bind(&Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
+        let listener = Listener::bind(&Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))), None)?;
         let port = listener.address().map_or(0, |address| address.port());
         let shared = Shared {
             page: page.into_bytes().into(),

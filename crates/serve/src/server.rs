@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stormlog_catalog::run::{RunDirectory, StoredRun};
 use stormlog_metrics::Format;
 
-use crate::http::{Listen, Listener, Refusal, Reply, Request};
+use crate::http::{Listen, Listener, Refusal, Reply, Request, Tls};
 use crate::node::{Exposure, Node};
 use crate::textfile::Textfile;
 use crate::token::Token;
@@ -33,6 +33,8 @@ pub struct ServeOptions {
     pub listen: Listen,
     /// What a client must send for runs and pages.
     pub token: Option<Token>,
+    /// Encrypts.
+    pub tls: Option<Tls>,
     /// Makes pages of runs.
     pub pages: Box<PageMaker>,
     /// A file for a collector of text files, written at every look of its own.
@@ -44,7 +46,7 @@ pub struct ServeOptions {
 pub enum ServeError {
     /// The address is open to other machines.
     #[error(
-        "{0} can be reached from other machines, and this service does not encrypt: listen on 127.0.0.1 or unix:PATH, and put a proxy with TLS and authentication in front of it"
+        "{0} can be reached from other machines: that needs --token-file, --tls-cert and --tls-key; listen on 127.0.0.1 or unix:PATH without them"
     )]
     NotLocal(std::net::SocketAddr),
     /// The socket cannot be made.
@@ -71,6 +73,8 @@ struct Shared {
     token: Option<Token>,
     /// Whether every client is the owner.
     is_private: bool,
+    /// Whether clients may be on other machines, which need the token for everything.
+    is_remote: bool,
     pages: Box<PageMaker>,
     /// One page at a time: each may take much memory.
     paging: Mutex<()>,
@@ -97,10 +101,11 @@ impl NodeServer {
     pub fn bind(node: Node, options: ServeOptions) -> Result<Self, ServeError> {
         if let Listen::Tcp(address) = options.listen
             && !address.ip().is_loopback()
+            && (options.token.is_none() || options.tls.is_none())
         {
             return Err(ServeError::NotLocal(address));
         }
-        let listener = Listener::bind(&options.listen).map_err(|source| {
+        let listener = Listener::bind(&options.listen, options.tls).map_err(|source| {
             let address = match &options.listen {
                 Listen::Tcp(address) => address.to_string(),
                 Listen::Unix(path) => path.display().to_string(),
@@ -111,6 +116,7 @@ impl NodeServer {
             node: Mutex::new(Watched { node, looked_at: None }),
             token: options.token,
             is_private: matches!(options.listen, Listen::Unix(_)),
+            is_remote: matches!(options.listen, Listen::Tcp(address) if !address.ip().is_loopback()),
             pages: options.pages,
             paging: Mutex::new(()),
             textfile: options.textfile,
@@ -154,7 +160,8 @@ impl Shared {
                 if let Some(textfile) = &self.textfile {
                     let text = watched.node.exposition(Exposure::Everyone).render(Format::Text);
                     drop(watched);
-                    textfile.write_or_count(&text);
+                    // The collector shows the age of a file that is not written any more.
+                    let _ = textfile.write(&text);
                 }
             }
             if ended.recv_timeout(OWN_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout) {
@@ -164,7 +171,7 @@ impl Shared {
     }
 
     fn reply(&self, request: &Request) -> Reply {
-        if !self.is_private && !is_local_name(&request.host) {
+        if !self.is_private && !self.is_remote && !is_local_name(&request.host) {
             return Reply::refused(Refusal::WrongHost);
         }
         if request.method != "GET" && request.method != "HEAD" {
@@ -176,10 +183,14 @@ impl Shared {
             (Some(given), Some(token)) if token.is(given) => true,
             _ => return unauthorized("The token is not the one in --token-file.\n"),
         };
-        let wants_owner = request.path == "/runs" || request.path.starts_with("/runs/");
-        if wants_owner && !is_owner {
+        let needs_token = match request.path.as_str() {
+            "/healthz" => false,
+            "/metrics" => self.is_remote,
+            path => self.is_remote || path == "/runs" || path.starts_with("/runs/"),
+        };
+        if needs_token && !is_owner {
             return unauthorized(
-                "Runs and pages need the token: send `Authorization: Bearer TOKEN` with the text of --token-file, or use a Unix socket.\n",
+                "This needs the token: send `Authorization: Bearer TOKEN` with the text of --token-file, or use a Unix socket.\n",
             );
         }
         match request.path.as_str() {

@@ -31,9 +31,4 @@ impl Textfile {
             false => Ok(()),
         }
     }
-
-    /// The same for a service that has no one to complain to: the collector shows the age of the file.
-    pub(crate) fn write_or_count(&self, text: &str) {
-        let _ = self.write(text);
-    }
 }

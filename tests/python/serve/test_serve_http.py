@@ -6,13 +6,15 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,11 @@ class Service:
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process, self.address = process, address
+        self.trusted: ssl.SSLContext | None = None
 
     def connection(self) -> http.client.HTTPConnection:
+        if self.trusted:
+            return http.client.HTTPSConnection(self.address, timeout=60, context=self.trusted)
         if not self.address.startswith("unix:"):
             return http.client.HTTPConnection(self.address, timeout=60)
         connection = http.client.HTTPConnection("localhost", timeout=60)
@@ -42,11 +47,11 @@ class Service:
     ) -> tuple[int, str]:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        connection = self.connection()
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        self.headers = answer.headers
-        return answer.status, answer.read().decode()
+        with closing(self.connection()) as connection:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            self.headers = answer.headers
+            return answer.status, answer.read().decode()
 
 
 @contextmanager
@@ -55,7 +60,7 @@ def service(*words: str | Path) -> Iterator[Service]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         said = process.stderr.readline()
-        found = re.match(r"Listening at (?:http://)?(unix:\S+|[^/]+)", said)
+        found = re.match(r"Listening at (?:https?://)?(unix:\S+|[^/]+)", said)
         assert found, said + process.stderr.read()
         try:
             yield Service(process, found[1])
@@ -146,6 +151,7 @@ def test_token_files_and_addresses_that_protect_nothing_are_refused(runs: Path, 
         return done.stderr
 
     assert "other machines" in refused("--listen", "0.0.0.0:0", "--token-file", token_file)
+    assert "other machines" in refused("--listen", "0.0.0.0:0")
     token_file.chmod(0o640)
     assert "chmod 600" in refused("--token-file", token_file)
     token_file.chmod(0o600)
@@ -172,3 +178,31 @@ def test_a_service_sees_a_death_between_two_scrapes_and_keeps_it(tmp_path: Path)
         (tmp_path / "removed").rename(run)
         until(lambda: Metrics(node.get("/metrics")[1]).one("stormlog_runs", state="interrupted") == 1)
         assert Metrics(node.get("/metrics")[1]).deaths() == {"signal": 1}, "the same run again"
+
+
+def test_another_address_speaks_tls_and_needs_the_token_for_everything(
+    runs: Path, token_file: Path, tmp_path: Path
+) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl to make a certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
+    words = ["--listen", "0.0.0.0:0", "--token-file", token_file, "--tls-cert", certificate, "--tls-key", key]
+    key.chmod(0o644)
+    command = [*STORMLOG, "serve", *map(str, words), str(runs)]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "chmod 600" in refused.stderr
+    key.chmod(0o600)
+    with service(*words, runs) as node:
+        node.address = node.address.replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            node.get("/metrics", token=TOKEN)
+        node.trusted = ssl.create_default_context(cafile=str(certificate))
+        assert node.get("/metrics")[0] == 401 and node.get("/other")[0] == 401
+        assert node.get("/healthz", Host="node-1.example:9464") == (200, "ok\n")
+        status, text = node.get("/metrics", token=TOKEN, Host="node-1.example:9464")
+        assert status == 200 and Metrics(text).deaths() == {"signal": 1}
+        assert node.get("/runs", token=TOKEN)[0] == 200

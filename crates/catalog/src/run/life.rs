@@ -35,6 +35,7 @@ impl RunDirectory {
 }
 
 /// What a run's directory shows of the processes that made it.
+#[derive(Debug)]
 pub(crate) struct RunLife {
     run: PathBuf,
     supervisor: Evidence,
@@ -58,6 +59,11 @@ impl RunLife {
         let is_first = supervisor.process.pid == 1;
         let has_namespace_ended = life == Life::Dead && (is_first || has_container_ended);
         RunLife { run, supervisor, life, has_namespace_ended }
+    }
+
+    /// Whether the supervisor lives now.
+    pub(crate) fn look(&self) -> Life {
+        self.supervisor.life(&self.run, lock::state(&supervisor_lock(&self.run)), true)
     }
 
     /// Whether a process lives that the supervisor recorded.

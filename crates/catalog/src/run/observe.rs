@@ -66,6 +66,16 @@ pub struct ObservedRun {
     pub is_supervised: bool,
     /// The program's process, where its number means the same here as in the record.
     pub local_pid: Option<u32>,
+    supervisor: Option<RunLife>,
+}
+
+impl ObservedRun {
+    /// Looks whether the supervisor still lives, where the record has not changed since; false where it may not.
+    pub fn is_supervised_still(&mut self) -> bool {
+        let life = self.supervisor.as_ref().map(RunLife::look);
+        self.is_supervised = life == Some(Life::Alive);
+        self.is_supervised
+    }
 }
 
 impl RunDirectory {
@@ -83,22 +93,34 @@ impl RunDirectory {
         let status = RunStatus::of_word(record.status.as_deref());
         if status != RunStatus::Running {
             let state = ObservedState::Ended(status);
-            return Ok(Some(ObservedRun { record, state, is_supervised: false, local_pid: None }));
+            return Ok(Some(ObservedRun {
+                record,
+                state,
+                is_supervised: false,
+                local_pid: None,
+                supervisor: None,
+            }));
         }
         let object = self.read();
-        let life = RunLife::of(self, &object).life;
+        let supervisor = RunLife::of(self, &object);
+        let life = supervisor.life;
         if life == Life::Dead
             && let Some(finished) = finish_run(self)
         {
             let read = serde_json::from_value(serde_json::Value::Object(finished.record));
             record = read.unwrap_or(record);
             let state = ObservedState::Ended(RunStatus::Interrupted);
-            return Ok(Some(ObservedRun { record, state, is_supervised: false, local_pid: None }));
+            return Ok(Some(ObservedRun {
+                record,
+                state,
+                is_supervised: false,
+                local_pid: None,
+                supervisor: None,
+            }));
         }
         let is_supervised = life == Life::Alive;
         let own = ProcessId::own();
-        let supervisor = object.get("supervisor");
-        let is_here = supervisor.is_some_and(|supervisor| {
+        let is_here = object.get("supervisor").is_some_and(|supervisor| {
             let boot = supervisor.get("boot_id").and_then(|id| id.as_str());
             let namespace = supervisor.get("pid_namespace").and_then(|number| number.as_u64());
             boot.is_some()
@@ -107,7 +129,13 @@ impl RunDirectory {
                 && namespace == own.pid_namespace
         });
         let local_pid = record.pid.filter(|_| is_supervised && is_here);
-        Ok(Some(ObservedRun { record, state: ObservedState::Living, is_supervised, local_pid }))
+        Ok(Some(ObservedRun {
+            record,
+            state: ObservedState::Living,
+            is_supervised,
+            local_pid,
+            supervisor: Some(supervisor),
+        }))
     }
 }
 

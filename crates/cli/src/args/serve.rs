@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stormlog_metrics::Format;
-use stormlog_serve::Listen;
+use stormlog_serve::{Listen, TlsFiles};
 
 use crate::cmd::serve::Options;
 
@@ -15,12 +15,18 @@ pub(crate) struct Serve {
     /// Directories of runs, or runs (default: $STORMLOG_DIR or stormlog-runs)
     #[arg(value_name = "DIR")]
     paths: Vec<PathBuf>,
-    /// Listen here: an address of this machine, or unix:PATH for a socket of yours alone
+    /// Listen here; addresses of other machines need a token and TLS, unix:PATH is a socket of yours alone
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = listen)]
     listen: Listen,
     /// Serve runs and pages to clients that send the token in this file (mode 0600)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Certificate chain (PEM), for TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM, mode 0600)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Keep the count of deaths in this file, so that it survives restarts and removed runs
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -66,6 +72,7 @@ impl From<Serve> for Options {
             paths: typed.paths,
             listen: typed.listen,
             token_file: typed.token_file,
+            tls: typed.tls_cert.zip(typed.tls_key).map(|(certificate, key)| TlsFiles { certificate, key }),
             state: typed.state,
             textfile: typed.textfile,
             holders: typed.holders,

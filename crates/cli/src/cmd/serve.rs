@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stormlog_metrics::Format;
 use stormlog_serve::node::{Exposure, Node, NodeOptions, StateFile};
-use stormlog_serve::{Listen, NodeServer, ServeOptions, Textfile, Token};
+use stormlog_serve::{Listen, NodeServer, ServeOptions, Textfile, Tls, TlsFiles, Token};
 
 use crate::cmd::report::page_of;
 use crate::exit::{Exit, NotThere, Wrong};
@@ -17,6 +17,7 @@ pub(crate) struct Options {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) listen: Listen,
     pub(crate) token_file: Option<PathBuf>,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) state: Option<PathBuf>,
     pub(crate) textfile: Option<PathBuf>,
     pub(crate) holders: bool,
@@ -34,6 +35,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let token = options.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| Wrong(error.to_string()))?;
+    let tls = options.tls.as_ref().map(Tls::read).transpose().map_err(|error| Wrong(error.to_string()))?;
     let textfile = options.textfile.clone().map(Textfile::new).transpose().map_err(Wrong)?;
     let state = options.state.clone().map(StateFile::new);
     let node = NodeOptions { roots, state, reads_holders: options.holders, budget: None };
@@ -57,11 +59,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let pages = Box::new(|path: &std::path::Path| {
         page_of(path).map_err(|error| format!("The report cannot be made: {error:#}"))
     });
-    let serving = ServeOptions { listen: options.listen.clone(), token, pages, textfile };
+    let serving = ServeOptions { listen: options.listen.clone(), token, tls, pages, textfile };
     let server = NodeServer::bind(node, serving).map_err(|error| Wrong(error.to_string()))?;
     match (&options.listen, server.address()) {
         (Listen::Unix(path), _) => writeln!(io::stderr(), "Listening at unix:{}", path.display())?,
-        (_, Some(address)) => writeln!(io::stderr(), "Listening at http://{address}/metrics")?,
+        (_, Some(address)) => {
+            let scheme = if options.tls.is_some() { "https" } else { "http" };
+            writeln!(io::stderr(), "Listening at {scheme}://{address}/metrics")?;
+        }
         _ => {}
     }
     server.run(&|| !over.load(Ordering::Relaxed))?;

@@ -1,4 +1,4 @@
-//! A client, by TCP or by a Unix socket.
+//! A client, by TCP, by TLS or by a Unix socket.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,6 +10,9 @@ use std::time::Duration;
 pub(crate) enum Connection {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Keeps its own time.
+    #[cfg(feature = "tls")]
+    Tls(super::tls::TlsStream),
 }
 
 impl Connection {
@@ -18,6 +21,8 @@ impl Connection {
         match self {
             Connection::Tcp(stream) => stream.set_read_timeout(Some(patience)),
             Connection::Unix(stream) => stream.set_read_timeout(Some(patience)),
+            #[cfg(feature = "tls")]
+            Connection::Tls(_) => Ok(()),
         }
     }
 
@@ -32,6 +37,8 @@ impl Connection {
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(patience))
             }
+            #[cfg(feature = "tls")]
+            Connection::Tls(_) => Ok(()),
         }
     }
 }
@@ -41,6 +48,8 @@ impl Read for Connection {
         match self {
             Connection::Tcp(stream) => stream.read(bytes),
             Connection::Unix(stream) => stream.read(bytes),
+            #[cfg(feature = "tls")]
+            Connection::Tls(stream) => stream.read(bytes),
         }
     }
 }
@@ -50,6 +59,8 @@ impl Write for Connection {
         match self {
             Connection::Tcp(stream) => stream.write(bytes),
             Connection::Unix(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Connection::Tls(stream) => stream.write(bytes),
         }
     }
 
@@ -57,6 +68,8 @@ impl Write for Connection {
         match self {
             Connection::Tcp(stream) => stream.flush(),
             Connection::Unix(stream) => stream.flush(),
+            #[cfg(feature = "tls")]
+            Connection::Tls(stream) => stream.flush(),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::Mode;
 
-use super::{Connection, Reply, Request};
+use super::{Connection, Reply, Request, Tls};
 
 /// Requests that are answered at the same time; more wait for nothing and are closed.
 const MOST_AT_ONCE: usize = 16;
@@ -44,11 +44,12 @@ enum Socket {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
+    tls: Option<Tls>,
     busy: Arc<AtomicUsize>,
 }
 
 impl Listener {
-    pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
+    pub(crate) fn bind(listen: &Listen, tls: Option<Tls>) -> io::Result<Self> {
         let socket = match listen {
             Listen::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
@@ -67,7 +68,7 @@ impl Listener {
                 Socket::Unix(listener, path.clone())
             }
         };
-        Ok(Listener { socket, busy: Arc::default() })
+        Ok(Listener { socket, tls, busy: Arc::default() })
     }
 
     /// The address of a TCP socket.
@@ -114,10 +115,12 @@ impl Listener {
             return;
         }
         let handler = Arc::clone(handler);
+        let tls = self.tls.clone();
         let answering = Arc::clone(&busy);
         let started = thread::Builder::new().name("serve".to_owned()).spawn(move || {
             // A client that goes away has no answer to get.
-            let _ = answer(connection, handler.as_ref());
+            let _ = encrypted(connection, tls.as_ref())
+                .and_then(|connection| answer(connection, handler.as_ref()));
             answering.fetch_sub(1, Ordering::AcqRel);
         });
         if started.is_err() {
@@ -132,6 +135,15 @@ impl Drop for Listener {
             // Left behind, the next service removes it.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// The same connection, where it is to be encrypted.
+fn encrypted(connection: Connection, tls: Option<&Tls>) -> io::Result<Connection> {
+    match (connection, tls) {
+        #[cfg(feature = "tls")]
+        (Connection::Tcp(stream), Some(tls)) => tls.accept(stream, 2 * PATIENCE).map(Connection::Tls),
+        (connection, _) => Ok(connection),
     }
 }
 

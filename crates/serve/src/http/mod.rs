@@ -5,12 +5,14 @@ mod connection;
 mod listener;
 mod reply;
 mod request;
+mod tls;
 
 pub(crate) use connection::Connection;
 pub use listener::Listen;
 pub(crate) use listener::Listener;
 pub(crate) use reply::Reply;
 pub(crate) use request::{Refusal, Request};
+pub use tls::{Tls, TlsError, TlsFiles};
 
 /// 244 random bits.
 pub(crate) fn secret() -> String {

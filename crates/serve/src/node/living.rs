@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stormlog_catalog::run::deaths::Deaths;
 use stormlog_catalog::run::layout::Viewpoint;
-use stormlog_catalog::run::{ObservedRun, RunRecord, session_directories};
+use stormlog_catalog::run::{FileVersion, ObservedRun, RunRecord, session_directories};
 use stormlog_collect::cgroup::MemoryCgroup;
 use stormlog_model::SessionStatus;
 use stormlog_model::naming::ProgramName;
@@ -24,6 +24,9 @@ use super::session::{Sample, Session, What};
 const MOST_SESSIONS: usize = 1024;
 /// Sessions that have ended, remembered so that they are not read again.
 const MOST_ENDED: usize = 16_384;
+
+/// A program is moved to another cgroup rarely, and where it is takes several files to find out.
+const GROUP_AGE: Duration = Duration::from_secs(60);
 
 /// What a process is in its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,9 +58,13 @@ pub(super) struct HostLimit {
 /// A run that is being recorded.
 pub(super) struct LivingRun {
     pub(super) path: PathBuf,
-    pub(super) record: RunRecord,
+    /// Its record in the version that was read last.
+    pub(super) version: FileVersion,
+    pub(super) observed: ObservedRun,
     pub(super) sessions: BTreeMap<PathBuf, Session>,
     ended: BTreeSet<OsString>,
+    /// Processes that the supervisor recorded at some time.
+    outside: BTreeSet<u32>,
     pub(super) ranks: BTreeMap<i64, Rank>,
     /// All ranks together: what the limit of their cgroup is held against.
     pub(super) growth: Growth,
@@ -65,31 +72,47 @@ pub(super) struct LivingRun {
     pub(super) deaths: Deaths,
     /// Whether the last look read all there was.
     pub(super) is_whole: bool,
-    pub(super) is_supervised: bool,
+    group: Option<(Instant, MemoryCgroup)>,
 }
 
 impl LivingRun {
     /// Nothing read yet.
-    pub(super) fn new(path: PathBuf, observed: &ObservedRun) -> Self {
+    pub(super) fn new(path: PathBuf, version: FileVersion, observed: ObservedRun) -> Self {
         LivingRun {
             path,
-            record: observed.record.clone(),
+            version,
             sessions: BTreeMap::new(),
             ended: BTreeSet::new(),
+            outside: BTreeSet::new(),
             ranks: BTreeMap::new(),
             growth: Growth::every(observed.record.interval_ms.unwrap_or(100)),
             cgroup: None,
             deaths: Deaths::new(),
             is_whole: false,
-            is_supervised: observed.is_supervised,
+            group: None,
+            observed,
         }
     }
 
-    /// Reads what is new.
-    pub(super) fn look(&mut self, observed: &ObservedRun, host_total: Option<u64>, deadline: Instant) {
-        self.is_supervised = observed.is_supervised;
-        let group = observed.local_pid.and_then(|pid| MemoryCgroup::of(pid).ok());
-        self.cgroup = group.map(|group| Cgroup::read(&group));
+    /// What it recorded about itself.
+    pub(super) fn record(&self) -> &RunRecord {
+        &self.observed.record
+    }
+
+    /// Reads what is new. `cgroups`: those that were read in this look.
+    pub(super) fn look(
+        &mut self,
+        host_total: Option<u64>,
+        cgroups: &mut BTreeMap<PathBuf, Cgroup>,
+        deadline: Instant,
+    ) {
+        if self.group.as_ref().is_none_or(|(at, _)| at.elapsed() >= GROUP_AGE) {
+            let group = self.observed.local_pid.and_then(|pid| MemoryCgroup::of(pid).ok());
+            self.group = group.map(|group| (Instant::now(), group));
+        }
+        self.cgroup = self.group.as_ref().map(|(_, group)| {
+            cgroups.entry(group.directory.clone()).or_insert_with(|| Cgroup::read(group)).clone()
+        });
         self.is_whole = self.find_sessions();
         let mut samples: Vec<Sample> = Vec::new();
         let ranks: BTreeMap<PathBuf, i64> = self.ranks_of_sessions();
@@ -124,7 +147,7 @@ impl LivingRun {
     /// The program itself, where it is recorded.
     pub(super) fn root(&self) -> Option<&Session> {
         let outside = self.sessions.values().filter(|session| is_outside(session));
-        let mut outside = outside.filter(|session| Some(session.name.pid) == self.record.pid);
+        let mut outside = outside.filter(|session| Some(session.name.pid) == self.record().pid);
         outside.next()
     }
 
@@ -132,7 +155,7 @@ impl LivingRun {
     pub(super) fn job(&self) -> String {
         let of_root = self.root().and_then(|root| root.summary.job_id.clone());
         let of_any = || self.sessions.values().find_map(|session| session.summary.job_id.clone());
-        let name = || ProgramName::of(&self.record.command).word;
+        let name = || ProgramName::of(&self.record().command).word;
         of_root.or_else(of_any).filter(|job| !job.trim().is_empty()).unwrap_or_else(name)
     }
 
@@ -194,6 +217,9 @@ impl LivingRun {
             }
             // Half made: next time.
             let Some(session) = Session::open(&found) else { continue };
+            if is_outside(&session) && self.outside.len() < MOST_ENDED {
+                self.outside.insert(session.name.pid);
+            }
             // One that ended well, or of which nothing is known, has nothing more to say.
             if matches!(session.summary.status, SessionStatus::Completed | SessionStatus::Incomplete) {
                 self.remember_ended(name.to_owned());
@@ -240,7 +266,7 @@ impl LivingRun {
     }
 
     fn grow(&mut self, samples: &[Sample], room: &Room) {
-        let interval_ms = self.record.interval_ms.unwrap_or(100);
+        let interval_ms = self.record().interval_ms.unwrap_or(100);
         let mut by_rank: BTreeMap<i64, Vec<Sample>> = BTreeMap::new();
         for sample in samples {
             by_rank.entry(sample.rank).or_default().push(*sample);
@@ -269,8 +295,31 @@ impl LivingRun {
             }
             self.remember_ended(path.file_name().unwrap_or_default().to_owned());
         }
+        self.forget_killed();
         let ranks: BTreeSet<i64> = self.ranks_of_sessions().into_values().collect();
         self.ranks.retain(|rank, _| ranks.contains(rank));
+    }
+}
+
+impl LivingRun {
+    /// A process that was killed cannot end the session that it recorded of itself: that ends with the one that its supervisor recorded.
+    fn forget_killed(&mut self) {
+        let living = self.sessions.values().filter(|session| is_outside(session));
+        let living: BTreeSet<u32> = living.map(|session| session.name.pid).collect();
+        let is_killed = |session: &Session| {
+            let pid = session.name.pid;
+            !is_outside(session) && self.outside.contains(&pid) && !living.contains(&pid)
+        };
+        let killed: Vec<PathBuf> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| is_killed(session))
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in killed {
+            self.sessions.remove(&path);
+            self.remember_ended(path.file_name().unwrap_or_default().to_owned());
+        }
     }
 }
 

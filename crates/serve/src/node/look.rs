@@ -9,7 +9,7 @@ use stormlog_catalog::run::{FileVersion, ObservedState, RunDirectory, RunStatus,
 use super::holders::Holders;
 use super::ledger::Ledger;
 use super::living::LivingRun;
-use super::objects::Host;
+use super::objects::{Cgroup, Host};
 use super::slots::Slots;
 use super::state::{StateError, StateFile};
 
@@ -97,6 +97,7 @@ impl Node {
         let first = if found.is_empty() { 0 } else { self.turn % found.len() };
         let order = found[first..].iter().chain(&found[..first]);
         let (mut is_changed, mut next_turn) = (false, None);
+        let mut cgroups = BTreeMap::new();
         for (number, (path, version)) in order.enumerate() {
             if self.ended.get(path).is_some_and(|ended| ended.version == *version) {
                 continue;
@@ -109,7 +110,7 @@ impl Node {
                 }
                 continue;
             }
-            is_changed |= self.read(path, *version, deadline);
+            is_changed |= self.read(path, *version, &mut cgroups, deadline);
         }
         self.turn = next_turn.unwrap_or(0);
         self.assign_slots();
@@ -173,9 +174,20 @@ impl Node {
     }
 
     /// Reads one run; true where a death is new.
-    fn read(&mut self, path: &Path, version: FileVersion, deadline: Instant) -> bool {
-        let observed = RunDirectory::open(path).map(|run| run.observe());
-        let observed = match observed {
+    fn read(
+        &mut self,
+        path: &Path,
+        version: FileVersion,
+        cgroups: &mut BTreeMap<PathBuf, Cgroup>,
+        deadline: Instant,
+    ) -> bool {
+        let known = self.living.get_mut(path).filter(|living| living.version == version);
+        if let Some(living) = known
+            && living.observed.is_supervised_still()
+        {
+            return self.read_living(path, cgroups, deadline);
+        }
+        let observed = match RunDirectory::open(path).map(|run| run.observe()) {
             Some(Ok(Some(observed))) => observed,
             Some(Err(_) | Ok(None)) | None => {
                 self.errors[OF_RUN] += 1;
@@ -192,27 +204,37 @@ impl Node {
                 self.ledger.raise(path, &observed.record.deaths()) || is_new
             }
             ObservedState::Living => {
-                if self.living.len() >= MOST_LIVING && !self.living.contains_key(path) {
-                    self.unread += 1;
-                    return false;
+                if let Some(living) = self.living.get_mut(path) {
+                    (living.version, living.observed) = (version, observed);
+                } else if self.living.len() < MOST_LIVING {
+                    let living = LivingRun::new(path.to_owned(), version, observed);
+                    self.living.insert(path.to_owned(), living);
                 }
-                let living = self
-                    .living
-                    .entry(path.to_owned())
-                    .or_insert_with(|| LivingRun::new(path.to_owned(), &observed));
-                living.record = observed.record.clone();
-                living.look(&observed, self.host.total, deadline);
-                self.unread += u64::from(!living.is_whole);
-                self.ledger.raise(path, &living.deaths)
+                self.read_living(path, cgroups, deadline)
             }
         }
+    }
+
+    fn read_living(
+        &mut self,
+        path: &Path,
+        cgroups: &mut BTreeMap<PathBuf, Cgroup>,
+        deadline: Instant,
+    ) -> bool {
+        let Some(living) = self.living.get_mut(path) else {
+            self.unread += 1;
+            return false;
+        };
+        living.look(self.host.total, cgroups, deadline);
+        self.unread += u64::from(!living.is_whole);
+        self.ledger.raise(path, &living.deaths)
     }
 
     fn assign_slots(&mut self) {
         let living = &self.living;
         self.slots.keep(|run| living.contains_key(run));
         let mut order: Vec<&LivingRun> = living.values().collect();
-        order.sort_by_key(|run| (run.record.started_at_ns, run.path.clone()));
+        order.sort_by_key(|run| (run.record().started_at_ns, run.path.clone()));
         for run in order {
             let job = run.job();
             for rank in run.ranks.keys() {

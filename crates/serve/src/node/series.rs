@@ -97,7 +97,7 @@ impl Node {
         for run in self.living.values_mut() {
             let job = run.job();
             let stale_ns = STALE_NS
-                .max(run.record.interval_ms.unwrap_or(100).saturating_mul(STALE_INTERVALS * 1_000_000));
+                .max(run.record().interval_ms.unwrap_or(100).saturating_mul(STALE_INTERVALS * 1_000_000));
             if let Some(cgroup) = run.cgroup.as_ref().filter(|cgroup| !cgroup.is_root()) {
                 cgroups.entry(cgroup.path.clone()).or_insert_with(|| cgroup.clone());
             }
@@ -177,7 +177,7 @@ impl RankView<'_> {
     fn add_identity(&self, all: &mut Exposition, exposure: Exposure) {
         let members = self.run.members(self.rank);
         let main = members.iter().find(|(role, _)| *role == Role::Main).or(members.first());
-        let record = &self.run.record;
+        let record = self.run.record();
         let mut labels = self.labels("run_id", &inert(&run_id(&self.run.path)));
         if let Some((_, session)) = main {
             let summary = &session.summary;
