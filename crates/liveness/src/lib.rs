@@ -66,11 +66,9 @@ impl Evidence {
         }
         let site = Site::of(directory);
         match self.process.is_of_this_boot() {
-            Some(true) => {
-                let by_number = self.process.life_by_number();
-                let is_conclusive = keeps_lock && lock == LockState::Free && self.is_at(site);
-                if by_number == Life::Unknown && is_conclusive { Life::Dead } else { by_number }
-            }
+            // The kernel releases a lock before the number: the first process of a namespace waits for all others before it is gone.
+            Some(true) if keeps_lock && lock == LockState::Free && self.is_at(site) => Life::Dead,
+            Some(true) => self.process.life_by_number(),
             // After a restart of the machine that has the files where they were, and not a copy of them elsewhere. A container has a name of its own.
             Some(false) if self.has_inode_of(site) && (self.is_of_this_host() || self.is_born_with(site)) => {
                 Life::Dead
@@ -118,6 +116,13 @@ mod tests {
         gone.process.start_ticks = Some(1);
         assert_eq!(gone.life(place.path(), LockState::Held, true), Life::Alive);
         assert_eq!(gone.life(place.path(), LockState::Free, true), Life::Dead);
+        let dying = evidence(place.path());
+        assert_eq!(dying.life(place.path(), LockState::Free, true), Life::Dead, "its number is still taken");
+        assert_eq!(
+            dying.life(place.path(), LockState::Free, false),
+            Life::Alive,
+            "a program may have let go of it"
+        );
     }
 
     #[test]

@@ -103,7 +103,7 @@ def test_run_of_a_container_is_finished_by_the_next_one_and_called_probable(tmp_
         os.chown(below, -1, 65534)
     before = (directory / "run.json").read_bytes()
     (row,) = look(NOBODY, "runs", "list", str(runs))
-    assert row["state"] == "interrupted" and "probably killed by the kernel's OOM killer" in row["verdict"]
+    assert row["state"] == "failed" and "probably killed by the kernel's OOM killer" in row["verdict"]
     assert (directory / "run.json").read_bytes() == before, "another user finishes it in memory"
     next_run = subprocess.run(
         [*CONTAINER, *command(runs, "-c", "pass")], capture_output=True, text=True, check=True
@@ -131,7 +131,7 @@ def test_run_below_a_shell_is_finished_by_the_next_instance_of_its_container(tmp
     )
     assert (directory / "run.json").read_bytes() == before
     (row,) = look(instance(tmp_path, "22222222"), "runs", "list", str(runs))
-    assert row["state"] == "interrupted" and "probably killed by the kernel's OOM killer" in row["verdict"]
+    assert row["state"] == "failed" and "probably killed by the kernel's OOM killer" in row["verdict"]
     assert record(directory)["cause"] == "cgroup_oom_kill"
 
 
@@ -142,7 +142,7 @@ def test_run_below_a_shell_is_finished_from_the_node_whatever_has_its_numbers_no
     with subprocess.Popen([*CONTAINER, "sh", "-c", "sleep 60; exit $?"]) as other:
         (row,) = look([], "runs", "list", str(runs))
         other.kill()
-    assert row["state"] == "interrupted", row
+    assert row["state"] == "failed", row
     assert record(directory)["cause"] == "cgroup_oom_kill"
 
 
@@ -154,4 +154,4 @@ def test_run_of_a_container_is_finished_after_a_restart_of_the_machine(tmp_path:
     found["host"] = "train-0"
     (directory / "run.json").write_text(json.dumps(found))
     (row,) = look([], "runs", "list", str(runs))
-    assert row["state"] == "interrupted" and "probably killed" in row["verdict"]
+    assert row["state"] == "failed" and "probably killed" in row["verdict"]
