@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use stormlog_metrics::Format;
 use stormlog_serve::node::{Exposure, Node, NodeOptions, StateFile};
@@ -38,7 +39,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let tls = options.tls.as_ref().map(Tls::read).transpose().map_err(|error| Wrong(error.to_string()))?;
     let textfile = options.textfile.clone().map(Textfile::new).transpose().map_err(Wrong)?;
     let state = options.state.clone().map(StateFile::new);
-    let node = NodeOptions { roots, state, reads_holders: options.holders, budget: None };
+    // A service answers in time; a command that answers once answers all.
+    let budget = options.once.then_some(Duration::from_secs(3600));
+    let node = NodeOptions { roots, state, reads_holders: options.holders, budget };
     let mut node = Node::new(node).map_err(|error| Wrong(error.to_string()))?;
     if options.once {
         node.look();
