@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,6 +71,25 @@ def system(suite: str, *packages: str) -> Path:
     """A small Debian of its own to `chroot` into, with these packages installed and no service started."""
     with _skips(packages):
         return _kept("system", suite, packages, _bootstrap)
+
+
+def python_with(*requirements: str) -> Path:
+    """An interpreter with these packages of the configured index, and without ours."""
+
+    def make(into: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(into)])
+        _run([str(into / "bin/python"), "-m", "pip", "install", "-q", "--no-cache-dir", *requirements])
+
+    key = hashlib.sha256(" ".join([sys.version, *requirements]).encode()).hexdigest()[:8]
+    # Not renamed into place: the commands of an environment have its path in them.
+    place = cache() / f"python-{key}"
+    with _skips(requirements), (cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / ".whole").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            make(place)
+            (place / ".whole").touch()
+    return place / "bin/python"
 
 
 def frameworks_python() -> Path:

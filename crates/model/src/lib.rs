@@ -38,6 +38,7 @@ pub mod scrub;
 mod session;
 pub mod stacks;
 pub mod text;
+pub mod worker;
 
 pub use capability::{Capabilities, KEY as CAPABILITIES_KEY, Support};
 pub use check::{check_record, validate_record};

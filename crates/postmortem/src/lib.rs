@@ -11,6 +11,7 @@ mod cause;
 pub mod classify;
 pub mod elastic;
 mod ended;
+pub mod scheduler;
 pub mod verdict;
 
 pub use bundle_policy::BundlePolicy;

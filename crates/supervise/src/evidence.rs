@@ -332,6 +332,8 @@ impl RunEvidence {
         };
         ProcessOutcome {
             pid: watched.pid,
+            program: self.name_of(&watched),
+            worker: watched.worker.take(),
             identity: watched.identity,
             session_id: watched.summary.session_id,
             directory: watched.directory,

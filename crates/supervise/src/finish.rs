@@ -163,7 +163,7 @@ impl RunEvidence {
             .iter()
             .map(|process| {
                 serde_json::json!({
-                    "pid": process.pid, "session_id": process.session_id, "peak_rss_bytes": process.peak_rss,
+                    "pid": process.pid, "program": process.program, "worker": process.worker, "session_id": process.session_id, "peak_rss_bytes": process.peak_rss,
                     "cause": process.cause.map(|cause| cause.as_str()), "verdict": process.verdict,
                     "ended": process.judged.as_str(), "confidence": process.confidence,
                     "heap_peak_bytes": process.heap.as_ref().map(|heap| heap.peak_bytes),

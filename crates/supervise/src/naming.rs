@@ -1,6 +1,6 @@
 //! The name of the program that a living process runs. Must never decide what is run.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 pub(crate) use stormlog_model::naming::ProgramName;
@@ -8,11 +8,10 @@ pub(crate) use stormlog_model::naming::ProgramName;
 /// The script comes early in a command line.
 const MOST_OF_A_COMMAND: usize = 64 << 10;
 
-/// Of a process of the run of `program`, by its own command line; `None` when that cannot be read any more.
-pub(crate) fn program_of(pid: u32, program: &str) -> Option<ProgramName> {
+/// The command line of a process; `None` when that cannot be read any more.
+pub(crate) fn command_of(pid: u32) -> Option<Vec<OsString>> {
     let text = std::fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|text| !text.is_empty())?;
     let text = &text[..text.len().min(MOST_OF_A_COMMAND)];
     let text = text.strip_suffix(b"\0").unwrap_or(text);
-    let words: Vec<&OsStr> = text.split(|byte| *byte == 0).map(OsStr::from_bytes).collect();
-    Some(ProgramName::of_worker(&words, program))
+    Some(text.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect())
 }

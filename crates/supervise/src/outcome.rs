@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::Identity;
+use stormlog_model::worker::Worker;
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
 
@@ -82,6 +83,10 @@ pub struct ProcessOutcome {
     pub pid: u32,
     /// Job and rank.
     pub identity: Identity,
+    /// What its user would call it.
+    pub program: String,
+    /// The worker it was in a pool of a framework.
+    pub worker: Option<Worker>,
     /// Its session.
     pub session_id: String,
     /// Its directory.

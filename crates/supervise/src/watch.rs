@@ -13,6 +13,7 @@ use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
 use stormlog_model::memory::Memory;
+use stormlog_model::worker::{DASK_PARENT_VARIABLE, Pool, WORKER_VARIABLE, Worker, is_spawned};
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::Growth;
@@ -25,6 +26,7 @@ use crate::circumstances::{Circumstances, held_by, holder, kinds_of_memory};
 use crate::environ::Environ;
 use crate::evidence::RunEvidence;
 use crate::maps::{MapLooks, Subject};
+use crate::naming::command_of;
 use crate::orphans::Orphans;
 use crate::termination::{Ahead, Picture, TerminationLog};
 use crate::watched::{Watched, about};
@@ -78,6 +80,8 @@ pub(crate) struct Watcher {
     processes: BTreeMap<u32, Watched>,
     /// Those met as copies of their parents, and when.
     newborn: Vec<(TreeMember, Instant)>,
+    /// Workers that each pool has started.
+    births: BTreeMap<u32, u32>,
     /// How near its limits the program is, and when it will meet them.
     limits: LimitWatch,
     map_looks: Option<MapLooks>,
@@ -128,6 +132,7 @@ impl Watcher {
             orphans,
             processes: BTreeMap::new(),
             newborn: Vec::new(),
+            births: BTreeMap::new(),
             limits,
             map_looks: MapLooks::start(),
             gpus: GpuSamples::start(interval, pids.clone()),
@@ -443,6 +448,7 @@ impl Watcher {
             let Some(watched) = self.processes.get_mut(&member.pid) else { continue };
             let is_copy = watched.start_time != member.start_time || watched.is_copy();
             if is_copy {
+                self.find_pool(member.pid, true);
                 if since.elapsed() < SETTLED {
                     self.newborn.push((member, since));
                 }
@@ -457,6 +463,7 @@ impl Watcher {
                 let _ = std::fs::remove_dir_all(before);
                 self.add(&member);
             }
+            self.find_pool(member.pid, false);
         }
     }
 
@@ -495,6 +502,8 @@ impl Watcher {
         };
         let session = ProcessSession::new(&summary, &identity, self.interval, about(member), recorder);
         let mut watched = Watched::new(member, &self.evidence.program, summary, identity, directory, session);
+        watched.worker = environ.get(WORKER_VARIABLE).as_deref().and_then(Worker::named);
+        watched.refresh_name();
         let above = self.processes.get(&watched.ppid).and_then(|parent| parent.error_file.clone());
         watched.error_file = environ.error_file();
         // A rank's own children inherit its file. That of the program is written by the caller, at the end of the run.
@@ -517,6 +526,35 @@ impl Watcher {
             captures.claim(watched.pid);
         }
         self.processes.insert(watched.pid, watched);
+    }
+}
+
+impl Watcher {
+    /// Finds out whether a process is a worker of a pool, and which. One that is about to execute another program is a copy of its parent for a moment,
+    /// so that a copy is asked for at its second look.
+    fn find_pool(&mut self, pid: u32, is_copy: bool) {
+        let Some(watched) = self.processes.get(&pid).filter(|watched| watched.pool.is_none()) else { return };
+        let ppid = watched.ppid;
+        let Some(parent) = self.processes.get_mut(&ppid).filter(|parent| parent.worker.is_none()) else {
+            return;
+        };
+        // It may have taken its title a moment ago.
+        parent.refresh_name();
+        let is_of_dask = || {
+            Environ::of(pid, false).get(DASK_PARENT_VARIABLE) == Some(ppid.to_string())
+                && command_of(pid).is_some_and(|command| is_spawned(&command))
+        };
+        let pool = match is_copy {
+            true => Pool::of_parent(parent.name()),
+            false => is_of_dask().then_some(Pool::Dask),
+        };
+        let Some(pool) = pool else { return };
+        let number = self.births.entry(ppid).or_insert(0);
+        *number += 1;
+        if let Some(watched) = self.processes.get_mut(&pid) {
+            watched.pool = Some((pool, *number));
+            watched.refresh_name();
+        }
     }
 }
 

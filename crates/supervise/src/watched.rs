@@ -2,19 +2,21 @@
 //!
 //! What is read of its memory and recorded about it is `track`'s to say.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use stormlog_catalog::run::{LIMIT_SOURCE, PROGRAM, START_TICKS};
 use stormlog_collect::TreeMember;
 use stormlog_collect::process::ProcessReader;
+use stormlog_model::worker::{Pool, Worker, is_spawned};
 use stormlog_model::{Identity, Record, SessionSummary};
 use stormlog_track::ProcessSession;
 
 use crate::exits::Exit;
 use crate::groups::GroupId;
 use crate::maps::Mapped;
-use crate::naming::program_of;
+use crate::naming::{ProgramName, command_of};
 
 /// A process that is or was watched.
 pub(crate) struct Watched {
@@ -48,6 +50,10 @@ pub(crate) struct Watched {
     pub(crate) error_file: Option<PathBuf>,
     /// Whether torchrun started it.
     pub(crate) is_rank: bool,
+    /// The worker it is in a pool of Ray, Dask, gunicorn or Celery.
+    pub(crate) worker: Option<Worker>,
+    /// The pool it may be a worker of, and its number there.
+    pub(crate) pool: Option<(Pool, u32)>,
 }
 
 impl Watched {
@@ -78,6 +84,8 @@ impl Watched {
             mapped: Mapped::default(),
             error_file: None,
             is_rank: false,
+            worker: None,
+            pool: None,
             summary,
             identity,
         };
@@ -112,15 +120,36 @@ impl Watched {
         let Some(stat) = self.reader.as_mut().and_then(|reader| reader.stat().ok()) else { return };
         self.comm = stat.comm;
         self.process_group = stat.process_group;
-        match program_of(self.pid, &self.run_program) {
-            Some(name) => {
+        match command_of(self.pid) {
+            Some(command) => {
                 self.is_named_as_copy = stat.is_copy;
-                self.set_program(name.word);
+                self.set_worker(&command, stat.is_copy);
+                let name = self.worker.as_ref().map(Worker::to_string);
+                self.set_program(
+                    name.unwrap_or_else(|| ProgramName::of_worker(&command, &self.run_program).word),
+                );
             }
             // It executed something else after it was last looked at.
             None if self.is_named_as_copy && !stat.is_copy => self.set_program(self.comm.clone()),
             None => {}
         }
+    }
+
+    /// By its title, else by its pool. A worker that waits for work keeps the name of its last task.
+    fn set_worker(&mut self, command: &[OsString], is_copy: bool) {
+        let title = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+        let is_user_named = self.worker.as_ref().is_some_and(|worker| worker.framework.is_none());
+        let found = match (Worker::of_title(&title), self.pool) {
+            (Some(found), _) => Some(found),
+            (None, Some((Pool::Dask, number))) => is_spawned(command).then(|| Pool::Dask.worker(number)),
+            (None, Some((pool, number))) => is_copy.then(|| pool.worker(number)),
+            (None, None) => None,
+        };
+        let is_idle = found.as_ref().is_some_and(Worker::is_idle) && self.worker.is_some();
+        if is_user_named || is_idle || found == self.worker {
+            return;
+        }
+        self.worker = found;
     }
 
     fn set_program(&mut self, name: String) {

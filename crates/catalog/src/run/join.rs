@@ -235,6 +235,9 @@ fn settled(mut processes: Vec<Process>, record: &RunRecord) -> Vec<Process> {
         process.peak_rss_bytes = row.and_then(|row| row.peak_rss_bytes);
         process.heap_peak_bytes = row.and_then(|row| row.heap_peak_bytes);
         process.end = end_of(process, row, record);
+        process.worker = row.and_then(|row| row.worker.clone());
+        // A framework names its workers after they were first seen.
+        process.program = row.and_then(|row| row.program.clone()).or(process.program.take());
         if process.is_root && !record.command.is_empty() {
             process.program = Some(program.clone());
         }
@@ -279,10 +282,8 @@ fn first_facts(session: &Path) -> (Option<u64>, Option<String>) {
     for event in events.into_iter().flatten().flatten().take(FIRST_EVENTS) {
         started = started.or_else(|| start_ticks(&event));
         let name = event.metadata.map.get(PROGRAM).and_then(|name| name.as_str());
-        program = program.or_else(|| name.map(str::to_owned));
-        if started.is_some() && program.is_some() {
-            break;
-        }
+        // A worker gets its name a moment after its birth.
+        program = name.map(str::to_owned).or(program);
     }
     (started, program)
 }

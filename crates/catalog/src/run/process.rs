@@ -8,7 +8,7 @@ use stormlog_postmortem::{Cause, Ended, signal_name};
 use stormlog_store::StoreError;
 
 use super::layout::Viewpoint;
-use super::record::RunRecord;
+use super::record::{RunRecord, WorkerRow};
 use crate::retained::{self, Retention};
 
 /// A run and its processes.
@@ -173,6 +173,8 @@ pub struct Process {
     pub start_ticks: Option<u64>,
     /// What the user would call it.
     pub program: Option<String>,
+    /// The worker it is in a pool of a framework, where its run has ended.
+    pub worker: Option<WorkerRow>,
     /// Whether it is the process that the run started.
     pub is_root: bool,
     /// Samples: from outside first, then from inside, then of each device.
@@ -202,6 +204,7 @@ impl Process {
             pid,
             start_ticks: None,
             program: None,
+            worker: None,
             is_root: false,
             sessions: Vec::new(),
             captures: Vec::new(),
@@ -274,7 +277,7 @@ impl Process {
         }
         json!({
             "run": self.run.as_ref().map(|run| run.display().to_string()),
-            "pid": self.pid, "start_ticks": self.start_ticks, "program": self.program, "is_root": self.is_root,
+            "pid": self.pid, "start_ticks": self.start_ticks, "program": self.program, "worker": self.worker, "is_root": self.is_root,
             "sessions": sessions, "captures": paths(&self.captures), "bundles": paths(&self.bundles),
             "snapshots": paths(&self.snapshots), "exceptions": paths(&self.exceptions), "end": end,
             "retained": self.retained.as_ref().map(|path| path.display().to_string()),

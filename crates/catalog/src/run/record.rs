@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use stormlog_model::Launch;
 use stormlog_postmortem::{Cause, Ended};
 use stormlog_store::StoreError;
@@ -59,6 +59,8 @@ pub struct RunRecord {
 #[serde(default)]
 pub(crate) struct ProcessRow {
     pub(crate) pid: u32,
+    pub(crate) program: Option<String>,
+    pub(crate) worker: Option<WorkerRow>,
     pub(crate) session_id: Option<String>,
     pub(crate) peak_rss_bytes: Option<u64>,
     pub(crate) heap_peak_bytes: Option<u64>,
@@ -66,6 +68,16 @@ pub(crate) struct ProcessRow {
     pub(crate) verdict: Option<String>,
     pub(crate) ended: Option<String>,
     pub(crate) confidence: Option<f64>,
+}
+
+/// The worker that a process was in a pool of a framework.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct WorkerRow {
+    /// `ray`, `dask`, `gunicorn`, `celery`; `None` where the user named it.
+    pub framework: Option<String>,
+    /// Its name there.
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -124,6 +124,8 @@ mod tests {
 
     fn run(name: &str, ended_day: i64, bytes: u64) -> StoredRun {
         StoredRun {
+            cause: None,
+            launch: None,
             path: name.into(),
             state: RunStatus::Completed,
             started_at_ns: Some(ended_day * DAY_NS - 5),

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use stormlog_capture::live::Live;
 use stormlog_liveness::{Life, LockState, lock};
+use stormlog_model::Launch;
+use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleName;
 
 use super::directory::RunDirectory;
@@ -40,6 +42,10 @@ pub struct StoredRun {
     pub bytes: u64,
     /// What ended the program, as a sentence.
     pub verdict: Option<String>,
+    /// The same as a word, where it is known.
+    pub cause: Option<Cause>,
+    /// Job, step, rank and attempt, where a launcher started it.
+    pub launch: Option<Launch>,
     /// Whether its directory and its file are this user's own.
     pub is_own: bool,
     /// Whether the supervisor and every process that still records have ended; not known counts as no.
@@ -90,6 +96,8 @@ impl StoredRun {
             is_own,
             is_death,
             has_findings: is_death || is_interrupted || record.has_findings(),
+            cause: record.cause.as_deref().and_then(Cause::of_word),
+            launch: record.launch,
             verdict: record.verdict,
         })
     }
@@ -104,7 +112,7 @@ impl StoredRun {
         json!({
             "path": self.path.display().to_string(), "state": self.state.as_str(),
             "started_at": moment(self.started_at_ns), "ended_at": moment(self.ended_at_ns),
-            "bytes": self.bytes, "verdict": self.verdict,
+            "bytes": self.bytes, "verdict": self.verdict, "launch": self.launch,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::args::record::attach::Method;
-use crate::cmd::crash::{oom, why};
+use crate::cmd::crash::{last, oom, why};
 
 /// Works on bundles of any origin: our own, Stormlog 0.4.3's, and older ones.
 #[derive(Debug, Args)]
@@ -28,6 +28,14 @@ enum OomCommand {
     Show {
         /// A bundle, or a directory whose newest bundle is meant (default: stormlog-runs)
         bundle: Option<PathBuf>,
+        /// Only the answer about the newest death there, for job scripts and `ExecStopPost=`; exit 0 and one sentence where there is none
+        ///
+        /// Inside a SLURM job or a systemd service a death of another job, or of an earlier start of the service, is named and not shown.
+        #[arg(long)]
+        last: bool,
+        /// The job's output with SLURM's own lines about OOM kills, as evidence
+        #[arg(long, value_name = "FILE", requires = "last")]
+        log: Option<PathBuf>,
         /// Machine-readable output
         #[arg(long)]
         json: bool,
@@ -45,7 +53,10 @@ impl From<Oom> for oom::Options {
     fn from(typed: Oom) -> Self {
         match typed.command {
             OomCommand::List { path, json } => oom::Options::List { path, json },
-            OomCommand::Show { bundle, json } => oom::Options::Show { bundle, json },
+            OomCommand::Show { bundle: path, last: true, log, json } => {
+                oom::Options::Last(last::Options { path, log, json })
+            }
+            OomCommand::Show { bundle, json, .. } => oom::Options::Show { bundle, json },
             OomCommand::Export { bundle, output } => oom::Options::Export { bundle, output },
         }
     }

@@ -1,5 +1,6 @@
 //! Commands for after a crash: bundles and what to send along with a report.
 
 pub(crate) mod diagnose;
+pub(crate) mod last;
 pub(crate) mod oom;
 pub(crate) mod why;

@@ -14,6 +14,7 @@ use stormlog_store::{Format, Output, ReadOptions, Source, StoreError};
 use stormlog_story::{ProcessStory, Story};
 
 use crate::chart::sparkline;
+use crate::cmd::crash::last;
 use crate::cmd::record::run_story;
 use crate::cmd::whole_file;
 use crate::exit::{Exit, Wrong};
@@ -30,12 +31,14 @@ const CHART: usize = 60;
 pub(crate) enum Options {
     List { path: Option<PathBuf>, json: bool },
     Show { bundle: Option<PathBuf>, json: bool },
+    Last(last::Options),
     Export { bundle: PathBuf, output: PathBuf },
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     match options {
         Options::List { path, json } => run_list(&place::of_bundles(path.as_deref())?, *json),
+        Options::Last(options) => last::run(options),
         Options::Show { bundle, json } => {
             let bundle = Bundle::read(&newest(&place::of_bundles(bundle.as_deref())?)?)?;
             let story = Story::of_bundle(&bundle, &run_story::findings);

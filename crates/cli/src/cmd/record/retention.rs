@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stormlog_catalog::run::{KeepRule, StoredRun, remove_run, stored_runs};
-use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, short_name};
+use stormlog_model::{Launch, format_bytes};
 
 use crate::exit::{CtrlC, Exit};
 use crate::place;
@@ -104,15 +104,25 @@ fn print_table(out: &mut impl Write, runs: &[StoredRun]) -> io::Result<()> {
     if runs.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["STATE", "STARTED", "SIZE", "RUN", "VERDICT"], &[2]);
+    // Of runs that users started there is no more to tell than where they are.
+    let is_launched = runs.iter().any(|run| run.launch.is_some());
+    let mut header = vec!["STATE", "STARTED", "SIZE", "RUN", "VERDICT"];
+    if is_launched {
+        header.insert(3, "LAUNCH");
+    }
+    let mut table = Table::new(&header, &[2]);
     for run in runs {
-        table.row([
+        let mut row = vec![
             run.state.as_str().to_owned(),
             run.started_at_ns.map_or_else(|| "-".to_owned(), table::moment),
             format_bytes(run.bytes),
             run.path.display().to_string(),
             run.verdict.clone().unwrap_or_default(),
-        ]);
+        ];
+        if is_launched {
+            row.insert(3, run.launch.as_ref().map(Launch::words).unwrap_or_default());
+        }
+        table.row(row);
     }
     for line in table.lines() {
         writeln!(out, "{}", inert_lines(&line))?;
