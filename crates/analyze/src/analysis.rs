@@ -10,6 +10,7 @@ use stormlog_model::{Evidence, Finding, Record, Severity};
 use crate::all_processes::host_peak;
 use crate::jobs::{JobRecord, jobs};
 use crate::joined::StreamFindings;
+use crate::layers::{self, Layers};
 use crate::phases::{PhaseAttribution, PhaseIndex};
 use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
@@ -78,6 +79,10 @@ pub struct Unavailable {
 pub struct Analysis {
     /// The answer in a few lines, where the caller knows more than the recording shows; every page begins with it.
     pub headline: Vec<String>,
+    /// Lines that follow the answer, where the caller knows more: the layers of memories.
+    pub layer_lines: Vec<String>,
+    /// The layers of each process's memories.
+    pub layers: Vec<Layers>,
     /// The worst first.
     pub findings: Vec<Finding>,
     /// Hidden gaps, as 0.4.3 counts them.
@@ -160,6 +165,7 @@ impl Analysis {
             self.findings.retain(|finding| !heap::is_use_of(finding, capture));
         }
         self.findings.iter_mut().for_each(|finding| hidden::explain(finding, capture));
+        self.layers.iter_mut().for_each(|layers| layers.split(capture));
         self.findings.extend(own);
         self.sort();
     }
@@ -218,6 +224,8 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         .collect();
     let mut analysis = Analysis {
         headline: Vec::new(),
+        layer_lines: Vec::new(),
+        layers: Vec::new(),
         findings: inputs::findings(&inputs),
         gaps: Vec::new(),
         collective: Vec::new(),
@@ -256,8 +264,10 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     }
     analysis.findings.extend(of_streams.findings);
     one_fact(&mut analysis.findings);
-    for streams in by_process(&recording) {
-        let hidden = hidden::findings(&streams).into_iter();
+    let processes = recording.by_process();
+    analysis.layers = layers::layers(&processes);
+    for streams in &processes {
+        let hidden = hidden::findings(streams).into_iter();
         let hidden: Vec<Finding> = hidden
             .filter(|found| !analysis.findings.iter().any(|other| hidden::is_part_of(found, other)))
             .collect();
@@ -329,21 +339,6 @@ fn one_fact(findings: &mut Vec<Finding>) {
         };
         finding.id != "growth.driver" || !known.iter().any(explains)
     });
-}
-
-/// The streams of each process, from all its sessions.
-fn by_process(recording: &Recording) -> Vec<Vec<&Stream>> {
-    let mut joined: BTreeMap<usize, Vec<&Stream>> = BTreeMap::new();
-    let mut processes = Vec::new();
-    for session in &recording.sessions {
-        let streams = session.ranks.iter().flat_map(|rank| &rank.streams);
-        match session.process {
-            Some(process) => joined.entry(process).or_default().extend(streams),
-            None => processes.push(streams.collect()),
-        }
-    }
-    processes.extend(joined.into_values());
-    processes
 }
 
 /// Sixty-four ranks with one leak are one finding with sixty-four pointers.

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod gate;
 mod jobs;
 mod joined;
+mod layers;
 mod measure;
 pub mod phases;
 pub mod recording;
@@ -26,6 +27,7 @@ pub mod timeline;
 pub use analysis::{
     Analysis, AnalysisOptions, PlacedGap, SessionFacts, Unavailable, analyze, summary_metrics,
 };
+pub use layers::Layers;
 pub use measure::{BaselineError, Measures};
 pub use recording::Recording;
 pub use sample::Sample;

@@ -62,6 +62,8 @@ pub struct DeviceDigest {
     pub is_held_at_failure: bool,
     /// The last request that got no memory, in words.
     pub failed_request: Option<String>,
+    /// What the live bytes are for, the largest first; empty where that is not known.
+    pub categories: Vec<(String, u64)>,
 }
 
 /// A capture in a few lines.
@@ -107,7 +109,9 @@ impl HeapDigest {
         Some(Self::of(&mut Reading::still(path, Question::Leaks).ok()?, of_failure))
     }
 
-    fn of(reading: &mut Reading, of_failure: bool) -> Self {
+    /// Of a capture that was read for [`Question::Leaks`].
+    #[must_use]
+    pub fn of(reading: &mut Reading, of_failure: bool) -> Self {
         let mut names = Names::default();
         let mut holders = Vec::new();
         let memories = reading.heap.memories();
@@ -255,6 +259,9 @@ fn device(
         held = heap.holders(Mode::Leaks, PLACES, Some(names));
     }
     all.extend(held.into_iter().map(|place| Holder::new(memory, place)));
+    let mut categories: Vec<(String, u64)> =
+        heap.device_categories(memory).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    categories.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let last = heap.last_failed_request(Some(names));
     Some(DeviceDigest {
         memory,
@@ -262,6 +269,7 @@ fn device(
         live_bytes: figures.leaked.bytes,
         peak_reserved_bytes: figures.peak_reserved_bytes,
         is_held_at_failure,
+        categories,
         failed_request: last.map(|request| format!("{memory}: {}", failed(&request, &heap.own_code()))),
     })
 }

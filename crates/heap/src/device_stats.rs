@@ -69,6 +69,14 @@ impl Heap {
         list
     }
 
+    /// What the live bytes of a device are for; empty where it is not in the capture.
+    #[must_use]
+    pub fn device_categories(&self, memory: Memory) -> Vec<(&'static str, u64)> {
+        let device = self.device_ledgers().find(|device| device.memory == memory);
+        let found = device.map(|device| device.categories(&self.state.tree)).unwrap_or_default();
+        found.into_iter().map(|(name, amount)| (name, amount.bytes)).collect()
+    }
+
     fn device(&self, device: &DeviceLedger, top: usize, namer: &mut Namer<'_, '_>) -> DeviceStats {
         let (ledger, figures) = (&device.ledger, device.figures());
         let total = ledger.allocated();

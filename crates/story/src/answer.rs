@@ -62,6 +62,7 @@ fn lines(processes: &[ProcessStory], others: &[Finding], room: Room) -> Vec<Stri
     lines.extend(raised.map(|raised| labelled("raised", raised)));
     lines.extend(main.reason.as_ref().map(|reason| labelled("because", without_place(reason))));
     let is_held_shown = main.is_out_of_memory()
+        || main.is_capture_only
         || finding.is_some()
         || main.ended == Ended::Failed && main.cause.is_some_and(|cause| cause != Cause::Exit);
     if is_held_shown {

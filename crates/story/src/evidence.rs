@@ -6,12 +6,13 @@ use stormlog_catalog::cuda_oom::CudaOom;
 use stormlog_catalog::retained::Retention;
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::retained::retention;
-use stormlog_heap_report::{AT_FAILURE, HeapDigest};
+use stormlog_heap_report::{AT_FAILURE, DeviceDigest, HeapDigest};
 use stormlog_model::memory::Memory;
-use stormlog_model::{Finding, Record, format_duration};
+use stormlog_model::{Finding, Record, format_bytes, format_duration};
 use stormlog_postmortem::bundle::Bundle;
 use stormlog_postmortem::{Cause, Ended};
 
+use crate::gain;
 use crate::holder::{self, Growth, Holder};
 use crate::process::ProcessStory;
 use crate::residual;
@@ -52,6 +53,11 @@ pub(crate) fn of_process(
     }
     if let Some(digest) = digest {
         take_digest(&mut story, digest);
+    }
+    story.is_capture_only =
+        process.sessions.is_empty() && process.run.is_none() && !process.captures.is_empty();
+    if let Some(digest) = digest.filter(|_| story.is_capture_only) {
+        story.what_happened = of_capture(&story, digest);
     }
     if let Some(retention) = retention(process) {
         take_retention(&mut story, &retention);
@@ -134,6 +140,12 @@ fn take_digest(story: &mut ProcessStory, digest: &HeapDigest) {
         story.failed_requests.append(&mut requests);
     }
     story.held_when = story.failed_memory.map(|_| AT_FAILURE);
+    let failed = digest.devices.iter().find(|device| Some(device.memory) == story.failed_memory);
+    // At the end of a program whose exception let go of its memory they explain nothing.
+    let is_there = |device: &&DeviceDigest| device.live_bytes >= device.peak_bytes / 2;
+    if let Some(device) = failed.filter(is_there).filter(|_| story.purposes.is_empty()) {
+        story.purposes.clone_from(&device.categories);
+    }
 }
 
 /// What the program itself left when PyTorch's allocator failed: a GPU's death is about its memory.
@@ -156,6 +168,7 @@ fn take_cuda(story: &mut ProcessStory, cuda: &CudaOom) {
     if let Some(advice) = cuda.advice() {
         story.advice.insert(0, advice);
     }
+    story.purposes = cuda.purposes();
     story.residuals.extend(residual::of_device(memory, &cuda.layers()));
 }
 
@@ -207,15 +220,25 @@ fn settle(story: &mut ProcessStory) {
         let Some(place) = &finding.holder else { continue };
         let number = |key: &str| finding.metrics.get(key).and_then(Value::as_f64);
         let Some(bytes_per_second) = number("bytes_per_second") else { continue };
-        let since_ns = finding.evidence.iter().find_map(|evidence| evidence.start_ns);
-        let growth = Growth { bytes_per_second, since_ns, seconds: number("seconds") };
+        let began_ns = finding.evidence.iter().find_map(|evidence| evidence.start_ns);
+        let after_ns = (number("after_seconds").unwrap_or(0.0).max(0.0) * 1e9) as u64;
+        let since_ns = began_ns.map(|began| began.saturating_add(after_ns));
+        let started = story.started_at_ns.and_then(|started| u64::try_from(started).ok());
+        let after_start = since_ns.zip(started).map(|(since, started)| since.saturating_sub(started));
+        let growth = Growth {
+            bytes_per_second,
+            since_ns,
+            since: since_ns.and_then(moment),
+            after_start_seconds: after_start.map(|ns| ns as f64 / 1e9),
+            seconds: number("seconds"),
+        };
         let memory = finding.memory.unwrap_or_default();
         let is_it = |holder: &&mut Holder| {
             holder.memory == memory && holder.line == place.line && same_file(&holder.file, &place.file)
         };
         match story.held.iter_mut().find(is_it) {
             Some(holder) => {
-                holder.growth = holder.growth.or(Some(growth));
+                holder.growth = holder.growth.take().or(Some(growth));
                 let count = finding.metrics.get("allocations").and_then(Value::as_u64);
                 holder.count = holder.count.or(count);
             }
@@ -239,12 +262,29 @@ fn settle(story: &mut ProcessStory) {
         let cause = story.findings.iter().find(|finding| finding.kind == "leak");
         story.reason = cause.filter(|_| story.is_out_of_memory()).map(|finding| finding.title.clone());
     }
+    let purpose = story.failed_memory.and_then(|memory| {
+        gain::of_categories(memory, &story.purposes, story.world_size).filter(|_| memory.is_device())
+    });
+    if let Some(purpose) = purpose {
+        let at = usize::from(!story.advice.is_empty());
+        story.advice.insert(at, purpose);
+    }
     if let Some(advice) = of_holder(story) {
         // The verdict names its largest holder in the same way.
         story.advice.retain(|other| !other.starts_with("cap what"));
-        let at = usize::from(story.failed_memory.is_some_and(Memory::is_device) && !story.advice.is_empty());
+        // What keeps it is known: that says more than what it is for.
+        let is_kept = story.held.first().is_some_and(|holder| holder.kept_by.is_some());
+        let before = if is_kept || story.purposes.is_empty() { 1 } else { 2 };
+        let is_device = story.failed_memory.is_some_and(Memory::is_device);
+        let at = if is_device { story.advice.len().min(before) } else { 0 };
         story.advice.insert(at, advice);
     }
+}
+
+/// A moment as scripts and reports write it.
+fn moment(at_ns: u64) -> Option<String> {
+    let at = jiff::Timestamp::from_nanosecond(i128::from(at_ns)).ok()?;
+    Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// What to do about the largest holder, and what that gains.
@@ -281,6 +321,23 @@ fn plainly(story: &ProcessStory) -> String {
     };
     let doubt = if story.ended == Ended::Unknown { "; how is not known" } else { "" };
     format!("{} {how}{}{doubt}.", story.name(), after.unwrap_or_default())
+}
+
+/// The sentence of a process of which a capture is all that is known: how much its memories held.
+fn of_capture(story: &ProcessStory, digest: &HeapDigest) -> String {
+    let about = digest.about();
+    let part = |memory: &str, about: &str, peak: u64, live: u64| {
+        format!(
+            "{memory} peaked at {about}{} and held {about}{} at the end",
+            format_bytes(peak),
+            format_bytes(live)
+        )
+    };
+    let host = digest.has_host.then(|| part("its heap", about, digest.peak_bytes, digest.live_bytes));
+    let devices = digest.devices.iter();
+    let devices = devices.map(|one| part(&one.memory.to_string(), "", one.peak_bytes, one.live_bytes));
+    let parts: Vec<String> = host.into_iter().chain(devices).collect();
+    format!("{}: {}.", story.name(), parts.join("; "))
 }
 
 /// The first line of a bundle whose writer kept no verdict.

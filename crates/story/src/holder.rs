@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use stormlog_heap_report as heap;
 use stormlog_model::memory::Memory;
-use stormlog_model::{format_bytes, format_rate};
+use stormlog_model::{format_bytes, format_duration, format_rate};
 
 /// A line and what it holds of one memory. Scripts know these names (`held` of `oom show --json` and of `analyze --json`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,14 +33,34 @@ pub struct Holder {
 }
 
 /// How a line grew.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Growth {
     /// Bytes a second.
     pub bytes_per_second: f64,
     /// Since when, nanoseconds since 1970; `None` where only the pace is known.
     pub since_ns: Option<u64>,
+    /// The same as a time of day: `2026-11-16T14:03:22Z`.
+    pub since: Option<String>,
+    /// Seconds between the start of the process and that moment.
+    pub after_start_seconds: Option<f64>,
     /// For how long, in seconds.
     pub seconds: Option<f64>,
+}
+
+impl Growth {
+    /// `grew 37 MiB/min for 12 min since 14:03:22Z (3.1 s after the start)`.
+    fn words(&self) -> String {
+        let time = self.seconds.map(|seconds| format!(" for {}", format_duration(seconds)));
+        let clock = self
+            .since
+            .as_deref()
+            .and_then(|since| since.split_once('T'))
+            .map(|(_, clock)| format!(" since {clock}"));
+        let after = self.after_start_seconds.filter(|_| clock.is_some());
+        let after = after.map(|seconds| format!(" ({} after the start)", format_duration(seconds)));
+        let [time, clock, after] = [time, clock, after].map(Option::unwrap_or_default);
+        format!("grew {}{time}{clock}{after}", format_rate(self.bytes_per_second))
+    }
 }
 
 impl From<&heap::Holder> for Holder {
@@ -120,11 +140,7 @@ impl Holder {
         let keeper =
             self.kept_by.as_deref().map(|kept_by| if is_known { name(kept_by) } else { kept_by.to_owned() });
         words.extend(keeper.map(|keeper| format!("kept by {keeper}")));
-        words.extend(self.growth.map(|growth| {
-            let time = growth.seconds.map(stormlog_model::format_duration);
-            let time = time.map(|time| format!(" for {time}")).unwrap_or_default();
-            format!("grew {}{time}", format_rate(growth.bytes_per_second))
-        }));
+        words.extend(self.growth.as_ref().map(Growth::words));
         words.join(" · ")
     }
 

@@ -12,8 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod captures;
 mod choice;
 mod evidence;
+mod gain;
 mod holder;
 mod lanes;
 mod outlook;

@@ -21,6 +21,8 @@ pub struct ProcessStory {
     pub world_size: Option<u64>,
     /// Whether it is the process that the run started.
     pub is_root: bool,
+    /// Nothing but a heap capture of it is known.
+    pub is_capture_only: bool,
     /// How it ended.
     pub ended: Ended,
     /// What ended it, where something did.
@@ -47,6 +49,8 @@ pub struct ProcessStory {
     pub findings: Vec<Finding>,
     /// What to change, the best first.
     pub advice: Vec<String>,
+    /// What the memory of the device whose request failed was for: category and bytes.
+    pub purposes: Vec<(String, u64)>,
     /// First sample, nanoseconds since 1970.
     pub started_at_ns: Option<i64>,
     /// Last sample of an ended process, nanoseconds since 1970.
@@ -65,6 +69,7 @@ impl ProcessStory {
             rank: None,
             world_size: None,
             is_root: false,
+            is_capture_only: false,
             ended,
             cause: None,
             what_happened,
@@ -78,6 +83,7 @@ impl ProcessStory {
             residuals: Vec::new(),
             findings: Vec::new(),
             advice: Vec::new(),
+            purposes: Vec::new(),
             started_at_ns: None,
             ended_at_ns: None,
             peak_rss_bytes: None,

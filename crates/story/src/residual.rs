@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use stormlog_analyze::Layers;
 use stormlog_catalog::cuda_oom::DeviceLayers;
 use stormlog_model::memory::Memory;
 use stormlog_model::{Record, format_bytes};
@@ -53,6 +54,13 @@ impl Residual {
         };
         format!("{whole} {} = {}", format_bytes(self.total_bytes), parts.join(" + "))
     }
+}
+
+/// By the samples of a process, and what its capture shows of its heap at that moment.
+pub(crate) fn of_layers(layers: &Layers) -> Residual {
+    let known = layers.parts.iter().filter(|(_, bytes)| *bytes != Some(0));
+    let parts = known.map(|(name, bytes)| Part { name: (*name).to_owned(), bytes: *bytes }).collect();
+    Residual::new(layers.memory, layers.total_bytes, parts)
 }
 
 /// The host's, by the last look at the memory map that a bundle keeps. The allocator's slack is what is mapped for allocations and not handed out.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use stormlog_analyze::Layers;
 use stormlog_catalog::run::layout::Viewpoint;
 use stormlog_catalog::run::{Process, processes};
 use stormlog_heap_report::HeapDigest;
@@ -13,12 +14,16 @@ use stormlog_postmortem::Ended;
 use stormlog_postmortem::bundle::Bundle;
 
 use crate::answer::answer;
+use crate::choice::main_process;
 use crate::evidence;
 use crate::process::ProcessStory;
 use crate::residual;
 
 /// Processes whose captures and bundles are read: workers are alike, and there may be thousands.
 const MOST_READ: usize = 32;
+
+/// Processes whose layers are shown in a text.
+const MOST_LAYERED: usize = 3;
 
 /// What happened at some paths.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,22 +35,27 @@ pub struct Story {
 }
 
 impl Story {
-    /// Of everything at these paths, with what the rules found in it. What cannot be read is left out.
+    /// Of everything at these paths, with what the rules found in it.
     #[must_use]
     pub fn of(paths: &[PathBuf], findings: &[Finding]) -> Self {
-        Story::with(paths, findings, &mut read_digest)
+        Story::with(paths, (findings, &[]), &mut read_digest)
     }
 
-    /// The same, with the captures that were read already. `digest` is asked for each process whose capture matters.
+    /// The same, with the layers of memories. `digest` gives what is shown of the capture of a process, where that matters. What
+    /// cannot be read is left out.
     #[must_use]
     pub fn with(
         paths: &[PathBuf],
-        findings: &[Finding],
+        (findings, layers): (&[Finding], &[Layers]),
         digest: &mut dyn FnMut(&Process) -> Option<HeapDigest>,
     ) -> Self {
         let mut all: Vec<Process> = Vec::new();
         for path in paths {
-            all.extend(processes(path, &|| true).map(|found| found.processes).unwrap_or_default());
+            let found = processes(path, &|| true).map(|found| found.processes).unwrap_or_default();
+            match found.is_empty() && path.is_file() {
+                true => all.extend(Process::of_capture(path)),
+                false => all.extend(found),
+            }
         }
         let owned: Vec<Vec<Finding>> =
             all.iter().map(|process| findings_of(process, findings, &all)).collect();
@@ -59,6 +69,7 @@ impl Story {
             if let Some(found) = found.filter(|found| found.has_host) {
                 split_heap(&mut story, &found);
             }
+            add_layers(&mut story, process, layers);
             stories.push(story);
         }
         let others: Vec<Finding> = findings
@@ -86,6 +97,27 @@ impl Story {
         Story { headline: answer(std::slice::from_ref(&story), &[]), processes: vec![story] }
     }
 
+    /// The layers of the memories of the process that the answer is about, then of those with the largest memories.
+    #[must_use]
+    pub fn layer_lines(&self) -> Vec<String> {
+        let main = main_process(&self.processes);
+        let mut shown: Vec<(bool, &ProcessStory)> =
+            self.processes.iter().enumerate().map(|(at, one)| (Some(at) == main, one)).collect();
+        shown.retain(|(_, process)| !process.residuals.is_empty());
+        let most = |process: &ProcessStory| process.residuals.iter().map(|one| one.total_bytes).max();
+        shown.sort_by_key(|(is_main, process)| (!is_main, std::cmp::Reverse(most(process))));
+        let is_one = shown.len() == 1;
+        let line = |(_, process): &(bool, &ProcessStory)| -> Vec<String> {
+            let name = if is_one { String::new() } else { format!("{}: ", process.number()) };
+            process
+                .residuals
+                .iter()
+                .map(|residual| format!("  layers    {name}{}", residual.words()))
+                .collect()
+        };
+        shown.iter().take(MOST_LAYERED).flat_map(line).collect()
+    }
+
     /// `headline` and `processes`, for the JSON of every view.
     #[must_use]
     pub fn to_value(&self) -> Value {
@@ -111,6 +143,15 @@ fn split_heap(story: &mut ProcessStory, digest: &HeapDigest) {
     let is_host = |residual: &&mut residual::Residual| residual.memory == Memory::Host;
     if let Some(residual) = story.residuals.iter_mut().find(is_host) {
         residual::split_heap(residual, digest.live_bytes);
+    }
+}
+
+/// What the samples show of the layers, where a bundle did not keep more of them.
+fn add_layers(story: &mut ProcessStory, process: &Process, layers: &[Layers]) {
+    for layers in layers.iter().filter(|layers| process.has_session(&layers.session_id)) {
+        if !story.residuals.iter().any(|known| known.memory == layers.memory) {
+            story.residuals.push(residual::of_layers(layers));
+        }
     }
 }
 

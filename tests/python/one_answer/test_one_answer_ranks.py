@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from run_command import STORMLOG, command
 
 LAUNCHER = """
@@ -44,10 +43,10 @@ time.sleep(0.5)
 """
 
 
-def job(tmp_path: Path, train: str, *options: str) -> tuple[list[int], Any]:
+def job(tmp_path: Path, train: str) -> tuple[list[int], Any]:
     (tmp_path / "launch.py").write_text(LAUNCHER, encoding="utf-8")
     (tmp_path / "train.py").write_text(train, encoding="utf-8")
-    words = command(tmp_path / "runs", sys.executable, str(tmp_path / "launch.py"), options=options)
+    words = command(tmp_path / "runs", sys.executable, str(tmp_path / "launch.py"))
     done = subprocess.run(words, capture_output=True, text=True)
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 4, done.stderr
@@ -55,9 +54,8 @@ def job(tmp_path: Path, train: str, *options: str) -> tuple[list[int], Any]:
     return pids, json.loads(subprocess.run(words, capture_output=True, text=True).stdout)
 
 
-@pytest.mark.parametrize("options", [(), ("--heap",)])
-def test_rank_that_leaks_is_the_answer(tmp_path: Path, options: tuple[str, ...]) -> None:
-    pids, report = job(tmp_path, LEAKS, *options)
+def test_rank_that_leaks_is_the_answer(tmp_path: Path) -> None:
+    pids, report = job(tmp_path, LEAKS)
     assert report["headline"][0].startswith(f"train.py (rank 2, pid {pids[2]}) exited 0"), report["headline"]
     worst = report["findings"][0]
     assert (worst["kind"], worst["process"]) == ("leak", pids[2])

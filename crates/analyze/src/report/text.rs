@@ -25,6 +25,12 @@ pub fn text(analysis: &Analysis) -> String {
     if !analysis.headline.is_empty() {
         page.push('\n');
     }
+    for line in &analysis.layer_lines {
+        let _ = writeln!(page, "{line}");
+    }
+    if !analysis.layer_lines.is_empty() {
+        page.push('\n');
+    }
     let _ = writeln!(page, "{}", verdict_sentence(analysis));
     for finding in analysis.findings.iter().filter(|finding| is_worth_a_line(finding)) {
         let _ = writeln!(page);

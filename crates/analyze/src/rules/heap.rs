@@ -62,6 +62,8 @@ pub struct Capture {
     pub pid: u32,
     /// The memory that the figures are of.
     pub memory: Memory,
+    /// When it began, nanoseconds since 1970; 0 where it does not say.
+    pub started_at_ns: u64,
     /// How long it lasted.
     pub seconds: f64,
     /// The most it held.
@@ -93,6 +95,14 @@ struct Growing<'a> {
 }
 
 impl Capture {
+    /// Bytes alive at a moment, nanoseconds since 1970; `None` where it was not recorded then.
+    pub(crate) fn live_at(&self, at_ns: u64) -> Option<u64> {
+        let since_us = at_ns.checked_sub(self.started_at_ns).filter(|_| self.started_at_ns > 0)? / 1000;
+        let after = self.live.partition_point(|(time_us, _)| *time_us <= since_us);
+        let is_over = since_us as f64 > self.seconds * 1e6;
+        self.live.get(after.checked_sub(1)?).filter(|_| !is_over).map(|(_, bytes)| *bytes)
+    }
+
     /// The lines that keep growing and matter, the one that grew most first. The same rule judges them as judges the process.
     fn growing(&self) -> Vec<Growing<'_>> {
         let least = (self.peak_bytes as f64 * LEAST_SHARE).max(LEAST_BYTES);
@@ -183,7 +193,13 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
             ("allocations", kept.count.into()),
             ("bytes_per_second", growth.bytes_per_second.into()),
             ("seconds", growth.seconds.into()),
+            ("after_seconds", growth.after_seconds.into()),
         ]));
+        if let Some(pointer) = found.evidence.first_mut() {
+            let first = kept.live.first().map_or(0, |(time_us, _)| time_us * 1000);
+            pointer.start_ns =
+                (capture.started_at_ns > 0).then(|| capture.started_at_ns.saturating_add(first));
+        }
         found.holder = Some(kept.holder.clone());
         found.advice = line_advice();
         findings.push(found);

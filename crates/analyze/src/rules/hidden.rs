@@ -50,21 +50,45 @@ pub(crate) fn findings(streams: &[&Stream]) -> Vec<Finding> {
     inside.filter_map(|stream| finding(stream, streams)).collect()
 }
 
-fn finding(stream: &Stream, streams: &[&Stream]) -> Option<Finding> {
+/// Device memory outside the allocator, in parts.
+pub(crate) struct Outside {
+    /// Of which sample.
+    pub(crate) at_ns: u64,
+    /// All that was in use on the device.
+    pub(crate) used: u64,
+    /// What of it the allocator did not hold.
+    pub(crate) bytes: u64,
+    /// What was there from the beginning.
+    pub(crate) context: u64,
+    /// What other processes held, where the driver lists them.
+    pub(crate) others: Option<u64>,
+}
+
+/// What is outside the allocator near the end: the sample with the median gap of the last quarter. `None` where the allocator was not sampled.
+pub(crate) fn outside_allocator(stream: &Stream, streams: &[&Stream]) -> Option<Outside> {
     let usable = stream.samples.iter().filter(|sample| sample.reserved().is_some_and(|bytes| bytes > 0));
-    let gaps: Vec<u64> = usable.filter_map(|sample| u64::try_from(sample.gap()?).ok()).collect();
-    let total = stream.samples.iter().find_map(|sample| sample.total())?;
-    if gaps.len() < LEAST_SAMPLES {
+    let gap =
+        |sample: &crate::Sample| Some((u64::try_from(sample.gap()?).ok()?, sample.at_ns, sample.used()?));
+    let gaps: Vec<(u64, u64, u64)> = usable.filter_map(gap).collect();
+    if stream.allocator_samples == 0 || gaps.len() < LEAST_SAMPLES {
         return None;
     }
     let mut last = gaps[gaps.len() - gaps.len().div_ceil(4)..].to_vec();
     last.sort_unstable();
-    let outside = last[last.len() / 2];
+    let (bytes, at_ns, used) = last[last.len() / 2];
     let is_same = |other: &&&Stream| other.memory == stream.memory;
-    let others = streams.iter().filter(is_same).find_map(|other| other.facts.others.bytes).unwrap_or(0);
-    let others = others.min(outside);
-    let first = gaps.iter().take(FIRST).min().copied().unwrap_or(0);
-    let context = first.saturating_sub(others).min(MOST_CONTEXT).min(outside - others);
+    let others = streams.iter().filter(is_same).find_map(|other| other.facts.others.bytes);
+    let others = others.map(|others| others.min(bytes));
+    let first = gaps.iter().take(FIRST).map(|gap| gap.0).min().unwrap_or(0);
+    let known = others.unwrap_or(0);
+    let context = first.saturating_sub(known).min(MOST_CONTEXT).min(bytes - known);
+    Some(Outside { at_ns, used, bytes, context, others })
+}
+
+fn finding(stream: &Stream, streams: &[&Stream]) -> Option<Finding> {
+    let total = stream.samples.iter().find_map(|sample| sample.total())?;
+    let Outside { bytes: outside, context, others, .. } = outside_allocator(stream, streams)?;
+    let others = others.unwrap_or(0);
     let rest = outside - others - context;
     let least = LEAST_BYTES.min((LEAST_SHARE * total as f64) as u64);
     if rest < least {

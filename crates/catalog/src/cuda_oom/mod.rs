@@ -289,11 +289,17 @@ impl CudaOom {
         Some(own + hidden.get("other_processes_bytes").and_then(Value::as_u64).unwrap_or(0))
     }
 
+    /// What the memory was for when the request failed, by the program's live tensors: category and bytes.
+    #[must_use]
+    pub fn purposes(&self) -> Vec<(String, u64)> {
+        let found = self.facts.get("categories").and_then(Value::as_object).into_iter().flatten();
+        let part = |(name, value): (&String, &Value)| Some((name.clone(), value.get("bytes")?.as_u64()?));
+        found.filter_map(part).collect()
+    }
+
     fn categories(&self) -> Option<String> {
-        let found = self.facts.get("categories")?.as_object()?;
-        let part =
-            |(name, value): (&String, &Value)| Some((name.replace('_', " "), value.get("bytes")?.as_u64()?));
-        summed(found.iter().filter_map(part).collect())
+        let named = self.purposes().into_iter().map(|(name, bytes)| (name.replace('_', " "), bytes));
+        summed(named.collect())
     }
 
     fn hidden(&self) -> Option<String> {

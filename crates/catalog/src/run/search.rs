@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use stormlog_model::naming::ProgramName;
 use stormlog_store::{Source, StoreError};
 
 use super::RunDirectory;
 use super::layout::run_around;
 use super::process::{Process, ProcessEnd, ProcessSession, Run, Runs};
+use crate::captures::CaptureHead;
 use crate::sessions::{FoundSession, sessions_in};
 
 /// How deep run directories are looked for below a path.
@@ -164,6 +166,18 @@ impl Process {
         let path = std::path::absolute(path).ok()?;
         let run = RunDirectory::open(run_around(&path, LEVELS)?)?;
         Run::load(&run).ok()??.process_of_path(&path).cloned()
+    }
+
+    /// The process of a capture that is in no run; `None` where the file is not one.
+    #[must_use]
+    pub fn of_capture(path: &Path) -> Option<Process> {
+        let head = CaptureHead::of(path);
+        let mut process = Process::new(None, Some(head.pid?));
+        let command = stormlog_model::scrub::command(&head.command);
+        process.program = (!command.is_empty()).then(|| ProgramName::of(&command).word);
+        process.captures.push(head.path);
+        process.is_root = true;
+        Some(process)
     }
 
     /// A session that is in no run: a process of which one recording is known.

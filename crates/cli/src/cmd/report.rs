@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use stormlog_render::report::PAGE_BYTES;
 use stormlog_serve::PageServer;
+use stormlog_story::captures::CaptureReader;
 use stormlog_story::report::{Recorded, page, report, timelines};
 
-use crate::cmd::heap::{Output, attached_captures};
+use crate::cmd::heap::Output;
 use crate::cmd::telemetry::analyze::judge;
 use crate::cmd::telemetry::recordings;
 use crate::exit::{CtrlC, Exit, NotThere};
@@ -55,9 +56,10 @@ pub(crate) fn page_of(path: &Path) -> anyhow::Result<String> {
 }
 
 fn read(paths: Vec<PathBuf>, ctrl_c: &CtrlC) -> anyhow::Result<Recorded> {
-    let loaded = recordings::load(&paths, ctrl_c)?;
+    let captures = CaptureReader::default();
+    let loaded = recordings::load_with(&paths, &captures, ctrl_c)?;
     let timelines = timelines(&loaded.recording);
     let mut analysis = judge(loaded);
-    attached_captures::explain_ranks(&paths, &mut analysis);
-    Ok(Recorded { paths, timelines, analysis })
+    captures.explain_ranks(&paths, &mut analysis);
+    Ok(Recorded { paths, timelines, analysis, captures })
 }

@@ -17,6 +17,7 @@ use stormlog_render::flamegraph::FlameGraph;
 use stormlog_render::report::{self as page, Graph, Lane, Mark, Process, Report};
 
 use crate::Story;
+use crate::captures::CaptureReader;
 use crate::choice::main_process;
 use crate::lanes::{self, Clock, ProcessLanes};
 use captures::{Captures, ReadCapture, difference, peak};
@@ -36,6 +37,8 @@ pub struct Recorded {
     pub timelines: Vec<Timeline>,
     /// What the rules say.
     pub analysis: Analysis,
+    /// The captures that were read for them.
+    pub captures: CaptureReader,
 }
 
 /// Memory over time of a recording.
@@ -47,7 +50,8 @@ pub fn timelines(recording: &Recording) -> Vec<Timeline> {
 /// The report; with `before`, against another recording.
 #[must_use]
 pub fn report(recorded: &Recorded, before: Option<&Recorded>) -> Report {
-    let story = Story::of(&recorded.paths, &recorded.analysis.findings);
+    let judged = (recorded.analysis.findings.as_slice(), recorded.analysis.layers.as_slice());
+    let story = Story::with(&recorded.paths, judged, &mut |process| recorded.captures.digest(process));
     let captures = Captures::at(&recorded.paths);
     let mut built = Builder::new(recorded, &story, &captures);
     built.add_lanes(recorded);
@@ -184,7 +188,7 @@ impl Builder {
     /// Both curves, and what the peaks hold more and less than in the other recording.
     fn compare(&mut self, before: &Recorded) {
         let name = before.paths.first().map(|path| name_of(path)).unwrap_or_default();
-        let story = Story::of(&before.paths, &[]);
+        let story = Story::with(&before.paths, (&[], &[]), &mut |process| before.captures.digest(process));
         let captures = Captures::at(&before.paths);
         let mut other = Builder::new(before, &story, &captures);
         other.add_lanes(before);
@@ -318,7 +322,8 @@ mod tests {
             purposes: Vec::new(),
         };
         let analysis = analyze(Recording::default(), Vec::new(), &AnalysisOptions::default());
-        let recorded = Recorded { paths: Vec::new(), timelines: Vec::new(), analysis };
+        let captures = CaptureReader::default();
+        let recorded = Recorded { paths: Vec::new(), timelines: Vec::new(), analysis, captures };
         let story = Story::default();
         let mut builder = Builder::new(&recorded, &story, &Captures::default());
         builder.add_capture(capture);

@@ -1,6 +1,5 @@
 //! The views of a heap capture: options in, text or a file out. What they show is made in `stormlog-heap-report`.
 
-pub(crate) mod attached_captures;
 pub(crate) mod captures;
 pub(crate) mod diff;
 pub(crate) mod export;

@@ -43,7 +43,7 @@ pub(crate) fn start(
     let mut helper = ourselves.to_vec();
     helper.push("deliver-alerts".into());
     // Captures of living processes are left alone: the bundle has what matters.
-    let answer = |run: &Path| Story::with(&[run.to_owned()], &[], &mut |_| None).headline;
+    let answer = |run: &Path| Story::with(&[run.to_owned()], (&[], &[]), &mut |_| None).headline;
     let started = Courier::start(helper, destination, Box::new(answer));
     Ok(started.map_or((None, None), |(courier, deliveries)| (Some(courier), Some(deliveries))))
 }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::path::Path;
 
+use stormlog_analyze::Analysis;
 use stormlog_catalog::recording::{self, Reader};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::HeapDigest;
@@ -10,9 +11,9 @@ use stormlog_model::Finding;
 use stormlog_postmortem::Ended;
 use stormlog_postmortem::elastic::{ERROR_FILE_VARIABLE, write_error_file};
 use stormlog_story::Story;
+use stormlog_story::captures::CaptureReader;
 use stormlog_supervise::{RunOutcome, TerminationLog};
 
-use crate::cmd::heap::attached_captures as captures;
 use crate::cmd::telemetry::analyze::judge;
 
 /// Bytes of recordings that are judged before the summary: a run of hours is judged by `stormlog analyze`.
@@ -27,7 +28,9 @@ pub(crate) fn of(outcome: &RunOutcome) -> Story {
         let own = |known: &&stormlog_supervise::ProcessOutcome| Some(known.pid) == process.pid;
         outcome.processes.iter().find(own).and_then(|known| known.heap.clone())
     };
-    Story::with(&paths, &findings(&outcome.directory), &mut { digest })
+    let judged = judged(&outcome.directory);
+    let known = judged.as_ref().map(|analysis| (analysis.findings.as_slice(), analysis.layers.as_slice()));
+    Story::with(&paths, known.unwrap_or_default(), &mut { digest })
 }
 
 /// Leaves the answer where the launcher of the program looks for it. A good or an intended end leaves nothing.
@@ -56,16 +59,14 @@ pub(crate) fn leave_message(
 
 /// What the rules find in a run, where it is small.
 pub(crate) fn findings(run: &Path) -> Vec<Finding> {
-    if !is_small(run) {
-        return Vec::new();
-    }
-    let captures = |path: &Path| {
-        let read = captures::read(path).into_iter();
-        read.map(|one| one.map_err(|error| error.to_string())).collect()
-    };
-    let loaded =
-        recording::load(&[run.to_owned()], &mut Reader { captures: &captures, goes_on: &mut || true });
-    loaded.map(|loaded| judge(loaded).findings).unwrap_or_default()
+    judged(run).map(|analysis| analysis.findings).unwrap_or_default()
+}
+
+fn judged(run: &Path) -> Option<Analysis> {
+    let captures = CaptureReader::default();
+    let mut reader = Reader { captures: &|path: &Path| captures.at(path), goes_on: &mut || true };
+    let loaded = is_small(run).then(|| recording::load(&[run.to_owned()], &mut reader).ok());
+    loaded.flatten().map(judge)
 }
 
 /// Whether all files of a run together are small.

@@ -15,9 +15,9 @@ use stormlog_catalog::recording::Loaded;
 use stormlog_render::plot::Figure;
 use stormlog_store::json;
 use stormlog_story::Story;
+use stormlog_story::captures::CaptureReader;
 
 use crate::Program;
-use crate::cmd::heap::attached_captures as captures;
 use crate::cmd::snapshot::analyze::Snapshots;
 use crate::cmd::telemetry::analyze_plots::Plots;
 use crate::cmd::telemetry::older_analyze;
@@ -49,7 +49,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let ctrl_c = CtrlC::watch();
     let (snapshots, others) = Snapshots::among(&options.paths);
-    let mut loaded = recordings::load(&others, &ctrl_c)?;
+    let captures = CaptureReader::default();
+    let mut loaded = recordings::load_with(&others, &captures, &ctrl_c)?;
     let snapshots = Snapshots::read(&snapshots, others.is_empty(), &mut loaded);
     // 0.4.3 knew no snapshots: they have no older words.
     let is_older = options.program == Program::Gpumemprof && !snapshots.alone;
@@ -76,9 +77,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let is_drawn = options.plot_dir.is_some() || matches!(format, Format::Html | Format::Markdown);
     let plots = is_drawn.then(|| Plots::of(&loaded.recording));
     let mut analysis = judge(loaded);
-    captures::explain_ranks(&others, &mut analysis);
+    captures.explain_ranks(&others, &mut analysis);
     snapshots.judge(&mut analysis);
-    let story = Story::of(&others, &analysis.findings);
+    let judged = (analysis.findings.as_slice(), analysis.layers.as_slice());
+    let story = Story::with(&others, judged, &mut |process| captures.digest(process));
+    analysis.layer_lines = story.layer_lines();
     analysis.headline.clone_from(&story.headline);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {

@@ -3,18 +3,24 @@
 use std::path::{Path, PathBuf};
 
 use stormlog_catalog::recording::{self, Loaded, Reader};
+use stormlog_story::captures::CaptureReader;
 
-use crate::cmd::heap::attached_captures as captures;
 use crate::exit::CtrlC;
 use crate::progress::Progress;
 
 /// Reads everything. Only Ctrl-C is an error.
 pub(crate) fn load(paths: &[PathBuf], ctrl_c: &CtrlC) -> anyhow::Result<Loaded> {
+    load_with(paths, &CaptureReader::default(), ctrl_c)
+}
+
+/// The same, with what is kept of the captures for later questions.
+pub(crate) fn load_with(
+    paths: &[PathBuf],
+    captures: &CaptureReader,
+    ctrl_c: &CtrlC,
+) -> anyhow::Result<Loaded> {
     let mut progress = Progress::new("events");
-    let captures = |path: &Path| {
-        let read = captures::read(path).into_iter();
-        read.map(|one| one.map_err(|error| error.to_string())).collect()
-    };
+    let captures = |path: &Path| captures.at(path);
     let mut goes_on = || {
         progress.step();
         ctrl_c.check().is_ok()
