@@ -1,12 +1,13 @@
 //! The memory of all processes of a recording together, at one moment: what a budget is about. The highest values of single processes do not add
-//! up, because they are reached at different times. Must count shared memory once: each of its users has it among its resident pages.
+//! up, because they are reached at different times. Must count memory of several processes once: each of them has it among its resident pages. Where their
+//! shares of it were read (PSS) these add up, else shared memory is counted once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::recording::Stream;
 
-/// The highest host memory of all processes at one moment: anonymous memory of each, and shared memory once; of recordings that do not tell these
+/// The highest host memory of all processes at one moment: the share of each in anonymous and shared memory, else all of the first and the second once; of recordings that do not tell these
 /// apart, resident memory. `None` where no host memory was sampled.
 pub(crate) fn host_peak<'a>(streams: impl Iterator<Item = &'a Stream>) -> Option<u64> {
     // A process that several recorders saw counts once: as the one saw it that tells the parts apart, or took the most samples.
@@ -50,9 +51,14 @@ pub(crate) fn host_peak<'a>(streams: impl Iterator<Item = &'a Stream>) -> Option
 /// What a process holds by itself at a sample, and what it shares.
 fn parts(stream: &Stream, sample: &crate::Sample) -> (u64, u64) {
     let used = sample.used().or(sample.allocated()).unwrap_or(0);
-    match stream.facts.resident.at(sample.at_ns) {
-        Some((file_backed, shared)) => (used.saturating_sub(file_backed), shared.min(used)),
-        None => (used, 0),
+    let resident = &stream.facts.resident;
+    match (resident.at(sample.at_ns), resident.counted_elsewhere(sample.at_ns)) {
+        // Between two readings of its share the process is taken to grow by memory of its own.
+        (Some((file_backed, shared)), Some(elsewhere)) => {
+            (used.saturating_sub(file_backed).saturating_add(shared).saturating_sub(elsewhere), 0)
+        }
+        (Some((file_backed, shared)), None) => (used.saturating_sub(file_backed), shared.min(used)),
+        (None, _) => (used, 0),
     }
 }
 
@@ -90,6 +96,24 @@ mod tests {
         let second = (10..15).map(|at| of(2, sample(at * 10, 70 * MI)));
         assert_eq!(peak(first.chain(second).collect()), Some(100 * MI));
         assert_eq!(peak(Vec::new()), None);
+    }
+
+    #[test]
+    fn pages_that_forked_processes_share_count_once_where_their_shares_were_read() {
+        // 100 MiB of the parent that three children still share: each has a quarter of it, and 10 MiB of its own.
+        let share = |own: u64| {
+            [
+                ("file_backed_bytes", (20 * MI).into()),
+                ("pss_bytes", ((25 + own + 5) * MI).into()),
+                ("pss_file_bytes", (5 * MI).into()),
+            ]
+        };
+        let all = (0..8).flat_map(|at| [1, 2, 3, 4].map(|pid| (pid, at * 10)));
+        let event = |(pid, at): (i64, u64)| {
+            let own = if pid == 1 { 0 } else { 10 };
+            of(pid, metadata(sample(at, (120 + own) * MI), &share(own)))
+        };
+        assert_eq!(peak(all.map(event).collect()), Some(130 * MI));
     }
 
     #[test]

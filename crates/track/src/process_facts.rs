@@ -1,4 +1,4 @@
-//! What is known of a process beside its numbers, as metadata of its events: swap, stalls, file-backed memory.
+//! What is known of a process beside its numbers, as metadata of its events: swap, stalls, file-backed memory, its share of shared pages.
 //!
 //! Changes rarely: every change makes the metadata of the next sample another one, and a recording has room for few.
 
@@ -13,6 +13,14 @@ pub(crate) const FACT_AGE: Duration = Duration::from_secs(1);
 /// By these names `analyze` splits resident memory: what files or shared memory back, and what shared memory backs.
 const FILE_BACKED: &str = "file_backed_bytes";
 const SHARED_MEMORY: &str = "shared_memory_bytes";
+/// By these it counts pages that several processes share once: the proportional set size, and the part of it that files back.
+const PSS: &str = "pss_bytes";
+const PSS_FILE: &str = "pss_file_bytes";
+/// The kernel walks the page tables of the process for it: between two readings pass so many times what one took, and this at least.
+const PSS_SHARE: u32 = 100;
+const PSS_AGE: Duration = Duration::from_secs(10);
+/// Of a larger process it is not read: a walk of tens of milliseconds would delay the samples.
+const PSS_MOST_RSS: u64 = 8 << 30;
 
 /// Facts of one process.
 #[derive(Debug)]
@@ -24,6 +32,8 @@ pub(crate) struct ProcessFacts {
     shared_memory: Reported,
     since: Instant,
     swap_read_at: Option<Instant>,
+    pss: Reported,
+    next_pss: Option<Instant>,
 }
 
 impl ProcessFacts {
@@ -37,6 +47,8 @@ impl ProcessFacts {
             shared_memory: Reported::default(),
             since: Instant::now(),
             swap_read_at: None,
+            pss: Reported::default(),
+            next_pss: None,
         }
     }
 
@@ -71,6 +83,24 @@ impl ProcessFacts {
         }
     }
 
+    /// Reads its share of pages that several processes have, where that is due.
+    pub(crate) fn read_pss(&mut self, reader: &ProcessReader, rss: Option<u64>) {
+        let begin = Instant::now();
+        let is_small = rss.is_some_and(|rss| rss <= PSS_MOST_RSS);
+        if !is_small || self.next_pss.is_some_and(|next| begin < next) {
+            return;
+        }
+        let detail = reader.detail().ok();
+        self.next_pss = Some(begin + pss_pause(begin.elapsed()));
+        let share = detail.and_then(|detail| Some((detail.pss?, detail.pss_file?)));
+        if let Some((all, of_files)) = share
+            && self.pss.update(all, self.since.elapsed(), Instant::now())
+        {
+            self.set(PSS, all.into());
+            self.set(PSS_FILE, of_files.into());
+        }
+    }
+
     /// How short of memory it is: bytes swapped out, and the percent of the time that some, and that all tasks waited.
     pub(crate) fn note_shortage(&mut self, swap: Option<u64>, stalls: [Option<f64>; 2]) {
         // Whole percents: a figure that trembles would make every sample's metadata another one.
@@ -92,6 +122,11 @@ impl ProcessFacts {
             self.note_shortage(status.and_then(|status| status.swap), [None, None]);
         }
     }
+}
+
+/// The time between two readings, of which one took `cost`.
+fn pss_pause(cost: Duration) -> Duration {
+    (cost * PSS_SHARE).max(PSS_AGE)
 }
 
 /// A part of the resident memory, as the metadata last had it. Each change is metadata of its own, for which a ring has little room: every half
@@ -164,6 +199,22 @@ mod tests {
         assert!(!facts.known().contains_key("psi_full_avg10"));
         facts.note_shortage(None, [None, None]);
         assert_eq!(swap_and_stall(&facts), [Some(0), Some(0)]);
+    }
+
+    #[test]
+    fn share_of_a_process_is_read_every_ten_seconds_and_for_a_hundredth_of_the_time() {
+        assert_eq!(pss_pause(Duration::from_millis(2)), Duration::from_secs(10));
+        assert_eq!(pss_pause(Duration::from_millis(300)), Duration::from_secs(30));
+        let mut facts = ProcessFacts::new();
+        let reader = ProcessReader::open(std::process::id()).unwrap();
+        facts.read_pss(&reader, Some(PSS_MOST_RSS + 1));
+        assert!(facts.known().is_empty() && facts.next_pss.is_none(), "too large");
+        facts.read_pss(&reader, Some(1));
+        let known = |key: &str| facts.known()[key].as_u64().unwrap();
+        assert!(known(PSS) > 0 && known(PSS_FILE) <= known(PSS));
+        let next = facts.next_pss;
+        facts.read_pss(&reader, Some(1));
+        assert_eq!(facts.next_pss, next, "not due");
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl ProcessSession {
         self.raise_peak(status.as_ref().and_then(|status| status.peak_rss));
         self.facts.note_shared_memory(status.as_ref().and_then(|status| status.rss_shared_memory));
         self.facts.note_shortage(status.and_then(|status| status.swap), stalls);
+        self.facts.read_pss(reader, self.seen.last_rss);
     }
 
     /// A look between two samples, for the peak of a process that may be gone at the next; whether it lives.

@@ -12,6 +12,13 @@ pub(crate) const FILE_BACKED: &str = "file_backed_bytes";
 /// Those of them that are shared memory; 0 until it is reported.
 const SHARED_MEMORY: &str = "shared_memory_bytes";
 
+/// The share of the process in pages that several have, and the part of it that files back; reported again when it has changed.
+const PSS: &str = "pss_bytes";
+const PSS_FILE: &str = "pss_file_bytes";
+
+/// The first reading of a share counts for so long before it.
+const FIRST_READING_NS: u64 = 10_000_000_000;
+
 /// The parts of a process's resident memory.
 #[derive(Debug, Default, Clone)]
 pub struct ResidentParts {
@@ -20,6 +27,9 @@ pub struct ResidentParts {
     shared_now: u64,
     /// When file-backed and shared memory were reported, and their bytes.
     changes: Vec<(u64, u64, u64)>,
+    pss: Option<u64>,
+    /// When its share was read, and the bytes of anonymous and shared memory beyond it, which others count.
+    counted_elsewhere: Vec<(u64, u64)>,
     /// What no file backs.
     pub anonymous: Envelope,
     /// Shared memory.
@@ -45,9 +55,29 @@ impl ResidentParts {
         }
         let used = event.counter(Counter::Used).filter(|used| *used > 0);
         if let Some((used, file_backed)) = used.zip(self.file_backed) {
+            self.observe_share(event, used.saturating_sub(file_backed).saturating_add(self.shared_now));
             self.anonymous.observe(event.timestamp_ns, used.saturating_sub(file_backed));
             self.shared.observe(event.timestamp_ns, self.shared_now.min(used));
         }
+    }
+
+    /// Takes in how much of `own`, its anonymous and shared memory, is its share.
+    fn observe_share(&mut self, event: &Event, own: u64) {
+        let number = |key: &str| event.metadata.map.get(key).and_then(serde_json::Value::as_u64);
+        let Some((pss, of_files)) = number(PSS).zip(number(PSS_FILE)) else { return };
+        if self.pss != Some(pss) {
+            self.pss = Some(pss);
+            let share = pss.saturating_sub(of_files);
+            self.counted_elsewhere.push((event.timestamp_ns, own.saturating_sub(share)));
+        }
+    }
+
+    /// Bytes of its anonymous and shared memory that other processes count, by the last reading before a moment; shortly before the first reading, by that:
+    /// a forked process shares most from its first moment on. `None` where it was not read.
+    pub(crate) fn counted_elsewhere(&self, at_ns: u64) -> Option<u64> {
+        let after = self.counted_elsewhere.partition_point(|(since, _)| *since <= at_ns);
+        let (since, bytes) = self.counted_elsewhere.get(after.saturating_sub(1))?;
+        (since.saturating_sub(at_ns) <= FIRST_READING_NS).then_some(*bytes)
     }
 
     /// File-backed and shared bytes at a moment; `None` where they are not known.
