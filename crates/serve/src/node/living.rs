@@ -116,12 +116,17 @@ impl LivingRun {
         self.is_whole = self.find_sessions();
         let mut samples: Vec<Sample> = Vec::new();
         let ranks: BTreeMap<PathBuf, i64> = self.ranks_of_sessions();
-        let indices = self.device_indices();
+        let mut first = Vec::with_capacity(self.sessions.len());
         for (path, session) in &mut self.sessions {
-            let first = samples.len();
+            first.push(samples.len());
             let rank = ranks.get(path).copied().unwrap_or(0);
             self.is_whole &= session.look(deadline, rank, &mut samples);
-            translate(&mut samples[first..], session, &indices);
+        }
+        // Known once all are read.
+        let indices = self.device_indices();
+        for (at, session) in self.sessions.values().enumerate() {
+            let end = first.get(at + 1).copied().unwrap_or(samples.len());
+            translate(&mut samples[first[at]..end], session, &indices);
         }
         samples.sort_by_key(|sample| sample.at_ns);
         let room = self.room(host_total);
