@@ -18,7 +18,8 @@ from run_command import is_gone, until
 from run_signals import run
 
 # Counts each signal, prints the counts at the marker, after the handlers before it; ends with its input.
-# The wake-up descriptor ends `select` also for a signal that came just before it: Python would run the handler only afterwards.
+# The wake-up descriptor ends `select` also for a signal that came just before it: without it Python would
+# run the handler only after the next input.
 COUNTS = """
 import os, select, signal, sys
 counts, marks, (woken, wake) = {}, [], os.pipe()
