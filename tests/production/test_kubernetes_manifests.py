@@ -1,4 +1,4 @@
-"""The manifests in examples/kubernetes. No kubelet can be had here: their structure is checked, nothing is started."""
+"""The manifests in examples/kubernetes. No kubelet can be had: their structure is checked, none is started."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ LONGEST_SECONDS = 300
 LONGEST_INSTALL_SECONDS = 600
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio"}
 KERNEL = "linux-image-cloud-amd64"
+# Cases in which `memory.oom.group` has the supervisor killed with its program.
+GROUPS = ("group", "container", "pod")
 
 
 def sh(*words: str | Path, cwd: Path | None = None, seconds: float = 120) -> str:
@@ -151,13 +153,31 @@ def answers(said: str) -> dict[str, dict[str, Any]]:
         sys.exit(f"test-vm: the machine did not come to the end; it said:\n{said}")
     found: dict[str, dict[str, Any]] = {}
     for case, text in re.findall(r"^@@ (\w+)\n(.*?)^@@ end$", said, re.MULTILINE | re.DOTALL):
-        answer = json.loads(text)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            sys.exit(f"test-vm: {case}: {text!r} is not an answer; the machine said:\n{said}")
         if answer["signal"] != 9:
             continue
         if case in found:
             sys.exit(f"test-vm: {case}: two processes were killed, one was meant to be; it said:\n{said}")
         found[case] = answer
     return found
+
+
+def check_messages(said: str) -> list[str]:
+    """What is wrong with the termination messages that were written ahead of the kills of whole groups."""
+    wrong = []
+    texts = dict(re.findall(r"^@@message (\w+)\n(.*?)^@@message end$", said, re.MULTILINE | re.DOTALL))
+    for case in GROUPS:
+        text = texts.get(case, "")
+        first = text.partition("\n")[0]
+        if not re.search(r"hog \(pid \d+\) used [\d.]+ MiB of 64.00 MiB \(\d+ %\)", first):
+            wrong.append(f"{case}: the message does not begin with the use of the limit: {first!r}")
+        for part in ("  held by ", "  limit     64.00 MiB", f"  evidence  stormlog analyze /tmp/{case}/"):
+            if part not in text:
+                wrong.append(f"{case}: the message has no {part.strip()!r}: {text!r}")
+    return wrong
 
 
 def check(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -181,6 +201,13 @@ def check(found: dict[str, dict[str, Any]]) -> list[str]:
         expect(case, "cause", "cgroup_oom_kill")
         expect(case, "limit_bytes", 48 << 20)
     expect("kill", "cause", "sigkill")
+    for case in GROUPS:
+        expect(case, "cause", "cgroup_oom_kill")
+        expect(case, "limit_bytes", 64 << 20)
+        confidence = found.get(case, {}).get("evidence", {}).get("confidence") or 0
+        is_sure = confidence > 0.9
+        if confidence >= 1 or is_sure == (case == "pod"):
+            wrong.append(f"{case}: confidence is {confidence}")
     for case, answer in found.items():
         if answer["session_status"] not in ("interrupted", "incomplete"):
             wrong.append(f"{case}: session_status is {answer['session_status']!r}")
@@ -203,7 +230,7 @@ def main() -> None:
     found = answers(said)
     for case, answer in found.items():
         sys.stdout.write(f"test-vm: {case}: {answer['cause']}: {answer['evidence']['verdict']}\n")
-    wrong = check(found)
+    wrong = check(found) + check_messages(said)
     if wrong:
         sys.exit("\n".join([said, *("test-vm: " + line for line in wrong)]))
     sys.stdout.write(f"test-vm: {len(found)} deaths under a real kernel, all named rightly\n")

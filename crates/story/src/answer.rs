@@ -180,7 +180,7 @@ fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
     if main.ended == Ended::Failed || main.is_out_of_memory() {
         let confidence = main.confidence?;
         let by = match main.cause? {
-            Cause::CgroupOomKill | Cause::GlobalOomKill if confidence >= 1.0 => {
+            Cause::CgroupOomKill | Cause::GlobalOomKill if confidence > 0.95 => {
                 "the kernel's log names the process"
             }
             Cause::CgroupOomKill | Cause::GlobalOomKill if confidence >= 0.75 => {

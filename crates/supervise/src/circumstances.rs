@@ -73,6 +73,14 @@ pub(crate) fn kinds_of_memory(rows: &[MapRow]) -> impl Iterator<Item = HeldBy> {
     })
 }
 
+/// What the only process of a run holds now: the kinds of memory by the last look at its map, or the process where it has grown much since.
+pub(crate) fn kinds_or_process(watched: &Watched) -> Vec<HeldBy> {
+    let kinds: Vec<HeldBy> = kinds_of_memory(&watched.mapped.rows).collect();
+    let sum: u64 = kinds.iter().map(|kind| kind.bytes).sum();
+    let is_recent = watched.session.seen().last_rss.is_some_and(|rss| sum / 3 >= rss / 4);
+    if is_recent { kinds } else { holder(watched).into_iter().collect() }
+}
+
 /// The processes and what they held, largest first, when there was more than one to hold it.
 pub(crate) fn held_by(mut rows: Vec<HeldBy>) -> Vec<HeldBy> {
     const MOST: usize = 10;

@@ -22,7 +22,7 @@ use stormlog_store::wall_ns;
 use stormlog_story::Holder;
 use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 
-use crate::circumstances::{Circumstances, held_by, holder, kinds_of_memory};
+use crate::circumstances::{Circumstances, held_by, holder, kinds_or_process};
 use crate::environ::Environ;
 use crate::evidence::RunEvidence;
 use crate::maps::{MapLooks, Subject};
@@ -339,8 +339,8 @@ impl Watcher {
         }
         let name = format!("{} (pid {})", self.evidence.program, self.root);
         let held = self.holders();
-        let kinds = largest.filter(|_| held.is_empty()).and_then(|pid| self.processes.get(&pid));
-        let kinds = kinds.map(|watched| kinds_of_memory(&watched.mapped.rows).collect()).unwrap_or(held);
+        let only = largest.filter(|_| held.is_empty()).and_then(|pid| self.processes.get(&pid));
+        let kinds = only.map(kinds_or_process).unwrap_or(held);
         let holder = |row: HeldBy| Holder::named(Memory::Host, row.bytes, row.place);
         let others = kinds.into_iter().map(holder).collect();
         if let Some(ahead) = &mut self.ahead {

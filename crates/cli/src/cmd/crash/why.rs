@@ -30,7 +30,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let pid = options.subject.as_deref().and_then(Path::to_str).and_then(|text| text.parse::<u32>().ok());
     let mut found = match (pid, &options.subject) {
         (Some(pid), Some(path)) if !path.exists() => vec![of_process(pid, options.door)?],
-        (_, path) => of_path(&place::or_runs(path.as_deref())?)?,
+        (_, path) => {
+            let path = place::or_runs(path.as_deref())?;
+            // What its killed supervisor left is finished by whichever reader comes first.
+            drop(stormlog_catalog::run::finish_abandoned(&path));
+            of_path(&path)?
+        }
     };
     if let Some(line) = &options.line {
         for (_, report) in &mut found {
