@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import nvml_library
 import pytest
 
 
@@ -48,3 +49,9 @@ def port() -> Callable[[], int]:
             return int(listening.getsockname()[1])
 
     return free
+
+
+@pytest.fixture
+def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library under NVML's name that answers for GPUs there are none of."""
+    return nvml_library.built(tmp_path_factory.mktemp("nvml"))

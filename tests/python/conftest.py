@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nvml_library
 import pytest
 from compat_cases import v4
 from opened_page import Opened, started_browser
-from places import HELPERS, PROGRAMS
+from places import PROGRAMS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -40,14 +41,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def nvml_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library under NVML's name that answers for GPUs there are none of."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so"
-    source = HELPERS / "nvml_stand_in.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    (library.parent / "libnvidia-ml.so.1").symlink_to(library)
-    return library
+    return nvml_library.built(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")

@@ -98,11 +98,16 @@ impl Exposition {
         self.len() == 0
     }
 
+    /// Families and their samples, in the order in which they are served.
+    pub(crate) fn families(&self) -> impl Iterator<Item = (&'static Family, &[Sample])> {
+        families::ALL.into_iter().zip(self.samples.iter().map(Vec::as_slice))
+    }
+
     /// The whole as text.
     #[must_use]
     pub fn render(&self, format: Format) -> String {
         let mut out = String::with_capacity(64 * self.len() + 8192);
-        for (family, samples) in families::ALL.iter().zip(&self.samples) {
+        for (family, samples) in self.families() {
             if !samples.is_empty() {
                 text::write_family(&mut out, family, samples, format);
             }

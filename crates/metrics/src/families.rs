@@ -286,8 +286,16 @@ pub const SCRAPE_ERRORS: Family = counter(
     "Directories and files that could not be read: reason is directory, run or state.",
 );
 
+/// Pushes that were not taken.
+pub const PUSH_FAILURES: Family = counter(
+    "stormlog_push_failures_total",
+    None,
+    &["receiver"],
+    "Pushes that the receiver did not take: receiver is otlp or pyroscope.",
+);
+
 /// All families, in the order in which they are served.
-pub const ALL: [&Family; 39] = [
+pub const ALL: [&Family; 40] = [
     &BUILD_INFO,
     &RUN_INFO,
     &RUNS,
@@ -327,6 +335,7 @@ pub const ALL: [&Family; 39] = [
     &SCRAPE_DURATION,
     &SCRAPE_UNREAD,
     &SCRAPE_ERRORS,
+    &PUSH_FAILURES,
 ];
 
 #[cfg(test)]

@@ -7,13 +7,18 @@
 
 mod http;
 pub mod node;
+mod otlp;
 mod page;
+mod pushing;
+mod pyroscope;
 mod server;
 mod textfile;
 mod token;
 
 pub use http::{Listen, Tls, TlsError, TlsFiles};
+pub use otlp::Otlp;
 pub use page::PageServer;
+pub use pyroscope::{LiveCapture, Pyroscope};
 pub use server::{NodeServer, PageMaker, ServeError, ServeOptions};
 pub use textfile::Textfile;
 pub use token::{Token, TokenError};

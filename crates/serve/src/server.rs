@@ -10,10 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stormlog_catalog::run::{RunDirectory, StoredRun};
-use stormlog_metrics::Format;
+use stormlog_metrics::families::PUSH_FAILURES;
+use stormlog_metrics::{Exposition, Format, Labels};
 
 use crate::http::{Listen, Listener, Refusal, Reply, Request, Tls};
 use crate::node::{Exposure, Node};
+use crate::otlp::Otlp;
+use crate::pushing::{Failures, Pushing};
+use crate::pyroscope::Pyroscope;
 use crate::textfile::Textfile;
 use crate::token::Token;
 
@@ -39,6 +43,12 @@ pub struct ServeOptions {
     pub pages: Box<PageMaker>,
     /// A file for a collector of text files, written at every look of its own.
     pub textfile: Option<Textfile>,
+    /// Where metrics are pushed to.
+    pub otlp: Option<Otlp>,
+    /// Where heap profiles are pushed to.
+    pub pyroscope: Option<Pyroscope>,
+    /// What is pushed.
+    pub exposure: Exposure,
 }
 
 /// Why it cannot serve.
@@ -79,6 +89,12 @@ struct Shared {
     /// One page at a time: each may take much memory.
     paging: Mutex<()>,
     textfile: Option<Textfile>,
+    otlp: Option<Otlp>,
+    pyroscope: Option<Pyroscope>,
+    exposure: Exposure,
+    /// Pushes that were not taken.
+    otlp_failures: Failures,
+    pyroscope_failures: Failures,
 }
 
 /// The reader and when it looked last.
@@ -120,6 +136,11 @@ impl NodeServer {
             pages: options.pages,
             paging: Mutex::new(()),
             textfile: options.textfile,
+            otlp: options.otlp,
+            pyroscope: options.pyroscope,
+            exposure: options.exposure,
+            otlp_failures: Failures::default(),
+            pyroscope_failures: Failures::default(),
         };
         Ok(NodeServer { listener, shared: Arc::new(shared) })
     }
@@ -135,18 +156,71 @@ impl NodeServer {
         let (end, ended) = mpsc::channel::<()>();
         let own = Arc::clone(&self.shared);
         let looking = thread::Builder::new().name("look".to_owned()).spawn(move || own.look_on(&ended))?;
+        let pushing = self.start_pushing()?;
         let shared = Arc::clone(&self.shared);
         let handler: Arc<dyn Fn(&Request) -> Reply + Send + Sync> =
             Arc::new(move |request: &Request| shared.reply(request));
         let served = self.listener.run(goes_on, &handler);
         drop(end);
+        pushing.into_iter().for_each(Pushing::end);
         // A thread that panicked has nothing to hand over.
         let _ = looking.join();
         served.map_err(ServeError::Ended)
     }
 }
 
+impl NodeServer {
+    fn start_pushing(&self) -> io::Result<Vec<Pushing>> {
+        let mut pushing = Vec::new();
+        if let Some(otlp) = &self.shared.otlp {
+            let shared = Arc::clone(&self.shared);
+            pushing.push(Pushing::start("otlp", otlp.interval, move || shared.push_metrics())?);
+        }
+        if let Some(pyroscope) = &self.shared.pyroscope {
+            let shared = Arc::clone(&self.shared);
+            pushing.push(Pushing::start("pyroscope", pyroscope.interval, move || shared.push_profiles())?);
+        }
+        Ok(pushing)
+    }
+}
+
 impl Shared {
+    fn push_metrics(&self) {
+        let Some(otlp) = &self.otlp else { return };
+        if otlp.send(&self.exposition(self.exposure)).is_err() {
+            self.otlp_failures.add();
+        }
+    }
+
+    fn push_profiles(&self) {
+        let Some(pyroscope) = &self.pyroscope else { return };
+        let mut watched = self.lock();
+        watched.refresh(FRESH);
+        let captures = watched.node.live_captures();
+        drop(watched);
+        for capture in captures {
+            if pyroscope.send(&capture).is_err() {
+                self.pyroscope_failures.add();
+            }
+        }
+    }
+
+    /// The series of a look that is fresh.
+    fn exposition(&self, exposure: Exposure) -> Exposition {
+        let mut watched = self.lock();
+        watched.refresh(FRESH);
+        let mut exposition = watched.node.exposition(exposure);
+        drop(watched);
+        let pushes = [
+            ("otlp", self.otlp.is_some(), &self.otlp_failures),
+            ("pyroscope", self.pyroscope.is_some(), &self.pyroscope_failures),
+        ];
+        for (receiver, _, failures) in pushes.into_iter().filter(|(_, is_used, _)| *is_used) {
+            exposition.add(&PUSH_FAILURES, Labels::new().with("receiver", receiver), failures.count());
+        }
+        exposition
+    }
+
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -210,10 +284,7 @@ impl Shared {
     fn metrics(&self, request: &Request, is_owner: bool) -> Reply {
         let format = Format::accepted(&request.accept);
         let exposure = if is_owner { Exposure::Owner } else { Exposure::Everyone };
-        let mut watched = self.lock();
-        watched.refresh(FRESH);
-        let exposition = watched.node.exposition(exposure);
-        drop(watched);
+        let exposition = self.exposition(exposure);
         Reply::ok(format.content_type(), exposition.render(format).into_bytes().into())
     }
 

@@ -1,6 +1,7 @@
 //! What can be typed after `serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use stormlog_metrics::Format;
@@ -33,6 +34,18 @@ pub(crate) struct Serve {
     /// Also write the metrics to this file, for node_exporter's text-file collector (*.prom)
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
+    /// Push the metrics to this URL by OTLP/HTTP, too; without a URL where OTEL_EXPORTER_OTLP_ENDPOINT says. Other OTEL_* variables are respected
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with = "once", help_heading = "Push")]
+    otlp: Option<String>,
+    /// Push the live heaps to this Pyroscope as pprof, once a minute
+    #[arg(long, value_name = "URL", conflicts_with = "once", help_heading = "Push")]
+    pyroscope: Option<String>,
+    /// Pyroscope's bearer token, in a file that only you can read
+    #[arg(long, value_name = "FILE", requires = "pyroscope", help_heading = "Push")]
+    pyroscope_token: Option<PathBuf>,
+    /// Seconds between two pushes of heaps
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, requires = "pyroscope", help_heading = "Push")]
+    pyroscope_interval: Duration,
     /// Add the lines that hold most of each rank's heap (for owners only)
     #[arg(long)]
     holders: bool,
@@ -50,6 +63,13 @@ enum FormatName {
     Prom,
     /// OpenMetrics 1.0
     Openmetrics,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds between 1 and 86400".to_owned()),
+    }
 }
 
 fn listen(text: &str) -> Result<Listen, String> {
@@ -76,6 +96,10 @@ impl From<Serve> for Options {
             state: typed.state,
             textfile: typed.textfile,
             holders: typed.holders,
+            otlp: typed.otlp,
+            pyroscope: typed.pyroscope,
+            pyroscope_token: typed.pyroscope_token,
+            pyroscope_interval: typed.pyroscope_interval,
             once: typed.once,
             format: match typed.format {
                 FormatName::Prom => Format::Text,

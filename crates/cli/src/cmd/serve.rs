@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use stormlog_metrics::Format;
 use stormlog_serve::node::{Exposure, Node, NodeOptions, StateFile};
-use stormlog_serve::{Listen, NodeServer, ServeOptions, Textfile, Tls, TlsFiles, Token};
+use stormlog_serve::{Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token};
 
 use crate::cmd::report::page_of;
 use crate::exit::{Exit, NotThere, Wrong};
+use crate::interpreter::secure_post;
 use crate::place;
 
 pub(crate) struct Options {
@@ -22,6 +23,11 @@ pub(crate) struct Options {
     pub(crate) state: Option<PathBuf>,
     pub(crate) textfile: Option<PathBuf>,
     pub(crate) holders: bool,
+    /// Empty: where the environment says.
+    pub(crate) otlp: Option<String>,
+    pub(crate) pyroscope: Option<String>,
+    pub(crate) pyroscope_token: Option<PathBuf>,
+    pub(crate) pyroscope_interval: Duration,
     pub(crate) once: bool,
     pub(crate) format: Format,
 }
@@ -62,7 +68,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let pages = Box::new(|path: &std::path::Path| {
         page_of(path).map_err(|error| format!("The report cannot be made: {error:#}"))
     });
-    let serving = ServeOptions { listen: options.listen.clone(), token, tls, pages, textfile };
+    let (otlp, pyroscope) = receivers(options)?;
+    // What is sent is for whom the user chose.
+    let exposure = if options.holders { Exposure::Owner } else { Exposure::Everyone };
+    let listen = options.listen.clone();
+    let serving = ServeOptions { listen, token, tls, pages, textfile, otlp, pyroscope, exposure };
     let server = NodeServer::bind(node, serving).map_err(|error| Wrong(error.to_string()))?;
     match (&options.listen, server.address()) {
         (Listen::Unix(path), _) => writeln!(io::stderr(), "Listening at unix:{}", path.display())?,
@@ -74,4 +84,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     server.run(&|| !over.load(Ordering::Relaxed))?;
     Ok(Exit::Ok)
+}
+
+/// Where metrics and heaps are pushed to.
+fn receivers(options: &Options) -> anyhow::Result<(Option<Otlp>, Option<Pyroscope>)> {
+    let wrong = |what: &str, error: stormlog_push::PushError| Wrong(format!("{what}: {error}"));
+    let variable = |name: &str| std::env::var(name).ok();
+    let otlp = options.otlp.as_deref().map(|url| {
+        Otlp::new(Some(url).filter(|url| !url.is_empty()), secure_post(), &variable)
+            .map_err(|error| wrong("--otlp", error))
+    });
+    let token = options.pyroscope_token.as_deref().map(stormlog_push::read_token).transpose();
+    let token = token.map_err(|error| wrong("--pyroscope-token", error))?;
+    let pyroscope = options.pyroscope.as_deref().map(|url| {
+        Pyroscope::new(url, token, Some(options.pyroscope_interval), secure_post())
+            .map_err(|error| wrong("--pyroscope", error))
+    });
+    Ok((otlp.transpose()?, pyroscope.transpose()?))
 }

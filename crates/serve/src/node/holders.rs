@@ -45,7 +45,7 @@ impl Holders {
 }
 
 /// The last capture of a process that has not ended.
-fn capture_of(run: &Path, pid: u32) -> Option<PathBuf> {
+pub(super) fn capture_of(run: &Path, pid: u32) -> Option<PathBuf> {
     let name = format!("{pid}.bin");
     let is_its = |path: &PathBuf| {
         let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

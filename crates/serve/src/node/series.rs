@@ -12,10 +12,12 @@ use stormlog_postmortem::Cause;
 use stormlog_store::wall_ns;
 
 use super::device_now::DeviceNow;
+use super::holders::capture_of;
 use super::living::{LivingRun, Role, run_id};
 use super::look::{ERROR_REASONS, Node};
 use super::session::Session;
 use super::{slots, window};
+use crate::pyroscope::LiveCapture;
 
 /// Samples are shown for so long after they were taken, or for so many intervals.
 const STALE_NS: u64 = 30_000_000_000;
@@ -46,6 +48,23 @@ impl Node {
             all.add(&families::SCRAPE_ERRORS, Labels::new().with("reason", reason), count);
         }
         all
+    }
+
+    /// The heap captures of the main processes of living ranks.
+    pub fn live_captures(&mut self) -> Vec<LiveCapture> {
+        let mut captures = Vec::new();
+        for run in self.living.values() {
+            let job = run.job();
+            for rank in run.ranks.keys().copied() {
+                let slot = slots::label(self.slots.of(&job, rank, &run.path));
+                let view = RankView { run, rank, labels: &Labels::new(), host_total: None };
+                let Some(path) = view.main_pid().and_then(|pid| capture_of(&run.path, pid)) else { continue };
+                let host = inert(run.record().host.as_deref().unwrap_or_default()).into_owned();
+                let job = inert(&job).into_owned();
+                captures.push(LiveCapture { path, job, rank, slot, host });
+            }
+        }
+        captures
     }
 
     fn add_runs(&self, all: &mut Exposition) {
