@@ -23,8 +23,8 @@ if holders:
     with open(holders, "w") as file:
         file.write(f"{os.getpid()} 1536\\n4194304 512\\n")
     import torch
-    stats, trouble = torch.cuda.memory_stats, {"num_alloc_retries": 0, "num_ooms": 0}
-    torch.cuda.memory_stats = lambda device=None: {**stats(device), **trouble}
+    stats, trouble = torch._C._cuda_memoryStats, {"num_alloc_retries": 0, "num_ooms": 0}
+    torch._C._cuda_memoryStats = lambda device: {**stats(device), **trouble}
     tensor = torch.stand_in.take(64 << 20)
 kept = []
 while not select.select([sys.stdin], [], [], 0.05)[0]:
