@@ -1,4 +1,4 @@
-"""The manifests in examples/kubernetes. No kubelet can be had: their structure is checked, none is started."""
+"""The manifests in examples/kubernetes. No kubelet can be had here: only their structure is checked."""
 
 from __future__ import annotations
 

@@ -190,9 +190,10 @@ def test_another_address_speaks_tls_and_needs_the_token_for_everything(
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
-    words = ["--listen", "0.0.0.0:0", "--token-file", token_file, "--tls-cert", certificate, "--tls-key", key]
+    words = ["--listen", "0.0.0.0:0", "--token-file", str(token_file)]
+    words += ["--tls-cert", str(certificate), "--tls-key", str(key)]
     key.chmod(0o644)
-    command = [*STORMLOG, "serve", *map(str, words), str(runs)]
+    command = [*STORMLOG, "serve", *words, str(runs)]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2 and "chmod 600" in refused.stderr
     key.chmod(0o600)

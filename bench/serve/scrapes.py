@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What `stormlog serve` costs on a node with many runs: series, size, time of a scrape, CPU and memory.
 
-    bench/serve/run.py                        # 2,000 dead runs, 64 living ranks, a minute of scrapes
-    bench/serve/run.py --command target/debug/stormlog --dead 500 --seconds 30
+    bench/serve/scrapes.py                        # 2,000 dead runs, 64 living ranks, a minute of scrapes
+    bench/serve/scrapes.py --command target/debug/stormlog --dead 500 --seconds 30
 
 Dead runs are copies of one real run whose record has 8 ranks with 16 workers each, two of them dead. Living
 are one run of 8 ranks with 16 workers each, and runs of one rank. The CPU is that of the service alone, from
