@@ -68,8 +68,8 @@ def living(stormlog: str, root: Path, ranks: int) -> Iterator[None]:
     """So many living ranks: a job of several, and runs of one."""
     program = root.parent / "train.py"
     program.write_text(JOB)
-    run = [stormlog, "run", "-q", "--no-heap", "--no-gpu", "--no-why", "--dir", root]
-    words = [[*run, sys.executable, program], *([*run, "cat"] for _ in range(ranks - RANKS))]
+    run = [stormlog, "run", "-q", "--no-heap", "--no-gpu", "--no-why", "--dir", str(root)]
+    words = [[*run, sys.executable, str(program)], *([*run, "cat"] for _ in range(ranks - RANKS))]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE) for command in words]
     try:
         yield
@@ -109,7 +109,7 @@ def series(text: str) -> list[str]:
 
 def measure(stormlog: str, root: Path, ranks: int, seconds: float, interval: float) -> dict[str, object]:
     """Serves `root` and scrapes it."""
-    words = [stormlog, "serve", "--listen", "127.0.0.1:0", root]
+    words = [stormlog, "serve", "--listen", "127.0.0.1:0", str(root)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as service:
         assert service.stderr
         address = (
