@@ -170,3 +170,31 @@ def test_running_process_answers_and_continues(tmp_path: Path) -> None:
     assert any(
         text.startswith("`kept`, a list of 40 bytearrays, local of hold() at holds.py:") for text in kept_by
     )
+
+
+WORKER = """
+import multiprocessing
+kept = []
+def grow():
+    for _ in range(60):
+        kept.append(bytearray(1 << 20))
+def fail():
+    grow()
+    raise MemoryError
+if __name__ == "__main__":
+    worker = multiprocessing.get_context({method!r}).Process(target={target})
+    worker.start()
+    worker.join()
+    print(worker.pid)
+"""
+
+
+@pytest.mark.parametrize(("method", "target"), [("fork", "grow"), ("fork", "fail"), ("spawn", "fail")])
+def test_worker_of_multiprocessing_reports_what_keeps_its_memory(
+    tmp_path: Path, method: str, target: str
+) -> None:
+    (tmp_path / "main.py").write_text(WORKER.format(method=method, target=target))
+    done = run(tmp_path / "runs", sys.executable, str(tmp_path / "main.py"))
+    process = why(str(tmp_path / "runs"))
+    assert process["pid"] == int(done.stdout), process
+    assert process["held"][0]["kept_by"] == "`kept`, a list of 60 bytearrays, global of __main__", process
