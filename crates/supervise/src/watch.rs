@@ -533,7 +533,11 @@ impl Watcher {
     /// Finds out whether a process is a worker of a pool, and which. One that is about to execute another program is a copy of its parent for a moment,
     /// so that a copy is asked for at its second look.
     fn find_pool(&mut self, pid: u32, is_copy: bool) {
-        let Some(watched) = self.processes.get(&pid).filter(|watched| watched.pool.is_none()) else { return };
+        let Some(watched) = self.processes.get_mut(&pid) else { return };
+        if watched.pool.is_some() || (is_copy && watched.is_pool_sought) {
+            return;
+        }
+        watched.is_pool_sought |= is_copy;
         let ppid = watched.ppid;
         let Some(parent) = self.processes.get_mut(&ppid).filter(|parent| parent.worker.is_none()) else {
             return;

@@ -54,6 +54,8 @@ pub(crate) struct Watched {
     pub(crate) worker: Option<Worker>,
     /// The pool it may be a worker of, and its number there.
     pub(crate) pool: Option<(Pool, u32)>,
+    /// Whether that was looked for while it was a copy of its parent.
+    pub(crate) is_pool_sought: bool,
 }
 
 impl Watched {
@@ -86,6 +88,7 @@ impl Watched {
             is_rank: false,
             worker: None,
             pool: None,
+            is_pool_sought: false,
             summary,
             identity,
         };

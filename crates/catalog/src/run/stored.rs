@@ -109,11 +109,15 @@ impl StoredRun {
             at.and_then(|at| jiff::Timestamp::from_nanosecond(at.into()).ok())
                 .map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
         };
-        json!({
+        let mut row = json!({
             "path": self.path.display().to_string(), "state": self.state.as_str(),
             "started_at": moment(self.started_at_ns), "ended_at": moment(self.ended_at_ns),
-            "bytes": self.bytes, "verdict": self.verdict, "launch": self.launch,
-        })
+            "bytes": self.bytes, "verdict": self.verdict,
+        });
+        if let Some(launch) = &self.launch {
+            row["launch"] = json!(launch);
+        }
+        row
     }
 }
 
