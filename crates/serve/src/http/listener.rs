@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 
 use super::{Connection, Reply, Request, Tls};
@@ -19,7 +21,9 @@ use super::{Connection, Reply, Request, Tls};
 const MOST_AT_ONCE: usize = 16;
 /// A request or an answer that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks for a connection, so that the caller can end the service.
+/// A connection is waited for so long, then the caller is asked whether to go on; a signal ends the wait at once.
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+/// Between two looks at what cannot be waited for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Where to listen.
@@ -89,7 +93,7 @@ impl Listener {
             match accepted {
                 Ok(connection) => self.take(connection, handler),
                 Err(error) => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                    Some(rustix::io::Errno::AGAIN) => thread::sleep(BETWEEN_LOOKS),
+                    Some(rustix::io::Errno::AGAIN) => self.wait(),
                     // The client has gone.
                     Some(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
                     // Too many descriptors or too little memory for a moment.
@@ -106,6 +110,15 @@ impl Listener {
             looks -= 1;
         }
         Ok(())
+    }
+
+    /// Until there is a connection, or the time is over. An error of the wait itself is a look too early.
+    fn wait(&self) {
+        let descriptor = match &self.socket {
+            Socket::Tcp(listener) => listener.as_fd(),
+            Socket::Unix(listener, _) => listener.as_fd(),
+        };
+        let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&WAIT));
     }
 
     fn take(&self, connection: Connection, handler: &Arc<Handler>) {
