@@ -27,10 +27,11 @@ pub(crate) struct Pushing {
 }
 
 impl Pushing {
-    /// Calls `send` at each interval, and once more at the end: the last values are the ones of a death.
+    /// Calls `send` at each interval, and where `sends_last` once more at the end: the last values are the ones of a death.
     pub(crate) fn start(
         name: &str,
         interval: Duration,
+        sends_last: bool,
         send: impl Fn() + Send + 'static,
     ) -> std::io::Result<Pushing> {
         let (end, ended) = mpsc::channel::<()>();
@@ -39,7 +40,9 @@ impl Pushing {
             while ended.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
                 send();
             }
-            send();
+            if sends_last {
+                send();
+            }
         })?;
         Ok(Pushing { end, thread })
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use stormlog_catalog::run::{RunDirectory, StoredRun};
 use stormlog_metrics::families::PUSH_FAILURES;
 use stormlog_metrics::{Exposition, Format, Labels};
+use stormlog_push::PushError;
 
 use crate::http::{Listen, Listener, Refusal, Reply, Request, Tls};
 use crate::node::{Exposure, Node};
@@ -174,11 +175,13 @@ impl NodeServer {
         let mut pushing = Vec::new();
         if let Some(otlp) = &self.shared.otlp {
             let shared = Arc::clone(&self.shared);
-            pushing.push(Pushing::start("otlp", otlp.interval, move || shared.push_metrics())?);
+            pushing.push(Pushing::start("otlp", otlp.interval, true, move || shared.push_metrics())?);
         }
         if let Some(pyroscope) = &self.shared.pyroscope {
             let shared = Arc::clone(&self.shared);
-            pushing.push(Pushing::start("pyroscope", pyroscope.interval, move || shared.push_profiles())?);
+            pushing.push(Pushing::start("pyroscope", pyroscope.interval, false, move || {
+                shared.push_profiles()
+            })?);
         }
         Ok(pushing)
     }
@@ -199,8 +202,11 @@ impl Shared {
         let captures = watched.node.live_captures();
         drop(watched);
         for capture in captures {
-            if pyroscope.send(&capture).is_err() {
-                self.pyroscope_failures.add();
+            let Err(error) = pyroscope.send(&capture) else { continue };
+            self.pyroscope_failures.add();
+            if !matches!(error, PushError::Status { .. }) {
+                // The others would wait for the same receiver.
+                break;
             }
         }
     }
