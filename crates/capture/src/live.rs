@@ -136,6 +136,17 @@ impl Live {
         name.into()
     }
 
+    /// Whether its header was begun. A process that is killed while the library is loaded into it leaves an empty file, or zeroes: nothing was recorded.
+    #[must_use]
+    pub fn has_begun(path: &Path) -> bool {
+        let mut start = [0; 8];
+        let Ok(file) = stormlog_files::open_regular(path) else { return false };
+        match file.read_exact_at(&mut start, 0) {
+            Ok(()) => start != [0; 8],
+            Err(_) => file.metadata().is_ok_and(|metadata| metadata.len() > 0),
+        }
+    }
+
     /// Opens a live file to read it.
     pub fn open(path: &Path) -> Result<Live, CaptureError> {
         Self::check(stormlog_files::open_regular(path).map_err(CaptureError::io(path))?, path)

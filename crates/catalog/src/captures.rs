@@ -335,14 +335,15 @@ pub fn captures_in(directory: &Path) -> Vec<PathBuf> {
     let mut names: Vec<String> = entries.flatten().take(MOST).filter_map(name_of).collect();
     names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     names.dedup();
-    names.into_iter().map(|name| directory.join(name)).collect()
+    let paths = names.into_iter().map(|name| directory.join(name));
+    paths.filter(|path| path.is_file() || Live::has_begun(&Live::path_of(path))).collect()
 }
 
 /// The capture of the last program that a session's process was.
 #[must_use]
 pub fn last_capture(session: &Path) -> Option<PathBuf> {
     let path = session.join(CAPTURE_FILE);
-    (path.is_file() || Live::path_of(&path).is_file()).then_some(path)
+    (path.is_file() || Live::has_begun(&Live::path_of(&path))).then_some(path)
 }
 
 #[cfg(test)]
@@ -422,8 +423,11 @@ mod tests {
         let growing = run.path().join("heap");
         fs::create_dir(&growing).unwrap();
         for name in ["12.bin.live", "12.bin", "12.bin.1.live", "notes.bin", "12.bin.old", ".bin"] {
-            fs::write(growing.join(name), [0; 10]).unwrap();
+            fs::write(growing.join(name), b"SLHEAPLV").unwrap();
         }
+        // Their processes were killed before anything was recorded.
+        fs::write(growing.join("13.bin.live"), [0; 10]).unwrap();
+        fs::write(growing.join("14.bin.live"), []).unwrap();
         fs::write(run.path().join("12.bin"), [0; 100]).unwrap();
         assert_eq!(find(run.path()).unwrap().others, 1);
     }

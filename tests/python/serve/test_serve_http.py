@@ -173,10 +173,10 @@ def test_a_service_sees_a_death_between_two_scrapes_and_keeps_it(tmp_path: Path)
         until(lambda: Metrics(node.get("/metrics")[1]).deaths() == {"signal": 1})
         (run,) = runs.iterdir()
         run.rename(tmp_path / "removed")
-        until(lambda: Metrics(node.get("/metrics")[1]).one("stormlog_runs", state="interrupted") == 0)
+        until(lambda: Metrics(node.get("/metrics")[1]).one("stormlog_runs", state="failed") == 0)
         assert Metrics(node.get("/metrics")[1]).deaths() == {"signal": 1}
         (tmp_path / "removed").rename(run)
-        until(lambda: Metrics(node.get("/metrics")[1]).one("stormlog_runs", state="interrupted") == 1)
+        until(lambda: Metrics(node.get("/metrics")[1]).one("stormlog_runs", state="failed") == 1)
         assert Metrics(node.get("/metrics")[1]).deaths() == {"signal": 1}, "the same run again"
 
 

@@ -142,7 +142,10 @@ def test_a_process_that_died_before_the_first_look_is_counted(tmp_path: Path) ->
     assert run(runs, "raise SystemExit(3)") == 3
     metrics = once(runs)
     assert metrics.deaths() == {"signal": 1}, "a chosen exit code is no death"
-    assert metrics.one("stormlog_runs", state="interrupted") == 2
+    states = {
+        state: metrics.one("stormlog_runs", state=state) for state in ("failed", "deliberate", "interrupted")
+    }
+    assert states == {"failed": 1, "deliberate": 1, "interrupted": 0}
 
 
 def test_a_kill_of_the_cgroup_has_its_cause_and_its_limit(tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ def test_counters_do_not_fall_when_runs_are_removed(tmp_path: Path) -> None:
     shutil.rmtree(min(runs.iterdir()))
     assert once(runs).deaths() == {"signal": 1}, "without a state only what is there"
     kept = once("--state", state, runs)
-    assert kept.deaths() == {"signal": 2} and kept.one("stormlog_runs", state="interrupted") == 1
+    assert kept.deaths() == {"signal": 2} and kept.one("stormlog_runs", state="failed") == 1
     run(runs, "import os; os.kill(os.getpid(), 11)")
     assert once("--state", state, runs).deaths() == {"signal": 3}
     assert once("--state", state, runs).deaths() == {"signal": 3}, "read again, not counted again"

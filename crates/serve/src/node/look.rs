@@ -199,6 +199,7 @@ impl Node {
         match observed.state {
             ObservedState::Ended(status) => {
                 let living = self.living.remove(path).map(|living| living.deaths).unwrap_or_default();
+                let status = status.refined(observed.record.ended());
                 self.ended.insert(path.to_owned(), Ended { version, status });
                 let is_new = self.ledger.raise(path, &living);
                 self.ledger.raise(path, &observed.record.deaths()) || is_new

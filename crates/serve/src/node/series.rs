@@ -72,6 +72,8 @@ impl Node {
         let states = [
             ("running", self.living.len() as u64),
             ("completed", count(RunStatus::Completed)),
+            ("deliberate", count(RunStatus::Deliberate)),
+            ("failed", count(RunStatus::Failed)),
             ("interrupted", count(RunStatus::Interrupted)),
             ("unknown", count(RunStatus::Unknown)),
         ];
