@@ -93,7 +93,8 @@ impl RunRecord {
     }
 
     /// How the program itself ended, where its supervisor or a later reader judged that.
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
         let is_root = |row: &&ProcessRow| Some(row.pid) == self.pid;
         self.processes.iter().find(is_root)?.ended.as_deref().and_then(Ended::of_word)
     }
