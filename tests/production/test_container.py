@@ -11,15 +11,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import components
 import pytest
 import stormlog
+from run_command import until
 
 LIMIT = 192 << 20
 USER = 12345
@@ -33,14 +31,6 @@ while True:
     cache()
     time.sleep(0.02)
 """
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-    return found
 
 
 class Pod:

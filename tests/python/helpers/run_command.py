@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from places import PROGRAMS
 CGROUPS = Path("/sys/fs/cgroup/memory")
 INTERVAL_NS = 50_000_000
 STORMLOG = [sys.executable, "-m", "stormlog"]
+#: A user who owns nothing.
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 
 
 def command(directory: Path, *words: str, options: tuple[str, ...] = ()) -> list[str]:
@@ -55,6 +58,24 @@ def until(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < end, "it never came"
         time.sleep(0.02)
     return found
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the file's lock."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def can(words: list[str]) -> bool:
+    """Whether these words may be put before a command on this machine."""
+    try:
+        return subprocess.run([*words, "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def is_gone(pid: int) -> bool:

@@ -5,7 +5,6 @@ The next reader finishes the run by what was written before.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -13,20 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_command import STORMLOG, cgroup, command, in_cgroup, kill_all, program, stormlog, until
+from run_command import (
+    NOBODY,
+    STORMLOG,
+    can,
+    cgroup,
+    command,
+    in_cgroup,
+    is_locked,
+    kill_all,
+    program,
+    stormlog,
+    until,
+)
 
 LIMIT = 160 << 20
 #: A container: a PID namespace of its own, whose first process is the supervisor, and a mount namespace.
 CONTAINER = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 POD = "5ce36b3b-5f34-4f0c-9f5e-2f0c0f6f6a11"
-
-
-def can(words: list[str]) -> bool:
-    try:
-        return subprocess.run([*words, "true"], capture_output=True).returncode == 0
-    except OSError:
-        return False
 
 
 pytestmark = [
@@ -50,15 +53,6 @@ def killed(runs: Path, before: list[str], options: tuple[str, ...] = ()) -> Path
     # A killed process keeps its files until the last of its threads has ended.
     until(lambda: not is_locked(directory / ".locks" / "supervisor"))
     return directory
-
-
-def is_locked(path: Path) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def events(directory: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -13,19 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_command import STORMLOG, cgroup, command, in_cgroup, is_gone, program, stormlog, until
+from run_command import (
+    NOBODY,
+    STORMLOG,
+    can,
+    cgroup,
+    command,
+    in_cgroup,
+    is_gone,
+    is_locked,
+    program,
+    stormlog,
+    until,
+)
 
 #: Another PID namespace, with its own /proc.
 ELSEWHERE = ["unshare", "--pid", "--fork", "--mount-proc"]
-#: A user who owns nothing.
-NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-
-
-def can(words: list[str]) -> bool:
-    try:
-        return subprocess.run([*words, "true"], capture_output=True).returncode == 0
-    except OSError:
-        return False
 
 
 needs_namespaces = pytest.mark.skipif(not can(ELSEWHERE), reason="needs the right to make a PID namespace")
@@ -85,15 +87,6 @@ def started(directory: Path, how: str = "exit", before: list[str] | None = None)
                 os.kill(found.pid, signal.SIGKILL)
 
 
-def is_held(path: Path) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 @needs_namespaces
 def test_a_living_run_is_running_from_another_pid_namespace(tmp_path: Path) -> None:
     with started(tmp_path) as run:
@@ -151,13 +144,13 @@ def test_every_recorded_python_process_holds_a_lock_of_its_own(tmp_path: Path) -
     with started(tmp_path, "fork") as run:
         parent = json.loads((run.directory / "run.json").read_text())["pid"]
         locks = [run.lock(parent), run.lock(run.pid), run.directory / ".locks" / "supervisor"]
-        assert [is_held(path) for path in locks] == [True, True, True]
+        assert [is_locked(path) for path in locks] == [True, True, True]
         os.kill(parent, signal.SIGKILL)
-        until(lambda: not locks[0].exists() or not is_held(locks[0]))
-        assert is_held(locks[1]), "the child's is not its parent's"
+        until(lambda: not locks[0].exists() or not is_locked(locks[0]))
+        assert is_locked(locks[1]), "the child's is not its parent's"
         assert run.running.wait() != 0
         assert not locks[0].exists(), "swept at the end"
-        assert is_held(locks[1])
+        assert is_locked(locks[1])
 
 
 @needs_namespaces

@@ -70,6 +70,11 @@ pub struct ObservedRun {
 }
 
 impl ObservedRun {
+    fn ended(record: RunRecord, status: RunStatus) -> Self {
+        let state = ObservedState::Ended(status);
+        ObservedRun { record, state, is_supervised: false, local_pid: None, supervisor: None }
+    }
+
     /// Looks whether the supervisor still lives, where the record has not changed since; false where it may not.
     pub fn is_supervised_still(&mut self) -> bool {
         let life = self.supervisor.as_ref().map(RunLife::look);
@@ -92,14 +97,7 @@ impl RunDirectory {
         let Some(mut record) = RunRecord::read(self.path())? else { return Ok(None) };
         let status = RunStatus::of_word(record.status.as_deref());
         if status != RunStatus::Running {
-            let state = ObservedState::Ended(status);
-            return Ok(Some(ObservedRun {
-                record,
-                state,
-                is_supervised: false,
-                local_pid: None,
-                supervisor: None,
-            }));
+            return Ok(Some(ObservedRun::ended(record, status)));
         }
         let object = self.read();
         let supervisor = RunLife::of(self, &object);
@@ -109,14 +107,7 @@ impl RunDirectory {
         {
             let read = serde_json::from_value(serde_json::Value::Object(finished.record));
             record = read.unwrap_or(record);
-            let state = ObservedState::Ended(RunStatus::Interrupted);
-            return Ok(Some(ObservedRun {
-                record,
-                state,
-                is_supervised: false,
-                local_pid: None,
-                supervisor: None,
-            }));
+            return Ok(Some(ObservedRun::ended(record, RunStatus::Interrupted)));
         }
         let is_supervised = life == Life::Alive;
         let own = ProcessId::own();
