@@ -167,11 +167,17 @@ def test_program_that_handles_its_memory_error_and_gives_up_failed_for_want_of_m
     assert row["state"] == "failed"
 
 
+# A worker of a few milliseconds may end before the supervisor has met it.
 WORKERS = """
-import multiprocessing, sys
+import multiprocessing, os, sys, time
+def meet():
+    while not os.path.exists(os.environ["STORMLOG_RUN_DIR"] + f"/rank0-pid{{os.getpid()}}"):
+        time.sleep(0.02)
 def leave():
+    meet()
     sys.exit(3)
 def fail():
+    meet()
     raise ValueError("boom")
 if __name__ == "__main__":
     context = multiprocessing.get_context({method!r})
@@ -193,7 +199,7 @@ def test_worker_that_exits_with_a_status_is_deliberate_and_one_that_raises_faile
     _, report = analyzed(tmp_path)
     ended = {row["pid"]: row["ended"] for row in report["processes"]}
     assert (ended[left], ended[failed]) == ("deliberate", "failed"), report["processes"]
-    assert "ValueError: boom, at main.py:6 fail" in "\n".join(report["headline"]), report["headline"]
+    assert "ValueError: boom, at main.py:11 fail" in "\n".join(report["headline"]), report["headline"]
 
 
 STOPS_A_GROUP = """
