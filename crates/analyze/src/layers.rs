@@ -13,6 +13,9 @@ use crate::rules::hidden::outside_allocator;
 /// Anonymous memory before a capture splits it.
 pub const ANONYMOUS: &str = "heap, stacks and other anonymous memory";
 
+/// A sampled heap may be above what is resident by one part in so many.
+const ESTIMATE_PART: u64 = 4;
+
 /// One memory of one process, and its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layers {
@@ -89,17 +92,20 @@ fn layers_of(
 }
 
 impl Layers {
-    /// Splits anonymous memory by what a capture shows to be alive at that moment. Only where the heap is smaller: blocks that were never touched are alive
-    /// and not resident. A sampled heap is an estimate.
+    /// Splits anonymous memory by what a capture shows to be alive at that moment. A sampled heap is an estimate, and may be a little above what is resident;
+    /// one that is far above it has blocks that were never touched, and splits nothing.
     pub(crate) fn split(&mut self, capture: &Capture) {
         let is_own = capture.memory == Memory::Host
             && self.memory == Memory::Host
             && i64::from(capture.pid) == self.pid;
         let Some(heap) = is_own.then(|| capture.live_at(self.at_ns)).flatten() else { return };
         let Some(at) = self.parts.iter().position(|(name, _)| *name == ANONYMOUS) else { return };
-        let Some(rest) = self.parts[at].1.and_then(|all| all.checked_sub(heap)) else { return };
+        let Some(anonymous) = self.parts[at].1.filter(|all| heap <= all + all / ESTIMATE_PART) else {
+            return;
+        };
+        let heap = heap.min(anonymous);
         self.parts[at] = ("heap", Some(heap));
-        self.parts.insert(at + 1, ("allocator slack, stacks and unrecorded", Some(rest)));
+        self.parts.insert(at + 1, ("allocator slack, stacks and unrecorded", Some(anonymous - heap)));
     }
 }
 
@@ -164,6 +170,13 @@ mod tests {
             analysis.layers[0].parts.iter().map(|part| (part.0, part.1.unwrap() / MI)).collect();
         assert_eq!(parts[..2], [("heap", 600), ("allocator slack, stacks and unrecorded", 250)]);
         assert_eq!(parts.iter().map(|part| part.1).sum::<u64>(), 900, "the parts add up");
+        let split = |heap: u64| {
+            let mut layers = own.clone();
+            layers.split(&Capture { live: vec![(0, heap * MI)], ..capture.clone() });
+            (layers.parts[0].0, layers.parts[0].1.unwrap() / MI)
+        };
+        assert_eq!(split(900), ("heap", 850), "an estimate may be a little above what is resident");
+        assert_eq!(split(2000), (ANONYMOUS, 850), "blocks that were never touched split nothing");
     }
 
     #[test]

@@ -140,16 +140,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         Ok(())
     };
     if let Err(error) = kept {
-        let _ = writeln!(out, "stormlog: {error:#}");
+        let _ = line(&mut out, &format!("{error:#}"));
     }
     for sentence in
         deliveries.into_iter().flat_map(Deliveries::finish).filter(|_| !options.quiet && !options.json)
     {
-        let _ = writeln!(out, "stormlog: {}", inert_lines(&sentence));
+        let _ = line(&mut out, &sentence);
     }
     let removed = retention::after_run(&options.root, &options.keep);
     if let Some(sentence) = removed.filter(|_| !options.quiet && !options.json) {
-        let _ = writeln!(out, "stormlog: {}", inert_lines(&sentence));
+        let _ = line(&mut out, &sentence);
     }
     if let Ended::Signal(signal) = outcome.ended {
         // Not held while nothing comes after it.
@@ -167,7 +167,12 @@ fn is_watched_by_somebody(options: &Options) -> bool {
 
 fn say(warning: &str) {
     // A terminal that is gone can no longer be warned.
-    let _ = writeln!(io::stderr(), "stormlog: {}", inert_lines(warning));
+    let _ = line(&mut io::stderr(), warning);
+}
+
+/// In one write: the program writes to the same stream, which is not buffered.
+fn line(out: &mut impl Write, sentence: &str) -> io::Result<()> {
+    out.write_all(format!("stormlog: {}\n", inert_lines(sentence)).as_bytes())
 }
 
 /// Something Python runs that the system could not start by itself: a file, a module, code.
