@@ -92,12 +92,16 @@ def torchrun(tmp_path: Path) -> Torchrun:
     return Torchrun(tmp_path)
 
 
+#: A rank in the answer; with its number where the job has several.
+RANK = r"rank\.py \((?:rank \d, )?pid \d+\)"
+
+
 def test_torchrun_prints_the_verdict_of_a_rank_that_was_killed(torchrun: Torchrun) -> None:
     code, text = torchrun.run(torchrun.supervised(KILLED, "--nproc-per-node=2"))
     assert code == 1, text
     cause = text.split("Root Cause")[1]
     assert "rank      : 1 " in cause and "exitcode  : -9 " in cause and "(SIGKILL)" in cause, text
-    assert re.search(r"traceback : rank\.py \((rank \d, )?pid \d+\) was killed with SIGKILL by itself", cause), text
+    assert re.search(rf"traceback : {RANK} was killed with SIGKILL by itself", cause), text
     assert re.search(r"64\.00 MiB +rank\.py:5 <module>", cause), text
     # The other rank was stopped by the agent: an end that was intended has no error file.
     other = text.split("Failures:")[1].split("Root Cause")[0]
@@ -109,7 +113,7 @@ def test_torchrun_prints_the_verdict_of_an_oom_kill(torchrun: Torchrun) -> None:
         code, text = torchrun.run(torchrun.supervised(HOG, "--nproc-per-node=1", group=group))
     cause = text.split("Root Cause")[1]
     assert code == 1 and "exitcode  : -9 " in cause, text
-    assert re.search(r"traceback : rank\.py \((rank \d, )?pid \d+\) was killed by the kernel's OOM killer", cause), text
+    assert re.search(rf"traceback : {RANK} was killed by the kernel's OOM killer", cause), text
     assert re.search(r"held by .*MiB +rank\.py:5 <module>", cause), text
 
 
@@ -117,7 +121,7 @@ def test_torchrun_keeps_what_record_wrote_behind_the_answer(torchrun: Torchrun) 
     code, text = torchrun.run(torchrun.supervised(RECORDED, "--nproc-per-node=1"))
     cause = text.split("Root Cause")[1]
     assert code == 1 and "exitcode  : 1 " in cause, text
-    answer = re.search(r"traceback : rank\.py \((rank \d, )?pid \d+\) exited with status 1", cause)
+    answer = re.search(rf"traceback : {RANK} exited with status 1", cause)
     stack = re.search(
         r'Traceback \(most recent call last\):\n(.*\n)*.*raise ValueError\("boom of a rank"\)', cause
     )
@@ -158,5 +162,5 @@ def test_run_above_torchrun_leaves_the_verdict_in_the_ranks_error_file(torchrun:
     assert len(files) == 2, text
     for file in files:
         message = json.loads(file.read_text())["message"]["message"]
-        assert re.match(r"rank\.py \((rank \d, )?pid \d+\) was killed with SIGKILL by itself", message), message
-    assert len(re.findall(r"traceback : rank\.py \((rank \d, )?pid \d+\) was killed", text)) == 2, text
+        assert re.match(rf"{RANK} was killed with SIGKILL by itself", message), message
+    assert len(re.findall(rf"traceback : {RANK} was killed", text)) == 2, text
