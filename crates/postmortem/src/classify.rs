@@ -64,6 +64,8 @@ struct Kind {
     array: bool,
     out_of_memory: bool,
     os_error: bool,
+    /// The launcher's report about a rank: its message has the rank's, and ours.
+    of_child: bool,
 }
 
 impl Kind {
@@ -75,6 +77,7 @@ impl Kind {
             array: false,
             out_of_memory: false,
             os_error: false,
+            of_child: false,
         };
         kind.look(facts.module, facts.type_name);
         for base in facts.bases {
@@ -92,11 +95,15 @@ impl Kind {
         self.memory_error |= name == "memoryerror" && is_builtin;
         self.array |= name == "_arraymemoryerror";
         self.out_of_memory |= name.ends_with("outofmemoryerror");
+        self.of_child |= name == "childfailederror" && module.contains("torch");
         self.os_error |= is_builtin && matches!(name.as_str(), "oserror" | "ioerror" | "environmenterror");
     }
 }
 
 fn reason(facts: &ExceptionFacts<'_>, kind: Kind) -> Option<Cow<'static, str>> {
+    if kind.of_child {
+        return None;
+    }
     if kind.torch {
         return Some(TORCH.into());
     }

@@ -94,6 +94,8 @@ const OOM: &[Row] = &[
 
 #[rustfmt::skip]
 const NOT_OOM: &[((&str, &str), &str)] = &[
+    // The launcher reports a rank that ran out of memory; it did not itself.
+    (("torch.distributed.elastic.multiprocessing.errors", "ChildFailedError"), "train.py FAILED\nRoot Cause (first observed failure):\ntraceback : train.py (pid 7) ran out of memory: CUDA out of memory."),
     (RUNTIME, ""),
     (RUNTIME, "CUDA error: device-side assert triggered"),
     (RUNTIME, "CUDA error: an illegal memory access was encountered"),
