@@ -48,9 +48,13 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// `grew 37 MiB/min for 12 min since 14:03:22Z (3.1 s after the start)`.
+    /// `grew 37 MiB/min for 12 min since 14:03:22Z (3.1 s after the start)`, or `from the start`.
     fn words(&self) -> String {
         let time = self.seconds.map(|seconds| format!(" for {}", format_duration(seconds)));
+        if self.after_start_seconds.is_some_and(|seconds| seconds < 1.0) {
+            let time = time.unwrap_or_default();
+            return format!("grew {}{time} from the start", format_rate(self.bytes_per_second));
+        }
         let clock = self
             .since
             .as_deref()

@@ -88,7 +88,10 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 )
             }
             None => {
-                format!("{who} raised MemoryError{after}{}{}.", quoted(facts), at_last_look(facts, verdict))
+                // The last look may come when the exception has let go of everything.
+                let most = known(facts.peak_rss_bytes, ", ").map(|text| text + " resident at most");
+                let most = most.unwrap_or_else(|| at_last_look(facts, verdict));
+                format!("{who} raised MemoryError{after}{}{most}.", quoted(facts))
             }
         },
         Cause::OomException => {
