@@ -25,6 +25,7 @@ use stormlog_track::{GpuSamples, LimitWatch, ProcessSession, TreePids};
 use crate::circumstances::{Circumstances, held_by, holder, kinds_or_process};
 use crate::environ::Environ;
 use crate::evidence::RunEvidence;
+use crate::exits::Exit;
 use crate::maps::{MapLooks, Subject};
 use crate::naming::command_of;
 use crate::orphans::Orphans;
@@ -471,6 +472,9 @@ impl Watcher {
         if self.processes.contains_key(&member.pid) {
             return;
         }
+        // Before its directory is there: a parent that waits for that may end it at once, and how it ended is known to those who held it.
+        let mut reader = ProcessReader::open_frugal(member.pid).ok();
+        let exit = Exit::of(member.pid, reader.as_mut());
         let environ = Environ::of(member.pid, true);
         let identity = environ.identity([None; 4]).unwrap_or_default();
         let summary = SessionSummary {
@@ -501,7 +505,9 @@ impl Watcher {
             None
         };
         let session = ProcessSession::new(&summary, &identity, self.interval, about(member), recorder);
-        let mut watched = Watched::new(member, &self.evidence.program, summary, identity, directory, session);
+        let program = &self.evidence.program;
+        let mut watched =
+            Watched::new(member, program, summary, identity, directory, session, (reader, exit));
         watched.worker = environ.get(WORKER_VARIABLE).as_deref().and_then(Worker::named);
         watched.refresh_name();
         let above = self.processes.get(&watched.ppid).and_then(|parent| parent.error_file.clone());

@@ -66,8 +66,8 @@ impl Watched {
         identity: Identity,
         directory: PathBuf,
         session: ProcessSession,
+        (reader, exit): (Option<ProcessReader>, Exit),
     ) -> Self {
-        let mut reader = ProcessReader::open_frugal(member.pid).ok();
         let mut watched = Watched {
             pid: member.pid,
             ppid: member.ppid,
@@ -80,7 +80,7 @@ impl Watched {
             directory,
             since: Instant::now(),
             session,
-            exit: Exit::of(member.pid, reader.as_mut()),
+            exit,
             reader,
             group: GroupId::default(),
             mapped: Mapped::default(),
