@@ -65,7 +65,7 @@ def make_dead(stormlog: str, root: Path, count: int) -> None:
 
 @contextlib.contextmanager
 def living(stormlog: str, root: Path, ranks: int) -> Iterator[None]:
-    """So many living ranks: a job of several, and runs of one."""
+    """Keeps `ranks` ranks alive: one job of several, and runs of one rank each."""
     program = root.parent / "train.py"
     program.write_text(JOB)
     run = [stormlog, "run", "-q", "--no-heap", "--no-gpu", "--no-why", "--dir", str(root)]

@@ -13,7 +13,7 @@ use crate::rules::hidden::outside_allocator;
 /// Anonymous memory before a capture splits it.
 pub const ANONYMOUS: &str = "heap, stacks and other anonymous memory";
 
-/// A sampled heap may be above what is resident by one part in so many.
+/// The estimate of a sampled heap may exceed what is resident by a quarter.
 const ESTIMATE_PART: u64 = 4;
 
 /// One memory of one process, and its parts.

@@ -101,14 +101,14 @@ fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
 }
 
 /// The job by its name, else by where it meets. Only where the environment has neither does `none` stand, as in 0.4.3: the ranks
-/// of a job are told by their having the same.
+/// of a job are recognised by having the same.
 fn job_of(env: &Env<'_>) -> Option<String> {
-    let told = |key| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let [elastic, slurm, ray] = JOB_KEYS.map(told);
+    let given = |key| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let [elastic, slurm, ray] = JOB_KEYS.map(given);
     if elastic.as_deref() != Some(UNNAMED) {
         return elastic.or(slurm).or(ray);
     }
-    let [address, port] = MEETING.map(told);
+    let [address, port] = MEETING.map(given);
     slurm.or_else(|| Some(format!("{}:{}", address?, port?))).or(elastic)
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_torchrun_has_no_name_for_is_told_by_where_it_meets() {
+    fn run_that_torchrun_has_no_name_for_is_known_by_where_it_meets() {
         let unnamed = ("TORCHELASTIC_RUN_ID", "none");
         let meets = [("MASTER_ADDR", "node-3"), ("MASTER_PORT", "29500")];
         let job = |pairs: &[(&str, &str)]| from_env(pairs).unwrap().job_id;

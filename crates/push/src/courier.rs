@@ -1,6 +1,6 @@
 //! The way of a notice out of the supervisor: a bounded queue, a thread, and a process of its own that delivers.
 //!
-//! A receiver may hang for its whole time, and the exit status of the program must not wait for that: the process goes on when the supervisor has ended.
+//! A receiver may hang for its whole time, and the exit status of the program must not wait for that: the delivering process outlives the supervisor.
 //! It is started with the first notice. The thread that records only puts into the queue, and what finds no room there is counted.
 
 use std::ffi::OsString;
@@ -64,7 +64,7 @@ pub struct Deliveries {
 pub type Answer = Box<dyn Fn(&Path) -> Vec<String> + Send>;
 
 impl Courier {
-    /// Delivers to `destination` by the command `helper`, which calls [`deliver`](crate::deliver). `None` where there is no thread to be had.
+    /// Delivers to `destination` by the command `helper`, which calls [`deliver`](crate::deliver). `None` where no thread can be started.
     #[must_use]
     pub fn start(
         helper: Vec<OsString>,
@@ -74,7 +74,7 @@ impl Courier {
         let (queue, waiting) = sync_channel::<Notice>(QUEUE);
         let (sender, done) = channel();
         let hand_over = move || {
-            // Nobody waits for it any more where the grace is over.
+            // After the grace the receiving end is gone.
             let _ = sender.send(hand_over(&waiting, &helper, &destination, &answer));
         };
         thread::Builder::new().name("stormlog-notices".into()).spawn(hand_over).ok()?;

@@ -109,7 +109,7 @@ fn connect(url: &Url, deadline: Instant) -> io::Result<TcpStream> {
     let target = (url.host.clone(), url.port);
     thread::Builder::new().name("stormlog-resolve".into()).spawn(move || {
         let found = target.to_socket_addrs().map(Iterator::collect::<Vec<SocketAddr>>);
-        // Whoever asked may have given up.
+        // The caller may have reached its deadline.
         let _ = sender.send(found);
     })?;
     let found =

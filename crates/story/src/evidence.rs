@@ -17,7 +17,7 @@ use crate::holder::{self, Growth, Holder};
 use crate::process::ProcessStory;
 use crate::residual;
 
-/// A variable is named beside a line if it keeps at least one part in so many of what the line holds: of what an import holds, most is native.
+/// A variable is named beside a line if it keeps at least a third of what the line holds: most of what an import holds is native.
 const KEEPS_AT_LEAST: u64 = 3;
 /// A holder of a smaller share of the largest is not shown.
 const LEAST_SHARE: f64 = 0.02;

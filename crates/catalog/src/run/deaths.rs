@@ -56,7 +56,7 @@ pub fn is_death(ended: Ended, cause: Cause, is_tool: bool) -> bool {
 
 impl RunRecord {
     /// Deaths of its processes, as its supervisor counted them. Of a run of an older version, or one whose supervisor was killed, by what is known of
-    /// its processes: there a tool cannot be told from a worker, and only the program's own exit code counts.
+    /// its processes: there a tool cannot be distinguished from a worker, and only the program's own exit code counts.
     #[must_use]
     pub fn deaths(&self) -> Deaths {
         let mut deaths = Deaths::new();

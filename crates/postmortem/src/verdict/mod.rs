@@ -162,7 +162,7 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
                     return Found { cause: Cause::Unknown, confidence: 1.0, cgroup: None };
                 }
                 // The number in the log may have been used again; counters and usage say less of a process that was not seen to end.
-                let trust = if told(facts).is_some() { 0.97 } else { 0.95 };
+                let trust = if kernel_report(facts).is_some() { 0.97 } else { 0.95 };
                 Found { confidence: found.confidence * trust, ..found }
             }
         },
@@ -184,7 +184,7 @@ fn reported(facts: &DeathFacts) -> Option<Cause> {
 /// Who sent a SIGKILL: the kernel for a cgroup, the kernel for the machine, or somebody.
 fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
     let log = facts.kernel.as_deref();
-    if let Some(kill) = told(facts) {
+    if let Some(kill) = kernel_report(facts) {
         return match kill.scope {
             Some(Scope::Global) => Found { cause: Cause::GlobalOomKill, confidence: 1.0, cgroup: None },
             _ => Found { cause: Cause::CgroupOomKill, confidence: 1.0, cgroup: named(facts, kill) },
@@ -246,7 +246,7 @@ fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
 }
 
 /// The kernel's own report of this kill.
-fn told(facts: &DeathFacts) -> Option<&KernelKill> {
+fn kernel_report(facts: &DeathFacts) -> Option<&KernelKill> {
     facts.kernel.as_deref()?.iter().rev().find(|kill| kill.pid == facts.pid)
 }
 
@@ -312,7 +312,7 @@ fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Opt
         Cause::MemoryError if facts.rlimit_as_bytes.is_some() => {
             (facts.rlimit_as_bytes, Some("RLIMIT_AS".to_owned()), facts.peak_vms_bytes)
         }
-        _ => match (found.cgroup, told(facts).filter(|kill| kill.limit_bytes.is_some())) {
+        _ => match (found.cgroup, kernel_report(facts).filter(|kill| kill.limit_bytes.is_some())) {
             (None, Some(kill)) if found.cause == Cause::CgroupOomKill => {
                 let name = kill.cgroup.as_deref().map(|path| format!("cgroup {path}"));
                 (kill.limit_bytes, name, kill.usage_bytes)

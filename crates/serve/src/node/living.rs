@@ -225,7 +225,7 @@ impl LivingRun {
             if is_outside(&session) && self.outside.len() < MOST_ENDED {
                 self.outside.insert(session.name.pid);
             }
-            // One that ended well, or of which nothing is known, has nothing more to say.
+            // One that ended well, or whose end is unknown, adds no samples and no death.
             if matches!(session.summary.status, SessionStatus::Completed | SessionStatus::Incomplete) {
                 self.remember_ended(name.to_owned());
                 continue;

@@ -11,7 +11,7 @@ use stormlog_story::Story;
 use crate::exit::{Exit, Wrong};
 use crate::interpreter::secure_post;
 
-/// Holds the token where there is no file for it.
+/// The variable with the token, where no file is given.
 const TOKEN: &str = "STORMLOG_WEBHOOK_TOKEN";
 
 pub(crate) struct Asked {

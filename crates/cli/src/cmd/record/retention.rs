@@ -104,7 +104,7 @@ fn print_table(out: &mut impl Write, runs: &[StoredRun]) -> io::Result<()> {
     if runs.is_empty() {
         return Ok(());
     }
-    // Of runs that users started there is no more to tell than where they are.
+    // Of runs that users started only the place is shown.
     let is_launched = runs.iter().any(|run| run.launch.is_some());
     let mut header = vec!["STATE", "STARTED", "SIZE", "RUN", "VERDICT"];
     if is_launched {
