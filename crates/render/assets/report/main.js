@@ -102,7 +102,8 @@ class Page {
   }
 
   setCursor(ms) {
-    this.state.cursor = Math.max(0, Math.min(this.data.end_ms, ms));
+    // Whole microseconds, upwards: the address holds the moment exactly, and a step that begins at it stays shown.
+    this.state.cursor = Math.max(0, Math.min(this.data.end_ms, Math.ceil(ms * 1000) / 1000));
     this.figures(this.state.cursor);
     this.placeLine("cursor-line", this.state.cursor);
     this.redrawMoment();
@@ -180,7 +181,7 @@ class Page {
   // The address: what is shown can be sent as a link.
   writeAddress() {
     const { state, axis } = this;
-    const parts = { p: String(state.process), m: state.memory, t: state.cursor.toFixed(0), q: state.search };
+    const parts = { p: String(state.process), m: state.memory, t: String(state.cursor), q: state.search };
     if (!axis.isWhole) parts.v = axis.view.map((ms) => ms.toFixed(0)).join("-");
     const kept = Object.entries(parts).filter(([, value]) => value !== "");
     history.replaceState(null, "", "#" + new URLSearchParams(kept));
