@@ -1,4 +1,4 @@
-//! Screens in a terminal: the call tree of a heap, and a view of a process while it runs.
+//! Screens in a terminal: the application of seven views, the call tree of a heap, and a view of a process while it runs.
 //!
 //! ```text
 //! recordings, /proc ─► read ─► state ─► view ─► terminal
@@ -8,6 +8,7 @@
 //! The live view is one more reader of the files a program leaves behind: it never speaks to the program.
 #![forbid(unsafe_code)]
 
+mod app;
 mod error;
 mod once;
 mod read;
@@ -23,11 +24,12 @@ mod view;
 
 use stormlog_model::stacks::Holdings;
 
+pub use app::{AppOptions, Config, ConfigError, Subject, ViewName, app};
 pub use error::TuiError;
 pub use once::{frame, to_json};
 pub use read::{LiveTarget, Watcher};
 pub use show::Left;
-pub use state::key::{Flow, Key};
+pub use state::key::{Button, Flow, Key, Mouse};
 pub use terminal::has_screen;
 
 use screens::{LiveScreen, TreeScreen};

@@ -1,11 +1,13 @@
 //! The two screens: a state, where its source text comes from, and how it is drawn.
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use stormlog_model::stacks::Holdings;
 
 use crate::error::TuiError;
 use crate::read::source::Sources;
-use crate::read::{Background, Watcher};
+use crate::read::{Poller, Watcher};
 use crate::show::Show;
 use crate::state::key::{Flow, Key};
 use crate::state::live::LiveState;
@@ -46,15 +48,23 @@ impl Show for TreeScreen {
 pub(crate) struct LiveScreen {
     state: LiveState,
     sources: Sources,
-    background: Background,
+    poller: Poller<Wish, Reading>,
 }
 
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+
 impl LiveScreen {
-    pub(crate) fn start(watcher: Watcher, wish: Wish) -> Result<Self, TuiError> {
+    pub(crate) fn start(mut watcher: Watcher, wish: Wish) -> Result<Self, TuiError> {
         let state = LiveState::of(Reading { title: watcher.title(), ..Reading::default() }, wish);
-        let mut background = Background::start(watcher)?;
-        background.ask(wish);
-        Ok(LiveScreen { state, sources: Sources::default(), background })
+        let look = move |wish: &Wish| {
+            let reading = watcher.look(*wish);
+            let is_behind = reading.is_behind();
+            (reading, is_behind)
+        };
+        let mut poller = Poller::start("stormlog-live", EVERY, wish, look)?;
+        poller.set_shown(true);
+        Ok(LiveScreen { state, sources: Sources::default(), poller })
     }
 }
 
@@ -67,11 +77,11 @@ impl Show for LiveScreen {
 
     fn key(&mut self, key: Key) -> Flow {
         let flow = self.state.key(key);
-        self.background.ask(self.state.wish());
+        self.poller.ask(self.state.wish());
         flow
     }
 
     fn news(&mut self) -> Result<bool, TuiError> {
-        Ok(self.background.news()?.is_some_and(|reading| self.state.update(reading)))
+        Ok(self.poller.news()?.is_some_and(|reading| self.state.update(reading)))
     }
 }

@@ -4,14 +4,16 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::error::TuiError;
 use crate::signals::Keys;
-use crate::state::key::{Flow, Key};
+use crate::state::key::{Button, Flow, Key, Mouse};
 use crate::terminal::Screen;
 use crate::view::theme::Theme;
 
@@ -35,12 +37,36 @@ pub(crate) trait Show {
     fn key(&mut self, key: Key) -> Flow;
     /// Takes in what is new; true when there is something to draw. An error ends the screen.
     fn news(&mut self) -> Result<bool, TuiError>;
+
+    /// Takes a click, a drag or the wheel.
+    fn mouse(&mut self, _mouse: Mouse) -> Flow {
+        Flow::Stay
+    }
+
+    /// Whether clicks and the wheel are for it; else the terminal selects text with them.
+    fn wants_mouse(&self) -> bool {
+        false
+    }
+
+    /// A text for the clipboard of the terminal.
+    fn take_copied(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// Shows it until it is left or `is_over`.
 pub(crate) fn show(what: &mut dyn Show, keys: Keys, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
-    let theme = Theme::from_environment();
-    let mut screen = Screen::take(keys)?;
+    show_in(what, keys, Theme::from_environment(), is_over)
+}
+
+/// As [`show`], in these colours and letters.
+pub(crate) fn show_in(
+    what: &mut dyn Show,
+    keys: Keys,
+    theme: Theme,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Left, TuiError> {
+    let mut screen = Screen::take(keys, what.wants_mouse())?;
     let mut is_stale = true;
     let mut drawn: Option<Instant> = None;
     loop {
@@ -60,7 +86,10 @@ pub(crate) fn show(what: &mut dyn Show, keys: Keys, is_over: &dyn Fn() -> bool) 
         is_stale |= screen.obey()? | what.news()?;
         let rest = drawn.map_or(Duration::ZERO, |at| PICTURE.saturating_sub(at.elapsed()));
         if is_stale && rest.is_zero() {
-            screen.draw(|frame| what.draw(frame, &theme))?;
+            screen.draw(|frame| {
+                what.draw(frame, &theme);
+                theme.finish(frame.buffer_mut());
+            })?;
             (is_stale, drawn) = (false, Some(Instant::now()));
         }
         // Not by crossterm, which never comes back from a terminal that is gone.
@@ -86,10 +115,34 @@ pub(crate) fn show(what: &mut dyn Show, keys: Keys, is_over: &dyn Fn() -> bool) 
                     }
                 }
                 Event::Resize(..) => is_stale = true,
+                Event::Mouse(moved) => {
+                    if let Some(mouse) = mouse_of(moved) {
+                        is_stale = true;
+                        if what.mouse(mouse) == Flow::Leave {
+                            return Ok(Left::Quit);
+                        }
+                    }
+                }
                 _ => {}
             }
         }
+        if let Some(text) = what.take_copied() {
+            screen.copy(&text)?;
+        }
     }
+}
+
+fn mouse_of(moved: MouseEvent) -> Option<Mouse> {
+    let button = match moved.kind {
+        MouseEventKind::Down(MouseButton::Left) => Button::Press,
+        MouseEventKind::Drag(MouseButton::Left) => Button::Drag,
+        MouseEventKind::Up(MouseButton::Left) => Button::Release,
+        MouseEventKind::ScrollUp => Button::WheelUp,
+        MouseEventKind::ScrollDown => Button::WheelDown,
+        _ => return None,
+    };
+    let has_control = moved.modifiers.contains(KeyModifiers::CONTROL);
+    Some(Mouse { button, column: moved.column, row: moved.row, has_control })
 }
 
 /// Waits for a key, a signal or the end of the time; false when the terminal is gone.

@@ -7,9 +7,11 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine as _;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -41,10 +43,11 @@ pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     signals: Signals,
     keys: Keys,
+    has_mouse: bool,
 }
 
 impl Screen {
-    pub(crate) fn take(keys: Keys) -> Result<Screen, TuiError> {
+    pub(crate) fn take(keys: Keys, has_mouse: bool) -> Result<Screen, TuiError> {
         if !has_screen() {
             return Err(TuiError::NoTerminal);
         }
@@ -56,10 +59,10 @@ impl Screen {
             }));
         });
         let signals = Signals::watch(keys)?;
-        seize(keys)?;
+        seize(keys, has_mouse)?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(OUTPUT, io::stdout()));
         let terminal = Terminal::new(backend).inspect_err(|_| give_back())?;
-        Ok(Screen { terminal, signals, keys })
+        Ok(Screen { terminal, signals, keys, has_mouse })
     }
 
     /// Draws what differs from the last time.
@@ -68,6 +71,14 @@ impl Screen {
         self.terminal.draw(render)?;
         queue!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
         io::Write::flush(self.terminal.backend_mut())
+    }
+
+    /// Gives a text to the clipboard of the terminal (OSC 52). A terminal that has none, or does not allow it, ignores it.
+    pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        let out = self.terminal.backend_mut();
+        write!(out, "\x1b]52;c;{encoded}\x07")?;
+        io::Write::flush(out)
     }
 
     /// Everything is drawn anew the next time.
@@ -111,7 +122,7 @@ impl Screen {
     }
 
     fn resume(&mut self) -> io::Result<()> {
-        seize(self.keys)?;
+        seize(self.keys, self.has_mouse)?;
         self.forget()
     }
 }
@@ -122,13 +133,17 @@ impl Drop for Screen {
     }
 }
 
-fn seize(keys: Keys) -> io::Result<()> {
+fn seize(keys: Keys, has_mouse: bool) -> io::Result<()> {
     enable_raw_mode()?;
     IS_OURS.store(true, Ordering::SeqCst);
     if keys == Keys::Shared {
         let_signals_through().inspect_err(|_| give_back())?;
     }
-    execute!(io::stdout(), EnterAlternateScreen).inspect_err(|_| give_back())
+    execute!(io::stdout(), EnterAlternateScreen).inspect_err(|_| give_back())?;
+    if has_mouse {
+        execute!(io::stdout(), EnableMouseCapture).inspect_err(|_| give_back())?;
+    }
+    Ok(())
 }
 
 /// May be called at any time and by any thread. Nothing can be done about a terminal that is gone.
@@ -136,7 +151,15 @@ fn give_back() {
     if IS_OURS.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
         // Cleared, since tmux pushes the letters of a screen that grew meanwhile into what was there before.
-        let _ = execute!(out, EndSynchronizedUpdate, Clear(ClearType::All), LeaveAlternateScreen, Show);
+        // Mouse reports are ended whether or not they were asked for: a shell that gets them prints letters at every click.
+        let _ = execute!(
+            out,
+            DisableMouseCapture,
+            EndSynchronizedUpdate,
+            Clear(ClearType::All),
+            LeaveAlternateScreen,
+            Show
+        );
         let _ = out.flush();
         let _ = disable_raw_mode();
     }

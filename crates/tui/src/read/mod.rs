@@ -1,17 +1,18 @@
 //! Where the screens' values come from: recordings read like any other reader reads them, and `/proc`. Nothing here knows a terminal,
 //! and nothing here speaks to the process that is looked at.
 
-mod background;
 mod ending;
+pub(crate) mod kind;
 mod names;
 mod output;
 mod pace;
 mod place;
+mod poller;
 mod process;
 pub(crate) mod source;
 mod telemetry;
 mod watcher;
 
-pub(crate) use background::Background;
 pub use place::LiveTarget;
+pub(crate) use poller::Poller;
 pub use watcher::Watcher;

@@ -10,7 +10,7 @@ use crate::text::{clean, fit, fit_end, short_name, short_path, width};
 use crate::view::theme::Theme;
 
 /// Keys and what they do, as many as fit.
-pub(super) fn keys(keys: &[(&'static str, &'static str)], columns: u16, theme: &Theme) -> Line<'static> {
+pub(crate) fn keys(keys: &[(&'static str, &'static str)], columns: u16, theme: &Theme) -> Line<'static> {
     let mut left = usize::from(columns);
     let mut spans = Vec::new();
     for (key, does) in keys {
@@ -26,7 +26,7 @@ pub(super) fn keys(keys: &[(&'static str, &'static str)], columns: u16, theme: &
 }
 
 /// A box over the middle of the screen.
-pub(super) fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
+pub(crate) fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
     let whole = frame.area();
     let wide = lines.iter().map(Line::width).max().unwrap_or(0).max(width(title) + 2) + 4;
     let wide = u16::try_from(wide).unwrap_or(u16::MAX).min(whole.width);
@@ -38,7 +38,7 @@ pub(super) fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
 }
 
 /// Function and place in at most so many columns. The end of a path matters more than its beginning.
-pub(super) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
+pub(crate) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
     let function = clean(&short_name(&at.function)).into_owned();
     let file = clean(short_path(&at.file)).into_owned();
     let place = if at.line == 0 || file.is_empty() { file } else { format!("{file}:{}", at.line) };
@@ -53,6 +53,6 @@ pub(super) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
 }
 
 /// The one line of a small screen that says it is too small for more.
-pub(super) fn too_small(frame: &mut Frame<'_>) {
+pub(crate) fn too_small(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new("stormlog: enlarge the terminal, q leaves"), frame.area());
 }

@@ -1,6 +1,6 @@
 //! What the screens look like. State in, letters and colours out; nothing here decides anything.
 
-mod frame;
+pub(crate) mod frame;
 pub(crate) mod help;
 pub(crate) mod live;
 mod plot;

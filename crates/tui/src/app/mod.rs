@@ -1,0 +1,42 @@
+//! The application: seven views behind one line of tabs.
+//!
+//! The shell owns what every view shares: the tabs, the footer, the help, pausing, going back, messages. A view owns its keys and its body. The shell must
+//! never know what a view shows, and a view must never draw outside its area.
+
+mod blank;
+mod config;
+mod shell;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::path::PathBuf;
+
+pub use config::{Config, ConfigError};
+pub use subject::{Subject, ViewName};
+
+pub(crate) use shell::App;
+#[cfg(test)]
+use view::{Turn, View};
+
+use crate::error::TuiError;
+use crate::show::{self, Left};
+use crate::signals::Keys;
+
+/// What the application opens with.
+#[derive(Debug, Clone, Default)]
+pub struct AppOptions {
+    /// Directories of runs; a run, a session, a capture, a bundle or a snapshot opens in its view.
+    pub paths: Vec<PathBuf>,
+    /// The view to begin with, where the paths do not say it.
+    pub view: Option<ViewName>,
+    /// What the user set.
+    pub config: Config,
+}
+
+/// Shows the application until the user leaves it.
+pub fn app(options: AppOptions) -> Result<Left, TuiError> {
+    let theme = options.config.theme();
+    show::show_in(&mut App::new(options), Keys::Ours, theme, &|| false)
+}
