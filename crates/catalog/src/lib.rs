@@ -4,6 +4,7 @@
 //! single files of it. Commands and Python modules read what was recorded through this crate. It must never print, know clap or PyO3, follow a link below a run directory, or hold more than a bounded part of a recording in memory.
 #![forbid(unsafe_code)]
 
+pub mod bundles;
 pub mod captures;
 pub mod cuda_oom;
 pub mod diagnose;

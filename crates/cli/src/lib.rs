@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod chart;
 mod cmd;
 mod exit;
 mod interpreter;

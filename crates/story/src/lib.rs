@@ -12,12 +12,16 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bundle_page;
 pub mod captures;
 mod choice;
+mod crash;
 mod evidence;
 mod gain;
 mod holder;
+mod judged;
 mod lanes;
+mod moment;
 mod outlook;
 mod process;
 pub mod report;
@@ -25,7 +29,10 @@ mod residual;
 mod story;
 
 pub use answer::{HEADLINE_LINES, answer, message};
+pub use bundle_page::bundle_page;
+pub use crash::Crash;
 pub use holder::{Growth, Holder};
+pub use judged::{Judged, findings_if_small, judge, judge_if_small, tell};
 pub use outlook::Outlook;
 pub use process::ProcessStory;
 pub use residual::{Part, Residual};

@@ -10,7 +10,7 @@ pub use envelope::{Artifact, Envelope, Verdict, verdict_sentence};
 pub use html::html;
 pub use markdown::markdown;
 pub use optimization::{Score, optimization_report, score};
-pub use text::text;
+pub use text::{finding_text, is_worth_a_line, text};
 
 use stormlog_model::{Evidence, Finding, format_bytes};
 

@@ -34,7 +34,7 @@ pub fn text(analysis: &Analysis) -> String {
     let _ = writeln!(page, "{}", verdict_sentence(analysis));
     for finding in analysis.findings.iter().filter(|finding| is_worth_a_line(finding)) {
         let _ = writeln!(page);
-        add(&mut page, finding);
+        add(&mut page, finding, SHOWN);
     }
     let _ = writeln!(page);
     let (sessions, rest) = fullest(analysis, LISTED);
@@ -61,12 +61,22 @@ pub fn text(analysis: &Analysis) -> String {
 }
 
 /// What an interpreter takes to start has levelled off in every recording, and nobody wants to read it in each.
-fn is_worth_a_line(finding: &Finding) -> bool {
+#[must_use]
+pub fn is_worth_a_line(finding: &Finding) -> bool {
     let bytes = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);
     finding.severity > Severity::Info || finding.undecided || bytes.is_none_or(|bytes| bytes >= LEAST_TOLD)
 }
 
-fn add(page: &mut String, finding: &Finding) {
+/// One finding with everything that is known of it.
+#[must_use]
+pub fn finding_text(finding: &Finding) -> String {
+    let mut page = String::new();
+    add(&mut page, finding, usize::MAX);
+    page
+}
+
+/// At most so many pointers and sentences of advice; those of a finding for information are in the whole text only.
+fn add(page: &mut String, finding: &Finding, most: usize) {
     let severity = match finding.severity {
         Severity::Critical => "CRITICAL",
         Severity::Warning => "WARNING",
@@ -84,16 +94,16 @@ fn add(page: &mut String, finding: &Finding) {
         let lines: Vec<&str> = message.lines().map(str::trim).collect();
         let _ = writeln!(page, "  {}", lines.join("\n  "));
     }
-    if finding.severity == Severity::Info && !finding.undecided {
+    if finding.severity == Severity::Info && !finding.undecided && most < usize::MAX {
         return;
     }
-    for evidence in finding.evidence.iter().take(SHOWN) {
+    for evidence in finding.evidence.iter().take(most) {
         let _ = writeln!(page, "  {:<9} {}", "evidence", evidence_line(evidence));
     }
-    if finding.evidence.len() > SHOWN {
-        let _ = writeln!(page, "  {:<9} … and {} more", "", finding.evidence.len() - SHOWN);
+    if finding.evidence.len() > most {
+        let _ = writeln!(page, "  {:<9} … and {} more", "", finding.evidence.len() - most);
     }
-    for sentence in finding.advice.iter().take(SHOWN) {
+    for sentence in finding.advice.iter().take(most) {
         let _ = writeln!(page, "  {:<9} {sentence}", "try");
     }
 }

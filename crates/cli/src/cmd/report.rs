@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use stormlog_render::report::PAGE_BYTES;
 use stormlog_serve::PageServer;
 use stormlog_story::captures::CaptureReader;
+use stormlog_story::judge;
 use stormlog_story::report::{Recorded, page, report, timelines};
 
 use crate::cmd::heap::Output;
-use crate::cmd::telemetry::analyze::judge;
 use crate::cmd::telemetry::recordings;
 use crate::exit::{CtrlC, Exit, NotThere};
 

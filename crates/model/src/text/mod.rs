@@ -6,6 +6,7 @@
 mod amount;
 pub mod compat;
 mod markup;
+mod sparkline;
 mod spreadsheet;
 mod terminal;
 
@@ -14,5 +15,6 @@ pub use amount::{
     parse_bytes,
 };
 pub use markup::escape_markup;
+pub use sparkline::sparkline;
 pub use spreadsheet::inert_cell;
 pub use terminal::{STEERING, inert_lines, inert_text, is_steering, short_name, visible};

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stormlog_model::{Record, SessionSummary};
+use stormlog_model::{Event, Record, SessionSummary};
 use stormlog_store::{ReadOptions, Source, StoreError, json};
 
 use super::glean::Glean;
@@ -138,6 +138,13 @@ impl Bundle {
             evidence,
             notes,
         })
+    }
+
+    /// Its events that can be read.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        let events = Source::OomBundle(self.path.clone()).events(&ReadOptions::default());
+        events.into_iter().flatten().filter_map(Result::ok).collect()
     }
 
     fn read_environment(&mut self) {

@@ -6,6 +6,8 @@ use stormlog_catalog::recording::settings_of;
 use stormlog_catalog::run::{RunRecord, find_runs};
 use stormlog_render::report::Rows;
 
+use crate::moment::clock;
+
 /// Variables of the environment that are listed.
 const MOST_SETTINGS: usize = 400;
 
@@ -31,7 +33,7 @@ fn run_rows(path: &Path) -> Rows {
     let Some(record) = runs.first().and_then(|run| RunRecord::read(run.path()).ok().flatten()) else {
         return Vec::new();
     };
-    let moment = |at: Option<i64>| at.and_then(|at| moment(at.into()));
+    let moment = |at: Option<i64>| at.and_then(|at| clock(at.into()));
     let rows = [
         ("command", Some(record.command.join(" ")).filter(|command| !command.is_empty())),
         ("working directory", record.working_directory),
@@ -44,8 +46,4 @@ fn run_rows(path: &Path) -> Rows {
         ("runs at this path", (runs.len() > 1).then(|| runs.len().to_string())),
     ];
     rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-}
-
-pub(super) fn moment(at_ns: i128) -> Option<String> {
-    Some(jiff::Timestamp::from_nanosecond(at_ns).ok()?.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
 }

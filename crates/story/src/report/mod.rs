@@ -20,8 +20,9 @@ use crate::Story;
 use crate::captures::CaptureReader;
 use crate::choice::main_process;
 use crate::lanes::{self, Clock, ProcessLanes};
+use crate::moment;
 use captures::{Captures, ReadCapture, difference, peak};
-use environment::{environment, moment};
+use environment::environment;
 use words::{finding, process};
 
 /// Processes that are listed.
@@ -275,7 +276,7 @@ fn subtitle(clock: Clock, end_ns: u64, recorded: &Recorded) -> String {
     if recorded.paths.len() > 3 {
         parts.push(format!("{} more", recorded.paths.len() - 3));
     }
-    if let Some(start) = moment(clock.start_ns.into()).filter(|_| clock.start_ns > 0) {
+    if let Some(start) = moment::clock(clock.start_ns.into()).filter(|_| clock.start_ns > 0) {
         parts.push(start);
         parts.push(format_duration(end_ns.saturating_sub(clock.start_ns) as f64 / 1e9));
     }

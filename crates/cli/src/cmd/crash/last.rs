@@ -11,9 +11,8 @@ use stormlog_model::Launch;
 use stormlog_model::text::inert_lines;
 use stormlog_postmortem::bundle::Bundle;
 use stormlog_postmortem::scheduler::{SchedulerReport, disagreement, slurm_reports, systemd_report};
-use stormlog_story::Story;
+use stormlog_story::{Story, findings_if_small};
 
-use crate::cmd::record::run_story;
 use crate::exit::{Exit, NotThere};
 use crate::place;
 use crate::table::moment;
@@ -108,9 +107,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 
 fn story(death: &Death) -> Story {
     match death.is_run {
-        true => Story::of(std::slice::from_ref(&death.path), &run_story::findings(&death.path)),
+        true => Story::of(std::slice::from_ref(&death.path), &findings_if_small(&death.path)),
         false => Bundle::read(&death.path)
-            .map(|bundle| Story::of_bundle(&bundle, &run_story::findings))
+            .map(|bundle| Story::of_bundle(&bundle, &findings_if_small))
             .unwrap_or_default(),
     }
 }

@@ -10,12 +10,11 @@ use serde_json::Value;
 use stormlog_analyze::report::{
     Envelope, Verdict, html, markdown, optimization_report, text, verdict_sentence,
 };
-use stormlog_analyze::{Analysis, AnalysisOptions, analyze, summary_metrics};
-use stormlog_catalog::recording::Loaded;
+use stormlog_analyze::summary_metrics;
 use stormlog_render::plot::Figure;
 use stormlog_store::json;
-use stormlog_story::Story;
 use stormlog_story::captures::CaptureReader;
+use stormlog_story::{judge, tell};
 
 use crate::Program;
 use crate::cmd::snapshot::analyze::Snapshots;
@@ -77,12 +76,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let is_drawn = options.plot_dir.is_some() || matches!(format, Format::Html | Format::Markdown);
     let plots = is_drawn.then(|| Plots::of(&loaded.recording));
     let mut analysis = judge(loaded);
-    captures.explain_ranks(&others, &mut analysis);
     snapshots.judge(&mut analysis);
-    let judged = (analysis.findings.as_slice(), analysis.layers.as_slice());
-    let story = Story::with(&others, judged, &mut |process| captures.digest(process));
-    analysis.layer_lines = story.layer_lines();
-    analysis.headline.clone_from(&story.headline);
+    let story = tell(&mut analysis, &others, &captures);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {
         (Verdict::InvalidInput, 0) if analysis.captures + analysis.snapshots == 0 => {
@@ -144,16 +139,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         }
     }
     Ok(exit_of(verdict))
-}
-
-/// The rules over what was read, and the deaths beside it.
-pub(crate) fn judge(mut loaded: Loaded) -> Analysis {
-    let deaths = loaded.untold_deaths();
-    let inputs = std::mem::take(&mut loaded.inputs);
-    let mut analysis = analyze(loaded.recording, inputs, &AnalysisOptions::default());
-    loaded.captures.iter().for_each(|capture| analysis.take_capture(capture));
-    deaths.iter().for_each(|death| analysis.add_death(death));
-    analysis
 }
 
 pub(crate) fn exit_of(verdict: Verdict) -> Exit {

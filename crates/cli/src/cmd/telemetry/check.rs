@@ -9,8 +9,9 @@ use stormlog_analyze::report::{Envelope, Verdict};
 use stormlog_analyze::{Measures, summary_metrics};
 use stormlog_model::{Record, format_bytes};
 use stormlog_store::{StoreError, json};
+use stormlog_story::judge;
 
-use crate::cmd::telemetry::analyze::{exit_of, indented, judge, now};
+use crate::cmd::telemetry::analyze::{exit_of, indented, now};
 use crate::cmd::telemetry::recordings;
 use crate::cmd::whole_file;
 use crate::exit::{CtrlC, Exit, Wrong};

@@ -8,8 +8,9 @@ use serde_json::Value;
 use stormlog_analyze::Measures;
 use stormlog_analyze::compare::{Comparison, Side};
 use stormlog_catalog::recording::settings_of;
+use stormlog_story::judge;
 
-use crate::cmd::telemetry::analyze::{indented, judge};
+use crate::cmd::telemetry::analyze::indented;
 use crate::cmd::telemetry::recordings;
 use crate::exit::{CtrlC, Exit};
 

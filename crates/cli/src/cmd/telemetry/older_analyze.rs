@@ -9,8 +9,9 @@ use stormlog_analyze::report::optimization_report;
 use stormlog_analyze::text::python_bytes;
 use stormlog_catalog::recording::Loaded;
 use stormlog_store::json as store_json;
+use stormlog_story::judge;
 
-use crate::cmd::telemetry::analyze::{Format, Options, indented, judge};
+use crate::cmd::telemetry::analyze::{Format, Options, indented};
 use crate::cmd::telemetry::analyze_plots::Plots;
 use crate::cmd::whole_file;
 use crate::exit::Exit;

@@ -8,8 +8,8 @@ use stormlog_analyze::report::{score, text};
 use stormlog_analyze::{Analysis, AnalysisOptions, Recording, analyze};
 use stormlog_model::{Defaults, Interner, Record, Severity, event_from_record};
 use stormlog_store::json;
+use stormlog_story::judge;
 
-use crate::cmd::telemetry::analyze as general;
 use crate::cmd::telemetry::analyze_plots::Plots;
 use crate::cmd::telemetry::recordings;
 use crate::cmd::whole_file;
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
                 return Ok(Exit::InvalidInput);
             }
             let plots = options.visualize.then(|| Plots::of(&loaded.recording));
-            let analysis = general::judge(loaded);
+            let analysis = judge(loaded);
             let basics = of_analysis(&analysis);
             (analysis, basics, plots)
         }

@@ -4,7 +4,8 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 
 /// The values over time as at most `width` characters, each the highest value of its share of the time. `most` is the
 /// value drawn as a full block; gaps are blank.
-pub(crate) fn sparkline(points: &[(u64, u64)], width: usize, most: u64) -> String {
+#[must_use]
+pub fn sparkline(points: &[(u64, u64)], width: usize, most: u64) -> String {
     let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else { return String::new() };
     let span = last.saturating_sub(*first).max(1);
     let width = width.min(points.len()).max(1);
