@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use stormlog_catalog::run::{RunDirectory, StoredRun};
 use stormlog_metrics::families::PUSH_FAILURES;
 use stormlog_metrics::{Exposition, Format, Labels};
+use stormlog_node::Node;
 use stormlog_push::PushError;
 
 use crate::http::{Listen, Listener, Refusal, Reply, Request, Tls};
-use crate::node::{Exposure, Node};
 use crate::otlp::Otlp;
 use crate::pushing::{Failures, Pushing};
 use crate::pyroscope::Pyroscope;
+use crate::series::{Exposure, exposition, live_captures};
 use crate::textfile::Textfile;
 use crate::token::Token;
 
@@ -199,7 +200,7 @@ impl Shared {
         let Some(pyroscope) = &self.pyroscope else { return };
         let mut watched = self.lock();
         watched.refresh(FRESH);
-        let captures = watched.node.live_captures();
+        let captures = live_captures(&mut watched.node);
         drop(watched);
         for capture in captures {
             let Err(error) = pyroscope.send(&capture) else { continue };
@@ -215,16 +216,16 @@ impl Shared {
     fn exposition(&self, exposure: Exposure) -> Exposition {
         let mut watched = self.lock();
         watched.refresh(FRESH);
-        let mut exposition = watched.node.exposition(exposure);
+        let mut series = exposition(&mut watched.node, exposure);
         drop(watched);
         let pushes = [
             ("otlp", self.otlp.is_some(), &self.otlp_failures),
             ("pyroscope", self.pyroscope.is_some(), &self.pyroscope_failures),
         ];
         for (receiver, _, failures) in pushes.into_iter().filter(|(_, is_used, _)| *is_used) {
-            exposition.add(&PUSH_FAILURES, Labels::new().with("receiver", receiver), failures.count());
+            series.add(&PUSH_FAILURES, Labels::new().with("receiver", receiver), failures.count());
         }
-        exposition
+        series
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
@@ -238,7 +239,7 @@ impl Shared {
                 let mut watched = self.lock();
                 watched.refresh(OWN_INTERVAL);
                 if let Some(textfile) = &self.textfile {
-                    let text = watched.node.exposition(Exposure::Everyone).render(Format::Text);
+                    let text = exposition(&mut watched.node, Exposure::Everyone).render(Format::Text);
                     drop(watched);
                     // The collector shows the age of a file that is not written any more.
                     let _ = textfile.write(&text);

@@ -11,7 +11,8 @@ use stormlog_metrics::Format;
 use stormlog_model::{
     Counter, Counters, Event, Head, Identity, Metadata, SessionStatus, SessionSummary, new_session_id,
 };
-use stormlog_serve::node::{Exposure, Node, NodeOptions};
+use stormlog_node::{Node, NodeOptions};
+use stormlog_serve::{Exposure, exposition};
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::wall_ns;
 
@@ -123,7 +124,7 @@ fn record_all(outside: &mut Recorder, inside: &mut Recorder) {
 
 fn text(node: &mut Node) -> String {
     node.look();
-    node.exposition(Exposure::Everyone).render(Format::Text)
+    exposition(node, Exposure::Everyone).render(Format::Text)
 }
 
 fn has(text: &str, line: &str) -> bool {

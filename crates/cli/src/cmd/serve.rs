@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stormlog_metrics::Format;
-use stormlog_serve::node::{Exposure, Node, NodeOptions, StateFile};
-use stormlog_serve::{Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token};
+use stormlog_node::{Node, NodeOptions, StateFile};
+use stormlog_serve::{
+    Exposure, Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token, exposition,
+};
 
 use crate::cmd::report::page_of;
 use crate::exit::{Exit, NotThere, Wrong};
@@ -47,14 +49,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let state = options.state.clone().map(StateFile::new);
     // A service answers in time; a command that answers once answers all.
     let budget = options.once.then_some(Duration::from_secs(3600));
-    let node = NodeOptions { roots, state, reads_holders: options.holders, budget };
+    let node = NodeOptions { roots, state, reads_holders: options.holders, keeps_ended: false, budget };
     let mut node = Node::new(node).map_err(|error| Wrong(error.to_string()))?;
     if options.once {
         node.look();
         match &textfile {
-            Some(file) => file.write(&node.exposition(Exposure::Everyone).render(Format::Text))?,
+            Some(file) => file.write(&exposition(&mut node, Exposure::Everyone).render(Format::Text))?,
             None => {
-                let text = node.exposition(Exposure::Owner).render(options.format);
+                let text = exposition(&mut node, Exposure::Owner).render(options.format);
                 io::stdout().write_all(text.as_bytes())?;
             }
         }

@@ -14,11 +14,11 @@ use stormlog_collect::cgroup::MemoryCgroup;
 use stormlog_model::SessionStatus;
 use stormlog_model::naming::ProgramName;
 
-use super::device_now::DeviceNow;
-use super::forecast::Growth;
-use super::objects::Cgroup;
-use super::rank::{Rank, Room};
-use super::session::{Sample, Session, What};
+use crate::device_now::DeviceNow;
+use crate::forecast::Growth;
+use crate::objects::Cgroup;
+use crate::rank::{Rank, Room};
+use crate::session::{Sample, Session, What};
 
 /// Sessions of one run that are read; a supervisor records at most half as many at once.
 const MOST_SESSIONS: usize = 1024;
@@ -30,15 +30,19 @@ const GROUP_AGE: Duration = Duration::from_secs(60);
 
 /// What a process is in its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub enum Role {
+    /// The process of the rank itself.
     Main,
+    /// A process of the same program below it.
     Worker,
+    /// Any other program.
     Other,
 }
 
 impl Role {
     /// The label.
-    pub(super) fn as_str(self) -> &'static str {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Role::Main => "main",
             Role::Worker => "worker",
@@ -49,35 +53,38 @@ impl Role {
 
 /// What limits the memory of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HostLimit {
-    pub(super) kind: &'static str,
-    pub(super) bytes: u64,
-    pub(super) used: Option<u64>,
+pub struct HostLimit {
+    /// `cgroup` or `host`.
+    pub kind: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// What is used of it, by the processes of the run and others.
+    pub used: Option<u64>,
 }
 
 /// A run that is being recorded.
-pub(super) struct LivingRun {
-    pub(super) path: PathBuf,
+pub(crate) struct LivingRun {
+    pub(crate) path: PathBuf,
     /// Its record in the version that was read last.
-    pub(super) version: FileVersion,
-    pub(super) observed: ObservedRun,
-    pub(super) sessions: BTreeMap<PathBuf, Session>,
+    pub(crate) version: FileVersion,
+    pub(crate) observed: ObservedRun,
+    pub(crate) sessions: BTreeMap<PathBuf, Session>,
     ended: BTreeSet<OsString>,
     /// Processes that the supervisor recorded at some time.
     outside: BTreeSet<u32>,
-    pub(super) ranks: BTreeMap<i64, Rank>,
+    pub(crate) ranks: BTreeMap<i64, Rank>,
     /// All ranks together: what the limit of their cgroup is held against.
-    pub(super) growth: Growth,
-    pub(super) cgroup: Option<Cgroup>,
-    pub(super) deaths: Deaths,
+    pub(crate) growth: Growth,
+    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) deaths: Deaths,
     /// Whether the last look read all there was.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
     group: Option<(Instant, MemoryCgroup)>,
 }
 
 impl LivingRun {
     /// Nothing read yet.
-    pub(super) fn new(path: PathBuf, version: FileVersion, observed: ObservedRun) -> Self {
+    pub(crate) fn new(path: PathBuf, version: FileVersion, observed: ObservedRun) -> Self {
         LivingRun {
             path,
             version,
@@ -95,12 +102,12 @@ impl LivingRun {
     }
 
     /// What it recorded about itself.
-    pub(super) fn record(&self) -> &RunRecord {
+    pub(crate) fn record(&self) -> &RunRecord {
         &self.observed.record
     }
 
     /// Reads what is new. `cgroups`: those that were read in this look.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         host_total: Option<u64>,
         cgroups: &mut BTreeMap<PathBuf, Cgroup>,
@@ -115,11 +122,10 @@ impl LivingRun {
         });
         self.is_whole = self.find_sessions();
         let mut samples: Vec<Sample> = Vec::new();
-        let ranks: BTreeMap<PathBuf, i64> = self.ranks_of_sessions();
+        let ranks = self.ranks_of_sessions();
         let mut first = Vec::with_capacity(self.sessions.len());
-        for (path, session) in &mut self.sessions {
+        for (session, rank) in self.sessions.values_mut().zip(ranks) {
             first.push(samples.len());
-            let rank = ranks.get(path).copied().unwrap_or(0);
             self.is_whole &= session.look(deadline, rank, &mut samples);
         }
         // Known once all are read.
@@ -135,7 +141,7 @@ impl LivingRun {
     }
 
     /// What limits its memory, by the newest sample of any of its processes.
-    pub(super) fn limit(&self, host_total: Option<u64>) -> Option<HostLimit> {
+    pub(crate) fn limit(&self, host_total: Option<u64>) -> Option<HostLimit> {
         let newest = self.sessions.values().filter(|session| session.host.limit.is_some());
         let newest = newest.max_by_key(|session| session.host.at_ns)?;
         let (bytes, left) = (newest.host.limit?, newest.host.left);
@@ -150,61 +156,51 @@ impl LivingRun {
     }
 
     /// The program itself, where it is recorded.
-    pub(super) fn root(&self) -> Option<&Session> {
+    pub(crate) fn root(&self) -> Option<&Session> {
         let outside = self.sessions.values().filter(|session| is_outside(session));
         let mut outside = outside.filter(|session| Some(session.name.pid) == self.record().pid);
         outside.next()
     }
 
-    /// The label of the job: its id, else the program's name.
-    pub(super) fn job(&self) -> String {
+    /// The label of the job: its id, else the program's name; and whether it is the id.
+    pub(crate) fn job(&self) -> (String, bool) {
         let of_root = self.root().and_then(|root| root.summary.job_id.clone());
         let of_any = || self.sessions.values().find_map(|session| session.summary.job_id.clone());
         let name = || ProgramName::of(&self.record().command).word;
-        of_root.or_else(of_any).filter(|job| !job.trim().is_empty()).unwrap_or_else(name)
+        let id = of_root.or_else(of_any).filter(|job| !job.trim().is_empty());
+        let has_id = id.is_some();
+        (id.unwrap_or_else(name), has_id)
     }
 
-    /// The processes of a rank with their roles.
-    pub(super) fn members(&self, rank: i64) -> Vec<(Role, &Session)> {
-        let ranks = self.ranks_of_sessions();
-        let of_rank = |(path, session): &(&PathBuf, &Session)| {
-            ranks.get(*path) == Some(&rank) && session.is_running() && is_outside(session)
-        };
-        let members: Vec<&Session> =
-            self.sessions.iter().filter(of_rank).map(|(_, session)| session).collect();
-        let world = members.iter().map(|session| session.summary.world_size).max().unwrap_or(1);
-        let in_world = |session: &&&Session| session.summary.world_size == world;
-        let pids: BTreeSet<u32> = members.iter().filter(in_world).map(|session| session.name.pid).collect();
-        let is_top = |session: &&&Session| session.facts.ppid.is_none_or(|parent| !pids.contains(&parent));
-        let top = members.iter().filter(in_world).filter(is_top);
-        let main = top.min_by_key(|session| (session.summary.started_at_ns, session.name.pid)).copied();
-        let role = |session: &Session| match main {
-            Some(main) if main.name == session.name => Role::Main,
-            Some(main) if session.summary.world_size == world && is_like(session, main) => Role::Worker,
-            _ => Role::Other,
-        };
-        members.into_iter().map(|session| (role(session), session)).collect()
+    /// The processes of each rank with their roles.
+    pub(crate) fn members(&self) -> BTreeMap<i64, Vec<(Role, &Session)>> {
+        let mut by_rank: BTreeMap<i64, Vec<&Session>> = BTreeMap::new();
+        for (session, rank) in self.sessions.values().zip(self.ranks_of_sessions()) {
+            if session.is_running() && is_outside(session) {
+                by_rank.entry(rank).or_default().push(session);
+            }
+        }
+        by_rank.into_iter().map(|(rank, members)| (rank, with_roles(members))).collect()
     }
 
-    /// The devices of a rank: the driver's number, and what all its processes hold together.
-    pub(super) fn devices(&self, rank: i64) -> BTreeMap<i64, DeviceNow> {
-        let ranks = self.ranks_of_sessions();
+    /// The devices of each rank: the driver's number, and what all its processes hold together.
+    pub(crate) fn devices(&self) -> BTreeMap<i64, BTreeMap<i64, DeviceNow>> {
         let indices = self.device_indices();
-        let mut by_process: BTreeMap<(i64, u32), DeviceNow> = BTreeMap::new();
-        for (path, session) in &self.sessions {
-            if ranks.get(path) != Some(&rank) || !session.is_running() {
+        let mut by_process: BTreeMap<(i64, i64, u32), DeviceNow> = BTreeMap::new();
+        for (session, rank) in self.sessions.values().zip(self.ranks_of_sessions()) {
+            if !session.is_running() {
                 continue;
             }
             for (index, device) in &session.devices {
                 let index = index_of(*index, device, &indices);
-                let of_process = by_process.entry((index, session.name.pid)).or_default();
+                let of_process = by_process.entry((rank, index, session.name.pid)).or_default();
                 // From outside and from inside: each knows its own half, and neither counts twice.
                 of_process.merge(device);
             }
         }
-        let mut devices: BTreeMap<i64, DeviceNow> = BTreeMap::new();
-        for ((index, _), device) in by_process {
-            devices.entry(index).or_default().add(&device);
+        let mut devices: BTreeMap<i64, BTreeMap<i64, DeviceNow>> = BTreeMap::new();
+        for ((rank, index, _), device) in by_process {
+            devices.entry(rank).or_default().entry(index).or_default().add(&device);
         }
         devices
     }
@@ -241,15 +237,15 @@ impl LivingRun {
         }
     }
 
-    /// The rank of each session: a launcher without one counts with the first.
-    fn ranks_of_sessions(&self) -> BTreeMap<PathBuf, i64> {
+    /// The rank of each session, in their order: a launcher without one counts with the first.
+    fn ranks_of_sessions(&self) -> Vec<i64> {
         let ranked = self.sessions.values().filter(|session| session.summary.world_size > 1);
         let first = ranked.map(|session| session.summary.rank).min();
         let rank = |session: &Session| match first {
             Some(first) if session.summary.world_size <= 1 => first,
             _ => session.summary.rank,
         };
-        self.sessions.iter().map(|(path, session)| (path.clone(), rank(session))).collect()
+        self.sessions.values().map(rank).collect()
     }
 
     /// The driver's number of each device that is known by its UUID.
@@ -301,7 +297,7 @@ impl LivingRun {
             self.remember_ended(path.file_name().unwrap_or_default().to_owned());
         }
         self.forget_killed();
-        let ranks: BTreeSet<i64> = self.ranks_of_sessions().into_values().collect();
+        let ranks: BTreeSet<i64> = self.ranks_of_sessions().into_iter().collect();
         self.ranks.retain(|rank, _| ranks.contains(rank));
     }
 }
@@ -329,12 +325,28 @@ impl LivingRun {
 }
 
 /// The id of a run: the name of its directory.
-pub(super) fn run_id(path: &Path) -> String {
+pub(crate) fn run_id(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn is_outside(session: &Session) -> bool {
     session.name.viewpoint == Viewpoint::Outside
+}
+
+/// The main process of a rank is the first of its program; workers run the same program.
+fn with_roles(members: Vec<&Session>) -> Vec<(Role, &Session)> {
+    let world = members.iter().map(|session| session.summary.world_size).max().unwrap_or(1);
+    let in_world = |session: &&&Session| session.summary.world_size == world;
+    let pids: BTreeSet<u32> = members.iter().filter(in_world).map(|session| session.name.pid).collect();
+    let is_top = |session: &&&Session| session.facts.ppid.is_none_or(|parent| !pids.contains(&parent));
+    let top = members.iter().filter(in_world).filter(is_top);
+    let main = top.min_by_key(|session| (session.summary.started_at_ns, session.name.pid)).copied();
+    let role = |session: &Session| match main {
+        Some(main) if main.name == session.name => Role::Main,
+        Some(main) if session.summary.world_size == world && is_like(session, main) => Role::Worker,
+        _ => Role::Other,
+    };
+    members.into_iter().map(|session| (role(session), session)).collect()
 }
 
 /// Whether a process runs the same program as the main one, so that it is a worker of it and not a tool.

@@ -16,7 +16,7 @@ use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleName;
 use stormlog_store::recording::{RecordedEvents, read_session};
 
-use super::device_now::DeviceNow;
+use crate::device_now::DeviceNow;
 
 /// Events between two looks at the clock.
 const STRIDE: usize = 256;
@@ -31,7 +31,7 @@ const LOSS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a sample is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(crate) enum What {
     Resident,
     Allocated(i64),
     Reserved(i64),
@@ -42,43 +42,43 @@ pub(super) enum What {
 
 /// A number at a moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    pub(super) at_ns: u64,
-    pub(super) pid: u32,
-    pub(super) rank: i64,
-    pub(super) what: What,
-    pub(super) value: u64,
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
+    pub(crate) pid: u32,
+    pub(crate) rank: i64,
+    pub(crate) what: What,
+    pub(crate) value: u64,
 }
 
 /// The host's side of a process.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct HostNow {
-    pub(super) rss: Option<u64>,
-    pub(super) file_backed: Option<u64>,
-    pub(super) swap: Option<u64>,
+pub(crate) struct HostNow {
+    pub(crate) rss: Option<u64>,
+    pub(crate) file_backed: Option<u64>,
+    pub(crate) swap: Option<u64>,
     /// The nearest limit, and what is left of it.
-    pub(super) limit: Option<u64>,
-    pub(super) left: Option<u64>,
-    pub(super) at_ns: u64,
+    pub(crate) limit: Option<u64>,
+    pub(crate) left: Option<u64>,
+    pub(crate) at_ns: u64,
 }
 
 /// What the supervisor found out about the process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Facts {
-    pub(super) ppid: Option<u32>,
-    pub(super) comm: String,
-    pub(super) program: String,
+pub(crate) struct Facts {
+    pub(crate) ppid: Option<u32>,
+    pub(crate) comm: String,
+    pub(crate) program: String,
 }
 
 /// A session and where its reading is.
-pub(super) struct Session {
-    pub(super) name: SessionName,
-    pub(super) summary: SessionSummary,
-    pub(super) facts: Facts,
-    pub(super) host: HostNow,
-    pub(super) devices: BTreeMap<i64, DeviceNow>,
-    pub(super) death: Option<(Cause, u64)>,
-    pub(super) dropped: u64,
+pub(crate) struct Session {
+    pub(crate) name: SessionName,
+    pub(crate) summary: SessionSummary,
+    pub(crate) facts: Facts,
+    pub(crate) host: HostNow,
+    pub(crate) devices: BTreeMap<i64, DeviceNow>,
+    pub(crate) death: Option<(Cause, u64)>,
+    pub(crate) dropped: u64,
     directory: PathBuf,
     version: Option<FileVersion>,
     log: Option<RecordedEvents>,
@@ -89,7 +89,7 @@ pub(super) struct Session {
 
 impl Session {
     /// The session in a directory; `None` where there is none that can be read yet.
-    pub(super) fn open(found: &SessionDirectory) -> Option<Self> {
+    pub(crate) fn open(found: &SessionDirectory) -> Option<Self> {
         let version = FileVersion::of(&found.path.join(SESSION_FILE)).ok()?;
         let summary = read_session(&found.path).ok()?;
         Some(Session {
@@ -110,12 +110,12 @@ impl Session {
     }
 
     /// Whether it is being recorded.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.summary.status == SessionStatus::Running
     }
 
     /// Reads what is new; false where the deadline came first.
-    pub(super) fn look(&mut self, deadline: Instant, rank: i64, samples: &mut Vec<Sample>) -> bool {
+    pub(crate) fn look(&mut self, deadline: Instant, rank: i64, samples: &mut Vec<Sample>) -> bool {
         self.refresh_state();
         if self.log.is_none() || self.looked_at.elapsed() > LONG_AGO {
             self.log = RecordedEvents::recent_log(&self.directory.join(LOG_DIRECTORY)).ok();
@@ -152,7 +152,7 @@ impl Session {
     }
 
     /// The bundle that its process left, by its name.
-    pub(super) fn bundle(&self) -> Option<String> {
+    pub(crate) fn bundle(&self) -> Option<String> {
         let entries = std::fs::read_dir(&self.directory).ok()?.flatten().take(4096);
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.filter(|name| BundleName::parse(name).is_some()).max()

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use stormlog_catalog::run::deaths::{DeathCount, Deaths};
 use stormlog_postmortem::Cause;
 
-use super::ledger::Ledger;
-use super::slots::Slots;
+use crate::ledger::Ledger;
+use crate::slots::Slots;
 
 const FORMAT: &str = "stormlog.serve_state";
 const VERSION: u64 = 1;
@@ -73,7 +73,7 @@ impl StateFile {
     }
 
     /// What it has; nothing where it is not there yet.
-    pub(super) fn read(&self) -> Result<(Ledger, Slots), StateError> {
+    pub(crate) fn read(&self) -> Result<(Ledger, Slots), StateError> {
         let io = |source| StateError::Io { path: self.path.clone(), source };
         let file = match stormlog_files::open_regular(&self.path) {
             Ok(file) => file,
@@ -99,7 +99,7 @@ impl StateFile {
     }
 
     /// Replaces it.
-    pub(super) fn write(&self, ledger: &Ledger, slots: &Slots) -> Result<(), StateError> {
+    pub(crate) fn write(&self, ledger: &Ledger, slots: &Slots) -> Result<(), StateError> {
         let name = |path: &Path| path.to_string_lossy().into_owned();
         let stored = Stored {
             format: FORMAT.to_owned(),

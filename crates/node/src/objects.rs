@@ -5,22 +5,30 @@ use stormlog_collect::cgroup::{CgroupEvents, LevelMemory, MemoryCgroup};
 use stormlog_collect::host::HostReader;
 use stormlog_collect::pressure::{Pressure, host_memory_pressure};
 
+use crate::picture::HostRow;
+
 /// The cgroup that limits a run, or its own where none does.
 #[derive(Debug, Clone)]
-pub(super) struct Cgroup {
+pub struct Cgroup {
     /// As the hierarchy names it.
-    pub(super) path: String,
-    pub(super) usage: Option<u64>,
-    pub(super) working_set: Option<u64>,
-    pub(super) limit: Option<u64>,
-    pub(super) peak: Option<u64>,
-    pub(super) events: CgroupEvents,
-    pub(super) pressure: Option<Pressure>,
+    pub path: String,
+    /// Bytes charged to it, the page cache included.
+    pub usage: Option<u64>,
+    /// The same without inactive file pages.
+    pub working_set: Option<u64>,
+    /// Bytes that it may use.
+    pub limit: Option<u64>,
+    /// Most bytes that were charged to it.
+    pub peak: Option<u64>,
+    /// Hits of its limits, and kills.
+    pub events: CgroupEvents,
+    /// Time that its tasks waited for memory; `None` where another level limits.
+    pub pressure: Option<Pressure>,
 }
 
 impl Cgroup {
     /// Reads the level that the limit is set at.
-    pub(super) fn read(group: &MemoryCgroup) -> Self {
+    pub(crate) fn read(group: &MemoryCgroup) -> Self {
         let memory = group.read();
         let limiting = memory.effective_limit.as_ref().and_then(|limit| limit.directory.clone());
         let directory = limiting.unwrap_or_else(|| group.directory.clone());
@@ -44,12 +52,14 @@ impl Cgroup {
     }
 
     /// Whether it is the root of the hierarchy, which is the machine.
-    pub(super) fn is_root(&self) -> bool {
+    #[must_use]
+    pub fn is_root(&self) -> bool {
         self.path == "/" || self.path.is_empty()
     }
 
     /// Its counts by the kernel's words; v1 calls hits of the limit `failcnt`.
-    pub(super) fn counts(&self) -> [(&'static str, Option<u64>); 6] {
+    #[must_use]
+    pub fn counts(&self) -> [(&'static str, Option<u64>); 6] {
         let CgroupEvents { low, high, max, oom, oom_kill, oom_group_kill, failcnt } = self.events;
         [
             ("low", low),
@@ -64,22 +74,24 @@ impl Cgroup {
 
 /// The machine.
 #[derive(Debug, Default)]
-pub(super) struct Host {
+pub(crate) struct Host {
     reader: Option<HostReader>,
-    pub(super) total: Option<u64>,
-    pub(super) available: Option<u64>,
-    pub(super) pressure: Option<Pressure>,
+    pub(crate) now: HostRow,
 }
 
 impl Host {
     /// Reads it.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         if self.reader.is_none() {
             self.reader = HostReader::open().ok();
         }
         let memory = self.reader.as_mut().and_then(|reader| reader.memory().ok());
-        self.total = memory.and_then(|memory| memory.total);
-        self.available = memory.and_then(|memory| memory.available);
-        self.pressure = host_memory_pressure(&Roots::default()).ok().flatten();
+        self.now = HostRow {
+            total: memory.and_then(|memory| memory.total),
+            available: memory.and_then(|memory| memory.available),
+            swap_total: memory.and_then(|memory| memory.swap_total),
+            swap_used: memory.and_then(|memory| memory.swap_used()),
+            pressure: host_memory_pressure(&Roots::default()).ok().flatten(),
+        };
     }
 }

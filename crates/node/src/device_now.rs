@@ -5,25 +5,36 @@ use stormlog_model::{Counter, Event};
 
 /// What a process's events say of a device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeviceNow {
-    pub(super) uuid: Option<String>,
-    pub(super) used: Option<u64>,
-    pub(super) free: Option<u64>,
-    pub(super) total: Option<u64>,
+pub struct DeviceNow {
+    /// The driver's id of the device.
+    pub uuid: Option<String>,
+    /// Bytes in use on the device, by the driver.
+    pub used: Option<u64>,
+    /// Bytes free on the device.
+    pub free: Option<u64>,
+    /// Bytes of the device.
+    pub total: Option<u64>,
     /// What the process holds, by the driver.
-    pub(super) of_process: Option<u64>,
-    pub(super) allocated: Option<u64>,
-    pub(super) reserved: Option<u64>,
-    pub(super) active: Option<u64>,
-    pub(super) inactive: Option<u64>,
-    pub(super) retries: Option<u64>,
-    pub(super) ooms: Option<u64>,
-    pub(super) at_ns: u64,
+    pub of_process: Option<u64>,
+    /// Bytes that the framework's allocator handed out.
+    pub allocated: Option<u64>,
+    /// Bytes that it holds.
+    pub reserved: Option<u64>,
+    /// Bytes in blocks that are in use or wait for a stream.
+    pub active: Option<u64>,
+    /// Bytes in free parts of split blocks.
+    pub inactive: Option<u64>,
+    /// Allocations that were tried again after the cache was emptied.
+    pub retries: Option<u64>,
+    /// Out-of-memory errors that the allocator raised.
+    pub ooms: Option<u64>,
+    /// When this was known, nanoseconds since 1970.
+    pub at_ns: u64,
 }
 
 impl DeviceNow {
     /// Takes in an event about this device. Samples of the driver and of the framework know different things of it: what an event does not know stays.
-    pub(super) fn take(&mut self, event: &Event) {
+    pub(crate) fn take(&mut self, event: &Event) {
         let number = |key: &str| event.metadata.map.get(key).and_then(Value::as_u64);
         let newer = |kept: &mut Option<u64>, value: Option<u64>| *kept = value.or(*kept);
         newer(&mut self.used, event.counter(Counter::Used));
@@ -43,12 +54,13 @@ impl DeviceNow {
     }
 
     /// What the process takes of the device: by the driver, else by its allocator.
-    pub(super) fn held(&self) -> Option<u64> {
+    #[must_use]
+    pub fn held(&self) -> Option<u64> {
         self.of_process.or(self.reserved)
     }
 
     /// The same device of the same process, from another viewpoint: what is newer wins, what is known stays.
-    pub(super) fn merge(&mut self, other: &DeviceNow) {
+    pub(crate) fn merge(&mut self, other: &DeviceNow) {
         let is_newer = other.at_ns >= self.at_ns;
         let join = |kept: &mut Option<u64>, value: Option<u64>| {
             *kept = if is_newer { value.or(*kept) } else { kept.or(value) };
@@ -68,7 +80,7 @@ impl DeviceNow {
     }
 
     /// The same of two processes of a rank together.
-    pub(super) fn add(&mut self, other: &DeviceNow) {
+    pub(crate) fn add(&mut self, other: &DeviceNow) {
         let sum = |kept: &mut Option<u64>, value: Option<u64>| {
             *kept = match (*kept, value) {
                 (Some(one), Some(two)) => Some(one.saturating_add(two)),

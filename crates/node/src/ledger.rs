@@ -12,16 +12,16 @@ const MOST_RUNS: usize = 20_000;
 
 /// All deaths that were ever seen.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     /// Of runs that are kept as a sum.
-    pub(super) base: Deaths,
+    pub(crate) base: Deaths,
     /// Of the others.
-    pub(super) runs: BTreeMap<PathBuf, Deaths>,
+    pub(crate) runs: BTreeMap<PathBuf, Deaths>,
 }
 
 impl Ledger {
     /// Takes in a count of a run's deaths; true where it knew less.
-    pub(super) fn raise(&mut self, run: &Path, deaths: &Deaths) -> bool {
+    pub(crate) fn raise(&mut self, run: &Path, deaths: &Deaths) -> bool {
         if deaths.is_empty() {
             return false;
         }
@@ -38,7 +38,7 @@ impl Ledger {
     }
 
     /// The sum over all runs.
-    pub(super) fn total(&self) -> Deaths {
+    pub(crate) fn total(&self) -> Deaths {
         let mut total = self.base.clone();
         for (cause, count) in self.runs.values().flatten() {
             add(total.entry(*cause).or_default(), count);

@@ -5,37 +5,37 @@
 
 use std::collections::BTreeMap;
 
-use super::forecast::Growth;
-use super::session::{Sample, What};
-use super::window::Window;
+use crate::forecast::Growth;
+use crate::session::{Sample, What};
+use crate::window::Window;
 
 /// Samples so close together are of one look at all processes.
 const ONE_LOOK_NS: u64 = 20_000_000;
 
 /// What is left beside what is held, by memory. `None` is unknown.
 #[derive(Debug, Default)]
-pub(super) struct Room {
-    pub(super) host: Option<u64>,
-    pub(super) devices: BTreeMap<i64, u64>,
+pub(crate) struct Room {
+    pub(crate) host: Option<u64>,
+    pub(crate) devices: BTreeMap<i64, u64>,
 }
 
 /// The sums of a rank.
 #[derive(Debug)]
-pub(super) struct Rank {
+pub(crate) struct Rank {
     interval_ms: u64,
     resident: BTreeMap<u32, u64>,
-    pub(super) resident_window: Window,
-    pub(super) resident_growth: Growth,
+    pub(crate) resident_window: Window,
+    pub(crate) resident_growth: Growth,
     /// By what and device.
-    pub(super) device_windows: BTreeMap<(&'static str, i64), Window>,
+    pub(crate) device_windows: BTreeMap<(&'static str, i64), Window>,
     held: BTreeMap<(i64, u32), u64>,
-    pub(super) device_growth: BTreeMap<i64, Growth>,
+    pub(crate) device_growth: BTreeMap<i64, Growth>,
     last_ns: u64,
 }
 
 impl Rank {
     /// Nothing seen yet.
-    pub(super) fn new(interval_ms: u64) -> Self {
+    pub(crate) fn new(interval_ms: u64) -> Self {
         Rank {
             interval_ms,
             resident: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl Rank {
     }
 
     /// Takes in samples of its processes, in the order of their times.
-    pub(super) fn take(&mut self, samples: &[Sample], room: &Room) {
+    pub(crate) fn take(&mut self, samples: &[Sample], room: &Room) {
         for (at, sample) in samples.iter().enumerate() {
             // A reader that was late for one process does not go back in time for it.
             let at_ns = sample.at_ns.max(self.last_ns);
@@ -84,13 +84,22 @@ impl Rank {
     }
 
     /// A process has ended.
-    pub(super) fn forget(&mut self, pid: u32) {
+    pub(crate) fn forget(&mut self, pid: u32) {
         self.resident.remove(&pid);
         self.held.retain(|(_, holder), _| *holder != pid);
     }
 
+    /// The highest sums of the last minute.
+    pub(crate) fn windows(&mut self, now_ns: u64) -> Vec<(&'static str, Option<i64>, u64)> {
+        let resident = self.resident_window.most(now_ns).map(|most| ("resident", None, most));
+        let devices = self.device_windows.iter_mut();
+        let devices =
+            devices.filter_map(|((what, device), window)| Some((*what, Some(*device), window.most(now_ns)?)));
+        resident.into_iter().chain(devices).collect()
+    }
+
     /// What its processes have resident together.
-    pub(super) fn resident_sum(&self) -> u64 {
+    pub(crate) fn resident_sum(&self) -> u64 {
         self.resident.values().fold(0, |sum, rss| sum.saturating_add(*rss))
     }
 

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// The label of the series.
-pub(super) const LABEL: &str = "1m";
+pub const WINDOW_LABEL: &str = "1m";
 const SECONDS: u64 = 60;
 
 /// Maxima of the last seconds.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     seconds: VecDeque<(u64, u64)>,
 }
 
 impl Window {
     /// A value at a moment; moments come in order.
-    pub(super) fn push(&mut self, at_ns: u64, value: u64) {
+    pub(crate) fn push(&mut self, at_ns: u64, value: u64) {
         let second = at_ns / SECOND_NS;
         match self.seconds.back_mut() {
             Some((last, most)) if *last >= second => *most = (*most).max(value),
@@ -25,7 +25,7 @@ impl Window {
     }
 
     /// The highest of the minute before `now_ns`; `None` where there was no sample.
-    pub(super) fn most(&mut self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn most(&mut self, now_ns: u64) -> Option<u64> {
         self.drop_before(now_ns);
         self.seconds.iter().map(|(_, most)| *most).max()
     }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Who has which number, by job and rank.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     taken: BTreeMap<(String, i64), BTreeMap<u64, PathBuf>>,
 }
 
 impl Slots {
     /// The number of a run: the one it has, else the lowest that is free.
-    pub(super) fn of(&mut self, job: &str, rank: i64, run: &Path) -> u64 {
+    pub(crate) fn of(&mut self, job: &str, rank: i64, run: &Path) -> u64 {
         let taken = self.taken.entry((job.to_owned(), rank)).or_default();
         if let Some((slot, _)) = taken.iter().find(|(_, holder)| holder.as_path() == run) {
             return *slot;
@@ -23,7 +23,7 @@ impl Slots {
     }
 
     /// Gives up the numbers of runs that do not live any more.
-    pub(super) fn keep(&mut self, lives: impl Fn(&Path) -> bool) {
+    pub(crate) fn keep(&mut self, lives: impl Fn(&Path) -> bool) {
         for taken in self.taken.values_mut() {
             taken.retain(|_, run| lives(run));
         }
@@ -31,20 +31,21 @@ impl Slots {
     }
 
     /// All of them: job, rank, number, run.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, i64, u64, &Path)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, i64, u64, &Path)> {
         self.taken.iter().flat_map(|((job, rank), taken)| {
             taken.iter().map(|(slot, run)| (job.as_str(), *rank, *slot, run.as_path()))
         })
     }
 
     /// A number that was given before this process started.
-    pub(super) fn restore(&mut self, job: String, rank: i64, slot: u64, run: PathBuf) {
+    pub(crate) fn restore(&mut self, job: String, rank: i64, slot: u64, run: PathBuf) {
         self.taken.entry((job, rank)).or_default().entry(slot).or_insert(run);
     }
 }
 
 /// The label of a number; the first has none.
-pub(super) fn label(slot: u64) -> String {
+#[must_use]
+pub fn slot_label(slot: u64) -> String {
     if slot == 0 { String::new() } else { slot.to_string() }
 }
 

@@ -16,13 +16,13 @@ const MOST_LINES: usize = 10;
 
 /// Lines and the bytes they hold, by capture.
 #[derive(Debug, Default)]
-pub(super) struct Holders {
+pub(crate) struct Holders {
     known: BTreeMap<PathBuf, (Instant, Vec<(u64, String)>)>,
 }
 
 impl Holders {
     /// Of the process with that number in a living run; empty where its heap is not recorded.
-    pub(super) fn of(&mut self, run: &Path, pid: u32, deadline: Instant) -> Vec<(u64, String)> {
+    pub(crate) fn of(&mut self, run: &Path, pid: u32, deadline: Instant) -> Vec<(u64, String)> {
         let Some(capture) = capture_of(run, pid) else { return Vec::new() };
         let is_fresh = |(at, _): &&(Instant, Vec<(u64, String)>)| at.elapsed() < AGE;
         if let Some((_, lines)) = self.known.get(&capture).filter(is_fresh) {
@@ -39,13 +39,14 @@ impl Holders {
     }
 
     /// Lets go of what was not asked for lately.
-    pub(super) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         self.known.retain(|_, (at, _)| at.elapsed() < 2 * AGE);
     }
 }
 
 /// The last capture of a process that has not ended.
-pub(super) fn capture_of(run: &Path, pid: u32) -> Option<PathBuf> {
+#[must_use]
+pub fn capture_of(run: &Path, pid: u32) -> Option<PathBuf> {
     let name = format!("{pid}.bin");
     let is_its = |path: &PathBuf| {
         let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stormlog_catalog::run::{FileVersion, ObservedState, RunDirectory, RunStatus, find_runs};
 
-use super::holders::Holders;
-use super::ledger::Ledger;
-use super::living::LivingRun;
-use super::objects::{Cgroup, Host};
-use super::slots::Slots;
-use super::state::{StateError, StateFile};
+use crate::holders::Holders;
+use crate::ledger::Ledger;
+use crate::living::LivingRun;
+use crate::objects::{Cgroup, Host};
+use crate::picture::EndedRow;
+use crate::slots::Slots;
+use crate::state::{StateError, StateFile};
 
 /// Time for one look: a scraper gives up after ten seconds, and asks again after fifteen.
 const BUDGET: Duration = Duration::from_secs(3);
@@ -29,33 +31,36 @@ pub struct NodeOptions {
     pub state: Option<StateFile>,
     /// Whether the lines that hold most of the heap are read.
     pub reads_holders: bool,
+    /// Whether [`NodePicture::ended`](crate::NodePicture) lists the runs that have ended.
+    pub keeps_ended: bool,
     /// Time for one look, where it is not the usual.
     pub budget: Option<Duration>,
 }
 
 /// A run that has ended, or cannot be read.
-pub(super) struct Ended {
+pub(crate) struct Ended {
     version: FileVersion,
-    pub(super) status: RunStatus,
+    pub(crate) status: RunStatus,
+    pub(crate) row: Option<Arc<EndedRow>>,
 }
 
 /// The reader.
 pub struct Node {
     options: NodeOptions,
-    pub(super) ended: BTreeMap<PathBuf, Ended>,
-    pub(super) living: BTreeMap<PathBuf, LivingRun>,
-    pub(super) ledger: Ledger,
-    pub(super) slots: Slots,
-    pub(super) host: Host,
-    pub(super) holders: Holders,
-    pub(super) errors: [u64; 3],
-    pub(super) unread: u64,
-    pub(super) took: Duration,
+    pub(crate) ended: BTreeMap<PathBuf, Ended>,
+    pub(crate) living: BTreeMap<PathBuf, LivingRun>,
+    pub(crate) ledger: Ledger,
+    pub(crate) slots: Slots,
+    pub(crate) host: Host,
+    pub(crate) holders: Holders,
+    pub(crate) errors: [u64; 3],
+    pub(crate) unread: u64,
+    pub(crate) took: Duration,
     turn: usize,
 }
 
 /// What could not be read, as the label has it.
-pub(super) const ERROR_REASONS: [&str; 3] = ["directory", "run", "state"];
+pub const ERROR_REASONS: [&str; 3] = ["directory", "run", "state"];
 const OF_DIRECTORY: usize = 0;
 const OF_RUN: usize = 1;
 const OF_STATE: usize = 2;
@@ -136,12 +141,17 @@ impl Node {
         self.ended.keys().chain(self.living.keys()).cloned().collect()
     }
 
-    pub(super) fn reads_holders(&self) -> bool {
-        self.options.reads_holders
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.options.budget.unwrap_or(BUDGET)
+    /// The lines that hold most of the heap of these processes, where [`NodeOptions::reads_holders`] asks for them. Reads captures, until the time of a
+    /// look is over.
+    pub fn holders(&mut self, processes: &[(&Path, u32)]) -> Vec<Vec<(u64, String)>> {
+        let deadline = Instant::now() + self.options.budget.unwrap_or(BUDGET);
+        if !self.options.reads_holders {
+            return vec![Vec::new(); processes.len()];
+        }
+        let holders = &mut self.holders;
+        let lines = processes.iter().map(|(run, pid)| holders.of(run, *pid, deadline)).collect();
+        holders.sweep();
+        lines
     }
 
     fn find(&mut self) -> Vec<(PathBuf, FileVersion)> {
@@ -192,7 +202,7 @@ impl Node {
             Some(Err(_) | Ok(None)) | None => {
                 self.errors[OF_RUN] += 1;
                 self.living.remove(path);
-                self.ended.insert(path.to_owned(), Ended { version, status: RunStatus::Unknown });
+                self.ended.insert(path.to_owned(), Ended { version, status: RunStatus::Unknown, row: None });
                 return false;
             }
         };
@@ -200,9 +210,12 @@ impl Node {
             ObservedState::Ended(status) => {
                 let living = self.living.remove(path).map(|living| living.deaths).unwrap_or_default();
                 let status = status.refined(observed.record.ended());
-                self.ended.insert(path.to_owned(), Ended { version, status });
+                let deaths = observed.record.deaths();
+                let row =
+                    self.options.keeps_ended.then(|| Arc::new(EndedRow::of(path, status, observed.record)));
+                self.ended.insert(path.to_owned(), Ended { version, status, row });
                 let is_new = self.ledger.raise(path, &living);
-                self.ledger.raise(path, &observed.record.deaths()) || is_new
+                self.ledger.raise(path, &deaths) || is_new
             }
             ObservedState::Living => {
                 if let Some(living) = self.living.get_mut(path) {
@@ -226,7 +239,7 @@ impl Node {
             self.unread += 1;
             return false;
         };
-        living.look(self.host.total, cgroups, deadline);
+        living.look(self.host.now.total, cgroups, deadline);
         self.unread += u64::from(!living.is_whole);
         self.ledger.raise(path, &living.deaths)
     }
@@ -237,7 +250,7 @@ impl Node {
         let mut order: Vec<&LivingRun> = living.values().collect();
         order.sort_by_key(|run| (run.record().started_at_ns, run.path.clone()));
         for run in order {
-            let job = run.job();
+            let (job, _) = run.job();
             for rank in run.ranks.keys() {
                 self.slots.of(&job, *rank, &run.path);
             }

@@ -7,19 +7,19 @@ const BELIEVED: f64 = 0.5;
 
 /// One memory that grows towards a limit.
 #[derive(Debug)]
-pub(super) struct Growth {
+pub(crate) struct Growth {
     predictor: Predictor,
 }
 
 impl Growth {
     /// Of samples that come so often.
-    pub(super) fn every(interval_ms: u64) -> Self {
+    pub(crate) fn every(interval_ms: u64) -> Self {
         let config = PredictConfig::for_interval(interval_ms.saturating_mul(1_000_000));
         Growth { predictor: Predictor::new(config) }
     }
 
     /// So much is held, and so much is left beside it.
-    pub(super) fn observe(&mut self, at_ns: u64, held: u64, left: Option<u64>) {
+    pub(crate) fn observe(&mut self, at_ns: u64, held: u64, left: Option<u64>) {
         let limit = left.map(|left| held.saturating_add(left));
         // The alerts of this predictor were raised by the supervisor already.
         let _ = self.predictor.observe(&Reading {
@@ -31,14 +31,14 @@ impl Growth {
     }
 
     /// The forecast that can be believed.
-    pub(super) fn forecast(&self) -> Option<Forecast> {
+    pub(crate) fn forecast(&self) -> Option<Forecast> {
         self.predictor.forecast().filter(|found| {
             found.confidence >= BELIEVED && found.bytes_per_second > 0.0 && found.seconds_left.is_finite()
         })
     }
 
     /// Growth of the floor in bytes a second; `None` where too little was seen.
-    pub(super) fn rate(&self) -> Option<f64> {
+    pub(crate) fn rate(&self) -> Option<f64> {
         self.predictor.floor_growth()
     }
 }
