@@ -19,6 +19,7 @@ pub mod pressure;
 pub mod process;
 mod text;
 mod tree;
+mod user;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ pub use error::CollectError;
 pub use external::{ExternalCollector, ExternalCounters, Pushed};
 pub use health::{Health, HealthState, Polled, Transition, Watched, retry_delay_ns};
 pub use tree::{ProcessTree, TreeChange, TreeMember};
+pub use user::user_name;
 
 /// Where the kernel's file systems are mounted. Tests and containers that see the host's trees move them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,9 +17,11 @@ mod directory;
 mod draft;
 mod input;
 mod output;
+mod unnamed;
 
 pub use cache::{cache_directories, install, private_directory};
 pub use directory::{Directory, create_directory, create_new, open_in_place, replace};
 pub use draft::{Draft, SUFFIX as DRAFT_SUFFIX};
 pub use input::open_regular;
 pub use output::{Existing, Output, link_output, write_output};
+pub use unnamed::unnamed;

@@ -1,7 +1,7 @@
 //! System calls on processes that no safe library offers, each behind a safe function:
 //!
 //! - [`Pidfd`]: a process held by a descriptor. A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd
-//!   remembers the exit code for everybody who holds one. It never reaps or signals the process.
+//!   remembers the exit code for everybody who holds one. It never reaps the process, and signals it only when asked.
 //! - [`peak_of_ended_child`]: the memory peak of a child that ended and is not reaped yet.
 //! - [`is_written`]: whether any process writes to a file.
 //! - [`inherit_nothing`], [`lead_session`]: programs that we start inherit neither descriptors nor session.
@@ -29,8 +29,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+pub use rustix::process::Signal;
 
 /// `struct pidfd_info` in its first size, which every kernel that knows the call accepts.
 #[derive(Default)]
@@ -58,6 +61,17 @@ impl Pidfd {
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Pidfd(pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Sends a signal to this process, never to another one that has its number now: one that has ended is an error.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, signal)?)
+    }
+
+    /// Whether the process has ended, reaped or not.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(poll(&mut ends, Some(&Timespec::default()))? > 0)
     }
 
     /// How the process ended. `None` while it lives or waits to be reaped, and on kernels before 6.15.
@@ -106,5 +120,24 @@ pub fn peak_of_ended_child(pid: u32) -> io::Result<u64> {
 impl AsFd for Pidfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_reaches_the_held_process_and_no_later_one_of_its_number() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let held = Pidfd::open(child.id()).unwrap();
+        assert!(!held.has_ended().unwrap());
+        held.signal(Signal::KILL).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        assert!(held.has_ended().unwrap());
+        // Reaped: the number is free, and may be another process's.
+        let error = held.signal(Signal::KILL).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -61,8 +61,8 @@ pub enum PushError {
         reason: String,
     },
     /// The words of a command line.
-    #[error("the command has a quotation mark without its end")]
-    Quotes,
+    #[error(transparent)]
+    Words(#[from] stormlog_model::text::WordsError),
     /// No command.
     #[error("the command is empty")]
     NoCommand,

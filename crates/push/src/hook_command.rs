@@ -10,31 +10,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::PushError;
 
-/// The words of a command line: split at white space, with `'…'`, `"…"` and `\`. No variables, no patterns: there is no shell.
+/// The words of a command line; there is no shell.
 pub fn split_words(text: &str) -> Result<Vec<String>, PushError> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut characters = text.chars();
-    while let Some(next) = characters.next() {
-        match (quote, next) {
-            (None, '\'' | '"') => {
-                quote = Some(next);
-                word.get_or_insert_default();
-            }
-            (Some(open), _) if next == open => quote = None,
-            (None | Some('"'), '\\') => {
-                word.get_or_insert_default().push(characters.next().ok_or(PushError::Quotes)?);
-            }
-            (None, space) if space.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(next),
-        }
-    }
-    if quote.is_some() {
-        return Err(PushError::Quotes);
-    }
-    words.extend(word);
-    if words.is_empty() { Err(PushError::NoCommand) } else { Ok(words) }
+    Ok(stormlog_model::text::split_words(text)?)
 }
 
 /// Runs it with a text on its standard input and a few variables; what it prints is not shown. It has so long.
@@ -93,18 +71,6 @@ pub(crate) fn wait(child: &mut Child, timeout: Duration) -> io::Result<ExitStatu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_split_as_a_shell_would_without_being_one() {
-        let split = |text| split_words(text).unwrap();
-        assert_eq!(
-            split("mail -s 'out of memory' you@example"),
-            ["mail", "-s", "out of memory", "you@example"]
-        );
-        assert_eq!(split(r#"a "b \"c\" $X" d\ e ''"#), ["a", "b \"c\" $X", "d e", ""]);
-        assert!(split_words("'open").is_err());
-        assert!(split_words("  ").is_err());
-    }
 
     #[test]
     fn command_gets_the_text_and_the_variables() {

@@ -2,7 +2,13 @@
 
 use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+use stormlog_model::{Evidence, Finding, Holder, Severity};
+use stormlog_postmortem::Cause;
+use stormlog_postmortem::bundle::BundleRow;
+use stormlog_story::{Crash, FindingRow};
 
+use crate::state::crashes::{CrashRow, CrashesLook};
+use crate::state::findings::{FindingsLook, JudgedRecording};
 use crate::state::reading::{Heap, Level, Line, MemoryRow, Note, Process, ProcessRow, Reading, Thread};
 
 pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
@@ -98,5 +104,110 @@ pub(crate) fn reading() -> Reading {
             phase: Some("train / forward".into()),
             trouble: None,
         }),
+    }
+}
+
+/// Findings of two runs.
+pub(crate) fn findings_look() -> FindingsLook {
+    let row = |finding: Finding, program: &str, rank| FindingRow {
+        pid: finding.process.and_then(|pid| u32::try_from(pid).ok()),
+        program: Some(program.to_owned()),
+        rank,
+        at_ns: Some(1_700_000_000_000_000_000),
+        finding,
+    };
+    let recording = |name: &str, rows| {
+        std::sync::Arc::new(JudgedRecording {
+            path: format!("/runs/{name}").into(),
+            name: name.to_owned(),
+            headline: vec!["The answer.".to_owned()],
+            rows,
+            problems: Vec::new(),
+        })
+    };
+    let mut leak = Finding::new(
+        "growth.host",
+        "leak",
+        Severity::Warning,
+        "host memory grew by 1.27 GiB in 12 min".to_owned(),
+    );
+    (leak.process, leak.memory, leak.confidence) = (Some(4711), Some(Memory::Host), 0.97);
+    leak.metrics.insert("growth_bytes".to_owned(), (1300_u64 << 20).into());
+    leak.holder = Some(Holder { file: "/home/me/train.py".into(), line: 31, function: "step".into() });
+    leak.evidence = vec![Evidence {
+        kind: "telemetry".into(),
+        start_ns: Some(1_699_999_000_000_000_000),
+        end_ns: Some(1_700_000_000_000_000_000),
+        ..Evidence::default()
+    }];
+    leak.advice =
+        vec!["release `losses`, a list of 812 tensors, after each step: about 37 MiB a minute".to_owned()];
+    let mut oom = Finding::new("oom.killed", "oom", Severity::Critical, "killed: out of memory".to_owned());
+    (oom.process, oom.memory) = (Some(815), Some(Memory::Host));
+    oom.metrics.insert("peak_bytes".to_owned(), (15_u64 << 30).into());
+    let odd = Finding::new(
+        "ranks.outlier",
+        "rank_outlier",
+        Severity::Info,
+        "rank 3 holds more than the others".to_owned(),
+    );
+    FindingsLook {
+        subject: None,
+        found: 41,
+        wanted: 3,
+        judged: vec![
+            recording("2026-11-15T10-22-31Z-train-4f2a", vec![row(leak, "train.py", None)]),
+            recording(
+                "2026-11-14T09-00-00Z-serve-11aa",
+                vec![row(oom, "serve\x1b[2J.py", None), row(odd, "serve.py", Some(3))],
+            ),
+        ],
+        is_behind: true,
+    }
+}
+
+/// Three bundles, of which the last was not read yet.
+pub(crate) fn crashes_look() -> CrashesLook {
+    let row = |run: &str, name: &str, at: &str, cause, backend: &str| BundleRow {
+        path: format!("/runs/{run}/{name}").into(),
+        created_at_utc: Some(at.to_owned()),
+        cause,
+        backend: Some(backend.to_owned()),
+        session_id: None,
+    };
+    let crash = |bundle: &BundleRow, program: &str, memory, bytes: u64, holder| {
+        std::sync::Arc::new(Crash {
+            path: bundle.path.clone(),
+            run: bundle.path.parent().map(Into::into),
+            created_at_utc: bundle.created_at_utc.clone(),
+            program: Some(program.to_owned()),
+            pid: Some(815),
+            rank: (memory != Memory::Host).then_some(3),
+            cause: bundle.cause,
+            what_happened: format!("{program} (pid 815) ran out of memory."),
+            memory,
+            bytes: Some(bytes),
+            holder: Some(holder),
+        })
+    };
+    let first =
+        row("a", "oom_dump_20261115T040037Z_77_cpu_1", "2026-11-15T04:00:37Z", Cause::MemoryError, "cpu");
+    let second =
+        row("b", "oom_dump_20261114T090000Z_815_cuda_1", "2026-11-14T09:00:00Z", Cause::OomException, "cuda");
+    let third = row("c", "oom_dump_20261113T080000Z_9_cpu_1", "2026-11-13T08:00:00Z", Cause::Unknown, "cpu");
+    let gpu = "cuda:0".parse().unwrap_or_default();
+    let of_host = stormlog_story::Holder::of_place(Memory::Host, 7 << 30, "data.py:61 load\x1b[2J");
+    let of_gpu = stormlog_story::Holder::of_place(gpu, 60 << 30, "kv.py:57 append");
+    CrashesLook {
+        rows: vec![
+            CrashRow {
+                crash: Some(crash(&first, "train.py", Memory::Host, 8 << 30, of_host)),
+                bundle: first,
+            },
+            CrashRow { crash: Some(crash(&second, "serve.py", gpu, 79 << 30, of_gpu)), bundle: second },
+            CrashRow { crash: None, bundle: third },
+        ],
+        problems: Vec::new(),
+        page: None,
     }
 }

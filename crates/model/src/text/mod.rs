@@ -9,6 +9,7 @@ mod markup;
 mod sparkline;
 mod spreadsheet;
 mod terminal;
+mod words;
 
 pub use amount::{
     format_bytes, format_duration, format_rate, format_whole_seconds, grouped, nanoseconds_in_words,
@@ -18,3 +19,4 @@ pub use markup::escape_markup;
 pub use sparkline::sparkline;
 pub use spreadsheet::inert_cell;
 pub use terminal::{STEERING, inert_lines, inert_text, is_steering, short_name, visible};
+pub use words::{WordsError, command_line, split_words};

@@ -5,6 +5,8 @@
 
 mod blank;
 mod config;
+mod crashes;
+mod findings;
 mod shell;
 mod subject;
 #[cfg(test)]

@@ -6,6 +6,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::blank::Blank;
+use super::crashes::CrashesView;
+use super::findings::FindingsView;
 use super::view::{Turn, View};
 use super::{AppOptions, Subject, ViewName};
 use crate::error::TuiError;
@@ -252,14 +254,14 @@ impl Show for App {
 }
 
 /// The views, in the order of [`ViewName::ALL`].
-fn views(_options: &AppOptions) -> Vec<Box<dyn View>> {
+fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
     vec![
         Box::new(Blank("overview")),
         Box::new(Blank("process")),
         Box::new(Blank("ranks")),
         Box::new(Blank("frameworks")),
-        Box::new(Blank("findings")),
-        Box::new(Blank("crashes")),
+        Box::new(FindingsView::new(options.paths.clone())),
+        Box::new(CrashesView::new(options.paths.clone())),
         Box::new(Blank("actions")),
     ]
 }

@@ -61,18 +61,20 @@ pub struct Subject {
     pub path: Option<PathBuf>,
     /// The process, where one was chosen; alone for a process that is not recorded.
     pub pid: Option<u32>,
+    /// The moment to look at, nanoseconds since 1970.
+    pub at_ns: Option<u64>,
 }
 
 impl Subject {
     /// A path.
     #[must_use]
     pub fn path(path: PathBuf) -> Self {
-        Subject { path: Some(path), pid: None }
+        Subject { path: Some(path), ..Subject::default() }
     }
 
     /// A process that is not recorded.
     #[must_use]
     pub fn pid(pid: u32) -> Self {
-        Subject { path: None, pid: Some(pid) }
+        Subject { pid: Some(pid), ..Subject::default() }
     }
 }

@@ -1,7 +1,9 @@
 //! Where the screens' values come from: recordings read like any other reader reads them, and `/proc`. Nothing here knows a terminal,
 //! and nothing here speaks to the process that is looked at.
 
+pub(crate) mod crashes;
 mod ending;
+pub(crate) mod findings;
 pub(crate) mod kind;
 mod names;
 mod output;

@@ -33,6 +33,11 @@ impl Cursor {
         true
     }
 
+    /// The row on a line of the list as it was drawn last.
+    pub(crate) fn at_line(&self, line: usize) -> usize {
+        self.top + line
+    }
+
     /// The rows to show on `height` lines: the chosen one is among them.
     pub(crate) fn window(&mut self, height: usize, len: usize) -> std::ops::Range<usize> {
         self.at = self.at.min(len.saturating_sub(1));

@@ -1,9 +1,12 @@
 //! What the screens know and how keys change it. No colours, no terminal, no files: everything here can be tested by calling it.
 
+pub(crate) mod crashes;
 pub(crate) mod entry;
+pub(crate) mod findings;
 pub(crate) mod key;
 pub(crate) mod list;
 pub mod live;
+pub(crate) mod page;
 pub mod reading;
 pub(crate) mod series;
 pub mod tree;

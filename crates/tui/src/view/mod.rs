@@ -1,12 +1,18 @@
 //! What the screens look like. State in, letters and colours out; nothing here decides anything.
 
+pub(crate) mod crashes;
+pub(crate) mod findings;
 pub(crate) mod frame;
 pub(crate) mod help;
+pub(crate) mod listing;
 pub(crate) mod live;
+pub(crate) mod page;
 mod plot;
 pub(crate) mod source;
 pub(crate) mod theme;
 pub(crate) mod tree;
 
+#[cfg(test)]
+mod list_tests;
 #[cfg(test)]
 mod tests;
