@@ -242,15 +242,18 @@ def load_telemetry_sessions(
     path: str | Path, permissive_legacy: bool = True, events_key: str | None = None
 ) -> list[LoadedTelemetrySession]:
     """The sessions at a path (a file of any format we write, or a directory), the default one first."""
-    return [
-        LoadedTelemetrySession(
-            summary=session_summary_of(found.summary),
-            events=TelemetryEventList(buffer=found.events, event_class=TelemetryEventV4),
-            sources_loaded=found.sources,
-            warnings=found.warnings,
-        )
-        for found in _native.telemetry.load_sessions(path, permissive_legacy, events_key)
-    ]
+    found = _native.telemetry.load_sessions(path, permissive_legacy, events_key)
+    return [loaded_session_of(session) for session in found]
+
+
+def loaded_session_of(found: _native.telemetry.LoadedSession) -> LoadedTelemetrySession:
+    """The Python face of a session that was loaded natively."""
+    return LoadedTelemetrySession(
+        summary=session_summary_of(found.summary),
+        events=TelemetryEventList(buffer=found.events, event_class=TelemetryEventV4),
+        sources_loaded=found.sources,
+        warnings=found.warnings,
+    )
 
 
 def load_telemetry_events(

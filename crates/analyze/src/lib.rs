@@ -14,6 +14,7 @@ mod joined;
 mod layers;
 mod measure;
 pub mod phases;
+pub mod rank_diagnostics;
 pub mod recording;
 pub mod report;
 pub mod rules;

@@ -9,6 +9,7 @@ pub mod captures;
 pub mod cuda_oom;
 pub mod diagnose;
 pub mod query;
+pub mod rank_artifacts;
 pub mod recording;
 pub mod report_check;
 pub mod retained;

@@ -53,7 +53,7 @@ pub use launch::Launch;
 pub use normalize::{Defaults, event_from_record};
 pub use problem::Problem;
 pub use project::{FieldValue, to_record};
-pub use python_text::{float_repr, strip, value_str};
+pub use python_text::{float_repr, strip, value_repr, value_str};
 pub use session::{SessionStatus, SessionSummary, legacy_session_id, new_session_id, selection_order};
 pub use text::{format_bytes, format_duration, format_rate, parse_bytes};
 

@@ -47,7 +47,7 @@ pub(crate) fn is_space(character: char) -> bool {
 }
 
 /// `repr(value)` of a decoded JSON value; of a text only its quotes are chosen as Python does, no character is escaped but they.
-pub(crate) fn value_repr(value: &Value) -> String {
+pub fn value_repr(value: &Value) -> String {
     match value {
         Value::String(text) if text.contains('\'') && !text.contains('"') => format!("\"{text}\""),
         Value::String(text) => format!("'{}'", text.replace('\'', "\\'")),

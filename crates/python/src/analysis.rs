@@ -4,21 +4,20 @@
 //! objects: what is returned says which moment to ask them about.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
 use serde_json::Value;
 use stormlog_analyze::Sample;
 use stormlog_analyze::calls::{self, Call, CallThresholds};
-use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView, attribute};
+use stormlog_analyze::rules::collective::{CollectiveConfig, MarkerSearch, RankView};
+use stormlog_analyze::rules::collective_ranks::CollectiveRanks;
 use stormlog_analyze::rules::gap::{
     FragmentationSeen, GapFinding, GapThresholds, hidden_gaps, hidden_gaps_of,
 };
 use stormlog_analyze::rules::ranks::{Job, cross_rank};
-use stormlog_model::{Head, Record};
+use stormlog_model::Record;
 
-use crate::analysis_buffer;
 use crate::derived::{derive, integer, present};
 use crate::events::EventBuffer;
 use crate::record::{object_to_python, to_python};
@@ -126,25 +125,6 @@ fn gap_events(events: &Bound<'_, PyAny>) -> PyResult<GapEvents> {
     Ok(found)
 }
 
-/// One rank's part of a list of events.
-#[derive(Default)]
-pub(crate) struct RankEvents {
-    pub(crate) samples: Vec<Sample>,
-    pub(crate) markers: Vec<u64>,
-    /// The session of each sample, by its time, of events that are Python's…
-    sessions: BTreeMap<u64, String>,
-    /// …and of those that are ours.
-    pub(crate) heads: Vec<(u64, Arc<Head>)>,
-}
-
-impl RankEvents {
-    fn session_at(&self, at_ns: u64) -> Option<String> {
-        let ours =
-            || self.heads.iter().rev().find(|(at, _)| *at == at_ns).map(|(_, head)| head.session_id.clone());
-        self.sessions.get(&at_ns).cloned().or_else(ours)
-    }
-}
-
 /// The attributes of a Python `CollectiveAttributionConfig`.
 #[derive(FromPyObject)]
 struct CollectiveSettings {
@@ -177,28 +157,13 @@ fn collective_intervals(
         min_synchrony_ratio: settings.min_synchrony_ratio,
         min_confidence: settings.min_confidence,
     };
-    let (mut ranks, world_size, first_ns) = match events.cast::<EventBuffer>() {
-        Ok(buffer) => analysis_buffer::by_rank(buffer.get().events()),
-        Err(_) => by_rank(events)?,
-    };
-    for rank in ranks.values_mut() {
-        rank.samples.sort_by_key(|sample| sample.at_ns);
-        rank.markers.sort_unstable();
+    let mut ranks = CollectiveRanks::default();
+    match events.cast::<EventBuffer>() {
+        Ok(buffer) => buffer.get().events().iter().for_each(|event| ranks.observe(event)),
+        Err(_) => gather(events, &mut ranks)?,
     }
-    let world_size = if world_size == 0 { ranks.len().max(1) as u64 } else { world_size };
-    let views: Vec<RankView<'_>> = ranks
-        .iter()
-        .filter(|(_, rank)| !rank.samples.is_empty())
-        .map(|(number, rank)| RankView {
-            rank: *number,
-            samples: &rank.samples,
-            markers: &rank.markers,
-            phases: None,
-        })
-        .collect();
-    let found = attribute(&views, world_size, first_ns, &config).into_iter().map(|interval| {
-        let rank = ranks.get(&interval.rank);
-        let session = |at: &u64| rank.and_then(|rank| rank.session_at(*at));
+    let found = ranks.attribute(&config).into_iter().map(|interval| {
+        let session = |at: &u64| ranks.session_at(interval.rank, *at).map(str::to_owned);
         let spikes = interval.spikes_ns.iter().map(|at| (*at, session(at))).collect();
         let record = object_to_python(events.py(), &interval.to_record())?.unbind();
         Ok(CollectiveInterval { record, spikes })
@@ -206,28 +171,25 @@ fn collective_intervals(
     found.collect()
 }
 
-/// The events of each rank, the largest world that was claimed, and the first moment.
-fn by_rank(events: &Bound<'_, PyAny>) -> PyResult<(BTreeMap<u64, RankEvents>, u64, u64)> {
-    let mut ranks: BTreeMap<u64, RankEvents> = BTreeMap::new();
+/// Takes events that are Python's.
+fn gather(events: &Bound<'_, PyAny>, ranks: &mut CollectiveRanks) -> PyResult<()> {
     let mut search = MarkerSearch::default();
-    let (mut world_size, mut first_ns) = (0, u64::MAX);
     for event in events.try_iter()? {
         let event = event?;
-        let at_ns = time_of(&event)?;
-        first_ns = first_ns.min(at_ns);
-        world_size = world_size.max(natural(&event, "world_size")?.unwrap_or(0));
-        let rank = ranks.entry(natural(&event, "rank")?.unwrap_or(0)).or_default();
-        if names_a_collective(&event, &mut search)? {
-            rank.markers.push(at_ns);
-        }
-        if let Some(sample) = sample_of(&event)?.filter(|sample| sample.gap().is_some()) {
-            rank.samples.push(sample);
-            if let Some(session) = present(&event, "session_id")? {
-                rank.sessions.insert(at_ns, session.str()?.to_string());
-            }
-        }
+        let sample = sample_of(&event)?;
+        let session = match present(&event, "session_id")? {
+            Some(session) if sample.is_some() => Some(session.str()?.to_string().into()),
+            _ => None,
+        };
+        ranks.add(
+            natural(&event, "rank")?.unwrap_or(0),
+            natural(&event, "world_size")?.unwrap_or(0),
+            time_of(&event)?,
+            names_a_collective(&event, &mut search)?,
+            sample.map(|sample| (sample, session)),
+        );
     }
-    Ok((ranks, world_size, first_ns))
+    Ok(())
 }
 
 /// The ranks of one job: samples with known device use, in the order they came. `stated_ns` is the sampling interval they claim.
@@ -364,11 +326,11 @@ fn sample_of(event: &Bound<'_, PyAny>) -> PyResult<Option<Sample>> {
     Ok(Some(Sample::new(time_of(event)?, used, reserved, total)))
 }
 
-fn time_of(event: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(crate) fn time_of(event: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(natural(event, "timestamp_ns")?.unwrap_or(0))
 }
 
-fn natural(event: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<u64>> {
+pub(crate) fn natural(event: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<u64>> {
     let out_of_range = |value: i128| {
         pyo3::exceptions::PyValueError::new_err(format!("{name} must be between 0 and 2^64, not {value}"))
     };

@@ -6,55 +6,10 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use stormlog_analyze::Sample;
-use stormlog_analyze::rules::collective::MarkerSearch;
-use stormlog_model::{Counter, Event, Metadata, Support};
+use stormlog_model::{Counter, Event, Support};
 
-use crate::analysis::{RankComparison, RankEvents, rank_result};
+use crate::analysis::{RankComparison, rank_result};
 use crate::events::EventBuffer;
-
-/// The events of each rank, the largest world that was claimed, and the first moment.
-pub(crate) fn by_rank(events: &[Event]) -> (BTreeMap<u64, RankEvents>, u64, u64) {
-    let mut ranks: BTreeMap<u64, RankEvents> = BTreeMap::new();
-    let mut marked = Marked::default();
-    let (mut world_size, mut first_ns) = (0, u64::MAX);
-    for event in events {
-        let at_ns = event.timestamp_ns;
-        first_ns = first_ns.min(at_ns);
-        world_size = world_size.max(event.head.identity.world_size);
-        let rank = ranks.entry(event.head.identity.rank).or_default();
-        if marked.names_a_collective(event) {
-            rank.markers.push(at_ns);
-        }
-        if let Some(sample) = Sample::of(event).filter(|sample| sample.gap().is_some()) {
-            rank.samples.push(sample);
-            rank.heads.push((at_ns, Arc::clone(&event.head)));
-        }
-    }
-    (ranks, world_size, first_ns)
-}
-
-/// Events that follow each other mostly share their metadata: it is searched once.
-#[derive(Default)]
-struct Marked {
-    search: MarkerSearch,
-    last: Option<(Arc<Metadata>, bool)>,
-}
-
-impl Marked {
-    fn names_a_collective(&mut self, event: &Event) -> bool {
-        let in_metadata = match &self.last {
-            Some((metadata, found)) if Arc::ptr_eq(metadata, &event.metadata) => *found,
-            _ => {
-                let found = event.metadata.map.values().any(|value| self.search.value(value));
-                self.last = Some((Arc::clone(&event.metadata), found));
-                found
-            }
-        };
-        in_metadata
-            || self.search.text(&event.head.event_type)
-            || event.context.as_deref().is_some_and(|context| self.search.text(context))
-    }
-}
 
 /// How often each thing came, in the order they came first.
 struct Tally<K>(Vec<(K, u64)>);

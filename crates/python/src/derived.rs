@@ -34,7 +34,7 @@ fn derive_session(events: &Bound<'_, PyAny>) -> PyResult<(Option<f64>, Option<f6
 
 /// False only where the event says of itself that its collector cannot do this: silence is not a no.
 #[pyfunction]
-fn memory_feature_enabled(event: &Bound<'_, PyAny>, feature: &str) -> PyResult<bool> {
+pub(crate) fn memory_feature_enabled(event: &Bound<'_, PyAny>, feature: &str) -> PyResult<bool> {
     let Some(metadata) = present(event, "metadata")? else { return Ok(true) };
     if metadata.cast::<PyMapping>().is_err() {
         return Ok(true);

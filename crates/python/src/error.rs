@@ -11,6 +11,7 @@ use std::path::Path;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use stormlog_alert::alerts::ThresholdError;
+use stormlog_analyze::rank_diagnostics::RankFilterError;
 use stormlog_capture::CaptureError;
 use stormlog_catalog::captures::CaptureSearchError;
 use stormlog_catalog::query::QueryError;
@@ -34,6 +35,7 @@ use crate::heap_error::HeapErrorKind;
 pub(crate) enum Error {
     /// A rule that a record or a value breaks.
     Problem(Problem),
+    RankFilter(RankFilterError),
     Store(StoreError),
     Sink(SinkError),
     Query(QueryError),
@@ -70,6 +72,7 @@ macro_rules! from {
 
 from! {
     Problem: Problem,
+    RankFilter: RankFilterError,
     Store: StoreError,
     Sink: SinkError,
     Query: QueryError,
@@ -99,6 +102,7 @@ impl From<Error> for PyErr {
             Error::Query(QueryError::Interrupted) => PyKeyboardInterrupt::new_err(()),
             Error::Query(error) => PyValueError::new_err(error.to_string()),
             Error::Problem(problem) => PyValueError::new_err(problem.message),
+            Error::RankFilter(error) => PyValueError::new_err(error.to_string()),
             Error::Store(error) => from_store(error),
             Error::Sink(error) => from_sink(error),
             Error::Start(StartError::Sink(error)) => from_sink(error),

@@ -32,6 +32,7 @@ mod phase_replay;
 mod phases;
 mod plot;
 mod process;
+mod rank_diagnostics;
 mod record;
 mod recording;
 mod report;
@@ -87,7 +88,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     (
         "analysis",
         "Analysis rules for events, ranks and profiled calls.",
-        &[analysis::register, analysis_buffer::register, phase_replay::register],
+        &[analysis::register, analysis_buffer::register, phase_replay::register, rank_diagnostics::register],
     ),
     ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register, cuda_oom::register]),
     (
@@ -100,6 +101,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
             attachments::register,
             report::register,
             diagnose::register,
+            rank_diagnostics::register_artifacts,
         ],
     ),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),

@@ -11,7 +11,7 @@ use stormlog_model::{
     Defaults, IdentityInputs, Interner, Record, event_from_record as read_event, resolve_identity,
     validate_record as check,
 };
-use stormlog_store::{LoadOptions, load_sessions as load};
+use stormlog_store::{LoadOptions, LoadedSession as Loaded, load_sessions as load};
 
 use crate::error::raise;
 use crate::events::EventBuffer;
@@ -112,11 +112,22 @@ fn identity_env(env: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
 
 /// One session of a path, with its events.
 #[pyclass(frozen, get_all, module = "stormlog._native.telemetry")]
-struct LoadedSession {
+pub(crate) struct LoadedSession {
     summary: Session,
     events: Py<EventBuffer>,
     sources: Vec<OsString>,
     warnings: Vec<String>,
+}
+
+impl LoadedSession {
+    pub(crate) fn of(py: Python<'_>, session: Loaded) -> PyResult<Self> {
+        Ok(LoadedSession {
+            summary: session.summary.into(),
+            events: Py::new(py, EventBuffer::new(session.events))?,
+            sources: session.sources.into_iter().map(PathBuf::into_os_string).collect(),
+            warnings: session.warnings,
+        })
+    }
 }
 
 /// The sessions at a path, the one meant by default first.
@@ -129,16 +140,7 @@ fn load_sessions(
 ) -> PyResult<Vec<LoadedSession>> {
     let options = LoadOptions { permissive_legacy, events_key };
     let sessions = py.detach(|| load(&path, &options)).map_err(raise)?;
-    let mut loaded = Vec::with_capacity(sessions.len());
-    for session in sessions {
-        loaded.push(LoadedSession {
-            summary: session.summary.into(),
-            events: Py::new(py, EventBuffer::new(session.events))?,
-            sources: session.sources.into_iter().map(PathBuf::into_os_string).collect(),
-            warnings: session.warnings,
-        });
-    }
-    Ok(loaded)
+    sessions.into_iter().map(|session| LoadedSession::of(py, session)).collect()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -16,11 +16,13 @@ __all__ = [
     "PhaseReplay",
     "ProfiledCall",
     "RankComparison",
+    "RankDiagnostics",
     "RankSummary",
     "ReplayedPhase",
     "allocator_availability",
     "attribute_phases",
     "collective_intervals",
+    "diagnose_ranks",
     "event_ranks",
     "judge_calls",
     "memory_gaps",
@@ -29,6 +31,7 @@ __all__ = [
     "phase_label",
     "rank_summary",
     "rank_timeline",
+    "select_ranks",
 ]
 
 # A class of hidden memory, and the position of the event that shows it.
@@ -222,3 +225,29 @@ def attribute_phases(
 # The paths of both; None where both are the one phase of the one thread.
 def merge_phases(first: _GivenAttribution, second: _GivenAttribution) -> list[str] | None: ...
 def phase_label(is_unique: bool, path: str | None, paths: Sequence[str]) -> str | None: ...
+
+# The ranks of a job side by side; rows and indicators are objects of the classes that were handed in.
+@final
+class RankDiagnostics:
+    @property
+    def rows(self) -> list[Any]: ...
+    @property
+    def indicators(self) -> list[Any]: ...
+    @property
+    def expected_ranks(self) -> list[int]: ...
+    @property
+    def present_ranks(self) -> list[int]: ...
+    @property
+    def missing_ranks(self) -> list[int]: ...
+    @property
+    def timelines(self) -> dict[int, dict[str, list[int | None]]]: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+def diagnose_ranks(
+    row_class: type,
+    indicator_class: type,
+    events: Iterable[Any] | EventBuffer,
+    selected: set[int] | None,
+) -> RankDiagnostics: ...
+def select_ranks(expression: str, available: set[int]) -> set[int]: ...

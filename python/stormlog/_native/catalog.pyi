@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias, final
 
-from stormlog._native.telemetry import EventBuffer
+from stormlog._native.telemetry import EventBuffer, LoadedSession
 from stormlog.correlation import ExternalAttachment as _ExternalAttachment
 from stormlog.run_catalog import _models
 from stormlog.run_catalog._models import CatalogRunEnvelope as _CatalogRunEnvelope
@@ -43,6 +43,7 @@ __all__ = [
     "Process",
     "ProcessEnd",
     "ProcessSession",
+    "RankArtifacts",
     "Run",
     "RunConflict",
     "RunContext",
@@ -61,6 +62,7 @@ __all__ = [
     "is_run_envelope",
     "is_run_wanted",
     "landmark",
+    "load_rank_artifacts",
     "rollup_attachments",
     "run_contexts",
     "run_envelope",
@@ -456,3 +458,17 @@ REPORT_SEVERITIES: list[str]
 VERDICT_STATUSES: dict[int, str]
 
 def check_report(report: Mapping[str, Any]) -> None: ...
+
+# The sessions of a job's inputs, joined, and the place of the selected one.
+@final
+class RankArtifacts:
+    @property
+    def sessions(self) -> list[LoadedSession]: ...
+    @property
+    def selected(self) -> int | None: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    @property
+    def sources(self) -> list[str]: ...
+
+def load_rank_artifacts(paths: Sequence[str | os.PathLike[str]], session_id: str | None) -> RankArtifacts: ...

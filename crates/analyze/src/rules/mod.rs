@@ -3,6 +3,7 @@
 //! A rule implements [`Rule`] and has one line in `registry.rs`. Rules about several ranks (`collective`, `outliers`, `ranks`) see jobs instead of streams.
 
 pub mod collective;
+pub mod collective_ranks;
 pub mod collector;
 pub(crate) mod findings;
 pub mod fragmentation;
