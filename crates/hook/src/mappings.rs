@@ -59,6 +59,12 @@ fn map(
     if let Some(mut inside) = inside {
         if address == FAILED {
             failed(inside, kind::MMAP, bytes);
+        } else if b == libc::PROT_NONE {
+            // Addresses only: nothing can be held there. CUDA reserves as many as it has device memory, and more.
+            if c & libc::MAP_FIXED != 0 {
+                // What was mapped there is gone.
+                inside.record(|thread| thread.writer.release(kind::MUNMAP, address as usize, bytes));
+            }
         } else {
             inside.record(|thread| events::mapped(thread, kind::MMAP, address as usize, bytes));
         }

@@ -67,6 +67,30 @@ fn every_function_is_recorded_with_its_size() {
     assert!(capture.metadata.contains("every_function"), "{}", capture.metadata);
 }
 
+#[test]
+fn reserved_addresses_are_not_memory() {
+    let place = directory();
+    let program = compile(place.path(), "reservation", "reservation.c", &[]);
+    let output = preloaded(&mut Command::new(program), place.path(), "");
+    assert!(output.status.success(), "{output:?}");
+    let events: Vec<_> = capture(place.path()).events().cloned().collect();
+    let mapped: Vec<_> = events.iter().filter(|event| event.kind == kind::MMAP).collect();
+    assert_eq!(
+        mapped.iter().map(|event| event.bytes).collect::<Vec<_>>(),
+        [3 << 20],
+        "what could be written to"
+    );
+    let ends = |event: &&&_| {
+        let event: &common::Event = event;
+        event.kind == kind::MUNMAP && event.address == mapped[0].address && event.bytes == 3 << 20
+    };
+    assert_eq!(
+        events.iter().filter(|event| ends(&event)).count(),
+        1,
+        "and was given up by reserving it anew"
+    );
+}
+
 fn libc_enomem() -> u64 {
     12
 }
