@@ -162,7 +162,11 @@ impl CudaOom {
         let total = self.number("device_total_bytes");
         let free = parts.and_then(|parts| parts.device_free_bytes);
         DeviceLayers {
-            used_bytes: total.zip(free).map(|(total, free)| total.saturating_sub(free)),
+            // The driver's own figure: between it and the free memory is what the driver keeps for itself.
+            used_bytes: hidden
+                .and_then(|hidden| hidden.get("device_used_bytes"))
+                .and_then(Value::as_u64)
+                .or_else(|| total.zip(free).map(|(total, free)| total.saturating_sub(free))),
             reserved_bytes: parts.map(|parts| parts.reserved_bytes),
             hidden_bytes: hidden.and_then(|hidden| hidden.get("hidden_bytes")).and_then(Value::as_u64),
             parts: named
