@@ -9,6 +9,7 @@ use stormlog_catalog::cuda_oom::{CudaOom, Line};
 use stormlog_model::text::{inert_lines, nanoseconds_in_words, sparkline};
 use stormlog_model::{Counter, Event, format_bytes};
 use stormlog_postmortem::bundle::Bundle;
+use stormlog_postmortem::verdict::without_message;
 
 use crate::Story;
 use crate::moment::clock;
@@ -74,7 +75,8 @@ impl Page<'_> {
         let metadata =
             |key: &str| bundle.metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         if let Some(ended) = bundle.evidence.get("verdict").and_then(Value::as_str) {
-            self.line("program", ended);
+            // The message has a line of its own.
+            self.line("program", &without_message(ended, metadata("exception_message").unwrap_or_default()));
         }
         let when = bundle.created_at_utc.as_deref().unwrap_or("unknown");
         let backend = bundle.backend.as_deref().unwrap_or("unknown");

@@ -24,6 +24,9 @@ const LEAST_SHARE: f64 = 0.02;
 /// A holder that holds less than this share of the largest is not worth changing.
 const WORTH: f64 = 0.2;
 
+/// How the sentence about a CUDA out-of-memory error begins.
+const CUDA_FAILURE: &str = "CUDA out of memory";
+
 /// The story of a process of a run, or of a recording without one. `digest` is what its capture shows, where that was read; a bundle has it too.
 pub(crate) fn of_process(
     process: &Process,
@@ -153,10 +156,20 @@ fn take_cuda(story: &mut ProcessStory, cuda: &CudaOom) {
     let memory = cuda.memory().unwrap_or_default();
     if let Some(sentence) = cuda.sentence() {
         let name = if story.program.is_some() { format!("{}: ", story.name()) } else { String::new() };
-        story.what_happened = format!("{name}{}", sentence.trim_end_matches('.')) + ".";
+        let sentence = sentence.trim_end_matches('.');
+        let (happened, why) = match sentence.split_once(": ") {
+            Some((happened, why)) if happened.starts_with(CUDA_FAILURE) => (happened, Some(why)),
+            _ => (sentence, None),
+        };
+        // The program's own explanation has figures that its snapshot has not; but it may be the bare message of the exception.
+        let kind = |text: &str| text.split(':').next().map(str::to_owned);
+        let why = why.filter(|why| cuda.reason().is_none_or(|reason| kind(reason) == kind(why)));
+        story.what_happened = format!("{name}{happened}.");
+        story.reason = why.or(cuda.reason()).map(str::to_owned);
+    } else {
+        story.reason = cuda.reason().map(str::to_owned);
     }
     story.failed_memory = cuda.memory().or(story.failed_memory);
-    story.reason = cuda.reason().map(str::to_owned);
     // The sentence has the size already; the line that asked for it is in the request.
     story.failed_requests.retain(|request| request.starts_with("cuda"));
     if story.failed_requests.is_empty() {

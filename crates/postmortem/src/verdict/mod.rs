@@ -9,6 +9,8 @@ mod facts;
 pub mod kernel;
 mod sentence;
 
+pub use sentence::without_message;
+
 pub use facts::{
     CgroupFacts, Change, DeathFacts, Ending, FailedRequest, Growth, HostFacts, ReportedException, Sender,
 };

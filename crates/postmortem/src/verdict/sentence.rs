@@ -2,6 +2,8 @@
 //!
 //! Sizes as people read them. Must never state as known what was inferred.
 
+use std::borrow::Cow;
+
 use stormlog_model::format_bytes;
 
 use super::{DeathFacts, Ending, Verdict, handled_request};
@@ -10,6 +12,8 @@ use stormlog_model::{format_duration as duration, format_rate as rate};
 
 /// Messages are quoted up to here.
 const MAX_QUOTE: usize = 200;
+/// So much of a message is recognised.
+const START: usize = 24;
 
 pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
     let who = format!("{} (pid {})", facts.program, facts.pid);
@@ -152,4 +156,30 @@ fn quoted(facts: &DeathFacts) -> String {
     let cut: String = line.chars().take(MAX_QUOTE).collect();
     let dots = if cut.len() < line.len() { "…" } else { "" };
     format!(" ({}{dots})", cut.trim_end_matches('.'))
+}
+
+/// The sentence without the exception's message, for a page that shows the message on a line of its own.
+#[must_use]
+pub fn without_message<'a>(sentence: &'a str, message: &str) -> Cow<'a, str> {
+    let start: String = message.trim().chars().take(START).collect();
+    match sentence.find(&format!(" ({start}")).filter(|_| !start.is_empty()) {
+        Some(at) => Cow::Owned(format!("{}.", &sentence[..at])),
+        None => Cow::Borrowed(sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_has_its_own_line_is_left_out() {
+        let message =
+            "CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 139.80 GiB";
+        let sentence = "train.py ran out of memory after 5.1 s: torch.OutOfMemoryError (CUDA out of memory. Tried to all…).";
+        let short = "train.py ran out of memory after 5.1 s: torch.OutOfMemoryError.";
+        assert_eq!(without_message(sentence, message), short);
+        assert_eq!(without_message(short, message), short);
+        assert_eq!(without_message(sentence, ""), sentence);
+    }
 }

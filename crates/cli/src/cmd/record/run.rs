@@ -11,6 +11,7 @@ use serde_json::json;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 use stormlog_postmortem::BundlePolicy;
+use stormlog_postmortem::verdict::without_message;
 use stormlog_push::Deliveries;
 use stormlog_story::Story;
 use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
@@ -213,6 +214,8 @@ fn summarise(
     let has = |text: &str| story.headline.iter().any(|line| line.contains(text.trim_end_matches('.')));
     // The answer is about a child, or about a GPU.
     if main.is_some_and(|process| process.verdict.is_some()) && !has(&own) && !story.headline.is_empty() {
+        let message = main.and_then(|process| process.exception.as_ref()?.text.split_once(": "));
+        let own = without_message(&own, message.map(|(_, message)| message).unwrap_or_default());
         writeln!(out, "  program   {own}")?;
     }
     if let Some(raised) = main.and_then(|process| process.exception.as_ref()) {
