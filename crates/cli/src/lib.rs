@@ -69,6 +69,9 @@ pub fn run(program: Program, arguments: Vec<OsString>) -> u8 {
     if arguments.first().is_some_and(|word| word == stormlog_supervise::WITNESS) {
         return stormlog_supervise::stand_by().map_or(Exit::Error, |()| Exit::Ok).code();
     }
+    if program == Program::Stormlog && arguments.is_empty() && cmd::screen::is_possible() {
+        return cmd::screen::run(Default::default()).unwrap_or_else(|error| report(&error)).code();
+    }
     let mut command = <Cli as clap::CommandFactory>::command().name(program.name()).bin_name(program.name());
     if program == Program::Tfmemprof {
         command = tf_args::adapt(command);
@@ -144,6 +147,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Timeline(arguments) => cmd::snapshot::timeline::run(&arguments.into()),
         Command::Stats(arguments) => cmd::heap::stats::run(&arguments.into()),
         Command::Summary(arguments) => cmd::heap::summary::run(&(*arguments).into()),
+        Command::Tui(arguments) => cmd::screen::run(arguments.into()),
         Command::Live(arguments) => cmd::record::live::run(&arguments.into()),
         Command::Captures(arguments) => cmd::heap::captures::run(&arguments.into()),
         Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),

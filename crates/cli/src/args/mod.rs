@@ -7,6 +7,7 @@ pub(crate) mod machine;
 pub(crate) mod monitoring;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod screen;
 pub(crate) mod serve;
 pub(crate) mod snapshot;
 pub(crate) mod telemetry;
@@ -26,6 +27,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Open the terminal UI: machine, runs, processes, ranks, findings, crashes
+    Tui(screen::Tui),
     /// Run a program and keep the evidence of how it ends
     Run(run::Run),
     /// List the runs of a directory, or remove old ones

@@ -6,6 +6,7 @@ pub(crate) mod machine;
 pub(crate) mod monitoring;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod screen;
 pub(crate) mod serve;
 pub(crate) mod snapshot;
 pub(crate) mod telemetry;
