@@ -201,6 +201,18 @@ impl Reading {
         Answer { held, allocators, lives: lifetimes, moments, end }
     }
 
+    /// As [`answer`](Self::answer) to what was left, of a capture whose records are folded: by a bounded number of looks, each with the largest stacks.
+    /// `None` where it keeps none.
+    #[must_use]
+    pub fn folded_answer(&self) -> Option<Answer> {
+        let (profile, looks) = self.heap.folded_lives(Some(&mut *self.names.borrow_mut()))?;
+        let moments = looks.into_iter().map(|(time_us, bytes)| Moment { time_us, bytes, change: 0 });
+        let moments: Vec<Moment> = moments.collect();
+        let end = moments.len().saturating_sub(1);
+        let Profile { held, allocators, lifetimes: lives, .. } = profile;
+        Some(Answer { held, allocators, lives, moments, end })
+    }
+
     /// All that was ever allocated, whatever was asked: how often and how much, without when.
     #[must_use]
     pub fn allocated(&self) -> Answer {

@@ -227,13 +227,13 @@ fn live_lines_show_what_was_held_and_given_back() {
     assert!(line(4).live.is_sorted(), "what is kept only grows");
 }
 
-/// A capture without single records names what was left, and says that it cannot know how it came.
+/// A capture without single records names what was left, does not know when each block came, and knows what lines held over time.
 #[test]
-fn an_aggregate_does_not_guess_growth() {
+fn aggregate_does_not_guess_growth_and_keeps_a_curve_by_line() {
     let recorded = record(
         "import os, time\n\
          log = []\n\
-         for number in range(40):\n    log.append(bytearray(20_000))\n    time.sleep(0.006)\n\
+         for number in range(40):\n    log.append(bytearray(20_000))\n    time.sleep(0.015)\n\
          os._exit(0)\n",
         "",
     );
@@ -251,6 +251,12 @@ fn an_aggregate_does_not_guess_growth() {
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
     assert_eq!(whole, reading.stats().live_at_end_bytes, "every byte that stayed is somewhere");
     assert!(reading.notes().iter().any(|note| note.contains("--aggregate")), "{:?}", reading.notes());
+    // How much each line held is known by looks of fifty milliseconds.
+    let lines = live_lines(&reading.folded_answer().unwrap(), 10);
+    let live = &lines.iter().find(|line| line.place.line == 4).expect("the line that keeps").live;
+    let (middle, last) = (live[live.len() / 2].1, live.last().unwrap().1);
+    assert!(live.len() >= 8 && live.is_sorted_by_key(|(_, bytes)| *bytes), "{live:?}");
+    assert!(last >= 800_000 && (last / 5..last * 4 / 5).contains(&middle), "{live:?}");
 }
 
 /// What the program keeps is many times 1 MiB: CPython maps so much at a time for small objects, and whether that falls to `load` or to start-up, where

@@ -19,21 +19,25 @@ pub struct Aggregate {
     sample_bytes: u64,
 }
 
+fn watch() -> Watch {
+    Watch { keeps_history: true, ..Watch::default() }
+}
+
 impl Default for Aggregate {
     fn default() -> Self {
-        Aggregate { state: State::new(Watch::default(), 0), streams: Vec::new(), sample_bytes: 0 }
+        Aggregate { state: State::new(watch(), 0), streams: Vec::new(), sample_bytes: 0 }
     }
 }
 
 impl Fold for Aggregate {
     fn begin(&mut self, header: &Header) {
         self.sample_bytes = header.sample_bytes;
-        self.state = State::new(Watch::default(), header.sample_bytes);
+        self.state = State::new(watch(), header.sample_bytes);
         self.streams.clear();
     }
 
     fn restore(&mut self, bytes: &[u8]) -> bool {
-        match checkpoint::load(bytes, Watch::default(), self.sample_bytes) {
+        match checkpoint::load(bytes, watch(), self.sample_bytes) {
             Some((state, streams)) => {
                 (self.state, self.streams) = (state, streams);
                 true

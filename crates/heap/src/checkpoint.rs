@@ -11,6 +11,7 @@ use crate::checkpoint_ledger::{
 use crate::devices::Reserved;
 use crate::ledger::{Before, Ledger};
 use crate::mappings::Mapping;
+use crate::site_history::SiteHistory;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::{Code, Module, Step};
@@ -20,12 +21,19 @@ use crate::watch::Watch;
 const VERSION: u64 = 1;
 /// The version of a state that has more than the host's memory, which earlier releases know nothing of.
 const WITH_DEVICES: u64 = 2;
+/// The version of a state that has what sites held over time, too.
+const WITH_HISTORY: u64 = 3;
 
 /// Writes everything down.
 pub(crate) fn save(state: &State, streams: &[Stream]) -> Vec<u8> {
     let mut out = Vec::new();
-    let has_devices = !state.devices.list.is_empty() || state.devices.reports.is_some();
-    out.put(if has_devices { WITH_DEVICES } else { VERSION });
+    let has_history = state.ledgers().any(|ledger| ledger.history.is_some());
+    let has_devices = has_history || !state.devices.list.is_empty() || state.devices.reports.is_some();
+    out.put(match (has_history, has_devices) {
+        (true, _) => WITH_HISTORY,
+        (false, true) => WITH_DEVICES,
+        (false, false) => VERSION,
+    });
     save_tree(&mut out, state);
     put_sites(&mut out, &state.host);
     put_blocks(&mut out, &state.host.blocks);
@@ -38,6 +46,14 @@ pub(crate) fn save(state: &State, streams: &[Stream]) -> Vec<u8> {
     }
     if has_devices {
         save_devices(&mut out, state, streams);
+    }
+    if has_history {
+        for ledger in state.ledgers() {
+            out.push(u8::from(ledger.history.is_some()));
+            if let Some(history) = &ledger.history {
+                history.put(&mut out);
+            }
+        }
     }
     // Behind everything else: the first releases have nothing there and look at nothing.
     put_code_end(&mut out, &state.host);
@@ -181,7 +197,7 @@ fn save_stream(out: &mut Vec<u8>, stream: &Stream) {
 pub(crate) fn load(bytes: &[u8], watch: Watch, sample_bytes: u64) -> Option<(State, Vec<Stream>)> {
     let mut take = Take::new(bytes);
     let version = take.number()?;
-    if !matches!(version, VERSION | WITH_DEVICES) {
+    if !matches!(version, VERSION | WITH_DEVICES | WITH_HISTORY) {
         return None;
     }
     let mut state = State::new(watch, sample_bytes);
@@ -197,8 +213,14 @@ pub(crate) fn load(bytes: &[u8], watch: Watch, sample_bytes: u64) -> Option<(Sta
     for _ in 0..take.number()? {
         streams.push(take_stream(&mut take, &state)?);
     }
-    if version == WITH_DEVICES {
+    if version >= WITH_DEVICES {
         load_devices(&mut take, &mut state, &mut streams)?;
+    }
+    // Where the folded part has none, the curve of the rest would begin as growth.
+    for ledger in state.ledgers_mut() {
+        let has_one = version == WITH_HISTORY && take.byte()? == 1;
+        let sites = ledger.sites.len();
+        ledger.history = if has_one { Some(SiteHistory::take(&mut take, sites)?) } else { None };
     }
     if !take.is_empty() {
         state.host.code_end = Some(take_code_end(&mut take, sites)?);

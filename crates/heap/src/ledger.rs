@@ -16,6 +16,7 @@ use crate::lives::Lives;
 use crate::locate::Locate;
 use crate::mappings::{Mapping, Mappings, end_of};
 use crate::sample::Weights;
+use crate::site_history::SiteHistory;
 use crate::stream::{Own, REMEMBERED, Stream};
 use crate::watch::Watch;
 
@@ -108,6 +109,8 @@ pub(crate) struct Ledger {
     pub(crate) in_span: bool,
     /// The memory when the program's own code had ended.
     pub(crate) code_end: Option<CodeEnd>,
+    /// What sites held over time, where records are folded.
+    pub(crate) history: Option<SiteHistory>,
     locate: Option<Locate>,
     /// Addresses and their sites, once that moment has come.
     pub(crate) located: Option<Vec<(u64, u32)>>,
@@ -147,6 +150,7 @@ impl Ledger {
             span: None,
             span_peak: None,
             code_end: None,
+            history: watch.keeps_history.then(SiteHistory::default),
             locate: watch.locate.clone(),
             located: None,
         }
@@ -170,6 +174,9 @@ impl Ledger {
             self.at = Some(self.snapshot());
         }
         self.locate_at(time_us);
+        if let Some(history) = self.history.as_mut().filter(|history| time_us >= history.next_us) {
+            history.look(self.time_us, &self.sites);
+        }
         if let Some((from, to)) = self.span_us {
             if self.span.is_none() && time_us > to {
                 self.span = Some(self.span_snapshot());

@@ -43,6 +43,7 @@ mod own_code;
 mod places;
 mod profile;
 mod sample;
+mod site_history;
 mod state;
 mod stats;
 mod step_clock;

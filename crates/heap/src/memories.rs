@@ -39,6 +39,11 @@ impl State {
     pub(crate) fn ledgers(&self) -> impl Iterator<Item = &Ledger> {
         std::iter::once(&self.host).chain(self.devices.list.iter().map(|device| &device.ledger))
     }
+
+    pub(crate) fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
+        let devices = self.devices.list.iter_mut().map(|device| &mut device.ledger);
+        std::iter::once(&mut self.host).chain(devices)
+    }
 }
 
 impl Heap {

@@ -8,6 +8,7 @@ use crate::heap::Heap;
 use crate::ids::Ids;
 use crate::ledger::Ledger;
 use crate::level::Amount;
+use crate::lives::Life;
 use crate::tree::{ROOT, Tree};
 
 /// Which blocks are meant.
@@ -97,6 +98,29 @@ pub struct Lifetime {
 impl Heap {
     /// The tree for one question, of the selected memory; of all of them, each is a root.
     pub fn profile(&self, mode: Mode, symbolizer: Option<&mut dyn Symbolizer>) -> Profile {
+        self.profile_with(mode, symbolizer, None)
+    }
+
+    /// What lived when the program's own code had ended, with when it came and went by the looks of a capture whose records are folded: the moments, and the bytes
+    /// that the largest sites held. `None` where one memory is not selected, or no looks were kept.
+    pub fn folded_lives(
+        &self,
+        symbolizer: Option<&mut dyn Symbolizer>,
+    ) -> Option<(Profile, Vec<(u64, u64)>)> {
+        let ledger = match self.asked()[..] {
+            [(_, ledger)] => ledger,
+            _ => return None,
+        };
+        let (times, lives) = ledger.history.as_ref()?.lives(ledger);
+        Some((self.profile_with(Mode::Leaks, symbolizer, Some(lives)), times))
+    }
+
+    fn profile_with(
+        &self,
+        mode: Mode,
+        symbolizer: Option<&mut dyn Symbolizer>,
+        folded: Option<Vec<Life>>,
+    ) -> Profile {
         let own_code = self.own_code();
         let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
         let mut growing = Growing::default();
@@ -105,12 +129,15 @@ impl Heap {
         let mut allocators: Vec<AllocatorShare> = Vec::new();
         let asked = self.asked();
         // Each memory counts its own changes: only one can tell when its blocks came and went.
-        let timed = match asked[..] {
-            [(_, ledger)] => ledger.lives.as_ref().map(|lives| (ledger, lives)),
+        let alone = match asked[..] {
+            [(_, ledger)] => Some(ledger),
             _ => None,
         };
-        let lives = timed.map(|(ledger, lives)| lives.all(ledger)).unwrap_or_default();
-        let sites = timed.map_or(0, |(ledger, _)| ledger.sites.len());
+        let moments = alone.and_then(|ledger| Some(ledger.lives.as_ref()?.moments())).unwrap_or_default();
+        let recorded = alone.and_then(|ledger| Some(ledger.lives.as_ref()?.all(ledger)));
+        let lives = folded.or(recorded).unwrap_or_default();
+        let timed = alone.filter(|_| !lives.is_empty());
+        let sites = timed.map_or(0, |ledger| ledger.sites.len());
         let mut has_lives = vec![false; sites];
         lives.iter().for_each(|life| has_lives[life.site as usize] = true);
         let mut places = vec![0; if lives.is_empty() { 0 } else { sites }];
@@ -166,7 +193,7 @@ impl Heap {
             is_same
         });
         allocators.iter_mut().for_each(|share| share.thread = order[&share.thread]);
-        let lifetimes = timed.into_iter().flat_map(|(ledger, _)| {
+        let lifetimes = timed.into_iter().flat_map(|ledger| {
             lives.iter().map(|life| Lifetime {
                 node: places[life.site as usize],
                 thread: order[&ledger.sites[life.site as usize].key.thread],
@@ -179,7 +206,6 @@ impl Heap {
         let (parent, frame) = growing.nodes.into_iter().unzip();
         let tree = StackTree { frames, parent, frame, own_code };
         let threads = threads.iter().map(|(_, share)| share.label()).collect();
-        let moments = timed.map(|(_, lives)| lives.moments()).unwrap_or_default();
         Profile { held: Holdings { tree, rows, threads }, allocators, lifetimes, moments }
     }
 

@@ -22,6 +22,8 @@ pub struct Watch {
     pub device_moments: Vec<(Memory, Vec<u64>)>,
     /// Keep the living blocks of this device and so many of its last allocations, one by one ([`Heap::device_blocks`](crate::Heap::device_blocks)).
     pub device_blocks: Option<(Memory, usize)>,
+    /// Keep what sites held at a bounded number of moments, for records that are folded ([`Heap::folded_lives`](crate::Heap::folded_lives)).
+    pub keeps_history: bool,
     /// Find the lines of these addresses ([`Heap::located`](crate::Heap::located)).
     pub locate: Option<Locate>,
 }
@@ -36,6 +38,7 @@ impl Default for Watch {
             moments: Vec::new(),
             device_moments: Vec::new(),
             device_blocks: None,
+            keeps_history: false,
             locate: None,
         }
     }

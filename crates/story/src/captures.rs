@@ -109,11 +109,14 @@ impl Known {
         let (mut memories, mut lines) = (Vec::new(), None);
         for memory in reading.heap.memories() {
             reading.select(Selection::One(memory))?;
-            let answer = reading.answer();
+            let answer = match reading.knows_when() {
+                true => reading.answer(),
+                false => reading.folded_answer().unwrap_or_else(|| reading.answer()),
+            };
             memories.push(summed_up(&reading, &answer, memory));
             if memory == Memory::Host {
                 lines = memories.last().map(|capture| Capture {
-                    kept: all_lines(&reading, &answer),
+                    kept: all_lines(&answer),
                     live: Vec::new(),
                     ..capture.clone()
                 });
@@ -145,9 +148,9 @@ fn summed_up(reading: &Reading, answer: &Answer, memory: Memory) -> Capture {
             .take(answer.end + 1)
             .map(|moment| (moment.time_us, moment.bytes))
             .collect(),
-        kept: match reading.knows_when() {
-            true => live_lines(answer, LINES).into_iter().map(line).collect(),
-            false => leaks(answer).iter().take(LINES).map(kept).collect(),
+        kept: match answer.lives.is_empty() {
+            false => live_lines(answer, LINES).into_iter().map(line).collect(),
+            true => leaks(answer).iter().take(LINES).map(kept).collect(),
         },
         failed: stats
             .failed_requests
@@ -159,13 +162,13 @@ fn summed_up(reading: &Reading, answer: &Answer, memory: Memory) -> Capture {
 }
 
 /// The lines that hold memory at the end, for a comparison of one process with another.
-fn all_lines(reading: &Reading, answer: &Answer) -> Vec<Kept> {
-    match reading.knows_when() {
-        true => {
+fn all_lines(answer: &Answer) -> Vec<Kept> {
+    match answer.lives.is_empty() {
+        false => {
             let lines = live_lines(answer, ALL_LINES).into_iter().map(line);
             lines.map(|kept| Kept { live: Vec::new(), ..kept }).collect()
         }
-        false => leaks(answer).iter().take(ALL_LINES).map(kept).collect(),
+        true => leaks(answer).iter().take(ALL_LINES).map(kept).collect(),
     }
 }
 
