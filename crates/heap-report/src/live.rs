@@ -1,10 +1,11 @@
 //! What each line of the program held, over time, until the program's own code had ended: what a rule needs to tell growth from a working set.
-//! Lines that gave everything back are here too. Must never judge.
+//! Lines that gave everything back are here too. What a line keeps of a module that it imports is there from the start: an import takes as long as the
+//! machine is busy, and is not growth. Must never judge.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Frame, NodeId, Origin};
+use stormlog_model::stacks::{Frame, NodeId, Origin, StackTree};
 
 use crate::ask::Answer;
 use crate::rows::Place;
@@ -40,11 +41,15 @@ struct Changes {
 pub fn live_lines(answer: &Answer, most: usize) -> Vec<LiveLine> {
     let tree = &answer.held.tree;
     let mut lines: FxHashMap<&Frame, Changes> = FxHashMap::default();
+    let mut imports: FxHashMap<NodeId, bool> = FxHashMap::default();
     for life in &answer.lives {
         let Some(frame) = tree.responsible_frame(life.node) else { continue };
         let line = lines.entry(frame).or_default();
+        let is_kept = life.death as usize > answer.end;
+        let is_import =
+            is_kept && *imports.entry(life.node).or_insert_with(|| is_import(tree, life.node, frame));
         let (bytes, count) = (i128::from(life.weight.bytes), i128::from(life.weight.count));
-        let come = line.at.entry(life.birth).or_default();
+        let come = line.at.entry(if is_import { 0 } else { life.birth }).or_default();
         (come.0, come.1) = (come.0 + bytes, come.1 + count);
         let gone = line.at.entry(life.death).or_default();
         (gone.0, gone.1) = (gone.0 - bytes, gone.1 - count);
@@ -59,6 +64,13 @@ pub fn live_lines(answer: &Answer, most: usize) -> Vec<LiveLine> {
     });
     found.truncate(most);
     found
+}
+
+/// Whether the import system is between the responsible frame of a stack and the allocation. A program that is itself imported is not meant: its
+/// own frames are deeper than the import.
+fn is_import(tree: &StackTree, node: NodeId, responsible: &Frame) -> bool {
+    let inner = tree.stack(node).take_while(|frame| *frame != responsible);
+    inner.into_iter().any(|frame| tree.origin(frame) == Origin::Import)
 }
 
 fn live_line(answer: &Answer, frame: &Frame, line: &Changes) -> LiveLine {
@@ -80,4 +92,49 @@ fn live_line(answer: &Answer, frame: &Frame, line: &Changes) -> LiveLine {
     let callers = tree.stack(node).skip_while(|other| *other != frame).skip(1);
     let caller = callers.filter(|frame| tree.origin(frame) == Origin::User).map(Place::from).next();
     LiveLine { place: Place::from(frame), caller, live, count: u64::try_from(highest.1).unwrap_or(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use stormlog_heap::Lifetime;
+    use stormlog_model::stacks::{FrameKind, Holdings, Weight};
+
+    use super::*;
+    use crate::ask::Moment;
+
+    /// The curve of the one line of a program; each stack, the outermost frame's file first, comes at one of ten moments and stays.
+    fn live(stacks: &[&[&str]]) -> Vec<u64> {
+        let mut tree = StackTree::default();
+        let mut lives = Vec::new();
+        for (birth, files) in (0..).zip(stacks) {
+            let mut node = 0;
+            for file in *files {
+                let file = (*file).to_owned();
+                tree.frames.push(Frame { function: "f".into(), file, line: 1, kind: FrameKind::Python });
+                node = tree.push(node, tree.frames.len() as u32 - 1);
+            }
+            let weight = Weight { bytes: 10, count: 1 };
+            lives.push(Lifetime { node, thread: 0, birth, death: 10, weight });
+        }
+        let moments = (0..10).map(|at| Moment { time_us: at, bytes: 0, change: at }).collect();
+        let held = Holdings { tree, rows: Vec::new(), threads: Vec::new() };
+        let answer = Answer { held, allocators: Vec::new(), lives, moments, end: 9 };
+        let mut lines = live_lines(&answer, 5);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        lines.remove(0).live.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    #[test]
+    fn import_is_held_from_the_start_and_what_an_imported_program_keeps_is_not() {
+        let (import, torch) = ("<frozen importlib._bootstrap>", "/v/lib/python3.11/site-packages/torch/a.py");
+        let (own, imported) = (["/p/main.py", torch], ["/p/main.py", import, torch]);
+        assert_eq!(live(&[&own, &own, &own])[..4], [10, 20, 30, 30], "calls");
+        assert_eq!(live(&[&imported, &imported, &imported])[..4], [30, 30, 30, 30], "an import");
+        let program = [torch, import, "/p/main.py"];
+        assert_eq!(
+            live(&[&program, &program, &program])[..4],
+            [10, 20, 30, 30],
+            "a program that is imported"
+        );
+    }
 }
