@@ -28,7 +28,7 @@ def step(number):
         kept.append(bytearray(2 << 20))
     if os.environ["RANK"] == "0" and number % 10 == 0:
         kept.append(bytearray(1 << 18))
-for number in range(40):
+for number in range(60):
     step(number)
     time.sleep(0.05)
 """

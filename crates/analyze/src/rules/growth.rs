@@ -7,6 +7,7 @@
 use stormlog_model::alloc_conf::setting;
 use stormlog_model::{Finding, Severity, format_bytes};
 
+use super::observation::{is_long_enough, is_long_enough_on_a_device, is_watched_long_enough};
 use super::{Rule, RuleContext, about, advice, metrics};
 use crate::Sample;
 use crate::phases::PhaseIndex;
@@ -43,6 +44,15 @@ enum Counter {
 }
 
 impl Counter {
+    const ALL: [Counter; 6] = [
+        Counter::Host,
+        Counter::Shared,
+        Counter::Allocator,
+        Counter::Reserved,
+        Counter::Driver,
+        Counter::Used,
+    ];
+
     fn id(self) -> &'static str {
         match self {
             Counter::Host => "growth.host",
@@ -259,14 +269,8 @@ fn finding(
             Shape::Step | Shape::Saturating => "grew and levelled off",
             Shape::Steady | Shape::Accelerating | Shape::Stepwise => "grows",
         };
-        format!(
-            "{} {verb}: {} in {}, from {} to {}",
-            counter.name(),
-            format_bytes(growth.bytes as u64),
-            duration(growth.seconds),
-            format_bytes(growth.from_bytes.max(0.0) as u64),
-            format_bytes(growth.to_bytes.max(0.0) as u64),
-        )
+        let (from, to) = (growth.from_bytes, growth.to_bytes);
+        title(counter, verb, [growth.bytes, growth.seconds, from, to])
     };
     let kind = if is_leak { "leak" } else { "growth" };
     let mut finding = about(stream, counter.id(), kind, severity, growth.confidence, title);
@@ -301,6 +305,35 @@ fn finding(
     finding
 }
 
+/// What grew, how, by how much in how many seconds, from and to how much.
+fn title(counter: Counter, verb: &str, [bytes, seconds, from, to]: [f64; 4]) -> String {
+    let [bytes, from, to] = [bytes, from, to].map(|bytes| format_bytes(bytes.max(0.0) as u64));
+    format!("{} {verb}: {bytes} in {}, from {from} to {to}", counter.name(), duration(seconds))
+}
+
+/// Makes growth for information of a leak or an undecided growth: a capture has shown that it is not a leak.
+pub(crate) fn acquit(finding: &mut Finding) {
+    settle(finding, "growth", Severity::Info, "grew");
+    finding.advice.clear();
+}
+
+/// Makes a leak of an undecided growth: a capture has shown the line that keeps it.
+pub(crate) fn confirm(finding: &mut Finding, confidence: f64) {
+    settle(finding, "leak", Severity::Warning, "grows");
+    finding.confidence = confidence;
+}
+
+fn settle(finding: &mut Finding, kind: &str, severity: Severity, verb: &str) {
+    let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let numbers = ["growth_bytes", "seconds", "start_bytes", "end_bytes"].map(number);
+    if let Some(counter) = Counter::ALL.into_iter().find(|counter| finding.title.starts_with(counter.name()))
+    {
+        let place = finding.title.rfind(" (").map_or("", |at| &finding.title[at..]);
+        finding.title = title(counter, verb, numbers) + place;
+    }
+    (finding.kind, finding.severity, finding.undecided) = (kind.to_owned(), severity, false);
+}
+
 fn is_leak(counter: Counter, growth: &Growth) -> bool {
     let is_long = match counter {
         Counter::Host | Counter::Shared => is_long_enough(growth.bytes, growth.seconds),
@@ -309,31 +342,13 @@ fn is_leak(counter: Counter, growth: &Growth) -> bool {
         }
     };
     let is_long_after_start = growth.after_seconds < LONGEST_NOTHING || growth.seconds >= LEAST_TAIL;
-    growth.shape.goes_on() && growth.confidence >= SURE && is_long && is_long_after_start
+    let is_seen = is_long && is_long_after_start && is_watched_long_enough(growth);
+    growth.shape.goes_on() && growth.confidence >= SURE && is_seen
 }
 
 /// Growth that has not stopped and is not known to be a leak: neither a verdict nor nothing.
 fn is_undecided(counter: Counter, growth: &Growth) -> bool {
     growth.shape.goes_on() && !is_leak(counter, growth) && growth.bytes >= LEAST_UNDECIDED
-}
-
-/// Every program grows while it starts: what grew little in a moment has not leaked yet.
-pub(super) fn is_long_enough(bytes: f64, seconds: f64) -> bool {
-    let least_bytes = match seconds {
-        minutes if minutes >= 60.0 => 4.0 * MIB,
-        seconds if seconds >= 30.0 => 8.0 * MIB,
-        seconds if seconds >= 2.0 => 16.0 * MIB,
-        _ => 256.0 * MIB,
-    };
-    bytes >= least_bytes
-}
-
-/// A device fills by gibibytes when a model is loaded: of its first seconds nothing can be said.
-pub(super) fn is_long_enough_on_a_device(bytes: f64, seconds: f64) -> bool {
-    match seconds {
-        seconds if seconds >= 10.0 => is_long_enough(bytes, seconds),
-        seconds => seconds >= 3.0 && bytes >= 256.0 * MIB,
-    }
 }
 
 /// A leak is critical when it is large, when it has doubled the program, or when the limit is near.
@@ -462,6 +477,23 @@ mod tests {
         assert!(loaded.iter().all(|finding| finding.severity == Severity::Info), "{loaded:?}");
         let leaks = of((0..20).map(|i| load(SECOND, i)));
         assert_eq!((leaks[0].kind.as_str(), leaks[0].severity), ("leak", Severity::Critical));
+    }
+
+    #[test]
+    fn growth_of_a_few_seconds_or_of_a_few_samples_is_undecided() {
+        let judged = |found: Vec<Finding>| {
+            let found = found.into_iter().next().unwrap();
+            (found.kind, found.severity, found.undecided, found.title)
+        };
+        // 600 MiB in 2.6 seconds, sampled ten times a second.
+        let (kind, severity, undecided, title) =
+            judged(of((0..27).map(|i| sample(i * SECOND / 10, (30 + 23 * i) * MI))));
+        assert_eq!((kind.as_str(), severity, undecided), ("growth", Severity::Info, true));
+        assert!(title.contains(" for 2.") && title.contains(": too short to tell"), "{title}");
+        let few = judged(of((0..7).map(|i| sample(i * 3 * SECOND, (30 + 100 * i) * MI))));
+        assert_eq!((few.0.as_str(), few.2), ("growth", true), "seven samples");
+        let long = judged(of((0..100).map(|i| sample(i * SECOND / 10, (30 + 2 * i) * MI))));
+        assert_eq!((long.0.as_str(), long.2), ("leak", false), "ten seconds");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 use stormlog_model::memory::{Memory, Source};
 use stormlog_model::{Evidence, Finding, Holder, Severity, format_bytes};
 
-use super::growth::{is_long_enough, is_long_enough_on_a_device};
+use super::growth::{acquit, confirm};
+use super::observation::{self, is_long_enough, is_long_enough_on_a_device};
 use super::{advice, metrics};
 use crate::series::{Envelope, Growth, growth};
 use crate::text::duration;
@@ -17,8 +18,6 @@ pub(crate) const FAILED_REQUEST: &str = "heap.failed_request";
 const LEAST_BYTES: f64 = 4.0 * 1_048_576.0;
 /// …and so is one below this part of the peak.
 const LEAST_SHARE: f64 = 0.02;
-/// Growth for less than this is one piece of work.
-const LEAST_SECONDS: f64 = 1.0;
 /// Moments into which a time without changes is split.
 const QUIET_MOMENTS: u64 = 200;
 /// Standard deviations of a sampled heap's estimate that its growth must exceed to be sure.
@@ -29,6 +28,10 @@ const SURE: f64 = 0.5;
 const NAMED_SHARE: f64 = 0.2;
 /// A heap that grew by less than this share of what the process grew by does not explain it.
 const EXPLAINS: f64 = 0.25;
+/// A heap that rose by this share of what the process grew by is what grew…
+const IS_WHAT_GREW: f64 = 0.5;
+/// …and when it has given back this share of that, nothing is kept.
+const GIVEN_BACK: f64 = 0.8;
 /// The memory of a device's allocator explains the use of the device when it grew by this share of it…
 const EXPLAINS_DEVICE: f64 = 0.7;
 /// …and, where the device is known by another number, by no more than this.
@@ -111,11 +114,12 @@ impl Capture {
             judged.filter_map(|(kept, growth)| Some(Growing { kept, growth: growth? })).collect();
         found.retain(|line| {
             let Growth { shape, confidence, seconds, bytes, from_bytes, .. } = line.growth;
+            let at_end = line.kept.live.last().map_or(0.0, |(_, bytes)| *bytes as f64);
             // What a sample estimates to be alive is off by the root of the number of recorded blocks.
             let noise = self.sample_bytes.map_or(0.0, |period| (from_bytes.max(0.0) * period as f64).sqrt());
             shape.goes_on()
                 && confidence >= SURE
-                && seconds >= LEAST_SECONDS
+                && observation::is_line_evidence(&line.growth, at_end)
                 && bytes >= least.max(DEVIATIONS * noise)
                 && self.is_long_enough(bytes, seconds)
         });
@@ -170,7 +174,8 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
         findings.push(found);
     }
     for Growing { kept, growth } in capture.growing().into_iter().take(NAMED) {
-        let mut found = about(capture, "heap.growth", "leak", Severity::Warning, growth.confidence);
+        let mut found =
+            about(capture, "heap.growth", "leak", Severity::Warning, observation::confidence(&growth));
         found.title = format!(
             "{} keeps {} in {} allocations and grows by {}/s",
             kept.place,
@@ -233,15 +238,15 @@ pub(crate) fn is_use_of(finding: &Finding, capture: &Capture) -> bool {
     if finding.id != "growth.driver" || !is_allocator {
         return false;
     }
-    let grown = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let grown = number(finding, "growth_bytes");
     let Some(own) = growth_of(&capture.live).filter(|growth| growth.shape.goes_on()) else { return false };
     let is_of_process = finding.process == Some(capture.pid.into()) && own.bytes <= MOST_OF_DEVICE * grown;
     own.bytes >= EXPLAINS_DEVICE * grown && (is_of_device(finding, capture) || is_of_process)
 }
 
-/// Names the line behind a leak of a memory. True when it did.
+/// Names the line behind a leak of a memory, or behind growth that was undecided and is a leak by that. True when it did.
 pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
-    if finding.kind != "leak" || !is_about(finding, capture) {
+    if !(finding.kind == "leak" || finding.undecided) || !is_about(finding, capture) {
         return false;
     }
     let growing = capture.growing();
@@ -249,6 +254,9 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
     let all: f64 = growing.iter().map(|line| line.growth.bytes).sum();
     let share = 100.0 * most.bytes / all.max(1.0);
     let line = format!("{share:.0} % of what grows: {} ({} allocations alive)", kept.words(), kept.count);
+    if finding.undecided {
+        confirm(finding, observation::confidence(most));
+    }
     add_evidence(finding, capture, line);
     finding.holder = Some(kept.holder.clone());
     finding.advice = line_advice();
@@ -263,24 +271,54 @@ fn line_advice() -> Vec<String> {
     ])
 }
 
-/// Takes a leak back that the heap disproves: the process grew and its heap did not, and all that is resident was asked for before. Pages
-/// of blocks that were there already were touched for the first time.
+/// Takes growth back that the heap disproves.
 pub(crate) fn disprove(finding: &mut Finding, capture: &Capture) {
-    let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-    let (grown, resident) = (number("growth_bytes"), number("end_bytes"));
-    let at_end = capture.live.last().map_or(0.0, |(_, bytes)| *bytes as f64);
-    let is_leak = finding.kind == "leak" && finding.id == "growth.host" && is_about(finding, capture);
-    if !is_leak || capture.grew_by_a_part_of(grown) || at_end < resident {
+    let is_asked = (finding.kind == "leak" || finding.undecided) && is_about(finding, capture);
+    let Some(line) =
+        touched_later(finding, capture).or_else(|| given_back(finding, capture)).filter(|_| is_asked)
+    else {
         return;
-    }
-    finding.kind = "growth".to_owned();
-    finding.severity = Severity::Info;
-    finding.advice.clear();
-    let line = format!(
-        "no leak: the heap did not grow meanwhile and holds {}, more than is resident; memory asked for earlier was touched for the first time",
-        format_bytes(at_end as u64)
-    );
+    };
+    acquit(finding);
     add_evidence(finding, capture, line);
+}
+
+/// The process grew and its heap did not, and all that is resident was asked for before: pages of blocks that were there already were touched for the first time.
+fn touched_later(finding: &Finding, capture: &Capture) -> Option<String> {
+    let (grown, resident) = (number(finding, "growth_bytes"), number(finding, "end_bytes"));
+    let at_end = capture.live.last().map_or(0.0, |(_, bytes)| *bytes as f64);
+    let is_later = finding.id == "growth.host" && !capture.grew_by_a_part_of(grown) && at_end >= resident;
+    is_later.then(|| {
+        format!(
+            "no leak: the heap did not grow meanwhile and holds {}, more than is resident; memory asked for earlier was touched for the first time",
+            format_bytes(at_end as u64)
+        )
+    })
+}
+
+/// The heap rose with the process, for a few seconds, and gave that back before the program's own code had ended. A longer growth is judged without its end,
+/// in which a program may clear what it has leaked.
+fn given_back(finding: &Finding, capture: &Capture) -> Option<String> {
+    if !observation::is_short(number(finding, "seconds")) {
+        return None;
+    }
+    let at_end = capture.live.last()?.1;
+    let (at_peak, peak) =
+        capture.live.iter().map(|(_, bytes)| *bytes).enumerate().max_by_key(|(_, bytes)| *bytes)?;
+    let before = capture.live[..=at_peak].iter().map(|(_, bytes)| *bytes).min()?;
+    let (rise, fall) = ((peak - before) as f64, (peak - at_end) as f64);
+    let is_it = rise >= IS_WHAT_GREW * number(finding, "growth_bytes") && fall >= GIVEN_BACK * rise;
+    is_it.then(|| {
+        format!(
+            "no leak: {} of it were given back before the program's code had ended, when the heap held {}",
+            format_bytes(peak - at_end),
+            format_bytes(at_end)
+        )
+    })
+}
+
+fn number(finding: &Finding, key: &str) -> f64 {
+    finding.metrics.get(key).and_then(serde_json::Value::as_f64).unwrap_or(0.0)
 }
 
 pub(crate) fn add_evidence(finding: &mut Finding, capture: &Capture, line: String) {
@@ -368,6 +406,48 @@ mod tests {
         analysis.take_capture(&capture(vec![kept(|at| at)]));
         assert!(analysis.has_trouble());
         assert!(analysis.findings.iter().all(|finding| finding.kind != "growth"), "{:?}", analysis.findings);
+    }
+
+    /// A process that grows by 600 MiB in 2.6 seconds.
+    fn short() -> crate::Analysis {
+        let grows = (0..27).map(|i| sample(i * 100_000_000, (30 << 20) + i * (23 << 20)));
+        analyze(finish(grows), Vec::new(), &AnalysisOptions::default())
+    }
+
+    /// The capture of a line that grows for `tenths` of a second, holds `at_end` mebibytes for a tenth and is over.
+    fn building(tenths: u64, at_end: u64) -> Capture {
+        let held = (0..tenths).map(|i| (i * 100_000, (23 * i) << 20));
+        let live: Vec<(u64, u64)> = held.chain([(tenths * 100_000, at_end << 20)]).collect();
+        let peak_bytes = (23 * tenths) << 20;
+        let line = Kept { live: live.clone(), bytes: at_end << 20, ..kept(|_| 0) };
+        Capture { peak_bytes, live, ..capture(vec![line]) }
+    }
+
+    #[test]
+    fn capture_decides_growth_of_a_few_seconds() {
+        let mut analysis = short();
+        assert!(analysis.findings.iter().any(|finding| finding.undecided), "{:?}", analysis.findings);
+        analysis.take_capture(&building(26, 6));
+        let found = &analysis.findings[0];
+        assert_eq!((found.kind.as_str(), found.undecided, found.severity), ("growth", false, Severity::Info));
+        assert!(found.title.starts_with("host memory grew: 5"), "{}", found.title);
+        let message = found.message.as_deref().unwrap_or_default();
+        assert!(message.contains("no leak: 569.00 MiB of it were given back"), "{message}");
+        let mut analysis = short();
+        analysis.take_capture(&building(26, 598));
+        let leaks: Vec<&Finding> =
+            analysis.findings.iter().filter(|finding| finding.kind == "leak").collect();
+        assert_eq!((leaks.len(), leaks[0].id.as_str()), (1, "growth.host"), "held to the end");
+        assert!(!analysis.findings.iter().any(|finding| finding.undecided), "{:?}", analysis.findings);
+        assert!((0.5..0.9).contains(&leaks[0].confidence), "{}", leaks[0].confidence);
+        assert!(leaks[0].title.starts_with("host memory grows: 5"), "{}", leaks[0].title);
+        assert_eq!((leaks[0].holder.is_some(), leaks[0].severity), (true, Severity::Warning));
+    }
+
+    #[test]
+    fn leak_of_ten_seconds_that_is_cleared_at_the_end_is_one() {
+        assert_eq!(findings(&building(100, 6)).len(), 1);
+        assert!(findings(&building(26, 6)).is_empty());
     }
 
     #[test]

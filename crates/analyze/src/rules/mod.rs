@@ -13,6 +13,7 @@ pub mod heap;
 pub mod hidden;
 pub mod inputs;
 pub mod limit;
+mod observation;
 pub mod oom;
 pub mod outliers;
 pub mod pressure;

@@ -93,6 +93,16 @@ pub struct Growth {
     pub agreement: f64,
     /// Growth over scatter.
     pub signal_to_noise: f64,
+    /// Points of the floor that it was judged by.
+    pub points: usize,
+}
+
+impl Growth {
+    /// Whether most of it is there where `bytes` are held.
+    #[must_use]
+    pub fn is_held(&self, bytes: f64) -> bool {
+        bytes >= self.from_bytes + MOST_KEPT * self.bytes
+    }
 }
 
 /// The growth of a series' floor; `None` when it does not rise.
@@ -139,8 +149,7 @@ fn between_start_and_end(series: &[Point]) -> Option<Growth> {
         let (fallen, tail) = (largest_fall(series), tail_of(&floor.points).unwrap_or(&floor.points));
         let found = judge(&Floor { points: tail.to_vec(), ..floor }, true).filter(|found| !found.by_cycle)?;
         // What is given back in the end was a tooth, unless most of it stays.
-        let is_kept = last.1 >= found.from_bytes + MOST_KEPT * found.bytes;
-        (found.shape.goes_on() && is_kept && found.bytes >= BEYOND * fallen).then_some(found)
+        (found.shape.goes_on() && found.is_held(last.1) && found.bytes >= BEYOND * fallen).then_some(found)
     })
 }
 
@@ -218,6 +227,7 @@ fn judge(floor: &Floor, is_second_look: bool) -> Option<Growth> {
         by_cycle: floor.by_cycle,
         agreement,
         signal_to_noise,
+        points: points.len(),
     })
 }
 
