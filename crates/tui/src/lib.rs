@@ -8,6 +8,7 @@
 //! The live view is one more reader of the files a program leaves behind: it never speaks to the program.
 #![forbid(unsafe_code)]
 
+mod act;
 mod app;
 mod error;
 mod once;

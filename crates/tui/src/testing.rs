@@ -7,6 +7,7 @@ use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleRow;
 use stormlog_story::{Crash, FindingRow};
 
+use crate::state::actions::{JobRow, JobState};
 use crate::state::crashes::{CrashRow, CrashesLook};
 use crate::state::findings::{FindingsLook, JudgedRecording};
 use crate::state::reading::{Heap, Level, Line, MemoryRow, Note, Process, ProcessRow, Reading, Thread};
@@ -210,4 +211,19 @@ pub(crate) fn crashes_look() -> CrashesLook {
         problems: Vec::new(),
         page: None,
     }
+}
+
+/// One job that runs and one that ended.
+pub(crate) fn jobs() -> Vec<JobRow> {
+    let job = |id, line: &str, state, output: &str| JobRow {
+        id,
+        line: line.to_owned(),
+        state,
+        seconds: 12,
+        output: output.to_owned(),
+    };
+    vec![
+        job(2, "stormlog run --dir runs -- python3 train.py", JobState::Running, "step 1\nstep 2 \x1b[2J\n"),
+        job(1, "stormlog report -o a.html runs/a", JobState::Exited(0), "a.html written\n"),
+    ]
 }

@@ -3,6 +3,7 @@
 //! The shell owns what every view shares: the tabs, the footer, the help, pausing, going back, messages. A view owns its keys and its body. The shell must
 //! never know what a view shows, and a view must never draw outside its area.
 
+mod actions;
 mod blank;
 mod config;
 mod crashes;

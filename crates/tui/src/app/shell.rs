@@ -1,10 +1,13 @@
 //! The shell around the views: tabs, footer, help, pause, the way back.
 
+use std::path::PathBuf;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use super::actions::ActionsView;
 use super::blank::Blank;
 use super::crashes::CrashesView;
 use super::findings::FindingsView;
@@ -262,7 +265,7 @@ fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
         Box::new(Blank("frameworks")),
         Box::new(FindingsView::new(options.paths.clone())),
         Box::new(CrashesView::new(options.paths.clone())),
-        Box::new(Blank("actions")),
+        Box::new(ActionsView::new(options.paths.first().map(PathBuf::as_path))),
     ]
 }
 

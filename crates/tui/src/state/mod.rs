@@ -1,5 +1,7 @@
 //! What the screens know and how keys change it. No colours, no terminal, no files: everything here can be tested by calling it.
 
+pub(crate) mod action_list;
+pub(crate) mod actions;
 pub(crate) mod crashes;
 pub(crate) mod entry;
 pub(crate) mod findings;

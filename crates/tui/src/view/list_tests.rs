@@ -4,11 +4,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::theme::Theme;
-use super::{crashes, findings};
+use super::{actions, crashes, findings};
+use crate::state::actions::ActionsState;
 use crate::state::crashes::CrashesState;
 use crate::state::findings::FindingsState;
 use crate::state::key::Key;
-use crate::testing::{crashes_look, findings_look};
+use crate::testing::{crashes_look, findings_look, jobs};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (300, 60)];
 
@@ -76,6 +77,54 @@ fn lists_have_no_size_that_panics() {
             picture((columns, rows), |frame| {
                 crashes::draw(frame, frame.area(), &mut state, &Theme::PLAIN);
             });
+        }
+    }
+}
+
+fn draw_actions(size: (u16, u16), state: &mut ActionsState) -> String {
+    picture(size, |frame| {
+        actions::draw(frame, frame.area(), state, &Theme::PLAIN);
+    })
+}
+
+fn acting() -> ActionsState {
+    let mut state = ActionsState::new(Some(std::path::Path::new("stormlog-runs")));
+    state.about(Some("/runs/2026-11-15T10-22-31Z-train-4f2a".into()), Some(4711), false);
+    state
+}
+
+#[test]
+fn actions_at_three_sizes() {
+    for size in SIZES {
+        let mut state = acting();
+        state.take_jobs(jobs());
+        for letter in "epython3 train.py".chars() {
+            state.key(Key::Letter(letter));
+        }
+        state.key(Key::Escape);
+        insta::assert_snapshot!(format!("actions_{}x{}", size.0, size.1), draw_actions(size, &mut state));
+    }
+}
+
+#[test]
+fn form_question_and_output_of_actions() {
+    let mut state = acting();
+    state.key(Key::Enter);
+    insta::assert_snapshot!("actions_form", draw_actions((80, 24), &mut state));
+    state.key(Key::Escape);
+    state.menu.at = 14;
+    state.key(Key::Enter);
+    state.take_target(Ok((4711, "me", "python3 tr\x1b[2Jain.py --token …")));
+    insta::assert_snapshot!("actions_question", draw_actions((80, 24), &mut state));
+    state.key(Key::Letter('n'));
+    state.take_jobs(jobs());
+    state.key(Key::Letter('o'));
+    state.key(Key::Enter);
+    insta::assert_snapshot!("actions_output", draw_actions((80, 24), &mut state));
+    for columns in 1..40 {
+        for rows in 3..8 {
+            draw_actions((columns, rows), &mut state);
+            draw_actions((columns, rows), &mut acting());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the screens look like. State in, letters and colours out; nothing here decides anything.
 
+pub(crate) mod actions;
 pub(crate) mod crashes;
 pub(crate) mod findings;
 pub(crate) mod frame;
