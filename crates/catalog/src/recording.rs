@@ -130,7 +130,7 @@ pub fn broken(path: &Path, sentence: String) -> Input {
 }
 
 impl Loaded {
-    /// The heap captures at a path, if there are any; whether one could be read.
+    /// The heap captures at a path, if there are any; whether one could be read, or the path is one.
     fn take_captures(&mut self, path: &Path, reader: &Reader<'_>) -> bool {
         let mut is_any = false;
         for capture in (reader.captures)(path) {
@@ -144,9 +144,11 @@ impl Loaded {
                     self.captures.push(capture);
                     is_any = true;
                 }
-                // A file that is not a capture either is reported by the reader of events.
-                Err(error) if path.is_dir() => self.inputs.push(broken(path, error)),
-                Err(_) => {}
+                // The reader of events has nothing to add to what is wrong with a capture.
+                Err(error) => {
+                    self.inputs.push(broken(path, error));
+                    is_any |= path.is_file();
+                }
             }
         }
         is_any

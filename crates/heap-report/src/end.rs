@@ -27,12 +27,17 @@ pub enum End {
     Cut(u64),
     /// Nobody saw it.
     Unseen,
+    /// The file of another tool, which does not record it.
+    NotRecorded,
 }
 
 impl End {
     /// The end of what `heap` was read from.
     #[must_use]
     pub fn of(heap: &Heap) -> End {
+        if heap.imported.is_some() {
+            return End::NotRecorded;
+        }
         let ending = heap.ending.as_ref();
         let word = |key: &str| ending.and_then(|ending| ending.get(key)).filter(|value| !value.is_null());
         let exit_code = word("exit_code").and_then(Value::as_i64);
@@ -74,6 +79,7 @@ impl End {
             End::Killed(by) => format!("killed by {by} after {after}"),
             End::Cut(_) => format!("not known: the file was cut after {after}"),
             End::Unseen => format!("killed after {after}, or still running elsewhere"),
+            End::NotRecorded => "not recorded in this file".to_owned(),
         }
     }
 
@@ -106,7 +112,7 @@ impl End {
     pub fn moment(&self) -> &'static str {
         match self {
             End::Running => "now",
-            End::Exited(_) | End::Finished | End::Stopped => "at the end",
+            End::Exited(_) | End::Finished | End::Stopped | End::NotRecorded => "at the end",
             End::Killed(_) => "at death",
             End::Cut(_) | End::Unseen => "last seen",
         }

@@ -5,6 +5,14 @@ use std::path::PathBuf;
 use stormlog_catalog::captures::CaptureSearchError;
 use stormlog_heap::HeapError;
 
+impl ViewError {
+    /// Whether the file is known to be the profile of another tool, and cannot be read as that.
+    #[must_use]
+    pub fn is_of_import(&self) -> bool {
+        matches!(self, ViewError::Heap(HeapError::Import(_)))
+    }
+}
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +30,14 @@ pub enum ViewError {
     Question {
         /// What was asked.
         text: String,
+    },
+    /// The profile of another tool, whose single records are not turned into ours.
+    #[error("{} is a {format}: its own tool prints its records; every other view reads it", path.display())]
+    OfOtherTool {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        format: &'static str,
     },
     /// A capture of Memray's, whose single records are not turned into ours.
     #[error("{} is a capture of Memray: `memray parse` prints its records; every other view reads it", path.display())]

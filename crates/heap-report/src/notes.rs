@@ -25,7 +25,7 @@ impl Reading {
         let stats = self.stats();
         let about = if stats.sample_bytes.is_some() { "about " } else { "" };
         let mut peak = format!("{about}{}", format_bytes(stats.peak_bytes));
-        if stats.has_totals {
+        if stats.has_totals && stats.has_blocks {
             peak += &format!(" after {}", nanoseconds_in_words(stats.peak_time_ns));
         }
         let allocated = match stats.has_totals {
@@ -54,7 +54,8 @@ impl Reading {
         let started = jiff::Timestamp::from_nanosecond(started).ok().filter(|_| started > 0);
         let python = self.heap.python().and_then(|text| text.split(' ').next());
         let parts = [
-            Some(format!("process {}", self.heap.header.pid)),
+            Some(format!("process {}", self.heap.header.pid)).filter(|_| self.heap.header.pid > 0),
+            self.heap.imported.as_ref().map(|imported| imported.format.name().to_owned()),
             Some(short_name(&command)).filter(|command| !command.is_empty()),
             started.map(|started| format!("started {}", started.strftime("%Y-%m-%d %H:%M:%SZ"))),
             python.map(|version| format!("Python {}", short_name(version))),
@@ -74,7 +75,7 @@ impl Reading {
     fn left(&self) -> &'static str {
         match self.end {
             End::Running => "held now",
-            End::Exited(_) | End::Finished | End::Stopped => match self.heap.code_end() {
+            End::Exited(_) | End::Finished | End::Stopped | End::NotRecorded => match self.heap.code_end() {
                 Some(_) => "left by the program's code",
                 None => "left at the end",
             },
@@ -110,7 +111,7 @@ impl Reading {
         }
         notes.extend(self.end.cut());
         notes.extend(not_recorded(&self.heap));
-        if self.question == Question::Leaks && !self.knows_when() {
+        if self.question == Question::Leaks && !self.knows_when() && self.heap.has_blocks() {
             notes.push(
                 "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
                  this is all that was there at the very end."
@@ -200,6 +201,9 @@ impl Reading {
 /// What a recording could not see: the stacks of a program, or its `new` and `delete`. A sentence each.
 #[must_use]
 pub fn not_recorded(heap: &Heap) -> Vec<String> {
+    if let Some(imported) = &heap.imported {
+        return imported.notes.clone();
+    }
     if !heap.records_host() {
         let host = "The host heap was not recorded (--no-heap): only memory of GPUs is here.".to_owned();
         return std::iter::once(host).chain(missing_reports(heap)).collect();

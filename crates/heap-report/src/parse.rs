@@ -34,6 +34,9 @@ pub fn parse<E: From<ViewError> + From<io::Error>>(
     if is_memray(path) {
         return Err(ViewError::OfMemray { path: path.to_owned() }.into());
     }
+    if let Some(format) = stormlog_import::recognise(path).map(stormlog_import::Format::name) {
+        return Err(ViewError::OfOtherTool { path: path.to_owned(), format }.into());
+    }
     let mut source = Source::open(path).map_err(heap)?;
     let pieces = source.pieces(true).map_err(heap)?;
     let mut ops = Ops::default();

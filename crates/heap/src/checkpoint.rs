@@ -153,7 +153,8 @@ fn save_tree(out: &mut Vec<u8>, state: &State) {
             }
             Step::Line { code, line, is_entry } => (1, u64::from(code), u64::from(line), is_entry),
             Step::Native { address, module } => (2, address, u64::from(module), false),
-            Step::Truncated => (3, 0, 0, false),
+            // Imported captures are not folded.
+            Step::Truncated | Step::Named { .. } => (3, 0, 0, false),
             Step::Mark { mark } => (4, u64::from(mark), 0, false),
         };
         out.push(tag << 1 | u8::from(flag));

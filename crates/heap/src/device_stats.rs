@@ -95,7 +95,10 @@ impl Heap {
             failed_requests: figures.failed_requests,
             before_recording_bytes: figures.before_recording_bytes,
             unknown_frees: ledger.unknown_frees,
-            categories: device.categories(&self.state.tree),
+            categories: match self.has_blocks() {
+                true => device.categories(&self.state.tree),
+                false => BTreeMap::new(),
+            },
             steps: device.steps.count,
             growth_bytes_per_step: device.steps.growth(),
             steps_to_oom: None,

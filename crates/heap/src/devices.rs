@@ -60,7 +60,7 @@ impl Reserved {
         Reserved { curve: Curve::new(watch.curve_points), time_us, ..Reserved::default() }
     }
 
-    fn set(&mut self, bytes: u64) {
+    pub(crate) fn set(&mut self, bytes: u64) {
         self.now = bytes;
         self.peak = self.peak.max(bytes);
         self.tick_max = self.tick_max.max(bytes);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use stormlog_capture::CaptureError;
+use stormlog_import::{Format, ImportError};
 use stormlog_model::memory::Memory;
 
 /// What went wrong with a capture.
@@ -12,6 +13,20 @@ pub enum HeapError {
     /// The files of a capture of ours.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// A profile of another tool.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// A moment that a profile without records of single blocks does not know.
+    #[error(
+        "{} is a {format}, which does not have what lived at each moment: ask for --peak or --leaks",
+        path.display()
+    )]
+    NoMoments {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        format: Format,
+    },
     /// A directory where a file was expected.
     #[error("{} is a directory; name the capture in it", path.display())]
     NoCapture {

@@ -43,6 +43,7 @@ impl Follow {
             lost_events: 0,
             complete: false,
             selected: None,
+            imported: None,
         };
         let mut follow = Follow { path, source, files, streams: Vec::new(), heap };
         follow.restart()?;

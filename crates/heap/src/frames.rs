@@ -179,6 +179,11 @@ fn mark_name(mark: u32) -> &'static str {
     }
 }
 
+fn named(tree: &Tree, code: u32, line: u32, kind: FrameKind) -> Frame {
+    let code = tree.codes.get(code as usize).cloned().unwrap_or_default();
+    Frame { kind, function: code.name, file: code.file, line }
+}
+
 pub(crate) fn python_frame(tree: &Tree, step: Step) -> Frame {
     let (code, line) = match step {
         Step::Python { code, instruction, .. } => {
@@ -191,6 +196,7 @@ pub(crate) fn python_frame(tree: &Tree, step: Step) -> Frame {
             )
         }
         Step::Line { code, line, .. } => (tree.codes.get(code as usize), Some(line)),
+        Step::Named { code, line, kind } => return named(tree, code, line, kind),
         Step::Truncated => return Frame::remark("<frames left out>"),
         Step::Mark { mark } => return Frame::remark(mark_name(mark)),
         Step::Native { .. } => (None, None),

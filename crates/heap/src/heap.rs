@@ -6,6 +6,7 @@ use serde_json::Value;
 use stormlog_capture::file::Sample;
 use stormlog_capture::live::Header;
 use stormlog_capture::source::{Piece, Source};
+use stormlog_import::Format;
 use stormlog_model::memory::Selection;
 use stormlog_model::own_code::OwnCode;
 use stormlog_model::stacks::Weight;
@@ -19,7 +20,7 @@ use crate::tree::{Module, ROOT};
 use crate::watch::Watch;
 use crate::{checkpoint, import, merge};
 
-/// A capture on disk: ours, finished or live, or one of Memray's.
+/// A capture on disk: ours, finished or live, one of Memray's, or the profile of another tool.
 #[derive(Debug)]
 pub struct Capture {
     path: PathBuf,
@@ -30,6 +31,7 @@ pub struct Capture {
 enum Kind {
     Own(Box<Source>, Vec<Piece>),
     Memray,
+    Imported(Format),
 }
 
 /// What a capture says.
@@ -50,6 +52,19 @@ pub struct Heap {
     pub complete: bool,
     /// The memory that questions are asked of, where one was chosen.
     pub(crate) selected: Option<Selection>,
+    /// What another tool recorded, and what its file cannot tell.
+    pub imported: Option<Imported>,
+}
+
+/// What is to be known of a profile of another tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// What wrote it.
+    pub format: Format,
+    /// Sentences that every view must show.
+    pub notes: Vec<String>,
+    /// It has each block as it came and went; otherwise what stacks held at one or two moments.
+    pub has_blocks: bool,
 }
 
 impl Capture {
@@ -77,6 +92,9 @@ impl Capture {
         if import::memray::is_memray(&path) {
             return Ok(Capture { path, kind: Kind::Memray });
         }
+        if let Some(format) = stormlog_import::recognise(&path) {
+            return Ok(Capture { path, kind: Kind::Imported(format) });
+        }
         let mut source = Source::open(&path)?;
         let pieces = source.pieces(may_move)?;
         Ok(Capture { path, kind: Kind::Own(Box::new(source), pieces) })
@@ -91,7 +109,7 @@ impl Capture {
     /// When the recording began, nanoseconds since 1970; 0 where the file does not tell.
     pub fn start_realtime_ns(&self) -> Result<u64, HeapError> {
         match &self.kind {
-            Kind::Memray => Ok(0),
+            Kind::Memray | Kind::Imported(_) => Ok(0),
             Kind::Own(source, _) => Ok(source.header()?.start_realtime_ns),
         }
     }
@@ -100,6 +118,7 @@ impl Capture {
     pub fn read(&self, watch: Watch) -> Result<Heap, HeapError> {
         match &self.kind {
             Kind::Memray => import::memray::read(&self.path, watch),
+            Kind::Imported(format) => import::foreign::read(&self.path, *format, watch),
             Kind::Own(source, pieces) => self.read_own(source, pieces, watch),
         }
     }
@@ -140,6 +159,7 @@ impl Capture {
             ending,
             header,
             selected: None,
+            imported: None,
         })
     }
 
@@ -171,6 +191,12 @@ impl Heap {
     #[must_use]
     pub fn span_peak(&self) -> Option<(u64, u64)> {
         self.ledger().span_peak
+    }
+
+    /// Whether it is known when blocks came and went; not of most profiles of other tools.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.imported.as_ref().is_none_or(|imported| imported.has_blocks)
     }
 
     /// Allocations in all.

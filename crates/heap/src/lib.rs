@@ -63,7 +63,7 @@ pub use device_stats::DeviceStats;
 pub use error::HeapError;
 pub use follow::Follow;
 pub use frames::{Symbol, Symbolizer};
-pub use heap::{Capture, Heap};
+pub use heap::{Capture, Heap, Imported};
 pub use locate::Locate;
 pub use memories::DeviceFigures;
 pub use names::Names;

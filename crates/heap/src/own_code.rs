@@ -57,7 +57,7 @@ pub(crate) fn own_code(tree: &Tree) -> OwnCode {
 fn code(tree: &Tree, step: Step) -> Option<(u32, &Code)> {
     match step {
         Step::Python { code, .. } | Step::Line { code, .. } => Some((code, tree.codes.get(code as usize)?)),
-        Step::Native { .. } | Step::Truncated | Step::Mark { .. } => None,
+        Step::Named { .. } | Step::Native { .. } | Step::Truncated | Step::Mark { .. } => None,
     }
 }
 

@@ -70,7 +70,8 @@ pub(crate) fn top(places: &[Place], top: usize, key: impl Fn(&Place) -> u64) -> 
 }
 
 fn innermost(namer: &mut Namer<'_, '_>, tree: &Tree, python: u32, native: u32) -> u32 {
-    let is_frame = |step: &Step| !matches!(step, Step::Mark { .. });
+    let is_frame =
+        |step: &Step| !matches!(step, Step::Mark { .. } | Step::Named { kind: FrameKind::Remark, .. });
     match tree.frames(python).find(is_frame).or_else(|| tree.frames(python).next()) {
         Some(step) => namer.python(step),
         None => native_or_none(namer, native),

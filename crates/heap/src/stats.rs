@@ -116,6 +116,12 @@ pub struct Stats {
     /// False of a capture that knows only what was held at the peak and at the end (Memray's, aggregated): its totals are 0 here, and
     /// its places hold what they held at the peak.
     pub has_totals: bool,
+    /// What wrote the file, where another tool did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<&'static str>,
+    /// Whether it is known when blocks came and went.
+    #[serde(skip)]
+    pub has_blocks: bool,
     /// Allocations in all.
     pub total_allocations: u64,
     /// Bytes in all.
@@ -220,14 +226,31 @@ impl Stats {
 
     /// For scripts: what is not known is null.
     pub fn json(&self) -> serde_json::Result<String> {
-        if self.has_totals {
+        if self.has_totals && self.has_blocks {
             return serde_json::to_string_pretty(self);
         }
         let mut all = serde_json::to_value(self)?;
-        for key in ["total_allocations", "total_allocated_bytes", "temporary_allocations", "peak_time_ns"] {
+        for key in ["temporary_allocations", "peak_time_ns"] {
             all[key] = Value::Null;
         }
-        for list in ["by_thread", "by_allocator"] {
+        // Some tools count bytes alone.
+        let pairs = [
+            ("peak_bytes", "peak_blocks"),
+            ("live_at_end_bytes", "live_at_end_blocks"),
+            ("leaked_bytes", "leaked_blocks"),
+        ];
+        for (bytes, blocks) in pairs {
+            if all[bytes] != 0 && all[blocks] == 0 {
+                all[blocks] = Value::Null;
+            }
+        }
+        let uncounted: &[&str] = if self.has_totals { &[] } else { &["by_thread", "by_allocator"] };
+        if !self.has_totals {
+            for key in ["total_allocations", "total_allocated_bytes"] {
+                all[key] = Value::Null;
+            }
+        }
+        for list in uncounted {
             for row in all[list].as_array_mut().into_iter().flatten() {
                 (row["count"], row["bytes"]) = (Value::Null, Value::Null);
             }
@@ -317,6 +340,8 @@ impl Heap {
             devices,
             device_reports: self.device_reports(),
             has_totals,
+            imported: self.imported.as_ref().map(|imported| imported.format.name()),
+            has_blocks: self.has_blocks(),
             total_allocations: total.count,
             total_allocated_bytes: total.bytes,
             peak_bytes: ledger.peak.bytes,

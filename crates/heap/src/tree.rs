@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use stormlog_model::stacks::FrameKind;
 
 use crate::ids::Ids;
 
@@ -35,6 +36,8 @@ pub(crate) enum Step {
     Python { code: u32, instruction: u32, is_entry: bool },
     /// A line known already (imported captures).
     Line { code: u32, line: u32, is_entry: bool },
+    /// A place whose name was known already and that is not Python (imported captures).
+    Named { code: u32, line: u32, kind: FrameKind },
     /// Return address and module slot.
     Native { address: u64, module: u32 },
     /// Frames left out.
@@ -114,6 +117,17 @@ impl Tree {
             self.codes.push(code);
         }
         self.code_by_id.insert(id, slot);
+    }
+
+    /// The slot of code that is known by its names alone.
+    pub(crate) fn named_code(&mut self, name: &str, file: &str) -> u32 {
+        let code = Code { name: name.to_owned(), file: file.to_owned(), ..Code::default() };
+        let next = self.codes.len() as u32;
+        let slot = *self.defined.entry(code.clone()).or_insert(next);
+        if slot == next {
+            self.codes.push(code);
+        }
+        slot
     }
 
     pub(crate) fn load(&mut self, module: Module) {

@@ -1,5 +1,5 @@
-//! Native functions that only pass a request for memory on to an allocator: their caller wanted it. Must know them by their demangled names
-//! alone, since they are often compiled into the user's own program.
+//! Native functions that only pass a request for memory on to an allocator: their caller wanted it. Must know them by their demangled names,
+//! since they are often compiled into the user's own program; of an allocator's own library no name is needed.
 
 /// Allocators of C, under the names they have in programs, in glibc and in its loader.
 const OF_C: [&str; 17] = [
@@ -21,6 +21,18 @@ const OF_C: [&str; 17] = [
     "__libc_memalign",
     "__mmap",
 ];
+/// Of CUDA; `libcudart_static_` and a hash is what the runtime's own functions are called in a program.
+const OF_CUDA: [&str; 7] = [
+    "cudaMalloc",
+    "cudaHostAlloc",
+    "cuMemAlloc",
+    "cuMemCreate",
+    "cuMemHostAlloc",
+    "libcudart_static_",
+    "cuMemMap",
+];
+/// Allocators that are libraries of their own.
+const ALLOCATORS: [&str; 3] = ["libjemalloc", "libtcmalloc", "libmimalloc"];
 /// What the standard libraries of C++ and Rust have their functions in.
 const LIBRARIES: [&str; 4] = ["std::", "__gnu_cxx::", "alloc::", "hashbrown::"];
 /// Functions the compilers call by themselves.
@@ -29,6 +41,10 @@ const OF_COMPILERS: [&str; 5] = ["__cxa_", "__rust_alloc", "__rust_realloc", "__
 /// Whether a native function, by its name and its source file where that is known, only passes a request for memory on.
 #[must_use]
 pub fn passes_on(function: &str, file: &str) -> bool {
+    let library = file.rsplit('/').next().unwrap_or(file);
+    if ALLOCATORS.iter().any(|allocator| library.starts_with(allocator)) {
+        return true;
+    }
     let name = qualified(function);
     let is_rust = file.ends_with(".rs");
     let of_library = |name: &str| {
@@ -44,6 +60,7 @@ pub fn passes_on(function: &str, file: &str) -> bool {
     name.ends_with("operator new")
         || name.ends_with("operator new[]")
         || OF_C.contains(&name)
+        || OF_CUDA.iter().any(|prefix| name.starts_with(prefix))
         || OF_COMPILERS.iter().any(|prefix| last.starts_with(prefix))
         || of_library(name)
 }
@@ -98,6 +115,9 @@ mod tests {
             "__rustc::__rdl_alloc",
             "__rustc[3a5f0fb9ab4a5b1f]::__rust_alloc",
             "std::collections::hash::map::HashMap<K,V,S>::insert",
+            "cudaError cudaMalloc<int>(int**, unsigned long)",
+            "cuMemAlloc_v2",
+            "libcudart_static_5382377d5c772c9d197c0cda9fd9742ee6ad893c",
         ] {
             assert!(passes_on(name, "/usr/bin/program"), "{name}: {}", qualified(name));
         }

@@ -178,7 +178,8 @@ fn from_capture(error: &ViewError) -> PyErr {
         ViewError::Heap(
             ReadError::Capture(CaptureError::Foreign { .. } | CaptureError::Damaged { .. })
             | ReadError::NothingLeft { .. }
-            | ReadError::Memray { .. },
+            | ReadError::Memray { .. }
+            | ReadError::Import(_),
         ) => HeapErrorKind::Format.new_err(error.to_string()),
         ViewError::Question { .. } | ViewError::Heap(ReadError::NoMemory { .. }) => {
             HeapErrorKind::Value.new_err(error.to_string())

@@ -125,6 +125,7 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
         lost_events: 0,
         complete: has_trailer,
         selected: None,
+        imported: None,
     })
 }
 

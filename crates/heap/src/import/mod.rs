@@ -1,3 +1,4 @@
 //! Captures of other profilers.
 
+pub(crate) mod foreign;
 pub mod memray;

@@ -40,14 +40,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     } else {
         print(&mut out, &stats, &reading.end, options.by, not_recorded(&reading.heap))?;
         for device in stats.devices.iter().filter(|device| device.device != stats.memory) {
-            print_device(&mut out, device, &reading.end)?;
+            print_device(&mut out, device, &reading.end, stats.has_blocks)?;
         }
     }
     Ok(Exit::Ok)
 }
 
 fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec<String>) -> io::Result<()> {
-    if !stats.has_totals {
+    if let Some(tool) = stats.imported {
+        writeln!(out, "file        {tool}")?;
+    } else if !stats.has_totals {
         writeln!(
             out,
             "This Memray capture was aggregated: it has what was held at the peak and at the end, and no totals."
@@ -68,18 +70,17 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
     if let (Some(error), Some(mean)) = (stats.standard_error_bytes, stats.sample_bytes) {
         writeln!(out, "sampled     every {} on average, ± {}", format_bytes(mean), format_bytes(error))?;
     }
-    let at = match stats.has_totals {
+    let at = match stats.has_totals && stats.has_blocks {
         true => format!(", after {}", nanoseconds_in_words(stats.peak_time_ns)),
         false => String::new(),
     };
-    writeln!(out, "peak        {} in {} blocks{at}", format_bytes(stats.peak_bytes), stats.peak_blocks)?;
+    writeln!(out, "peak        {}{at}", amount(stats.peak_bytes, stats.peak_blocks))?;
     let moment = match stats.code_end_ns {
         Some(time) => format!(", when the program's own code had ended after {}", nanoseconds_in_words(time)),
         None => String::new(),
     };
-    let left = format_bytes(stats.leaked_bytes);
-    writeln!(out, "{:<11} {left} in {} blocks{moment}", end.moment(), stats.leaked_blocks)?;
-    if stats.has_totals {
+    writeln!(out, "{:<11} {}{moment}", end.moment(), amount(stats.leaked_bytes, stats.leaked_blocks))?;
+    if stats.has_totals && stats.has_blocks {
         writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
     }
     if let Some(rss) = stats.peak_rss_bytes {
@@ -93,7 +94,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         writeln!(out, "cut         {cut}")?;
     }
     for note in notes {
-        writeln!(out, "not seen    {note}")?;
+        writeln!(out, "{:<11} {note}", if stats.imported.is_some() { "note" } else { "not seen" })?;
     }
     if stats.lost_events > 0 {
         writeln!(out, "lost        {} events could not be written", stats.lost_events)?;
@@ -123,7 +124,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         let bar = "█".repeat((bucket.count.saturating_mul(BAR) / most) as usize);
         sizes.row([format_bytes(bucket.max), bucket.count.to_string(), format_bytes(bucket.bytes), bar]);
     }
-    if stats.has_totals {
+    if stats.has_totals && stats.has_blocks {
         print_table(out, &sizes)?;
     }
     let counted = |figure: String| if stats.has_totals { figure } else { "-".to_owned() };
@@ -149,14 +150,20 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
 }
 
 /// A device beside the memory that the figures above are of.
-fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End) -> io::Result<()> {
+fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End, has_blocks: bool) -> io::Result<()> {
     writeln!(out, "{}", device.device.title())?;
     let allocated = format_bytes(device.total_allocated_bytes);
-    writeln!(out, "allocated   {allocated} in {} allocations", device.allocations)?;
+    if has_blocks {
+        writeln!(out, "allocated   {allocated} in {} allocations", device.allocations)?;
+    }
     let reserved =
         device.peak_reserved_bytes.map(|bytes| format!(", reserved at most {}", format_bytes(bytes)));
-    let (peak, after) = (format_bytes(device.peak_bytes), nanoseconds_in_words(device.peak_time_ns));
-    writeln!(out, "peak        {peak}, after {after}{}", reserved.unwrap_or_default())?;
+    let peak = format_bytes(device.peak_bytes);
+    let after = match has_blocks {
+        true => format!(", after {}", nanoseconds_in_words(device.peak_time_ns)),
+        false => String::new(),
+    };
+    writeln!(out, "peak        {peak}{after}{}", reserved.unwrap_or_default())?;
     let left = format_bytes(device.live_bytes);
     writeln!(out, "{:<11} {left} in {} blocks", end.moment(), device.live_blocks)?;
     print_purposes(out, device)?;
@@ -170,6 +177,14 @@ fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End) -> io::Re
     writeln!(out)?;
     let title = if device.top_at == "end" { "HELD AT THE END" } else { "HELD AT THE PEAK" };
     print_places(out, title, &device.top)
+}
+
+/// Bytes and blocks; some tools count bytes alone.
+fn amount(bytes: u64, blocks: u64) -> String {
+    match (bytes, blocks) {
+        (1.., 0) => format_bytes(bytes),
+        _ => format!("{} in {blocks} blocks", format_bytes(bytes)),
+    }
 }
 
 fn print_purposes(out: &mut impl Write, device: &DeviceStats) -> io::Result<()> {
@@ -203,7 +218,8 @@ fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> 
             true => short_name(&place.function),
             false => short_name(&format!("{} ({}{line})", place.function, place.file)),
         };
-        rows.row([format_bytes(place.bytes), place.count.to_string(), name]);
+        let count = if place.count == 0 { "-".to_owned() } else { place.count.to_string() };
+        rows.row([format_bytes(place.bytes), count, name]);
     }
     print_table(out, &rows)
 }

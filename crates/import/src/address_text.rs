@@ -1,0 +1,140 @@
+//! Heap profiles as text with addresses: jemalloc's `heap_v2` and gperftools' `heap profile:`. Both end with the memory map.
+//!
+//! Sampled ones hold what was sampled; each stack is scaled as `jeprof` and `google-pprof` do, so that the numbers are those of their reports.
+
+use stormlog_model::memory::Memory;
+use stormlog_model::stacks::Weight;
+
+use crate::error::ImportError;
+use crate::input::{File, Lines};
+use crate::maps::Maps;
+use crate::recognise::Format;
+use crate::sink::{About, Held, ROOT, Sink, Site, Step};
+
+const MOST_FRAMES: usize = 4096;
+/// Stacks of a profile.
+const MOST_STACKS: usize = 1 << 22;
+const MAP: &str = "MAPPED_LIBRARIES:";
+
+/// A stack, the innermost address first, and what it held.
+struct Row {
+    stack: Vec<u64>,
+    live: Weight,
+    total: Weight,
+}
+
+pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    let mut lines = file.lines()?;
+    let Some((head, _)) = lines.next()? else { return Err(file.nothing("without content: record again")) };
+    let mut rows = Vec::new();
+    let period = match file.format {
+        Format::Jemalloc => {
+            let period = head.strip_prefix("heap_v2/").and_then(|text| text.trim().parse().ok());
+            let period = period
+                .ok_or_else(|| file.damaged("its sampling period is not a number", lines.position()))?;
+            jemalloc_rows(file, &mut lines, &mut rows)?;
+            Some(period)
+        }
+        _ => {
+            let period = head.rsplit_once("@ heap_v2/").and_then(|(_, text)| text.trim().parse().ok());
+            gperftools_rows(file, &mut lines, &mut rows)?;
+            period
+        }
+    };
+    let mut maps = Maps::default();
+    while let Some((line, _)) = lines.next()? {
+        maps.line(&line);
+    }
+    sink.about(About::default());
+    maps.load(sink);
+    // jemalloc counts what was allocated in all only with `prof_accum`.
+    let has_totals = rows.iter().any(|row| row.total.count > 0);
+    for Row { stack, live, total } in rows {
+        let node = stack.iter().rev().fold(ROOT, |node, address| sink.node(node, Step::Address(*address)));
+        let total = has_totals.then(|| scaled(total, period));
+        sink.hold(Site::of(Memory::Host, node), Held::at_one_moment(scaled(live, period), total));
+    }
+    sink.note(format!(
+        "A {} is one moment: what was held then is shown as the peak and as the end.",
+        file.format
+    ));
+    if let Some(period) = period.filter(|period| *period > 1) {
+        let every = stormlog_model::format_bytes(period);
+        sink.note(format!("The profile was sampled about every {every}: the numbers are estimates."));
+    }
+    Ok(())
+}
+
+/// `@ address…`, then one line for all threads (`t*`) and one for each thread.
+fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<(), ImportError> {
+    while let Some((line, is_whole)) = lines.next()? {
+        let text = line.trim();
+        if text == MAP || !is_whole {
+            break;
+        }
+        if let Some(addresses) = text.strip_prefix('@') {
+            let stack = stack(addresses)
+                .ok_or_else(|| file.damaged("an address is not a number", lines.position()))?;
+            push(file, rows, Row { stack, live: Weight::default(), total: Weight::default() })?;
+        } else if let (Some(numbers), Some(row)) = (text.strip_prefix("t*:"), rows.last_mut()) {
+            let parsed = amounts(numbers)
+                .ok_or_else(|| file.damaged("an amount is not a number", lines.position()))?;
+            (row.live, row.total) = parsed;
+        }
+    }
+    Ok(())
+}
+
+/// `objects: bytes [objects: bytes] @ address…`: held, and allocated in all.
+fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<(), ImportError> {
+    while let Some((line, is_whole)) = lines.next()? {
+        let text = line.trim();
+        if text == MAP || !is_whole {
+            break;
+        }
+        if text.is_empty() {
+            continue;
+        }
+        let row = text.split_once('@').and_then(|(numbers, addresses)| {
+            let (live, total) = amounts(numbers)?;
+            Some(Row { stack: stack(addresses)?, live, total })
+        });
+        push(file, rows, row.ok_or_else(|| file.damaged("a stack is not one", lines.position()))?)?;
+    }
+    Ok(())
+}
+
+fn push(file: &File<'_>, rows: &mut Vec<Row>, row: Row) -> Result<(), ImportError> {
+    if rows.len() == MOST_STACKS {
+        return Err(file.too_large());
+    }
+    rows.push(row);
+    Ok(())
+}
+
+fn stack(text: &str) -> Option<Vec<u64>> {
+    let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    text.split_whitespace().take(MOST_FRAMES).map(address).collect()
+}
+
+/// `objects: bytes [objects: bytes]`.
+fn amounts(text: &str) -> Option<(Weight, Weight)> {
+    let weight = |text: &str| {
+        let (count, bytes) = text.split_once(':')?;
+        Some(Weight { bytes: bytes.trim().parse().ok()?, count: count.trim().parse().ok()? })
+    };
+    let (live, total) = text.split_once('[')?;
+    Some((weight(live)?, weight(total.trim().strip_suffix(']')?)?))
+}
+
+/// What a sampled amount stands for: a block of `s` bytes was recorded with probability 1 − e^(−s/period).
+fn scaled(weight: Weight, period: Option<u64>) -> Weight {
+    let Some(period) = period.filter(|period| *period > 1) else { return weight };
+    if weight.count == 0 {
+        return weight;
+    }
+    let mean = weight.bytes as f64 / weight.count as f64;
+    let chance = -f64::exp_m1(-mean / period as f64);
+    let scale = |value: u64| (value as f64 / chance.max(f64::MIN_POSITIVE)).round() as u64;
+    Weight { bytes: scale(weight.bytes), count: scale(weight.count) }
+}

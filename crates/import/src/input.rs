@@ -1,0 +1,112 @@
+//! The bytes of a file, decompressed, with bounds on what is held at once. Only regular files are opened.
+
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::path::Path;
+
+use crate::error::{ImportError, Position};
+use crate::recognise::Format;
+
+/// Most bytes of one line, one message or one text.
+pub(crate) const MOST_IN_ONE: u64 = 128 << 20;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const BUFFER: usize = 1 << 16;
+
+/// A file being read, for its errors.
+pub(crate) struct File<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) format: Format,
+}
+
+impl File<'_> {
+    pub(crate) fn open(&self) -> Result<Box<dyn BufRead>, ImportError> {
+        open(self.path).map_err(|source| self.io(source))
+    }
+
+    /// The whole content.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, ImportError> {
+        let mut bytes = Vec::new();
+        let mut reader = self.open()?.take(MOST_IN_ONE + 1);
+        reader.read_to_end(&mut bytes).map_err(|source| self.io(source))?;
+        match bytes.len() as u64 > MOST_IN_ONE {
+            true => Err(self.too_large()),
+            false => Ok(bytes),
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Result<Lines<'_>, ImportError> {
+        Ok(Lines { file: self, reader: self.open()?, bytes: Vec::new(), number: 0 })
+    }
+
+    pub(crate) fn io(&self, source: io::Error) -> ImportError {
+        ImportError::Io { path: self.path.to_owned(), source }
+    }
+
+    pub(crate) fn too_large(&self) -> ImportError {
+        ImportError::TooLarge { path: self.path.to_owned(), format: self.format, limit: MOST_IN_ONE }
+    }
+
+    pub(crate) fn damaged(&self, what: &'static str, at: Position) -> ImportError {
+        ImportError::Damaged { path: self.path.to_owned(), format: self.format, what, at }
+    }
+
+    pub(crate) fn nothing(&self, what: impl Into<String>) -> ImportError {
+        ImportError::Nothing { path: self.path.to_owned(), format: self.format, what: what.into() }
+    }
+}
+
+/// The lines of a text, one at a time. Bytes that are not UTF-8 become replacement characters.
+pub(crate) struct Lines<'a> {
+    file: &'a File<'a>,
+    reader: Box<dyn BufRead>,
+    bytes: Vec<u8>,
+    number: u64,
+}
+
+impl Lines<'_> {
+    /// The next line without its end, and whether it has one: a last line without may be cut.
+    pub(crate) fn next(&mut self) -> Result<Option<(String, bool)>, ImportError> {
+        self.bytes.clear();
+        let read = self.reader.by_ref().take(MOST_IN_ONE).read_until(b'\n', &mut self.bytes);
+        match read {
+            Ok(0) => return Ok(None),
+            Ok(length) if length as u64 == MOST_IN_ONE => return Err(self.file.too_large()),
+            Ok(_) => {}
+            // A compressed file that was cut: what came before is whole.
+            Err(error) if is_cut(&error) && self.number > 0 => return Ok(None),
+            Err(source) => return Err(self.file.io(source)),
+        }
+        self.number += 1;
+        let is_whole = self.bytes.last() == Some(&b'\n');
+        let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(Some((String::from_utf8_lossy(line).into_owned(), is_whole)))
+    }
+
+    /// The number of the last line.
+    pub(crate) fn position(&self) -> Position {
+        Position::Line(self.number)
+    }
+}
+
+/// Whether a reader failed because the compressed file has no end.
+pub(crate) fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::Other)
+}
+
+/// The decompressed content.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut file = stormlog_files::open_regular(path)?;
+    let mut start = [0; 4];
+    let length = file.by_ref().take(4).read(&mut start)?;
+    file.rewind()?;
+    let plain = BufReader::with_capacity(BUFFER, file);
+    Ok(if length >= 2 && start[..2] == GZIP {
+        Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(plain)))
+    } else if start == ZSTD {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(plain).map_err(io::Error::other)?;
+        Box::new(BufReader::with_capacity(BUFFER, decoder))
+    } else {
+        Box::new(plain)
+    })
+}

@@ -1,0 +1,48 @@
+//! Memory profiles that other tools wrote, read into the terms of a heap: stacks, blocks, what is held.
+//!
+//! ```text
+//! recognise(path) ─► Format ─► read(path, &mut impl Sink)
+//! ```
+//!
+//! A format is recognised by its content, never by its name. A reader trusts nothing: it never panics, holds no more than a bounded part of its
+//! input, and runs nothing that a file names.
+#![forbid(unsafe_code)]
+
+mod address_text;
+mod error;
+mod frame;
+mod heaptrack;
+mod input;
+mod kineto;
+mod kineto_json;
+mod maps;
+mod massif;
+mod perfetto;
+mod perfetto_tables;
+mod pprof;
+mod recognise;
+mod sanitizer;
+mod sanitizer_xml;
+mod sink;
+mod wire;
+
+use std::path::Path;
+
+pub use error::ImportError;
+pub use recognise::{Format, recognise};
+pub use sink::{About, Held, Module, Node, ROOT, Sink, Site, Step};
+
+/// Reads the file as what it was recognised to be.
+pub fn read(path: &Path, format: Format, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    let file = input::File { path, format };
+    match format {
+        Format::Pprof => pprof::read(&file, sink),
+        Format::Heaptrack => heaptrack::read(&file, sink),
+        Format::Massif => massif::read(&file, sink),
+        Format::Jemalloc | Format::Gperftools => address_text::read(&file, sink),
+        Format::Kineto => kineto::read(&file, sink),
+        Format::Perfetto => perfetto::read(&file, sink),
+        Format::SanitizerText => sanitizer::read(&file, sink),
+        Format::SanitizerXml => sanitizer_xml::read(&file, sink),
+    }
+}

@@ -1,0 +1,251 @@
+//! Perfetto traces with heapprofd's packets: what each stack of a process allocated and freed, as of the last dump. Other packets are passed over.
+
+use std::io::Read;
+
+use rustc_hash::FxHashMap;
+use stormlog_model::memory::Memory;
+use stormlog_model::stacks::{FrameKind, Weight};
+
+use crate::error::{ImportError, Position};
+use crate::input::{File, MOST_IN_ONE, is_cut};
+use crate::perfetto_tables::Tables;
+use crate::sink::{About, Held, ROOT, Sink, Site, Step};
+use crate::wire::{Fields, varint};
+
+const MOST_SAMPLES: usize = 1 << 22;
+const MOST_SEQUENCES: usize = 1 << 12;
+
+#[derive(Default)]
+struct Trace {
+    sequences: FxHashMap<u64, Tables>,
+    /// The last dump of each heap of each process.
+    dumps: FxHashMap<(u64, String), Dump>,
+    commands: FxHashMap<u64, Vec<String>>,
+    samples: usize,
+}
+
+#[derive(Default)]
+struct Dump {
+    sequence: u64,
+    time: u64,
+    interval: u64,
+    samples: Vec<Sample>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Sample {
+    callstack: u64,
+    allocated: Weight,
+    freed: Weight,
+    most: Weight,
+}
+
+impl Sample {
+    fn live(&self) -> Weight {
+        let count = self.allocated.count.saturating_sub(self.freed.count);
+        Weight { bytes: self.allocated.bytes.saturating_sub(self.freed.bytes), count }
+    }
+
+    fn peak(&self) -> Weight {
+        if self.most == Weight::default() { self.live() } else { self.most }
+    }
+}
+
+pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    let mut reader = file.open()?;
+    let (mut trace, mut packet, mut offset) = (Trace::default(), Vec::new(), 0u64);
+    while let Some((key, length)) = head(&mut reader, &mut offset) {
+        if key & 7 != 2 {
+            return Err(file.damaged("a packet is not one", Position::Byte(offset)));
+        }
+        if length > MOST_IN_ONE {
+            return Err(file.too_large());
+        }
+        packet.clear();
+        match reader.by_ref().take(length).read_to_end(&mut packet) {
+            // A killed service leaves half a packet.
+            Ok(read) if (read as u64) < length => break,
+            Ok(_) => {}
+            Err(error) if is_cut(&error) => break,
+            Err(source) => return Err(file.io(source)),
+        }
+        offset += length;
+        if key >> 3 == 1 {
+            trace.packet(&packet, true);
+        }
+        if trace.is_full() {
+            return Err(file.too_large());
+        }
+    }
+    trace.hold(file, sink)
+}
+
+/// The key and the length of the next field.
+fn head(reader: &mut impl Read, offset: &mut u64) -> Option<(u64, u64)> {
+    let mut number = || {
+        let mut bytes = Vec::new();
+        loop {
+            let mut byte = [0];
+            reader.read_exact(&mut byte).ok()?;
+            *offset += 1;
+            bytes.push(byte[0]);
+            if byte[0] & 0x80 == 0 || bytes.len() > 10 {
+                return varint(&mut bytes.as_slice());
+            }
+        }
+    };
+    Some((number()?, number()?))
+}
+
+impl Trace {
+    fn is_full(&self) -> bool {
+        self.samples > MOST_SAMPLES
+            || self.sequences.len() > MOST_SEQUENCES
+            || self.sequences.values().any(Tables::is_full)
+    }
+
+    fn packet(&mut self, packet: &[u8], may_unpack: bool) {
+        let wanted = |(field, _): &(u32, _)| [2, 10, 12, 37, 50].contains(field);
+        let fields: Vec<_> = Fields::of(packet).filter(wanted).take(64).collect();
+        let sequence = fields.iter().find(|(field, _)| *field == 10).map_or(0, |(_, value)| value.number());
+        for (field, value) in fields {
+            match field {
+                2 => self.process_tree(value.bytes()),
+                12 => {
+                    let tables = self.sequences.entry(sequence).or_default();
+                    Fields::of(value.bytes()).for_each(|(field, value)| tables.interned(field, value));
+                }
+                37 => self.profile(value.bytes(), sequence),
+                50 if may_unpack => {
+                    let mut plain = Vec::new();
+                    let packed = flate2::read::ZlibDecoder::new(value.bytes());
+                    // What does not decompress is left out like a packet that was lost.
+                    let _ = packed.take(MOST_IN_ONE).read_to_end(&mut plain);
+                    let packets = Fields::of(&plain).filter(|(field, _)| *field == 1);
+                    packets.for_each(|(_, packet)| self.packet(packet.bytes(), false));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn process_tree(&mut self, message: &[u8]) {
+        for (_, process) in Fields::of(message).filter(|(field, _)| *field == 1) {
+            let (mut pid, mut command) = (0, Vec::new());
+            for (field, value) in Fields::of(process.bytes()) {
+                match field {
+                    1 => pid = value.number(),
+                    3 => command.push(String::from_utf8_lossy(value.bytes()).into_owned()),
+                    _ => {}
+                }
+            }
+            if self.commands.len() < MOST_SEQUENCES {
+                self.commands.insert(pid, command);
+            }
+        }
+    }
+
+    fn profile(&mut self, message: &[u8], sequence: u64) {
+        for (field, value) in Fields::of(message) {
+            match field {
+                5 => self.dump(value.bytes(), sequence),
+                _ => self.sequences.entry(sequence).or_default().inline(field, value),
+            }
+        }
+    }
+
+    fn dump(&mut self, message: &[u8], sequence: u64) {
+        let (mut pid, mut heap, mut time, mut interval) = (0, String::new(), 0, 0);
+        let mut samples = Vec::new();
+        for (field, value) in Fields::of(message) {
+            match field {
+                1 => pid = value.number(),
+                2 => samples.push(sample(value.bytes())),
+                9 => time = value.number(),
+                11 => heap = String::from_utf8_lossy(value.bytes()).into_owned(),
+                12 => interval = value.number(),
+                _ => {}
+            }
+        }
+        let known = self.dumps.entry((pid, heap)).or_default();
+        // Counts go on from dump to dump: the last has all. One dump may be in several packets.
+        if time > known.time {
+            self.samples -= std::mem::take(&mut known.samples).len();
+        }
+        if time >= known.time {
+            (known.sequence, known.time, known.interval) = (sequence, time, interval);
+            self.samples += samples.len();
+            known.samples.extend(samples);
+        }
+    }
+
+    fn hold(self, file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+        let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
+        for ((pid, _), dump) in &self.dumps {
+            let bytes = dump.samples.iter().map(|sample| sample.peak().bytes);
+            let size = sizes.entry(*pid).or_default();
+            *size = bytes.fold(*size, u64::saturating_add);
+        }
+        let Some((pid, _)) = sizes.iter().max_by_key(|(pid, bytes)| (**bytes, std::cmp::Reverse(**pid)))
+        else {
+            return Err(
+                file.nothing("without a heap profile: record with the data source `android.heapprofd`")
+            );
+        };
+        let command = self.commands.get(pid).cloned().unwrap_or_default();
+        sink.about(About { command, pid: u32::try_from(*pid).unwrap_or(0), started_ns: 0 });
+        let mut heaps: Vec<(&String, &Dump)> = self
+            .dumps
+            .iter()
+            .filter(|((of, _), _)| of == pid)
+            .map(|((_, heap), dump)| (heap, dump))
+            .collect();
+        heaps.sort_by_key(|(heap, _)| *heap);
+        for (heap, dump) in &heaps {
+            let step = Step::Code { kind: FrameKind::Remark, function: heap, file: "", line: 0 };
+            let root = if heaps.len() > 1 { sink.node(ROOT, step) } else { ROOT };
+            let tables = self.sequences.get(&dump.sequence);
+            for sample in &dump.samples {
+                let node = tables.map_or(root, |tables| tables.node(sample.callstack, root, sink));
+                let total = (sample.allocated != Weight::default()).then_some(sample.allocated);
+                let held = Held { peak: sample.peak(), live: sample.live(), total };
+                sink.hold(Site::of(Memory::Host, node), held);
+            }
+        }
+        self.notes(&heaps, sizes.len(), sink);
+        Ok(())
+    }
+
+    fn notes(&self, heaps: &[(&String, &Dump)], processes: usize, sink: &mut dyn Sink) {
+        sink.note("A heap profile of Perfetto is one moment: what was held then is shown as the peak and as the end.".to_owned());
+        if let Some(interval) =
+            heaps.iter().map(|(_, dump)| dump.interval).max().filter(|interval| *interval > 1)
+        {
+            let every = stormlog_model::format_bytes(interval);
+            sink.note(format!("The profile was sampled about every {every}: the numbers are estimates."));
+        }
+        if processes > 1 {
+            sink.note(format!(
+                "The trace has profiles of {processes} processes; this is the one that held the most."
+            ));
+        }
+    }
+}
+
+fn sample(message: &[u8]) -> Sample {
+    let mut sample = Sample::default();
+    for (field, value) in Fields::of(message) {
+        let number = value.number();
+        match field {
+            1 => sample.callstack = number,
+            2 => sample.allocated.bytes = number,
+            3 => sample.freed.bytes = number,
+            5 => sample.allocated.count = number,
+            6 => sample.freed.count = number,
+            8 => sample.most.bytes = number,
+            9 => sample.most.count = number,
+            _ => {}
+        }
+    }
+    sample
+}

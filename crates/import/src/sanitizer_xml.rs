@@ -1,0 +1,106 @@
+//! compute-sanitizer's XML (`--xml`). Its writer gives each element a line of its own or begins and ends it on one, which is what is read here; no
+//! entity but the five of XML is resolved, and no other file is.
+
+use crate::error::ImportError;
+use crate::input::File;
+use crate::sanitizer::{Frame, Leak, begin, no_leak};
+use crate::sink::Sink;
+
+/// The record being read.
+#[derive(Default)]
+struct Record {
+    is_leak: bool,
+    is_in_stack: bool,
+    leak: Leak,
+    frame: Frame,
+    address: String,
+    module: String,
+}
+
+pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
+    let mut lines = file.lines()?;
+    let (mut record, mut leaks, mut is_whole) = (Record::default(), 0u64, false);
+    begin(sink);
+    while let Some((line, _)) = lines.next()? {
+        let text = line.trim();
+        match text {
+            "<record>" => record = Record::default(),
+            "</record>" if record.is_leak => {
+                record.leak.hold(sink);
+                record.is_leak = false;
+                leaks += 1;
+            }
+            "<hostStack>" => record.is_in_stack = true,
+            "</hostStack>" => record.is_in_stack = false,
+            "<frame>" => (record.frame, record.address, record.module) = Default::default(),
+            "</frame>" if record.is_in_stack => record.end_frame(),
+            "</ComputeSanitizerOutput>" => is_whole = true,
+            _ => {
+                if let Some((name, value)) = element(text) {
+                    record
+                        .value(name, &value)
+                        .ok_or_else(|| file.damaged("a number is not one", lines.position()))?;
+                }
+            }
+        }
+    }
+    if leaks == 0 { Err(no_leak(file, is_whole)) } else { Ok(()) }
+}
+
+impl Record {
+    fn value(&mut self, name: &str, value: &str) -> Option<()> {
+        match name {
+            "kind" => self.is_leak = value == "Leak",
+            "size" if self.is_leak => self.leak.bytes = value.parse().ok()?,
+            "func" => value.clone_into(&mut self.frame.function),
+            "path" => value.clone_into(&mut self.frame.file),
+            "line" => self.frame.line = value.parse().ok()?,
+            "pc" => value.clone_into(&mut self.address),
+            "module" => value.clone_into(&mut self.module),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn end_frame(&mut self) {
+        let mut frame = std::mem::take(&mut self.frame);
+        if frame.function.is_empty() {
+            frame.function = std::mem::take(&mut self.address);
+        }
+        if frame.file.is_empty() {
+            frame.file = std::mem::take(&mut self.module);
+        }
+        self.leak.push(frame);
+    }
+}
+
+/// The name and the value of `<name>value</name>`.
+fn element(text: &str) -> Option<(&str, String)> {
+    let (name, rest) = text.strip_prefix('<')?.split_once('>')?;
+    let value = rest.strip_suffix('>')?.strip_suffix(name)?.strip_suffix("</")?;
+    Some((name, unescaped(value)))
+}
+
+fn unescaped(text: &str) -> String {
+    let mut plain = text.to_owned();
+    // The ampersand last: what it makes is not an entity.
+    for (entity, sign) in [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")] {
+        if plain.contains(entity) {
+            plain = plain.replace(entity, sign);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_unescaped_once() {
+        let line = "<func>cudaError cudaMalloc&lt;int&gt; &amp;lt;</func>";
+        assert_eq!(element(line), Some(("func", "cudaError cudaMalloc<int> &lt;".to_owned())));
+        assert_eq!(element("<func>"), None);
+        assert_eq!(element("<a>b</c>"), None);
+    }
+}
