@@ -6,13 +6,18 @@
 use stormlog_analyze::timeline::{Line as Series, Moment, Timeline, thinned};
 use stormlog_render::report::{Lane, Line, LineKind, Mark, Rule, Stretch};
 
+use crate::follow::AXIS;
+use crate::outlook::usage;
+
 /// Points of a line.
 pub(crate) const MOST_POINTS: usize = 2000;
 /// Marks and stretches of a process: more cannot be distinguished.
 const MOST_MARKS: usize = 600;
 const MOST_STRETCHES: usize = 4000;
+/// The lane of the process's own memory.
+const HOST: &str = "host";
 /// The lane of what all processes use of the nearest limit: a cgroup's, or the machine's memory.
-pub(crate) const LIMIT: &str = "limit";
+pub const LIMIT: &str = "limit";
 
 /// The axis: nanoseconds since 1970 to milliseconds since the first moment.
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +32,14 @@ impl Clock {
 }
 
 /// What was sampled of one process.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessLanes {
-    pub(crate) lanes: Vec<Lane>,
-    pub(crate) marks: Vec<Mark>,
-    pub(crate) stretches: Vec<Stretch>,
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessLanes {
+    /// Memory over time, a lane each.
+    pub lanes: Vec<Lane>,
+    /// Alerts, forecasts and deaths.
+    pub marks: Vec<Mark>,
+    /// Phases and steps.
+    pub stretches: Vec<Stretch>,
 }
 
 impl ProcessLanes {
@@ -55,15 +63,49 @@ impl ProcessLanes {
         found
     }
 
-    fn take(&mut self, process: usize, stream: &Timeline, clock: Clock) {
-        let memory = memory_name(stream.device_id);
+    /// Adds the curve of a capture or of a look at the process itself (nanoseconds since 1970, bytes) to the lane of a memory, on the axis of a followed
+    /// process. A counter that was sampled stays as it is.
+    pub fn add_curve(&mut self, memory: &str, name: &'static str, points: Vec<(u64, u64)>) {
+        if points.is_empty() {
+            return;
+        }
+        let lane = self.lane(0, memory);
+        if !lane.lines.iter().any(|known| known.name == name) {
+            lane.lines.push(line(&Series { name, points }, AXIS));
+        }
+    }
+
+    /// What is used of the nearest limit at a moment of the axis, and when it is met by the forecast that held then, in words. `None` where no limit was
+    /// read.
+    #[must_use]
+    pub fn usage_at(&self, at_ms: u64) -> Option<String> {
+        let lane = self.lanes.iter().find(|lane| lane.memory == LIMIT)?;
+        let (line, limit) = (lane.lines.first()?, lane.limit.as_ref()?);
+        let after = line.time.partition_point(|time| *time <= at_ms);
+        let used = *line.bytes.get(after.checked_sub(1)?)?;
+        let held = self.marks.iter().rev().filter(|mark| mark.at <= at_ms);
+        // A forecast whose moment has passed did not come true.
+        let limit_at = held.filter_map(|mark| mark.limit_at).next().filter(|limit_at| *limit_at > at_ms);
+        let growth = limit_at.map(|limit_at| {
+            let seconds = (limit_at - at_ms) as f64 / 1e3;
+            (limit.bytes.saturating_sub(used) as f64 / seconds, seconds)
+        });
+        Some(format!("in use {}", usage(used, limit.bytes, growth)))
+    }
+
+    /// The lane of a memory, which is made where there is none.
+    fn lane(&mut self, process: usize, memory: &str) -> &mut Lane {
         let at = self.lanes.iter().position(|lane| lane.memory == memory).unwrap_or_else(|| {
             let title =
-                if stream.device_id < 0 { "host memory".to_owned() } else { format!("GPU memory, {memory}") };
-            self.lanes.push(Lane { process, memory, title, ..Lane::default() });
+                if memory == HOST { "host memory".to_owned() } else { format!("GPU memory, {memory}") };
+            self.lanes.push(Lane { process, memory: memory.to_owned(), title, ..Lane::default() });
             self.lanes.len() - 1
         });
-        let lane = &mut self.lanes[at];
+        &mut self.lanes[at]
+    }
+
+    fn take(&mut self, process: usize, stream: &Timeline, clock: Clock) {
+        let lane = self.lane(process, &memory_name(stream.device_id));
         for series in &stream.lines {
             lane_line(lane, series, clock);
         }
@@ -104,7 +146,7 @@ impl ProcessLanes {
 
 /// `host`, `cuda:0`: telemetry numbers the devices of one kind.
 pub(crate) fn memory_name(device_id: i64) -> String {
-    if device_id < 0 { "host".to_owned() } else { format!("cuda:{device_id}") }
+    if device_id < 0 { HOST.to_owned() } else { format!("cuda:{device_id}") }
 }
 
 fn lane_line(lane: &mut Lane, series: &Series, clock: Clock) {

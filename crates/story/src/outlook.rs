@@ -59,15 +59,12 @@ impl Outlook {
         else {
             return format!("{name} was running{at}.");
         };
-        let percent = used as f64 / limit as f64 * 100.0;
-        let (used, limit) = (format_bytes(used), format_bytes(limit));
         if !self.is_short {
+            let (used, limit) = (format_bytes(used), format_bytes(limit));
             return format!("{name} was running{at}; memory was not short: {used} of {limit} in use.");
         }
-        let growth = self.growth.map(|(rate, left)| {
-            format!(", growing {}: full in {}", format_rate(rate), format_duration(left.max(0.0)))
-        });
-        format!("{name} used {used} of {limit} ({percent:.0} %){at}{}.", growth.unwrap_or_default())
+        let growth = self.growth.map(growth_words).unwrap_or_default();
+        format!("{name} used {}{at}{growth}.", share_words(used, limit))
     }
 
     fn limit(&self) -> Option<String> {
@@ -79,6 +76,21 @@ impl Outlook {
             source => format!("{limit}, of {source}"),
         })
     }
+}
+
+/// `29.00 GiB of 32.00 GiB (91 %), growing 256.0 MiB/s: full in 12.0 s`: what is used of a limit, with the growth in bytes a second and the seconds
+/// that are left at it.
+pub(crate) fn usage(used: u64, limit: u64, growth: Option<(f64, f64)>) -> String {
+    format!("{}{}", share_words(used, limit), growth.map(growth_words).unwrap_or_default())
+}
+
+fn share_words(used: u64, limit: u64) -> String {
+    let percent = used as f64 / limit.max(1) as f64 * 100.0;
+    format!("{} of {} ({percent:.0} %)", format_bytes(used), format_bytes(limit))
+}
+
+fn growth_words((rate, left): (f64, f64)) -> String {
+    format!(", growing {}: full in {}", format_rate(rate), format_duration(left.max(0.0)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use stormlog_analyze::Layers;
+use stormlog_catalog::recording::{Reader, load};
 use stormlog_catalog::run::layout::Viewpoint;
 use stormlog_catalog::run::{Process, processes};
 use stormlog_heap_report::HeapDigest;
@@ -14,8 +15,10 @@ use stormlog_postmortem::Ended;
 use stormlog_postmortem::bundle::Bundle;
 
 use crate::answer::answer;
+use crate::captures::CaptureReader;
 use crate::choice::main_process;
 use crate::evidence;
+use crate::judged::judge;
 use crate::process::ProcessStory;
 use crate::residual;
 
@@ -78,6 +81,31 @@ impl Story {
             .cloned()
             .collect();
         Story { headline: answer(&stories, &others), processes: stories }
+    }
+
+    /// Of one process, with what the rules find in its own recordings: not in those of the other processes of its run, which may be many.
+    #[must_use]
+    pub fn of_process(process: &Process) -> Self {
+        let captures = CaptureReader::default();
+        let sessions = process.sessions.iter().map(|session| session.path.clone());
+        let mut paths: Vec<PathBuf> = sessions.chain(process.bundles.iter().cloned()).collect();
+        // A session of a run has its captures beside it; those that are still written are elsewhere.
+        let is_inside = |part: &&PathBuf| !paths.iter().any(|path| part.starts_with(path));
+        let others: Vec<PathBuf> = process.captures.iter().filter(is_inside).cloned().collect();
+        paths.extend(others);
+        let mut reader = Reader { captures: &|path: &Path| captures.at(path), goes_on: &mut || true };
+        let analysis = load(&paths, &mut reader).map(judge).ok();
+        let findings = analysis.as_ref().map(|analysis| analysis.findings.clone()).unwrap_or_default();
+        let layers = analysis.map(|analysis| analysis.layers).unwrap_or_default();
+        let bundle = bundle_of(process).and_then(|path| Bundle::read(path).ok());
+        let found = captures.digest(process);
+        let own = findings_of(process, &findings, std::slice::from_ref(process));
+        let mut story = evidence::of_process(process, bundle.as_ref(), found.as_ref(), own);
+        if let Some(found) = found.filter(|found| found.has_host) {
+            split_heap(&mut story, &found);
+        }
+        add_layers(&mut story, process, &layers);
+        Story { headline: answer(std::slice::from_ref(&story), &[]), processes: vec![story] }
     }
 
     /// Of the process that left a bundle. `findings` gives what the rules find in the run in a directory.

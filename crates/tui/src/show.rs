@@ -158,6 +158,7 @@ fn wait(most: Duration) -> bool {
 }
 
 fn key_of(pressed: KeyEvent) -> Option<Key> {
+    let is_far = pressed.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::SHIFT);
     Some(match pressed.code {
         KeyCode::Char(_) if pressed.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
             return None;
@@ -165,6 +166,8 @@ fn key_of(pressed: KeyEvent) -> Option<Key> {
         KeyCode::Char(letter) => Key::Letter(letter),
         KeyCode::Up => Key::Up,
         KeyCode::Down => Key::Down,
+        KeyCode::Left if is_far => Key::FarLeft,
+        KeyCode::Right if is_far => Key::FarRight,
         KeyCode::Left => Key::Left,
         KeyCode::Right => Key::Right,
         KeyCode::PageUp => Key::PageUp,

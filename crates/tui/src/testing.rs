@@ -5,7 +5,8 @@ use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
 use stormlog_model::{Evidence, Finding, Holder, Severity};
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleRow;
-use stormlog_story::{Crash, FindingRow};
+use stormlog_story::lanes::{LIMIT, ProcessLanes};
+use stormlog_story::{Crash, FindingRow, Lane, Line as LaneLine, LineKind, Mark, Rule, Stretch};
 
 use crate::state::actions::{JobRow, JobState};
 use crate::state::crashes::{CrashRow, CrashesLook};
@@ -75,6 +76,7 @@ pub(crate) fn reading() -> Reading {
         |ago: u64, level, text: &str| Note { at_ns: start + (60 - ago) * SECOND, level, text: text.into() };
     Reading {
         title: "2026-11-15T10-22-31Z-train-4f2a".into(),
+        path: None,
         at_ns: start + 60 * SECOND,
         processes: vec![row(4711, 0, 1800 << 20), row(4712, 1, 90 << 20)],
         output: None,
@@ -97,13 +99,15 @@ pub(crate) fn reading() -> Reading {
                 threads: vec![thread(100, Some("MainThread"), 1500 << 20), thread(101, None, 100 << 20)],
                 thread: None,
                 lines,
+                ..Heap::default()
             }),
             notes: vec![
                 note(30, Level::Info, "phase forward entered"),
                 note(12, Level::Warning, "memory reaches its limit in 4 min"),
             ],
             phase: Some("train / forward".into()),
-            trouble: None,
+            is_recorded: true,
+            ..Process::default()
         }),
     }
 }
@@ -226,4 +230,74 @@ pub(crate) fn jobs() -> Vec<JobRow> {
         job(2, "stormlog run --dir runs -- python3 train.py", JobState::Running, "step 1\nstep 2 \x1b[2J\n"),
         job(1, "stormlog report -o a.html runs/a", JobState::Exited(0), "a.html written\n"),
     ]
+}
+
+/// The same with lanes: the host with its heap, the limit of all processes, a GPU with hidden memory; phases, steps, an alert and a forecast.
+pub(crate) fn process_reading() -> Reading {
+    let start = 1_700_000_000_000;
+    let gpu: Memory = "cuda:0".parse().unwrap_or_default();
+    let time: Vec<u64> = (0..60).map(|at| start + at * 1000).collect();
+    let line = |name: &str, kind, mib: &dyn Fn(u64) -> u64| LaneLine {
+        name: name.into(),
+        kind,
+        time: time.clone(),
+        bytes: (0..60).map(|at| mib(at) << 20).collect(),
+    };
+    let main = LineKind::Main;
+    let lane = |memory: &str, lines, limit: Option<u64>| Lane {
+        memory: memory.into(),
+        lines,
+        limit: limit.map(|bytes| Rule { name: "limit".into(), bytes }),
+        ..Lane::default()
+    };
+    let mark = |at: u64, name: &str, severity: &str, text: &str, limit_at: Option<u64>| Mark {
+        at: start + at * 1000,
+        name: name.into(),
+        severity: severity.into(),
+        text: text.into(),
+        limit_at: limit_at.map(|at| start + at * 1000),
+        ..Mark::default()
+    };
+    let stretch = |name: &str, is_step, from: u64, to: u64| Stretch {
+        name: name.into(),
+        is_step,
+        from: start + from * 1000,
+        to: start + to * 1000,
+        ..Stretch::default()
+    };
+    let mut reading = reading();
+    let Some(process) = &mut reading.chosen else { return reading };
+    process.lanes = Some(ProcessLanes {
+        lanes: vec![
+            lane(
+                "host",
+                vec![line("RSS", main, &|at| 200 + at * 27), line("heap", main, &|at| at * 27)],
+                None,
+            ),
+            lane(LIMIT, vec![line("in use", main, &|at| 1097 + at * 30)], Some(4 << 30)),
+            lane(
+                "cuda:0",
+                vec![
+                    line("allocated", main, &|at| 1000 + at % 10 * 200),
+                    line("reserved", main, &|at| 1500 + at / 10 * 400),
+                    line("device used", main, &|at| 2000 + at / 10 * 400),
+                    line("outside the allocator", LineKind::Hidden, &|_| 500),
+                ],
+                Some(24 << 30),
+            ),
+        ],
+        marks: vec![
+            mark(20, "warning", "warning", "Memory usage at 80 %", None),
+            mark(48, "forecast", "warning", "memory reaches its limit in 4 min", Some(300)),
+        ],
+        stretches: [stretch("load", false, 0, 8), stretch("train", false, 8, 58)]
+            .into_iter()
+            .chain((0..6).map(|at| stretch("step", true, 8 + at * 8, 15 + at * 8)))
+            .collect(),
+    });
+    if let Some(heap) = &mut process.heap {
+        let host = heap.memories[0];
+        heap.memories = vec![host, MemoryRow { memory: gpu, bytes: 5 << 30, peak_bytes: 6 << 30 }];
+    }
+    reading
 }

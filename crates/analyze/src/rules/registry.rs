@@ -54,6 +54,12 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// No rules: for a reader that draws and does not judge.
+    #[must_use]
+    pub fn none() -> Self {
+        Rules(Vec::new())
+    }
+
     /// These and one more.
     #[must_use]
     pub fn with(mut self, make: MakeRule) -> Self {

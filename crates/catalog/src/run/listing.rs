@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use stormlog_model::{SessionSummary, scrub};
 use stormlog_store::recording::read_session;
 
-use super::layout::{CAPTURES_DIRECTORY, is_session};
+use super::layout::{CAPTURES_DIRECTORY, SessionName, is_session};
 use super::record::RunRecord;
 use crate::captures::{CaptureHead, captures_in, last_capture};
 
@@ -26,6 +26,8 @@ pub struct ListedProcess {
     pub command: Vec<String>,
     /// Its session, as seen from outside.
     pub session: Option<PathBuf>,
+    /// All its sessions: that one first, then those from inside and of its devices.
+    pub sessions: Vec<PathBuf>,
     /// The capture of the last program it became.
     pub capture: Option<PathBuf>,
     /// When that capture began, nanoseconds since 1970.
@@ -60,6 +62,7 @@ impl ListedProcess {
             pid: number(|summary| summary.pid).unwrap_or(recorded.pid),
             rank: number(|summary| summary.rank).filter(|_| is_one_of_several),
             session: Some(directory.to_owned()),
+            sessions: vec![directory.to_owned()],
             ..recorded
         }
     }
@@ -82,7 +85,9 @@ impl ListedProcess {
         for new in captures {
             match found.iter_mut().find(|known| known.pid == new.pid) {
                 Some(known) => {
-                    *known = ListedProcess { rank: known.rank, session: known.session.take(), ..new };
+                    let sessions = std::mem::take(&mut known.sessions);
+                    *known =
+                        ListedProcess { rank: known.rank, session: known.session.take(), sessions, ..new };
                 }
                 None if new.pid != 0 => found.push(new),
                 None => {}
@@ -95,9 +100,21 @@ impl ListedProcess {
             program.command = record.command;
         }
         found.sort_by_key(|found| (found.rank, found.pid));
-        found.dedup_by_key(|found| found.pid);
+        found.dedup_by(|later, kept| {
+            let is_same = later.pid == kept.pid;
+            // A later process of the same number has its start time in the name.
+            let start = |path: Option<&PathBuf>| start_ticks(path?);
+            if is_same && start(later.sessions.first()) == start(kept.sessions.first()) {
+                kept.sessions.append(&mut later.sessions);
+            }
+            is_same
+        });
         found
     }
+}
+
+fn start_ticks(session: &Path) -> Option<u64> {
+    SessionName::parse(session.file_name()?.to_str()?)?.start_ticks
 }
 
 /// Directories below a path. Links are left out.

@@ -8,6 +8,7 @@ mod blank;
 mod config;
 mod crashes;
 mod findings;
+mod process;
 mod shell;
 mod subject;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::actions::ActionsView;
 use super::blank::Blank;
 use super::crashes::CrashesView;
 use super::findings::FindingsView;
+use super::process::ProcessView;
 use super::view::{Turn, View};
 use super::{AppOptions, Subject, ViewName};
 use crate::error::TuiError;
@@ -260,7 +261,7 @@ impl Show for App {
 fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
     vec![
         Box::new(Blank("overview")),
-        Box::new(Blank("process")),
+        Box::new(ProcessView::new()),
         Box::new(Blank("ranks")),
         Box::new(Blank("frameworks")),
         Box::new(FindingsView::new(options.paths.clone())),

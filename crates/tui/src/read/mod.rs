@@ -1,6 +1,7 @@
 //! Where the screens' values come from: recordings read like any other reader reads them, and `/proc`. Nothing here knows a terminal,
 //! and nothing here speaks to the process that is looked at.
 
+pub(crate) mod answer;
 pub(crate) mod crashes;
 mod ending;
 pub(crate) mod findings;
@@ -8,7 +9,9 @@ pub(crate) mod kind;
 mod names;
 mod output;
 mod pace;
+mod past;
 mod place;
+mod plain;
 mod poller;
 mod process;
 pub(crate) mod source;

@@ -11,7 +11,9 @@ use stormlog_catalog::captures::last_capture;
 use stormlog_catalog::run::layout::{RING_FILE, RUN_VARIABLE, SESSION_FILE, is_session, run_around};
 use stormlog_catalog::run::{ListedProcess, find_runs};
 use stormlog_collect::ProcessTree;
+use stormlog_store::Source;
 use stormlog_store::run_record::read_run;
+use stormlog_story::FollowedSessions;
 
 use crate::error::TuiError;
 use crate::read::output::last_line;
@@ -49,6 +51,8 @@ pub(super) enum Place {
     Run(PathBuf),
     Session(PathBuf),
     Capture(PathBuf),
+    /// Telemetry that is in no run, of any version, and the processes in it once it was read.
+    Telemetry(PathBuf, Option<Vec<Found>>),
     /// A process without any recording, and its children.
     Tree(Box<ProcessTree>),
 }
@@ -69,8 +73,18 @@ impl Place {
     pub(super) fn title(&self) -> String {
         let last = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         match self {
-            Place::Run(path) | Place::Session(path) | Place::Capture(path) => last(path),
             Place::Tree(tree) => format!("process {}", tree.root()),
+            recorded => recorded.path().map(last).unwrap_or_default(),
+        }
+    }
+
+    /// Where it is recorded, if it is.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Place::Run(path) | Place::Session(path) | Place::Capture(path) | Place::Telemetry(path, _) => {
+                Some(path)
+            }
+            Place::Tree(_) => None,
         }
     }
 
@@ -88,6 +102,7 @@ impl Place {
             Place::Capture(path) => vec![Found::of_capture(path)],
             Place::Session(path) => vec![Found::of_session(path)],
             Place::Run(path) => Found::of_run(path),
+            Place::Telemetry(path, known) => known.get_or_insert_with(|| of_telemetry(path)).clone(),
             Place::Tree(tree) => {
                 tree.refresh();
                 let found = |pid| Found { pid, ..Found::default() };
@@ -119,9 +134,8 @@ fn of_path(path: &Path) -> Result<Place, TuiError> {
     if path.is_dir() {
         // A directory of runs: the one that began last.
         let newest = find_runs(path).ok().and_then(|mut found| found.directories.pop());
-        return newest
-            .map(|run| Place::Run(run.path().to_owned()))
-            .ok_or_else(|| TuiError::NotARecording(path.to_owned()));
+        let run = newest.map(|run| Place::Run(run.path().to_owned()));
+        return run.or_else(|| telemetry(path)).ok_or_else(|| TuiError::NotARecording(path.to_owned()));
     }
     if path.file_name().is_some_and(|name| name == RING_FILE || name == SESSION_FILE)
         && let Some(session) = path.parent()
@@ -134,8 +148,30 @@ fn of_path(path: &Path) -> Result<Place, TuiError> {
         return Err(TuiError::NotARecording(path.to_owned()));
     }
     // Says what is wrong with it before the screen is taken.
-    stormlog_heap::Follow::open(&capture)?;
-    Ok(Place::Capture(capture))
+    match stormlog_heap::Follow::open(&capture) {
+        Ok(_) => Ok(Place::Capture(capture)),
+        Err(error) => telemetry(path).ok_or_else(|| error.into()),
+    }
+}
+
+fn telemetry(path: &Path) -> Option<Place> {
+    let known = Source::find_known(path).ok()?;
+    (!known.found.is_empty()).then(|| Place::Telemetry(path.to_owned(), None))
+}
+
+/// The processes of a telemetry file, which the name of the file stands for.
+fn of_telemetry(path: &Path) -> Vec<Found> {
+    let mut sessions = FollowedSessions::default();
+    sessions.look(&[path.to_owned()], &mut |_, _| {});
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let found = |(pid, rank)| Found {
+        pid,
+        rank,
+        command: vec![name.clone()],
+        sessions: vec![path.to_owned()],
+        ..Found::default()
+    };
+    sessions.processes().into_iter().take(MOST).map(found).collect()
 }
 
 fn of_process(pid: u32) -> Result<Place, TuiError> {

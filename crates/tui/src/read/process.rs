@@ -7,23 +7,26 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
-use stormlog_heap::{Follow, HeapError, Mode};
+use stormlog_heap::{Follow, HeapError, Mode, Point, ThreadShare};
 use stormlog_model::memory::{Memory, Selection};
-use stormlog_model::stacks::{Entry, Frame, Weight};
+use stormlog_model::stacks::{Entry, Frame, Holdings, Weight};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_pidfd::Pidfd;
 use stormlog_store::recording::read_session;
+use stormlog_story::lanes::ProcessLanes;
 
 use crate::read::ending;
 use crate::read::names::KnownNames;
 use crate::read::pace::Pace;
+use crate::read::past::Past;
 use crate::read::place::{Found, run_record, short_command};
-use crate::read::telemetry::Told;
+use crate::read::plain::PlainLook;
+use crate::read::telemetry::Telemetry;
 use crate::state::reading::{Heap, Line, MemoryRow, Process, ProcessRow, Thread, Wish};
 use crate::state::series::Series;
 
 /// Lines of the heap that are handed on: more than anybody scrolls through.
-const MOST_LINES: usize = 5000;
+pub(super) const MOST_LINES: usize = 5000;
 
 /// A process and what is known of it.
 pub(super) struct Watched {
@@ -43,7 +46,9 @@ pub(super) struct Watched {
     follow: Option<Follow>,
     names: KnownNames,
     pace: Pace,
-    told: Told,
+    telemetry: Telemetry,
+    past: Past,
+    plain: PlainLook,
     trouble: Option<String>,
 }
 
@@ -68,7 +73,9 @@ impl Watched {
             follow: None,
             names: KnownNames::default(),
             pace: Pace::default(),
-            told: Told::default(),
+            telemetry: Telemetry::default(),
+            past: Past::default(),
+            plain: PlainLook::default(),
             trouble: None,
             found,
         };
@@ -141,7 +148,7 @@ impl Watched {
 
     /// Lets go of what is only needed while it is looked at closely.
     pub(super) fn let_go(&mut self) {
-        (self.follow, self.names, self.told) = Default::default();
+        (self.follow, self.names, self.telemetry, self.past) = Default::default();
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -159,9 +166,9 @@ impl Watched {
 
     /// Everything about it; of its heap the lines of one thread or of all.
     pub(super) fn detail(&mut self, now_ns: u64, wish: Wish) -> Process {
-        if let Some(session) = &self.found.session {
-            self.told.look(session);
-        }
+        // A file of several processes has the number of each; a session is of one.
+        let pid = Some(self.found.pid).filter(|pid| *pid > 0 && self.is_file());
+        self.telemetry.look(&self.found.sessions, pid);
         let heap = match self.heap(now_ns, wish) {
             Ok(heap) => {
                 self.trouble = None;
@@ -176,7 +183,8 @@ impl Watched {
             }
         };
         let recorded = self.follow.as_ref().map(recorded_rss).unwrap_or_default();
-        let mut rss = if self.told.rss.points().is_empty() { recorded } else { self.told.rss.clone() };
+        let mut rss =
+            if self.telemetry.rss.points().is_empty() { recorded } else { self.telemetry.rss.clone() };
         self.rss.points().iter().for_each(|(at, bytes)| rss.push(*at, *bytes));
         self.last_rss = self.last_rss.or(rss.points().last().map(|(_, bytes)| *bytes));
         self.peak_rss = self.peak_rss.max(rss.max());
@@ -186,17 +194,40 @@ impl Watched {
             self.gone_ns.or(rss.points().last().map(|(at, _)| *at))
         };
         let lasted = self.started_ns.zip(until).map(|(from, to)| to.saturating_sub(from) as f64 / 1e9);
+        let is_recorded = self.found.capture.is_some() || !self.found.sessions.is_empty();
+        let lanes = wish.has_lanes.then(|| self.lanes(pid, &rss, now_ns, is_recorded));
         Process {
+            is_recorded,
+            lanes,
             pid: self.found.pid,
             ended: self.reader.is_none().then(|| self.ended()),
             seconds: lasted,
             rss,
             rss_peak: self.peak_rss,
             heap,
-            phase: self.told.phase().filter(|_| self.reader.is_some()),
-            notes: self.told.notes.clone(),
+            phase: self.telemetry.phase().filter(|_| self.reader.is_some()),
+            notes: self.telemetry.notes.clone(),
             trouble: self.trouble.clone(),
         }
+    }
+
+    /// Whether all that is known of it is in a telemetry file.
+    fn is_file(&self) -> bool {
+        self.found.session.is_none() && !self.found.sessions.is_empty()
+    }
+
+    /// What was sampled, the curves of its capture, and of a process that is not recorded what was seen since the first look.
+    fn lanes(&mut self, pid: Option<u32>, rss: &Series, now_ns: u64, is_recorded: bool) -> ProcessLanes {
+        let mut lanes = self.telemetry.lanes(pid);
+        lanes.add_curve("host", "RSS", rss.points().to_vec());
+        if let Some(follow) = &mut self.follow {
+            add_capture(&mut lanes, follow);
+        }
+        if let Some(reader) = self.reader.as_ref().filter(|_| !is_recorded) {
+            self.plain.look(reader, now_ns);
+        }
+        self.plain.add_to(&mut lanes);
+        lanes
     }
 
     fn heap(&mut self, now_ns: u64, wish: Wish) -> Result<Option<Heap>, HeapError> {
@@ -225,8 +256,28 @@ impl Watched {
         let at = |time_us: u64| realtime.saturating_add(time_us.saturating_mul(1000));
         let mut curve: Series =
             heap.curve().iter().map(|point| (at(point.time_us), point.max_bytes)).collect();
-        let live = heap.live();
-        curve.push(if is_over || is_behind { at(heap.duration_us()) } else { now_ns }, live.bytes);
+        let last = if is_over || is_behind { at(heap.duration_us()) } else { now_ns };
+        curve.push(last, heap.live().bytes);
+        // What an interpreter frees while it takes itself down tells nothing: the lines are those before it, and so is their sum.
+        let live = heap.leaked();
+        let memory = heap.memory();
+        let device = heap.devices().into_iter().find(|device| device.memory == memory);
+        let mut shown = Heap {
+            memory,
+            memories,
+            reserved: device.and_then(|device| device.reserved_bytes),
+            curve,
+            peak: heap.peak_bytes(),
+            is_sampled: heap.header.sample_bytes > 0 && memory == Memory::Host,
+            behind_seconds: is_behind.then(|| (now_us - until_us) as f64 / 1e6),
+            thread,
+            at_ns: wish.at_ns,
+            ..Heap::default()
+        };
+        if let Some(at_ns) = wish.at_ns {
+            self.past.fill(&mut shown, path, (realtime, at_ns), heap.duration_us(), wish.has_stacks);
+            return Ok(Some(shown));
+        }
         let mut threads = heap.by_thread(Mode::Leaks);
         threads.retain(|share| share.weight.count > 0);
         let entries = heap.named_lines(Mode::Leaks, thread, Some(self.names.begin(wish.waits_for_names)));
@@ -235,31 +286,24 @@ impl Watched {
             None => Some(live),
         };
         let rest = without_stack(&entries, whole.unwrap_or_default());
-        let mut lines: Vec<Line> = entries.into_iter().take(MOST_LINES).map(line).collect();
+        let mut lines: Vec<Line> = entries.into_iter().take(MOST_LINES).map(Line::from).collect();
         lines.extend(rest);
-        let memory = heap.memory();
-        let device = heap.devices().into_iter().find(|device| device.memory == memory);
+        shown.stacks = wish
+            .has_stacks
+            .then(|| heap.profile(Mode::Leaks, Some(self.names.begin(wish.waits_for_names))).held)
+            .map(|held| of_thread(held, threads.iter().find(|share| Some(share.thread) == thread)));
+        let thread = |share: ThreadShare| Thread {
+            id: share.thread,
+            name: share.name,
+            bytes: share.weight.bytes,
+            count: share.weight.count,
+        };
         Ok(Some(Heap {
-            memory,
-            memories,
-            reserved: device.and_then(|device| device.reserved_bytes),
-            curve,
             bytes: live.bytes,
             count: live.count,
-            peak: heap.peak_bytes(),
-            is_sampled: heap.header.sample_bytes > 0 && memory == Memory::Host,
-            behind_seconds: is_behind.then(|| (now_us - until_us) as f64 / 1e6),
-            threads: threads
-                .into_iter()
-                .map(|share| Thread {
-                    id: share.thread,
-                    name: share.name,
-                    bytes: share.weight.bytes,
-                    count: share.weight.count,
-                })
-                .collect(),
-            thread,
+            threads: threads.into_iter().map(thread).collect(),
             lines,
+            ..shown
         }))
     }
 
@@ -307,6 +351,10 @@ fn select(follow: &mut Follow, wanted: Option<Memory>) -> Vec<MemoryRow> {
 
 /// The process of that number, when it is still the same one and on this machine.
 fn living(found: &Found, session: Option<&SessionSummary>, host: &str) -> Option<ProcessReader> {
+    // The number in a file of another machine or day may be that of any process by now.
+    if found.session.is_none() && !found.sessions.is_empty() {
+        return None;
+    }
     if session.is_some_and(|session| session.host != host || session.status != SessionStatus::Running) {
         return None;
     }
@@ -345,8 +393,39 @@ fn recorded_rss(follow: &Follow) -> Series {
     heap.samples.iter().map(|sample| (at(sample.time_us), sample.rss)).collect()
 }
 
+/// The curves of every memory of a capture; the selection stays.
+fn add_capture(lanes: &mut ProcessLanes, follow: &mut Follow) {
+    let heap = follow.heap_mut();
+    let (selection, realtime) = (heap.selection(), heap.header.start_realtime_ns);
+    let at = |time_us: u64| realtime.saturating_add(time_us.saturating_mul(1000));
+    for memory in heap.memories() {
+        if heap.select(Selection::One(memory)).is_err() {
+            continue;
+        }
+        let points = |curve: &[Point]| -> Vec<(u64, u64)> {
+            curve.iter().map(|point| (at(point.time_us), point.max_bytes)).collect()
+        };
+        let mut curve = points(heap.curve());
+        curve.push((at(heap.duration_us()), heap.live().bytes));
+        let name = if memory == Memory::Host { "heap" } else { "allocated" };
+        lanes.add_curve(&memory.to_string(), name, curve);
+        lanes.add_curve(&memory.to_string(), "reserved", points(heap.reserved_curve()));
+    }
+    let _ = heap.select(selection);
+}
+
+/// The stacks of one thread, or of all.
+fn of_thread(mut held: Holdings, thread: Option<&ThreadShare>) -> Holdings {
+    if let Some(thread) = thread {
+        let label = thread.label();
+        let place = held.threads.iter().position(|name| *name == label);
+        held.rows.retain(|row| Some(row.thread as usize) == place);
+    }
+    held
+}
+
 /// What the lines do not explain, so that they add up to the whole.
-fn without_stack(entries: &[Entry], whole: Weight) -> Option<Line> {
+pub(super) fn without_stack(entries: &[Entry], whole: Weight) -> Option<Line> {
     let known = |part: fn(&Weight) -> u64| entries.iter().map(|entry| part(&entry.own)).sum::<u64>();
     let bytes = whole.bytes.saturating_sub(known(|own| own.bytes));
     let count = whole.count.saturating_sub(known(|own| own.count));
@@ -354,11 +433,13 @@ fn without_stack(entries: &[Entry], whole: Weight) -> Option<Line> {
     (bytes > 0).then_some(Line { frame, own_bytes: bytes, total_bytes: bytes, count })
 }
 
-fn line(entry: Entry) -> Line {
-    Line {
-        frame: entry.frame,
-        own_bytes: entry.own.bytes,
-        total_bytes: entry.total.bytes,
-        count: entry.total.count,
+impl From<Entry> for Line {
+    fn from(entry: Entry) -> Line {
+        Line {
+            frame: entry.frame,
+            own_bytes: entry.own.bytes,
+            total_bytes: entry.total.bytes,
+            count: entry.total.count,
+        }
     }
 }

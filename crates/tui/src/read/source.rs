@@ -35,14 +35,15 @@ impl Sources {
         let wanted = frame.cloned().unwrap_or_else(none);
         let kept = self.last.take().filter(|(frame, _)| *frame == wanted);
         let (_, excerpt) = self.last.insert(kept.unwrap_or_else(|| {
-            let excerpt = read(&wanted);
+            let excerpt = excerpt(&wanted);
             (wanted, excerpt)
         }));
         excerpt
     }
 }
 
-fn read(frame: &Frame) -> Excerpt {
+/// Reads the lines around the line of a frame.
+pub(crate) fn excerpt(frame: &Frame) -> Excerpt {
     let excerpt = |lines| Excerpt { title: clean(&frame.place()).into_owned(), line: frame.line, lines };
     if frame.file.is_empty() || frame.line == 0 || frame.file.starts_with('<') {
         return excerpt(Err("no source is known for this".to_owned()));

@@ -1,11 +1,11 @@
-//! What a session tells: resident memory over time, alerts, open phases. A log is read on from where it was left, a ring anew.
+//! The sessions of a process, read on: resident memory, the last alerts and open phases for a live view, and the lanes of the report page.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::Value;
-use stormlog_model::layout::{LOG_DIRECTORY, RING_FILE};
 use stormlog_model::{Counter, Event};
-use stormlog_store::recording::RecordedEvents;
+use stormlog_story::FollowedSessions;
+use stormlog_story::lanes::ProcessLanes;
 
 use crate::state::reading::{Level, Note};
 use crate::state::series::Series;
@@ -17,26 +17,31 @@ const MOST_PHASES: usize = 64;
 /// The host among the devices.
 const HOST: i64 = -1;
 
-/// What was told so far.
+/// What was recorded so far.
 #[derive(Default)]
-pub(super) struct Told {
-    log: Option<RecordedEvents>,
+pub(super) struct Telemetry {
+    sessions: FollowedSessions,
     pub(super) rss: Series,
     pub(super) notes: Vec<Note>,
     phases: Vec<(String, String)>,
 }
 
-impl Told {
-    /// Takes in what is new in a session's recording.
-    pub(super) fn look(&mut self, session: &Path) {
-        let mut log = self.log.take().or_else(|| RecordedEvents::log(&session.join(LOG_DIRECTORY)).ok());
-        if let Some(log) = &mut log {
-            log.flatten().for_each(|event| self.take(&event));
-        } else if let Ok(ring) = RecordedEvents::ring(&session.join(RING_FILE)) {
-            *self = Told::default();
-            ring.flatten().for_each(|event| self.take(&event));
-        }
-        self.log = log;
+impl Telemetry {
+    /// Takes in what is new in the sessions of a process, of which the first is the one from outside.
+    pub(super) fn look(&mut self, paths: &[PathBuf], pid: Option<u32>) {
+        let mut sessions = std::mem::take(&mut self.sessions);
+        sessions.look(paths, &mut |place, event| {
+            let is_its = pid.is_none_or(|pid| event.head.pid == i64::from(pid));
+            if place == 0 && is_its {
+                self.take(event);
+            }
+        });
+        self.sessions = sessions;
+    }
+
+    /// The lanes of the report page, as far as they are recorded.
+    pub(super) fn lanes(&mut self, pid: Option<u32>) -> ProcessLanes {
+        self.sessions.lanes(pid).clone()
     }
 
     /// The phase that was entered last and is still open.

@@ -1,5 +1,7 @@
 //! All processes of a place: each look samples everyone's memory and reads one of them closely.
 
+use std::path::Path;
+
 use stormlog_store::wall_ns;
 
 use crate::error::TuiError;
@@ -57,7 +59,8 @@ impl Watcher {
             chosen = self.watched.first_mut().map(|watched| watched.detail(at_ns, wish));
         }
         let processes = self.watched.iter().map(Watched::row).collect();
-        Reading { title: self.title(), at_ns, processes, chosen, output: self.place.output() }
+        let (title, path) = (self.title(), self.place.path().map(Path::to_owned));
+        Reading { title, path, at_ns, processes, chosen, output: self.place.output() }
     }
 
     /// The process that is shown when nobody chooses: the largest, and that one until it ends.

@@ -9,6 +9,10 @@ pub enum Key {
     Down,
     Left,
     Right,
+    /// Left with Shift or Ctrl held.
+    FarLeft,
+    /// Right with Shift or Ctrl held.
+    FarRight,
     PageUp,
     PageDown,
     Home,

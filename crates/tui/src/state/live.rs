@@ -64,20 +64,24 @@ impl LiveState {
         state
     }
 
-    /// Takes a new look in; true when it is shown at once.
-    pub fn update(&mut self, reading: Reading) -> bool {
-        // What was asked for before the last change of mind is of no use.
+    /// Whether a look answers what is asked: what was asked for before the last change of mind is of no use.
+    pub(crate) fn is_answer(&self, reading: &Reading) -> bool {
         let is_asked = |heap: &Heap| {
             heap.thread == self.wish.thread
+                && heap.at_ns == self.wish.at_ns
                 && self.wish.memory.is_none_or(|memory| {
                     // A memory that is not there (yet) is answered with another one.
                     memory == heap.memory || !heap.memories.iter().any(|row| row.memory == memory)
                 })
         };
-        let is_ours = reading.chosen.as_ref().is_none_or(|process| {
+        reading.chosen.as_ref().is_none_or(|process| {
             self.wish.pid.is_none_or(|pid| pid == process.pid) && process.heap.as_ref().is_none_or(is_asked)
-        });
-        if !is_ours {
+        })
+    }
+
+    /// Takes a new look in; true when it is shown at once.
+    pub fn update(&mut self, reading: Reading) -> bool {
+        if !self.is_answer(&reading) {
             return false;
         }
         if self.is_paused {
@@ -93,6 +97,20 @@ impl LiveState {
     #[must_use]
     pub fn wish(&self) -> Wish {
         self.wish
+    }
+
+    /// Asks for the heap of a moment (nanoseconds since 1970), or of now, with its stacks or without.
+    pub(crate) fn ask(&mut self, at_ns: Option<u64>, has_stacks: bool) {
+        (self.wish.at_ns, self.wish.has_stacks) = (at_ns, has_stacks);
+    }
+
+    /// Orders by the next column.
+    pub(crate) fn step_order(&mut self) {
+        self.sort(match self.order {
+            Order::Own => Order::Total,
+            Order::Total => Order::Count,
+            Order::Count => Order::Own,
+        });
     }
 
     /// Takes a key.
@@ -184,7 +202,7 @@ impl LiveState {
         }
     }
 
-    fn sort(&mut self, order: Order) {
+    pub(crate) fn sort(&mut self, order: Order) {
         self.order = order;
         (self.cursor, self.anchor) = (Cursor::default(), None);
         self.arrange();
@@ -242,7 +260,7 @@ impl LiveState {
 
     fn choose_process(&mut self, pid: Option<u32>) {
         if pid != self.wish.pid {
-            self.wish = Wish { pid, ..Wish::default() };
+            self.wish = Wish { pid, thread: None, memory: None, at_ns: None, ..self.wish };
             (self.cursor, self.anchor) = (Cursor::default(), None);
         }
     }

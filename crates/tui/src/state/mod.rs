@@ -2,13 +2,16 @@
 
 pub(crate) mod action_list;
 pub(crate) mod actions;
+pub(crate) mod axis;
 pub(crate) mod crashes;
 pub(crate) mod entry;
 pub(crate) mod findings;
+pub(crate) mod flame;
 pub(crate) mod key;
 pub(crate) mod list;
 pub mod live;
 pub(crate) mod page;
+pub(crate) mod process;
 pub mod reading;
 pub(crate) mod series;
 pub mod tree;

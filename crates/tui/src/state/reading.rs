@@ -1,8 +1,11 @@
 //! What one look at a recording says: plain values between whoever reads and whoever shows.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use stormlog_model::memory::Memory;
-use stormlog_model::stacks::Frame;
+use stormlog_model::stacks::{Frame, Holdings};
+use stormlog_story::lanes::ProcessLanes;
 
 use crate::state::series::Series;
 
@@ -11,6 +14,8 @@ use crate::state::series::Series;
 pub struct Reading {
     /// What is looked at, for the first line of the screen.
     pub title: String,
+    /// Where it is recorded, if it is.
+    pub(crate) path: Option<PathBuf>,
     /// When, nanoseconds since 1970.
     pub at_ns: u64,
     /// All processes of it.
@@ -68,6 +73,10 @@ pub struct Process {
     pub phase: Option<String>,
     /// What could not be read.
     pub trouble: Option<String>,
+    /// Something of it is or was recorded; else it is only looked at.
+    pub is_recorded: bool,
+    /// Memory over time, alerts and phases, on an axis of milliseconds since 1970; where they were asked for.
+    pub(crate) lanes: Option<ProcessLanes>,
 }
 
 /// One memory of a process: its heap, or what it holds of a device.
@@ -97,6 +106,14 @@ pub struct Heap {
     pub thread: Option<u64>,
     /// Who holds it, by line.
     pub lines: Vec<Line>,
+    /// The moment that was asked for, nanoseconds since 1970; `None`: now.
+    pub(crate) at_ns: Option<u64>,
+    /// The moment nearest to it that the capture distinguishes: these figures are of that one.
+    pub(crate) moment_ns: Option<u64>,
+    /// Why the moment cannot be shown.
+    pub(crate) past_trouble: Option<String>,
+    /// The stacks of the same moment, where they were asked for.
+    pub(crate) stacks: Option<Holdings>,
 }
 
 /// A memory in the list of them.
@@ -170,4 +187,10 @@ pub struct Wish {
     pub memory: Option<Memory>,
     /// Every name at this look, however long they take to find; else those that are found in time.
     pub waits_for_names: bool,
+    /// The heap as it was then, nanoseconds since 1970; `None`: now.
+    pub at_ns: Option<u64>,
+    /// Memory over time, alerts and phases too.
+    pub has_lanes: bool,
+    /// The stacks too, for a tree or a flame graph.
+    pub has_stacks: bool,
 }

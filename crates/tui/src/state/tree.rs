@@ -7,11 +7,13 @@ use crate::state::entry::{Entry, Typed};
 use crate::state::key::{Flow, Key};
 use crate::state::list::Cursor;
 
-mod shape;
+pub(in crate::state) mod shape;
 
 pub(crate) use shape::Hidden;
 use shape::{ROOT, Shape};
 
+/// Open rows that are found again when the stacks change.
+const MOST_KEPT: usize = 500;
 /// Most rows that "open everything" opens.
 const MOST_ROWS: usize = 5000;
 
@@ -85,6 +87,22 @@ impl TreeState {
         state.open_heavy();
         state.lay_out();
         state
+    }
+
+    /// The same view of other stacks of the same program: what is open stays open, as far as it is there.
+    pub(crate) fn renew(&mut self, held: Holdings) {
+        let open: Vec<Vec<Frame>> =
+            self.open.iter().take(MOST_KEPT).map(|node| self.shape.frames_to(&self.held, *node)).collect();
+        let chosen = self.shape.frames_to(&self.held, self.at());
+        self.shape = Shape::new(&held, self.hidden, self.by_count);
+        self.held = held;
+        self.open.clear();
+        self.open.insert(ROOT);
+        for way in open {
+            self.open.extend(self.shape.find(&self.held, &way));
+        }
+        let node = self.shape.find(&self.held, &chosen).unwrap_or(ROOT);
+        self.reveal(node);
     }
 
     /// Whether there is nothing to show.

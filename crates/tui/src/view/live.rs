@@ -131,7 +131,7 @@ fn head_lines(state: &LiveState, columns: u16, theme: &Theme) -> Vec<Line<'stati
     lines
 }
 
-fn process_name(process: &ProcessRow) -> String {
+pub(super) fn process_name(process: &ProcessRow) -> String {
     let rank = process.rank.map(|rank| format!("rank {rank} ")).unwrap_or_default();
     format!("{rank}{} (pid {})", clean(&process.name), process.pid)
 }
@@ -182,7 +182,7 @@ fn figures(process: &Process, row: Option<&ProcessRow>, columns: usize, theme: &
 }
 
 /// The host's is the heap: of its other memory nothing is recorded here.
-fn memory_name(memory: Memory) -> String {
+pub(super) fn memory_name(memory: Memory) -> String {
     match memory {
         Memory::Host => "heap".to_owned(),
         device => device.to_string(),
@@ -190,7 +190,7 @@ fn memory_name(memory: Memory) -> String {
 }
 
 /// All memories, where there are several: the shown one marked.
-fn memories(state: &LiveState, columns: usize, theme: &Theme) -> Option<Line<'static>> {
+pub(super) fn memories(state: &LiveState, columns: usize, theme: &Theme) -> Option<Line<'static>> {
     let shown = state.reading.chosen.as_ref()?.heap.as_ref()?.memory;
     let rows = state.memories();
     let mut left = columns.checked_sub(8).filter(|_| rows.len() > 1)?;
@@ -219,7 +219,7 @@ fn note_lines(state: &LiveState, area: Rect, theme: &Theme) -> Vec<Line<'static>
     notes.iter().rev().take(most).map(line).collect()
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut LiveState, theme: &Theme) {
+pub(super) fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut LiveState, theme: &Theme) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let columns = usize::from(area.width);
     let Some(process) = &state.reading.chosen else { return };
@@ -294,7 +294,7 @@ fn table_head(state: &LiveState, columns: usize, theme: &Theme) -> Line<'static>
     Line::styled(format!("{left}{}{right}", " ".repeat(pad)), theme.header())
 }
 
-fn draw_processes(frame: &mut Frame<'_>, state: &mut LiveState, theme: &Theme) {
+pub(super) fn draw_processes(frame: &mut Frame<'_>, state: &mut LiveState, theme: &Theme) {
     let whole = frame.area();
     let rows = &state.reading.processes;
     let Some(cursor) = &mut state.processes else { return };

@@ -3,17 +3,23 @@
 pub(crate) mod actions;
 pub(crate) mod crashes;
 pub(crate) mod findings;
+mod flame;
 pub(crate) mod frame;
 pub(crate) mod help;
+mod lanes;
 pub(crate) mod listing;
 pub(crate) mod live;
+pub(crate) mod local_time;
 pub(crate) mod page;
 mod plot;
+pub(crate) mod process;
 pub(crate) mod source;
 pub(crate) mod theme;
 pub(crate) mod tree;
 
 #[cfg(test)]
 mod list_tests;
+#[cfg(test)]
+mod process_tests;
 #[cfg(test)]
 mod tests;

@@ -57,21 +57,35 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TreeState, excerpt: Option
     }
 }
 
+/// Draws the columns alone, inside another screen.
+pub(super) fn draw_columns(frame: &mut Frame<'_>, area: Rect, state: &mut TreeState, theme: &Theme) {
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    frame.render_widget(Paragraph::new(column_names(usize::from(area.width), theme)), head);
+    draw_rows(frame, body, state, theme);
+}
+
+fn column_names(columns: usize, theme: &Theme) -> Line<'static> {
+    let names = numbers(columns, ["SHARE", "BYTES", "COUNT"]) + "CALLS";
+    Line::styled(format!("{names:<columns$}"), theme.header())
+}
+
 fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TreeState, notes: Vec<String>, theme: &Theme) {
-    let hidden = match state.hidden {
-        Hidden::Nothing => "",
-        Hidden::Imports => "  · imports hidden",
-        Hidden::Libraries => "  · libraries hidden",
-    };
+    let hidden = hidden_words(state.hidden);
     let title = fit(&state.title, usize::from(area.width).saturating_sub(width(hidden))).into_owned();
-    let names = numbers(usize::from(area.width), ["SHARE", "BYTES", "COUNT"]) + "CALLS";
-    let columns = usize::from(area.width);
-    let names = format!("{names:<columns$}");
     let mut lines =
         vec![Line::from(vec![Span::styled(title, theme.title()), Span::styled(hidden, theme.faint())])];
     lines.extend(notes.into_iter().map(|note| Line::styled(note, theme.faint())));
-    lines.push(Line::styled(names, theme.header()));
+    lines.push(column_names(usize::from(area.width), theme));
     frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// What is left out, behind the title.
+pub(super) fn hidden_words(hidden: Hidden) -> &'static str {
+    match hidden {
+        Hidden::Nothing => "",
+        Hidden::Imports => "  · imports hidden",
+        Hidden::Libraries => "  · libraries hidden",
+    }
 }
 
 fn draw_rows(frame: &mut Frame<'_>, area: Rect, state: &mut TreeState, theme: &Theme) {

@@ -1,10 +1,10 @@
 //! The tree as it is shown: without hidden frames, branches in the order of their size.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Holdings, Origin, Weight};
+use stormlog_model::stacks::{Frame, Holdings, Origin, Weight};
 
 /// Everything together; no frame.
-pub(super) const ROOT: u32 = 0;
+pub(in crate::state) const ROOT: u32 = 0;
 
 /// Whose frames are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Hidden {
 }
 
 impl Hidden {
-    pub(super) fn next(self) -> Hidden {
+    pub(in crate::state) fn next(self) -> Hidden {
         match self {
             Hidden::Nothing => Hidden::Imports,
             Hidden::Imports => Hidden::Libraries,
@@ -46,12 +46,12 @@ struct Node {
 
 /// The shown tree; a parent comes before its children.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(in crate::state) struct Shape {
     nodes: Vec<Node>,
 }
 
 impl Shape {
-    pub(super) fn new(held: &Holdings, hidden: Hidden, by_count: bool) -> Shape {
+    pub(in crate::state) fn new(held: &Holdings, hidden: Hidden, by_count: bool) -> Shape {
         let tree = &held.tree;
         let hides: Vec<bool> = tree.frames.iter().map(|frame| hidden.hides(tree.origin(frame))).collect();
         let (own, total) = held.own_and_total();
@@ -91,24 +91,24 @@ impl Shape {
     }
 
     /// With its callees, and by itself.
-    pub(super) fn weight(&self, node: u32) -> (Weight, Weight) {
+    pub(in crate::state) fn weight(&self, node: u32) -> (Weight, Weight) {
         self.nodes.get(node as usize).map(|node| (node.total, node.own)).unwrap_or_default()
     }
 
-    pub(super) fn children(&self, node: u32) -> &[u32] {
+    pub(in crate::state) fn children(&self, node: u32) -> &[u32] {
         self.nodes.get(node as usize).map_or(&[], |node| &node.children)
     }
 
-    pub(super) fn parent(&self, node: u32) -> u32 {
+    pub(in crate::state) fn parent(&self, node: u32) -> u32 {
         self.nodes.get(node as usize).map_or(ROOT, |node| node.parent)
     }
 
-    pub(super) fn frame(&self, node: u32) -> Option<u32> {
+    pub(in crate::state) fn frame(&self, node: u32) -> Option<u32> {
         self.nodes.get(node as usize).filter(|_| node != ROOT).map(|node| node.frame)
     }
 
     /// The frames from the root to a node.
-    pub(super) fn way_to(&self, node: u32) -> Vec<u32> {
+    pub(in crate::state) fn way_to(&self, node: u32) -> Vec<u32> {
         let mut way: Vec<u32> = std::iter::successors(Some(node), |node| Some(self.parent(*node)))
             .map_while(|node| self.frame(node))
             .collect();
@@ -117,7 +117,7 @@ impl Shape {
     }
 
     /// The node at the end of a way, passing over frames that are not here.
-    pub(super) fn follow(&self, way: &[u32]) -> u32 {
+    pub(in crate::state) fn follow(&self, way: &[u32]) -> u32 {
         let step = |at: u32, frame: &u32| {
             let mut children = self.children(at).iter().copied();
             children.find(|child| self.frame(*child) == Some(*frame)).unwrap_or(at)
@@ -125,8 +125,25 @@ impl Shape {
         way.iter().fold(ROOT, step)
     }
 
+    /// The frames from the root to a node, as the stacks name them.
+    pub(in crate::state) fn frames_to(&self, held: &Holdings, node: u32) -> Vec<Frame> {
+        let way = self.way_to(node);
+        way.iter().filter_map(|frame| held.tree.frames.get(*frame as usize)).cloned().collect()
+    }
+
+    /// The node at the end of a way in other stacks of the same program; `None` where it is not there.
+    pub(in crate::state) fn find(&self, held: &Holdings, way: &[Frame]) -> Option<u32> {
+        way.iter().try_fold(ROOT, |at, frame| {
+            let is_it = |child: &u32| {
+                let of = self.frame(*child).and_then(|frame| held.tree.frames.get(frame as usize));
+                of == Some(frame)
+            };
+            self.children(at).iter().copied().find(is_it)
+        })
+    }
+
     /// All nodes as they would be listed if everything were open.
-    pub(super) fn in_order(&self) -> Vec<u32> {
+    pub(in crate::state) fn in_order(&self) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut pending = vec![ROOT];
         while let Some(node) = pending.pop() {
