@@ -149,6 +149,7 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Summary(arguments) => cmd::heap::summary::run(&(*arguments).into()),
         Command::Tui(arguments) => cmd::screen::run(arguments.into()),
         Command::Live(arguments) => cmd::record::live::run(&arguments.into()),
+        Command::Top(arguments) => cmd::record::top::run(&arguments.into()),
         Command::Captures(arguments) => cmd::heap::captures::run(&arguments.into()),
         Command::Flamegraph(arguments) => cmd::heap::flamegraph::run(&(*arguments).into()),
         Command::Tree(arguments) => cmd::heap::tree::run(&(*arguments).into()),

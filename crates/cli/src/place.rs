@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stormlog_catalog::run::layout::{DUMPS_DIRECTORY, RUNS_DIRECTORY, RUNS_VARIABLE};
+use stormlog_catalog::run::layout::{DUMPS_DIRECTORY, RUNS_DIRECTORY, RUNS_VARIABLE, usual_runs};
 
 use crate::exit::Wrong;
 
@@ -22,9 +22,8 @@ pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, Wrong> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
-    let named = std::env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let is_named = named.is_some();
-    let folder = named.unwrap_or_else(|| RUNS_DIRECTORY.into());
+    let folder = usual_runs();
+    let is_named = folder != Path::new(RUNS_DIRECTORY);
     if folder.is_dir() {
         return Ok(folder);
     }

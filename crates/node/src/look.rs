@@ -33,6 +33,8 @@ pub struct NodeOptions {
     pub reads_holders: bool,
     /// Whether [`NodePicture::ended`](crate::NodePicture) lists the runs that have ended.
     pub keeps_ended: bool,
+    /// Whether the memory of living ranks over time is in the picture.
+    pub keeps_history: bool,
     /// Time for one look, where it is not the usual.
     pub budget: Option<Duration>,
 }
@@ -53,6 +55,8 @@ pub struct Node {
     pub(crate) slots: Slots,
     pub(crate) host: Host,
     pub(crate) holders: Holders,
+    /// Recordings without a run.
+    sessions: Vec<PathBuf>,
     pub(crate) errors: [u64; 3],
     pub(crate) unread: u64,
     pub(crate) took: Duration,
@@ -73,26 +77,38 @@ impl Node {
             // A state that cannot be kept is an error now, not at the first death.
             state.write(&ledger, &slots)?;
         }
+        Ok(Node { ledger, slots, ..Node::without_state(options) })
+    }
+
+    /// A reader that keeps nothing over a restart, whatever the options name.
+    #[must_use]
+    pub fn without_state(options: NodeOptions) -> Self {
         raise_descriptors();
-        Ok(Node {
+        Node {
             options,
             ended: BTreeMap::new(),
             living: BTreeMap::new(),
-            ledger,
-            slots,
+            ledger: Ledger::default(),
+            slots: Slots::default(),
+            sessions: Vec::new(),
             host: Host::default(),
             holders: Holders::default(),
             errors: [0; 3],
             unread: 0,
             took: Duration::ZERO,
             turn: 0,
-        })
+        }
     }
 
     /// Reads what is new, until the time for it is over.
     pub fn look(&mut self) {
+        self.look_for(self.options.budget.unwrap_or(BUDGET));
+    }
+
+    /// The same in so much time.
+    pub fn look_for(&mut self, budget: Duration) {
         let begun = Instant::now();
-        let deadline = begun + self.options.budget.unwrap_or(BUDGET);
+        let deadline = begun + budget;
         self.host.look();
         self.unread = 0;
         let slots_before = self.slots.clone();
@@ -141,6 +157,15 @@ impl Node {
         self.ended.keys().chain(self.living.keys()).cloned().collect()
     }
 
+    /// Directories of recordings without a run, in order.
+    pub(crate) fn sessions(&self) -> &[PathBuf] {
+        &self.sessions
+    }
+
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.options.keeps_history
+    }
+
     /// The lines that hold most of the heap of these processes, where [`NodeOptions::reads_holders`] asks for them. Reads captures, until the time of a
     /// look is over.
     pub fn holders(&mut self, processes: &[(&Path, u32)]) -> Vec<Vec<(u64, String)>> {
@@ -156,11 +181,13 @@ impl Node {
 
     fn find(&mut self) -> Vec<(PathBuf, FileVersion)> {
         let mut found = Vec::new();
+        self.sessions.clear();
         for root in &self.options.roots {
             let Ok(runs) = find_runs(root) else {
                 self.errors[OF_DIRECTORY] += 1;
                 continue;
             };
+            self.sessions.extend(runs.sessions);
             for run in &runs.directories {
                 // A link in the place of a record is none.
                 if let Ok(version) = run.version() {
@@ -169,6 +196,8 @@ impl Node {
                 }
             }
         }
+        self.sessions.sort();
+        self.sessions.dedup();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found.dedup_by(|(a, _), (b, _)| a == b);
         self.unread += found.len().saturating_sub(MOST_RUNS) as u64;

@@ -16,6 +16,7 @@ use stormlog_store::wall_ns;
 
 use crate::device_now::DeviceNow;
 use crate::forecast::Growth;
+use crate::history::History;
 use crate::living::{HostLimit, LivingRun, Role, run_id};
 use crate::look::Node;
 use crate::objects::Cgroup;
@@ -111,6 +112,8 @@ pub struct RunRow {
     pub resident: Option<u64>,
     /// Bytes its processes hold on devices.
     pub device: Option<u64>,
+    /// Highest sum of its ranks' peaks, as far as that was read.
+    pub peak: Option<u64>,
     /// Growth of what is resident, in bytes a second.
     pub growth: Option<f64>,
     /// Seconds until the first limit of any of its memories is reached.
@@ -176,12 +179,20 @@ pub struct RankRow {
     pub last_sample_ns: Option<u64>,
     /// Whether its numbers are missing or old: a look that was not whole, or samples that have stopped.
     pub is_stale: bool,
+    /// Whether its samples have stopped.
+    pub is_silent: bool,
     /// Samples that were lost.
     pub dropped: u64,
     /// Its processes by what they are.
     pub roles: Vec<RoleRow>,
     /// Bytes resident in all of them.
     pub resident: Option<u64>,
+    /// Highest of it, as far as that was read.
+    pub peak: Option<u64>,
+    /// The same over time, where [`NodeOptions::keeps_history`](crate::NodeOptions) asks for it.
+    pub history: Option<Arc<History>>,
+    /// What its processes hold on devices over time, likewise; empty where the driver does not report it.
+    pub device_history: Option<Arc<History>>,
     /// What limits its host memory, which all ranks of a run share.
     pub limit: Option<HostLimit>,
     /// Growth of what is resident, in bytes a second.
@@ -244,6 +255,7 @@ impl Node {
     pub fn picture(&mut self) -> NodePicture {
         let now_ns = wall_ns();
         let host_total = self.host.now.total;
+        let keeps_history = self.keeps_history();
         let mut picture = NodePicture {
             at_ns: now_ns,
             host: self.host.now,
@@ -261,7 +273,7 @@ impl Node {
             if let Some(cgroup) = run.cgroup.as_ref().filter(|cgroup| !cgroup.is_root()) {
                 cgroups.entry(cgroup.path.clone()).or_insert_with(|| cgroup.clone());
             }
-            let (mut row, ranks) = run.rows(host_total, now_ns);
+            let (mut row, ranks) = run.rows(host_total, now_ns, keeps_history);
             for mut rank in ranks {
                 rank.slot = self.slots.of(&row.job, rank.rank, &run.path);
                 for device in rank.devices.iter().filter(|_| !rank.is_stale) {
@@ -301,6 +313,7 @@ impl RunRow {
         self.last_sample_ns = self.last_sample_ns.max(rank.last_sample_ns);
         self.processes += rank.roles.iter().map(|role| role.processes).sum::<u64>();
         add(&mut self.resident, rank.resident);
+        add(&mut self.peak, rank.peak);
         let device = rank.devices.iter().filter_map(|device| device.now.held());
         add(&mut self.device, device.reduce(u64::saturating_add));
         if rank.is_stale {
@@ -323,7 +336,7 @@ fn add(sum: &mut Option<u64>, value: Option<u64>) {
 
 impl LivingRun {
     /// The run without the sums over its ranks, and the ranks without their slots.
-    fn rows(&mut self, host_total: Option<u64>, now_ns: u64) -> (RunRow, Vec<RankRow>) {
+    fn rows(&mut self, host_total: Option<u64>, now_ns: u64, keeps_history: bool) -> (RunRow, Vec<RankRow>) {
         let record = self.record();
         let interval_ms = record.interval_ms.unwrap_or(100);
         let stale_ns = STALE_NS.max(interval_ms.saturating_mul(STALE_INTERVALS * 1_000_000));
@@ -345,6 +358,7 @@ impl LivingRun {
             limit: self.limit(host_total),
             resident: None,
             device: None,
+            peak: None,
             growth: None,
             time_to_limit: None,
             last_sample_ns: None,
@@ -386,8 +400,12 @@ impl LivingRun {
                 pid: main.map(|session| session.name.pid),
                 last_sample_ns,
                 is_stale: !self.is_whole || is_old,
+                is_silent: self.is_whole && is_old,
                 dropped: members.iter().map(|(_, session)| session.dropped).sum(),
                 resident: sum(roles.iter().map(|role| role.resident)),
+                peak: rank.resident_history.peak(),
+                history: keeps_history.then(|| Arc::new(rank.resident_history.clone())),
+                device_history: keeps_history.then(|| Arc::new(rank.device_history.clone())),
                 roles,
                 limit: row.limit,
                 growth: rank.resident_growth.rate(),

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::forecast::Growth;
+use crate::history::History;
 use crate::session::{Sample, What};
 use crate::window::Window;
 
 /// Samples so close together are of one look at all processes.
-const ONE_LOOK_NS: u64 = 20_000_000;
+pub(crate) const ONE_LOOK_NS: u64 = 20_000_000;
 
 /// What is left beside what is held, by memory. `None` is unknown.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Rank {
     interval_ms: u64,
     resident: BTreeMap<u32, u64>,
     pub(crate) resident_window: Window,
+    pub(crate) resident_history: History,
+    pub(crate) device_history: History,
     pub(crate) resident_growth: Growth,
     /// By what and device.
     pub(crate) device_windows: BTreeMap<(&'static str, i64), Window>,
@@ -40,6 +43,8 @@ impl Rank {
             interval_ms,
             resident: BTreeMap::new(),
             resident_window: Window::default(),
+            resident_history: History::default(),
+            device_history: History::default(),
             resident_growth: Growth::every(interval_ms),
             device_windows: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -64,6 +69,7 @@ impl Rank {
                     if is_last_of_look {
                         let sum = self.resident_sum();
                         self.resident_window.push(at_ns, sum);
+                        self.resident_history.push(at_ns, sum);
                         self.resident_growth.observe(at_ns, sum, room.host);
                     }
                 }
@@ -74,6 +80,7 @@ impl Rank {
                     self.held.insert((device, sample.pid), sample.value);
                     let held = self.held.range((device, 0)..=(device, u32::MAX)).map(|(_, held)| held).sum();
                     self.window("device_process", device).push(at_ns, held);
+                    self.device_history.push(at_ns, self.held.values().sum());
                     let interval_ms = self.interval_ms;
                     let growth = self.device_growth.entry(device);
                     let growth = growth.or_insert_with(|| Growth::every(interval_ms));

@@ -3,7 +3,7 @@
 //! The log is opened near its end: what was long ago is no metric. Must never hold more than its newest numbers, and never read past a deadline.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,11 @@ impl Session {
             counted_at: None,
             metadata: None,
         })
+    }
+
+    /// Where it is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Whether it is being recorded.

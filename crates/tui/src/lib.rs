@@ -12,6 +12,7 @@ mod act;
 mod app;
 mod error;
 mod once;
+mod once_top;
 mod read;
 mod screens;
 mod show;
@@ -20,6 +21,8 @@ pub mod state;
 mod terminal;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_fleet;
 mod text;
 mod view;
 
@@ -28,6 +31,7 @@ use stormlog_model::stacks::Holdings;
 pub use app::{AppOptions, Config, ConfigError, Subject, ViewName, app};
 pub use error::TuiError;
 pub use once::{frame, to_json};
+pub use once_top::top_text;
 pub use read::{LiveTarget, Watcher};
 pub use show::Left;
 pub use state::key::{Button, Flow, Key, Mouse};

@@ -2,6 +2,7 @@
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
 use crate::error::TuiError;
@@ -17,7 +18,11 @@ pub fn frame(reading: Reading, columns: u16, lines: u16) -> Result<String, TuiEr
     let terminal = Terminal::new(TestBackend::new(columns.max(20), lines.max(5)));
     let Ok(mut terminal) = terminal;
     let Ok(_) = terminal.draw(|frame| view::live::draw(frame, &mut state, None, &Theme::PLAIN, false));
-    let buffer = terminal.backend().buffer();
+    Ok(text_of(terminal.backend().buffer()))
+}
+
+/// The letters of a picture, without the spaces behind them.
+pub(crate) fn text_of(buffer: &Buffer) -> String {
     let mut text = String::new();
     for line in buffer.content.chunks(usize::from(buffer.area.width)) {
         let mut skip = 0;
@@ -34,7 +39,7 @@ pub fn frame(reading: Reading, columns: u16, lines: u16) -> Result<String, TuiEr
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
-    Ok(text)
+    text
 }
 
 /// What a look says, for scripts.

@@ -77,20 +77,36 @@ pub fn explain(finding: &mut Finding, own: &Capture, others: &[Capture]) {
     });
 }
 
-/// The ranks that stand out, if they are few.
-pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
+/// Values that are unlike the rest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outlying {
+    /// The median.
+    pub centre: f64,
+    /// What is further away than this is unlike it.
+    pub threshold: f64,
+    /// Places of those that are, in order.
+    pub indices: Vec<usize>,
+}
+
+/// The rule: which of the peaks are unlike the rest, if they are few.
+#[must_use]
+pub fn outlying(peaks: &[f64]) -> Option<Outlying> {
     if peaks.len() < MIN_RANKS {
         return None;
     }
-    let values: Vec<f64> = peaks.iter().map(|peak| peak.bytes as f64).collect();
-    let centre = median(&mut values.clone());
-    let spread = 1.4826 * mad(&values, centre);
+    let centre = median(&mut peaks.to_vec());
+    let spread = 1.4826 * mad(peaks, centre);
     let threshold = (6.0 * spread).max(LEAST).max(LEAST_SHARE * centre);
-    let mut out: Vec<&Peak> =
-        peaks.iter().filter(|peak| (peak.bytes as f64 - centre).abs() > threshold).collect();
-    if out.is_empty() || out.len() as f64 > MOST_SHARE * peaks.len() as f64 {
-        return None;
-    }
+    let indices: Vec<usize> = (0..peaks.len()).filter(|at| (peaks[*at] - centre).abs() > threshold).collect();
+    let are_few = !indices.is_empty() && indices.len() as f64 <= MOST_SHARE * peaks.len() as f64;
+    are_few.then_some(Outlying { centre, threshold, indices })
+}
+
+/// The ranks that stand out, if they are few.
+pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
+    let values: Vec<f64> = peaks.iter().map(|peak| peak.bytes as f64).collect();
+    let Outlying { centre, threshold, indices } = outlying(&values)?;
+    let mut out: Vec<&Peak> = indices.into_iter().map(|at| &peaks[at]).collect();
     let away = |peak: &Peak| (peak.bytes as f64 - centre).abs();
     out.sort_by(|a, b| away(b).total_cmp(&away(a)));
     let worst = out.first()?;

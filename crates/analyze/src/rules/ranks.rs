@@ -119,9 +119,7 @@ pub fn cross_rank(job: &Job<'_>, same_clock: bool) -> CrossRank {
     let participating: Vec<u64> = ranks.iter().map(|rank| rank.rank).collect();
     let highest = participating.iter().max().map_or(0, |rank| rank + 1);
     let world_size = if ranks.is_empty() { 0 } else { job.declared_world_size.max(highest) };
-    // A world claimed larger than any cluster is a wrong record; its absent ranks are not listed one by one.
-    let missing: Vec<u64> =
-        (0..world_size.min(1 << 16)).filter(|rank| participating.binary_search(rank).is_err()).collect();
+    let missing = missing_ranks(&participating, world_size);
     if !missing.is_empty() {
         let list: Vec<String> = missing.iter().map(u64::to_string).collect();
         notes.push(format!("Missing rank data for ranks: {}.", list.join(", ")));
@@ -154,6 +152,13 @@ pub fn cross_rank(job: &Job<'_>, same_clock: bool) -> CrossRank {
         better,
         notes,
     }
+}
+
+/// The ranks of a world that are not among these, which are in order.
+#[must_use]
+pub fn missing_ranks(participating: &[u64], world_size: u64) -> Vec<u64> {
+    // A world claimed larger than any cluster is a wrong record; its absent ranks are not listed one by one.
+    (0..world_size.min(1 << 16)).filter(|rank| participating.binary_search(rank).is_err()).collect()
 }
 
 fn first_sample_offsets(ranks: &[&RankView<'_>]) -> BTreeMap<u64, i128> {

@@ -5,6 +5,13 @@ use std::path::{Path, PathBuf};
 
 pub use stormlog_model::layout::*;
 
+/// The directory of runs where none is named: of the environment, else below the working directory.
+#[must_use]
+pub fn usual_runs() -> PathBuf {
+    let named = std::env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty());
+    named.map_or_else(|| RUNS_DIRECTORY.into(), PathBuf::from)
+}
+
 /// The lock of a run's supervisor.
 #[must_use]
 pub fn supervisor_lock(run: &Path) -> PathBuf {

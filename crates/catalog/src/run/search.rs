@@ -8,7 +8,7 @@ use stormlog_model::naming::ProgramName;
 use stormlog_store::{Source, StoreError};
 
 use super::RunDirectory;
-use super::layout::run_around;
+use super::layout::{is_session, run_around};
 use super::process::{Process, ProcessEnd, ProcessSession, Run, Runs};
 use crate::captures::CaptureHead;
 use crate::sessions::{FoundSession, sessions_in};
@@ -25,6 +25,8 @@ const LEVELS: usize = 4;
 pub struct FoundRuns {
     /// Sorted by name.
     pub directories: Vec<RunDirectory>,
+    /// Directories of recordings without a run.
+    pub sessions: Vec<PathBuf>,
     /// Whether the search ended before it had seen everything.
     pub is_incomplete: bool,
 }
@@ -34,7 +36,7 @@ pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
     fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
     if let Some(run) = run_around(path, LEVELS) {
         let directories = RunDirectory::open(run).into_iter().collect();
-        return Ok(FoundRuns { directories, is_incomplete: false });
+        return Ok(FoundRuns { directories, ..FoundRuns::default() });
     }
     let mut found = FoundRuns::default();
     let mut pending: Vec<(PathBuf, usize)> = vec![(path.to_owned(), 0)];
@@ -47,6 +49,10 @@ pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
         }
         if let Some(run) = RunDirectory::open(&directory) {
             found.directories.push(run);
+            continue;
+        }
+        if is_session(&directory) {
+            found.sessions.push(directory);
             continue;
         }
         // What this user may not read has nothing to list.

@@ -14,7 +14,7 @@ pub(crate) mod telemetry;
 
 use clap::{Parser, Subcommand};
 
-use record::{attach, live, run, runs, watch};
+use record::{attach, live, run, runs, top, watch};
 use telemetry::{analyze, files, query};
 
 /// Memory profiler and flight recorder for machine-learning programs.
@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Summary(Box<heap::Summary>),
     /// Watch a running program: heap, resident memory and the lines that hold it
     Live(live::Live),
+    /// Show the ranks of a job and the runs of a machine, nearest to its limit first
+    Top(top::Top),
     /// Write a heap capture as a flame graph, or as a file for another tool
     Flamegraph(Box<heap::Flamegraph>),
     /// Print a heap capture as a tree of stacks, the largest first

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let state = options.state.clone().map(StateFile::new);
     // A service answers in time; a command that answers once answers all.
     let budget = options.once.then_some(Duration::from_secs(3600));
-    let node = NodeOptions { roots, state, reads_holders: options.holders, keeps_ended: false, budget };
+    let node = NodeOptions { roots, state, reads_holders: options.holders, budget, ..NodeOptions::default() };
     let mut node = Node::new(node).map_err(|error| Wrong(error.to_string()))?;
     if options.once {
         node.look();

@@ -8,7 +8,9 @@ mod blank;
 mod config;
 mod crashes;
 mod findings;
+mod overview;
 mod process;
+mod ranks;
 mod shell;
 mod subject;
 #[cfg(test)]
@@ -16,6 +18,8 @@ mod tests;
 mod view;
 
 use std::path::PathBuf;
+
+use stormlog_catalog::run::layout::usual_runs;
 
 pub use config::{Config, ConfigError};
 pub use subject::{Subject, ViewName};
@@ -37,6 +41,18 @@ pub struct AppOptions {
     pub view: Option<ViewName>,
     /// What the user set.
     pub config: Config,
+}
+
+impl AppOptions {
+    /// Where runs are looked for: the paths that were given, the user's directories, else the usual one.
+    #[must_use]
+    pub fn roots(&self) -> Vec<PathBuf> {
+        match (self.paths.is_empty(), self.config.directories.is_empty()) {
+            (false, _) => self.paths.clone(),
+            (true, false) => self.config.directories.clone(),
+            (true, true) => vec![usual_runs()],
+        }
+    }
 }
 
 /// Shows the application until the user leaves it.

@@ -11,10 +11,13 @@ use super::actions::ActionsView;
 use super::blank::Blank;
 use super::crashes::CrashesView;
 use super::findings::FindingsView;
+use super::overview::OverviewView;
 use super::process::ProcessView;
+use super::ranks::RanksView;
 use super::view::{Turn, View};
 use super::{AppOptions, Subject, ViewName};
 use crate::error::TuiError;
+use crate::read::SharedFleet;
 use crate::show::Show;
 use crate::state::key::{Button, Flow, Key, Mouse};
 use crate::text::{clean, fit, width};
@@ -259,10 +262,11 @@ impl Show for App {
 
 /// The views, in the order of [`ViewName::ALL`].
 fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
+    let fleet = SharedFleet::new(options.roots());
     vec![
-        Box::new(Blank("overview")),
+        Box::new(OverviewView::new(&fleet)),
         Box::new(ProcessView::new()),
-        Box::new(Blank("ranks")),
+        Box::new(RanksView::new(&fleet)),
         Box::new(Blank("frameworks")),
         Box::new(FindingsView::new(options.paths.clone())),
         Box::new(CrashesView::new(options.paths.clone())),

@@ -5,6 +5,7 @@ pub(crate) mod answer;
 pub(crate) mod crashes;
 mod ending;
 pub(crate) mod findings;
+mod fleet;
 pub(crate) mod kind;
 mod names;
 mod output;
@@ -18,6 +19,7 @@ pub(crate) mod source;
 mod telemetry;
 mod watcher;
 
+pub(crate) use fleet::SharedFleet;
 pub use place::LiveTarget;
 pub(crate) use poller::Poller;
 pub use watcher::Watcher;

@@ -10,13 +10,18 @@ mod lanes;
 pub(crate) mod listing;
 pub(crate) mod live;
 pub(crate) mod local_time;
+pub(crate) mod overview;
 pub(crate) mod page;
 mod plot;
 pub(crate) mod process;
+pub(crate) mod ranks;
 pub(crate) mod source;
+mod table;
 pub(crate) mod theme;
 pub(crate) mod tree;
 
+#[cfg(test)]
+mod fleet_tests;
 #[cfg(test)]
 mod list_tests;
 #[cfg(test)]

@@ -7,4 +7,5 @@ pub(crate) mod live;
 pub(crate) mod notify;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod top;
 pub(crate) mod watch;

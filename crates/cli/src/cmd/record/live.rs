@@ -79,7 +79,7 @@ fn wrong(error: TuiError) -> anyhow::Error {
     }
 }
 
-fn columns() -> u16 {
+pub(crate) fn columns() -> u16 {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let of_terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col);
     of_terminal.or(told).filter(|columns| *columns > 0).unwrap_or(COLUMNS)

@@ -11,6 +11,7 @@ mod run_live;
 pub(crate) mod run_start;
 pub(crate) mod run_story;
 pub(crate) mod tensorflow;
+pub(crate) mod top;
 pub(crate) mod track;
 pub(crate) mod track_export;
 pub(crate) mod watch;

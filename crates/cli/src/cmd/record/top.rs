@@ -1,0 +1,63 @@
+//! `stormlog top`: the ranks of a job and the runs of a machine, on a screen or as one look in text or JSON.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use stormlog_node::{Fleet, JobRow, Overview, fleet_value};
+use stormlog_tui::{AppOptions, Config, ViewName};
+
+use super::live::{columns, left};
+use crate::exit::{Exit, NotThere, Wrong};
+use crate::place;
+
+/// A directory of many runs takes time to read; then what was read by now is printed, and says so.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Options {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) once: bool,
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    let config = Config::read().map_err(|error| Wrong(error.to_string()))?;
+    let mut app = AppOptions { paths: options.paths.clone(), view: Some(ViewName::Ranks), config };
+    if app.paths.is_empty() && app.config.directories.is_empty() {
+        app.paths = vec![place::or_runs(None)?];
+    }
+    let roots = app.roots();
+    if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
+        return Err(NotThere(format!("{}: not a directory", missing.display())).into());
+    }
+    if !options.once && !options.json && stormlog_tui::has_screen() {
+        return left(stormlog_tui::app(app)?);
+    }
+    let (overview, jobs) = look(roots);
+    let mut out = io::stdout().lock();
+    if options.json {
+        writeln!(out, "{:#}", fleet_value(&overview, &jobs))?;
+    } else {
+        write!(out, "{}", stormlog_tui::top_text(overview, &jobs, columns()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Reads everything there is.
+fn look(roots: Vec<PathBuf>) -> (Overview, Vec<JobRow>) {
+    let begun = Instant::now();
+    let mut fleet = Fleet::new(roots);
+    let left = || PATIENCE.saturating_sub(begun.elapsed());
+    let (mut overview, mut is_behind) = fleet.overview(left());
+    while is_behind && !left().is_zero() {
+        (overview, is_behind) = fleet.overview(left());
+    }
+    let mut jobs = fleet.jobs(None, left()).0;
+    // The memory over time of jobs that have ended is read for the one that is printed.
+    let newest = jobs.iter().find(|job| !job.is_living).map(|job| job.key.clone());
+    let mut is_behind = true;
+    while is_behind && !left().is_zero() {
+        (jobs, is_behind) = fleet.jobs(newest.as_deref(), left());
+    }
+    (overview, jobs)
+}
