@@ -118,6 +118,9 @@ pub(crate) fn findings_look() -> FindingsLook {
         pid: finding.process.and_then(|pid| u32::try_from(pid).ok()),
         program: Some(program.to_owned()),
         rank,
+        memory: finding.memory,
+        bytes: finding.size_bytes(),
+        held_by: finding.holder.as_ref().map(|holder| format!("{}:{}", holder.file, holder.line)),
         at_ns: Some(1_700_000_000_000_000_000),
         finding,
     };

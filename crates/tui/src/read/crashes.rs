@@ -1,6 +1,6 @@
 //! Reads bundles for the view of crashes: the list by `catalog`, each row and page by `story`. What was read of a bundle is kept: it does not change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ impl CrashesReader {
         self.problems.truncate(MOST_PROBLEMS);
         self.listed.sort_by(|a, b| (&b.created_at_utc, &b.path).cmp(&(&a.created_at_utc, &a.path)));
         self.listed.dedup_by(|a, b| a.path == b.path);
-        self.known.retain(|path, _| self.listed.iter().any(|row| row.path == *path));
+        let listed: HashSet<&PathBuf> = self.listed.iter().map(|row| &row.path).collect();
+        self.known.retain(|path, _| listed.contains(path));
     }
 }
 

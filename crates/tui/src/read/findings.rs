@@ -2,6 +2,7 @@
 //!
 //! Judging is `stormlog_story`'s; here is only which recording is next. A large recording may take long: it is let go when something else is asked for.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,9 @@ const SEARCH_EVERY: Duration = Duration::from_secs(10);
 /// A recording that grows is judged again after this time at the earliest, and after so many times what the last time took.
 const JUDGE_EVERY: Duration = Duration::from_secs(30);
 const JUDGE_REST: u32 = 20;
-/// Judged recordings that are kept.
-const MOST_KEPT: usize = 2000;
+/// Recordings that are judged for one question, and judged ones that are kept for others.
+const MOST_WANTED: usize = 4000;
+const MOST_KEPT: usize = 5000;
 /// Findings kept of one recording, the worst first.
 const MOST_FINDINGS: usize = 200;
 
@@ -34,7 +36,6 @@ pub(crate) struct FindingsAsk {
 }
 
 struct Known {
-    path: PathBuf,
     version: Option<FileVersion>,
     /// It may have grown since.
     is_growing: bool,
@@ -48,14 +49,14 @@ pub(crate) struct FindingsReader {
     roots: Vec<PathBuf>,
     /// The question that is asked now.
     turn: Arc<AtomicU64>,
-    known: Vec<Known>,
+    known: HashMap<PathBuf, Known>,
     runs: Vec<PathBuf>,
     searched: Option<Instant>,
 }
 
 impl FindingsReader {
     pub(crate) fn new(roots: Vec<PathBuf>, turn: Arc<AtomicU64>) -> Self {
-        FindingsReader { roots, turn, known: Vec::new(), runs: Vec::new(), searched: None }
+        FindingsReader { roots, turn, known: HashMap::new(), runs: Vec::new(), searched: None }
     }
 
     /// Judges at most one recording, and gives everything that was judged; true where there is more to judge.
@@ -65,7 +66,11 @@ impl FindingsReader {
             None => self.runs().to_vec(),
         };
         let found = all.len();
-        let wanted: Vec<PathBuf> = all.into_iter().take(ask.most).collect();
+        let wanted: Vec<PathBuf> = all.into_iter().take(ask.most.min(MOST_WANTED)).collect();
+        if self.known.len() > MOST_KEPT {
+            let wanted: HashSet<&PathBuf> = wanted.iter().collect();
+            self.known.retain(|path, _| wanted.contains(path));
+        }
         let next = wanted.iter().find(|path| self.is_missing(path));
         let next = next.or_else(|| wanted.iter().find(|path| self.is_stale(path))).cloned();
         let is_whole = next.is_none_or(|path| self.judge(&path, ask.turn));
@@ -79,7 +84,7 @@ impl FindingsReader {
     }
 
     fn of(&self, path: &Path) -> Option<&Known> {
-        self.known.iter().find(|known| known.path == path)
+        self.known.get(path)
     }
 
     fn is_missing(&self, path: &Path) -> bool {
@@ -111,18 +116,14 @@ impl FindingsReader {
             rows,
             problems,
         };
-        self.known.retain(|known| known.path != path);
-        if self.known.len() == MOST_KEPT {
-            self.known.remove(0);
-        }
-        self.known.push(Known {
-            path: path.to_owned(),
+        let known = Known {
             version,
             is_growing,
             judged_at: Instant::now(),
             took: began.elapsed(),
             judged: Arc::new(recording),
-        });
+        };
+        self.known.insert(path.to_owned(), known);
         true
     }
 

@@ -214,8 +214,6 @@ impl FindingsState {
             );
         }
         let row = |line: &(usize, usize)| &look.judged[line.0].rows[line.1];
-        let holder =
-            |row: &FindingRow| row.finding.holder.as_ref().map(|holder| (holder.file.clone(), holder.line));
         // The order of the recordings stays among equals.
         match sort {
             FindingSort::Recorded => {}
@@ -225,13 +223,10 @@ impl FindingsState {
             FindingSort::Process => {
                 lines.sort_by_key(|line| (row(line).program.clone(), row(line).rank, row(line).pid))
             }
-            FindingSort::Memory => {
-                lines.sort_by_key(|line| std::cmp::Reverse(row(line).finding.size_bytes()))
+            FindingSort::Memory => lines.sort_by_key(|line| std::cmp::Reverse(row(line).bytes)),
+            FindingSort::Holder => {
+                lines.sort_by_key(|line| (row(line).held_by.is_none(), row(line).held_by.clone()));
             }
-            FindingSort::Holder => lines.sort_by_key(|line| {
-                let holder = holder(row(line));
-                (holder.is_none(), holder)
-            }),
         }
         self.lines = lines;
         self.cursor.at = self.cursor.at.min(self.lines.len().saturating_sub(1));
@@ -249,8 +244,7 @@ pub(crate) fn process_words(row: &FindingRow) -> String {
 /// What a filter looks at.
 fn words_of(recording: &JudgedRecording, row: &FindingRow) -> String {
     let finding = &row.finding;
-    let holder =
-        finding.holder.as_ref().map(|holder| format!("{}:{}", holder.file, holder.line)).unwrap_or_default();
+    let holder = row.held_by.as_deref().unwrap_or_default();
     let severity = finding.severity.as_str();
     format!(
         "{} {severity} {} {} {} {holder}",

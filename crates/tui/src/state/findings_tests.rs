@@ -73,7 +73,16 @@ fn chosen_finding_stays_chosen_when_a_newer_run_is_judged() {
         holder: Some(Holder::default()),
         ..Finding::new("x.y", "growth", Severity::Info, "new".to_owned())
     };
-    let row = FindingRow { finding, program: None, pid: None, rank: None, at_ns: None };
+    let row = FindingRow {
+        finding,
+        program: None,
+        pid: None,
+        rank: None,
+        memory: None,
+        bytes: None,
+        held_by: None,
+        at_ns: None,
+    };
     let newer = JudgedRecording {
         path: "/runs/newer".into(),
         name: "newer".into(),

@@ -84,7 +84,9 @@ fn broken(line: &str, columns: usize) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();
     for word in line.split_inclusive(' ') {
-        if !part.trim().is_empty() && width(&part) + width(word.trim_end()) > columns {
+        // A word that fits no line is broken where it is.
+        let fits_below = hang + width(word.trim_end()) <= columns;
+        if !part.trim().is_empty() && fits_below && width(&part) + width(word.trim_end()) > columns {
             parts.push(std::mem::take(&mut part).trim_end().to_owned());
             part = " ".repeat(hang);
         }
@@ -122,6 +124,15 @@ mod tests {
         );
         assert_eq!((above, below), (0, 0));
         assert_eq!(page.window(5, 10).0.len(), 2, "no room is no panic");
+    }
+
+    #[test]
+    fn long_path_begins_beside_its_label() {
+        let mut page = Page::new("a page", "  bundle    /runs/2026-11-16T16-13-23Z-leak/oom_dump_1, here");
+        assert_eq!(
+            page.window(40, 10).0,
+            ["  bundle    /runs/2026-11-16T16-13-23Z-l", "            eak/oom_dump_1, here"]
+        );
     }
 
     #[test]

@@ -7,6 +7,8 @@ use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use crate::state::action_list::ACTIONS;
 use crate::state::actions::{ActionsState, Focus, JobRow, Question};
+use crate::state::key::Key;
+use crate::state::page::Page;
 use crate::text::{clean, fit, fit_end};
 use crate::view::frame::popup;
 use crate::view::page;
@@ -16,6 +18,8 @@ use crate::view::theme::Theme;
 const MENU: u16 = 19;
 /// Most lines of jobs.
 const JOBS: u16 = 8;
+/// Lines of output that are worth showing.
+const LEAST_OUTPUT: u16 = 4;
 /// Columns of the names of fields.
 const NAMES: usize = 11;
 
@@ -31,11 +35,24 @@ pub(crate) fn draw(
         (Rect::default(), Rect::default())
     } else {
         let jobs = u16::try_from(state.jobs.len()).unwrap_or(JOBS).saturating_add(1).min(JOBS);
-        let [top, below] = Layout::vertical([Constraint::Min(4), Constraint::Length(jobs)]).areas(area);
+        let menu = u16::try_from(ACTIONS.len()).unwrap_or(u16::MAX);
+        // Where there is room, what the job printed is shown below.
+        let spare = area.height.saturating_sub(menu + jobs);
+        let spare = if state.jobs.is_empty() || spare < LEAST_OUTPUT { 0 } else { spare };
+        let [top, below, rest] =
+            Layout::vertical([Constraint::Min(4), Constraint::Length(jobs), Constraint::Length(spare)])
+                .areas(area);
         let [menu, form] = Layout::horizontal([Constraint::Length(MENU), Constraint::Min(10)]).areas(top);
         draw_menu(frame, menu, state, theme);
         draw_form(frame, form, state, theme);
-        (menu, draw_jobs(frame, below, state, theme))
+        let rows = draw_jobs(frame, below, state, theme);
+        if let Some(job) = state.chosen_job().filter(|_| spare > 0) {
+            let mut page = Page::new("output", &job.output);
+            page.window(usize::from(rest.width), usize::from(rest.height) - 1);
+            page.key(Key::End);
+            page::draw(frame, rest, &mut page, theme);
+        }
+        (menu, rows)
     };
     if let Some(question) = &state.question {
         let (Question::Signal { lines, .. } | Question::Cancel { lines, .. }) = question;

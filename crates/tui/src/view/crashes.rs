@@ -114,7 +114,7 @@ fn cells(row: &CrashRow, theme: &Theme) -> Vec<Cell> {
         format!("{} {size}", crash.memory)
     });
     let holder = crash.and_then(|crash| crash.holder.as_ref());
-    let holder = holder.map(|holder| format!("{} {}", holder.size(), holder.place()));
+    let holder = holder.map(|holder| format!("{} ({})", holder.place(), holder.size()));
     vec![
         (clean(&time).into_owned(), theme.faint()),
         plain(program.unwrap_or_else(|| "-".to_owned())),

@@ -22,11 +22,11 @@ const PREVIEW: u16 = 14;
 
 const COLUMNS: [Column; 7] = [
     Column::new("SEVERITY", 8, 9),
-    Column::new("KIND", 14, 6),
+    Column::new("KIND", 14, 5),
     Column::new("FINDING", 30, 9).rest(),
-    Column::new("PROCESS", 18, 7),
-    Column::new("MEMORY", 16, 8).right(),
-    Column::new("HELD BY", 26, 5).end(),
+    Column::new("PROCESS", 16, 7),
+    Column::new("MEMORY", 15, 8).right(),
+    Column::new("HELD BY", 24, 6).end(),
     Column::new("WHEN", 20, 4),
 ];
 
@@ -131,12 +131,9 @@ fn cells(recording: &JudgedRecording, row: &FindingRow, theme: &Theme) -> Vec<Ce
         (None, Some(pid)) => format!(" {pid}"),
         (None, None) => String::new(),
     };
-    let size = finding.size_bytes().map(format_bytes).unwrap_or_default();
-    let memory = finding.memory.map(|memory| memory.to_string()).unwrap_or_default();
-    let holder = finding.holder.as_ref().map(|holder| match holder.line {
-        0 => holder.function.clone(),
-        line => format!("{}:{line}", short_path(&holder.file)),
-    });
+    let size = row.bytes.map(format_bytes).unwrap_or_default();
+    let memory = row.memory.map(|memory| memory.to_string()).unwrap_or_default();
+    let holder = row.held_by.as_deref().map(short_path).unwrap_or_default();
     let when = row.at_ns.and_then(|at| clock(at.into())).unwrap_or_else(|| recording.name.clone());
     vec![
         (finding.severity.as_str().to_owned(), theme.level(level)),
@@ -144,7 +141,7 @@ fn cells(recording: &JudgedRecording, row: &FindingRow, theme: &Theme) -> Vec<Ce
         plain(finding.title.clone()),
         plain(format!("{program}{number}").trim().to_owned()),
         plain(format!("{memory} {size}").trim().to_owned()),
-        plain(holder.unwrap_or_default()),
+        plain(holder.to_owned()),
         faint(when),
     ]
 }
