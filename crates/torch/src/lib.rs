@@ -16,10 +16,12 @@ mod program;
 mod read;
 mod recording;
 mod replay;
+mod replay_progress;
 mod report;
 mod rewind;
 mod settings;
 mod snapshot;
+mod text;
 mod timeline;
 mod trace;
 mod track;
@@ -43,6 +45,7 @@ pub use program::LimitBounds;
 pub use read::{fuzz, is_snapshot, load, read};
 pub use recording::Recording;
 pub use replay::{Prediction, Recorded, Replayer, SelfMatch};
+pub use replay_progress::ReplayProgress;
 pub use report::{
     Advice, DeviceReport, PoolReport, PoolVerdict, ReplayReport, ReportOptions, SnapshotReport,
     replay_report, report,
@@ -50,6 +53,7 @@ pub use report::{
 pub use settings::{AllocatorSettings, SettingsError};
 pub use snapshot::{Annotation, Block, BlockState, PoolId, Segment, Snapshot};
 pub use stormlog_model::gpu_category::{CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, Category};
+pub use text::{settings_name, write_oom, write_replay_page, write_snapshot_page};
 pub use timeline::{Timeline, TimelineLimits, timeline};
 pub use trace::{Action, Context, Event};
 pub use track::{TrackedBlock, TrackedSegment, Tracker};

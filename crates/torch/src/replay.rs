@@ -58,6 +58,13 @@ pub struct Recorded {
     pub oom: bool,
 }
 
+/// The best first.
+pub(crate) fn sort(predictions: &mut [Prediction]) {
+    predictions.sort_by_key(|prediction| {
+        (prediction.oom, prediction.peak_reserved_bytes, prediction.settings.len())
+    });
+}
+
 /// A recording, ready to be replayed.
 #[derive(Debug, Clone)]
 pub struct Replayer<'a> {
@@ -135,16 +142,18 @@ impl<'a> Replayer<'a> {
 
     /// Replays under every setting worth trying, on all cores; best first.
     pub fn search(&self, limit: Option<u64>) -> Vec<Prediction> {
+        let mut predictions = self.predict_all(&self.worth_trying(), limit);
+        sort(&mut predictions);
+        predictions
+    }
+
+    /// The settings worth trying.
+    pub(crate) fn worth_trying(&self) -> Vec<AllocatorSettings> {
         let plain = AllocatorSettings {
             garbage_collection_threshold: self.recording.settings.garbage_collection_threshold,
             ..AllocatorSettings::default()
         };
-        let grid: Vec<AllocatorSettings> = GRID.iter().filter_map(|text| plain.with(text).ok()).collect();
-        let mut predictions = self.predict_all(&grid, limit);
-        predictions.sort_by_key(|prediction| {
-            (prediction.oom, prediction.peak_reserved_bytes, prediction.settings.len())
-        });
-        predictions
+        GRID.iter().filter_map(|text| plain.with(text).ok()).collect()
     }
 
     /// Several settings at once, on all cores, in the order given.

@@ -422,20 +422,39 @@ pub fn replay_report(
 ) -> ReplayReport {
     let recording = Recording::new(snapshot, device);
     let replayer = Replayer::new(&recording);
+    let mut report = replay_head(&recording, &replayer, limit);
+    let mut predictions = replayer.predict_all(settings, report.limit_bytes);
+    if search {
+        predictions.extend(replayer.search(report.limit_bytes));
+    }
+    report.take(predictions);
+    report
+}
+
+impl ReplayReport {
+    /// With these predictions, and the best of them.
+    pub(crate) fn take(&mut self, predictions: Vec<Prediction>) {
+        let recorded = self.recorded;
+        self.best = predictions
+            .iter()
+            .filter(|prediction| !prediction.oom && prediction.caution.is_none())
+            .min_by_key(|prediction| (prediction.peak_reserved_bytes, prediction.settings.len()))
+            .filter(|best| recorded.oom || best.peak_reserved_bytes < recorded.peak_reserved_bytes)
+            .map(|best| best.settings.clone());
+        self.predictions = predictions;
+    }
+}
+
+/// A replay before anything is predicted: how far the model can be trusted, and what was recorded.
+pub(crate) fn replay_head(
+    recording: &Recording<'_>,
+    replayer: &Replayer<'_>,
+    limit: Option<u64>,
+) -> ReplayReport {
     let (self_match, _) = replayer.self_check(None);
     let recorded = replayer.recorded();
     let seen = replayer.limit_bounds();
     let assumed = limit.or(recorded.oom.then_some(seen.at_least));
-    let mut predictions = replayer.predict_all(settings, assumed);
-    if search {
-        predictions.extend(replayer.search(assumed));
-    }
-    let best = predictions
-        .iter()
-        .filter(|prediction| !prediction.oom && prediction.caution.is_none())
-        .min_by_key(|prediction| (prediction.peak_reserved_bytes, prediction.settings.len()))
-        .filter(|best| recorded.oom || best.peak_reserved_bytes < recorded.peak_reserved_bytes)
-        .map(|best| best.settings.clone());
     let warning = (!self_match.is_sound()).then(|| {
         format!(
             "the model chose only {} of {} recorded addresses: do not rely on the predictions",
@@ -443,14 +462,14 @@ pub fn replay_report(
         )
     });
     ReplayReport {
-        device,
+        device: recording.device,
         settings: recording.settings.to_string(),
         self_match,
         recorded,
         limit_bytes: assumed,
         limit_seen: seen,
-        predictions,
-        best,
+        predictions: Vec::new(),
+        best: None,
         warning,
         assumptions: vec![
             "frees stay where they were recorded, deferred ones included",

@@ -9,8 +9,8 @@
 mod support;
 
 use stormlog_torch::{
-    Category, Moment, OomCause, Recording, ReportOptions, SnapshotReport, VerdictKind, diff, holdings,
-    replay_report, report,
+    Category, Moment, OomCause, Recording, ReplayProgress, ReportOptions, SnapshotReport, VerdictKind, diff,
+    holdings, replay_report, report,
 };
 use support::{all, counted, counter, counters, snapshot};
 
@@ -208,6 +208,22 @@ fn replay_for_scripts() {
     let fits: Vec<&str> = report.predictions.iter().filter(|p| !p.oom).map(|p| p.settings.as_str()).collect();
     assert!(fits.contains(&"expandable_segments:True") && !fits.contains(&""), "{fits:?}");
     assert!(report.predictions.len() >= 14);
+}
+
+#[test]
+fn replay_step_by_step_ends_as_the_search_does() {
+    let snapshot = snapshot("streams-s11-default");
+    let whole = replay_report(&snapshot, 0, &[], None, true);
+    let mut progress = ReplayProgress::begin(&snapshot, 0, None);
+    assert_eq!((progress.done(), progress.total()), (0, whole.predictions.len()));
+    assert!(progress.report().predictions.is_empty());
+    let mut before = 0;
+    while progress.step(&snapshot) {
+        assert!(progress.done() > before);
+        before = progress.done();
+    }
+    assert_eq!(progress.done(), progress.total());
+    assert_eq!(progress.report(), whole);
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod compat;
 mod markup;
 mod sparkline;
 mod spreadsheet;
+mod table;
 mod terminal;
 mod words;
 
@@ -18,5 +19,6 @@ pub use amount::{
 pub use markup::escape_markup;
 pub use sparkline::sparkline;
 pub use spreadsheet::inert_cell;
+pub use table::Table;
 pub use terminal::{STEERING, inert_lines, inert_text, is_steering, short_name, visible};
 pub use words::{WordsError, command_line, split_words};

@@ -60,7 +60,7 @@ impl Snapshots {
             if index > 0 {
                 page.push(b'\n');
             }
-            snapshot::write_page(&mut page, path, report)?;
+            stormlog_torch::write_snapshot_page(&mut page, path, report)?;
         }
         Ok(Some(String::from_utf8_lossy(&page).into_owned()))
     }

@@ -8,7 +8,7 @@ use stormlog_render::flamegraph::{self, FlameGraph};
 use stormlog_torch::{Moment, NoSuchMark, Recording, Sides, SnapshotDiff};
 
 use crate::cmd::heap::diff::Options;
-use crate::cmd::snapshot::report::{load, write_table};
+use crate::cmd::snapshot::report::load;
 use crate::exit::{Exit, Wrong};
 use crate::table::Table;
 
@@ -126,7 +126,7 @@ fn write_sides(
         ]);
     }
     writeln!(out)?;
-    write_table(out, &table)
+    write!(out, "{table}")
 }
 
 fn signed(bytes: i64) -> String {
