@@ -8,6 +8,7 @@ pub mod bundles;
 pub mod captures;
 pub mod cuda_oom;
 pub mod diagnose;
+pub mod frameworks;
 pub mod query;
 pub mod rank_artifacts;
 pub mod recording;

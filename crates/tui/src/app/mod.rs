@@ -4,10 +4,10 @@
 //! never know what a view shows, and a view must never draw outside its area.
 
 mod actions;
-mod blank;
 mod config;
 mod crashes;
 mod findings;
+mod frameworks;
 mod overview;
 mod process;
 mod ranks;

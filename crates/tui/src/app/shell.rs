@@ -8,9 +8,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::actions::ActionsView;
-use super::blank::Blank;
 use super::crashes::CrashesView;
 use super::findings::FindingsView;
+use super::frameworks::FrameworksView;
 use super::overview::OverviewView;
 use super::process::ProcessView;
 use super::ranks::RanksView;
@@ -267,7 +267,7 @@ fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
         Box::new(OverviewView::new(&fleet)),
         Box::new(ProcessView::new()),
         Box::new(RanksView::new(&fleet)),
-        Box::new(Blank("frameworks")),
+        Box::new(FrameworksView::new(options.roots())),
         Box::new(FindingsView::new(options.paths.clone())),
         Box::new(CrashesView::new(options.paths.clone())),
         Box::new(ActionsView::new(options.paths.first().map(PathBuf::as_path))),

@@ -6,6 +6,7 @@ pub(crate) mod crashes;
 mod ending;
 pub(crate) mod findings;
 mod fleet;
+pub(crate) mod frameworks;
 pub(crate) mod kind;
 mod names;
 mod output;

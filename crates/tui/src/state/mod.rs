@@ -7,6 +7,7 @@ pub(crate) mod crashes;
 pub(crate) mod entry;
 pub(crate) mod findings;
 pub(crate) mod flame;
+pub(crate) mod frameworks;
 pub(crate) mod key;
 pub(crate) mod list;
 pub mod live;

@@ -1,0 +1,131 @@
+//! What is recorded of the frameworks' allocators: snapshots and telemetry below some directories, and what telemetry has of each device.
+//!
+//! The list is made from names and times of files; nothing is read before it is asked for. Bounded in number.
+
+mod telemetry;
+
+use std::cmp::Reverse;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use rustc_hash::FxHashSet;
+use stormlog_store::Source;
+
+pub use telemetry::{FrameworkDevice, FrameworkTelemetry, PhaseRow, framework_telemetry};
+
+use crate::cuda_oom::SNAPSHOT;
+
+/// The most sources that are listed, the newest.
+const MOST: usize = 2000;
+/// The ends of names under which PyTorch's snapshots are kept.
+const SNAPSHOT_ENDS: [&str; 6] = [".pickle", ".pickle.gz", ".pickle.zst", ".pkl", ".pkl.gz", ".pkl.zst"];
+
+/// Something that tells of a framework's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameworkSource {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: FrameworkSourceKind,
+    /// When it was written last, nanoseconds since the epoch; 0 where unknown.
+    pub modified_ns: u64,
+    /// Size of the file; `None` for a directory.
+    pub bytes: Option<u64>,
+}
+
+/// What kind of source it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameworkSourceKind {
+    /// A snapshot of PyTorch's allocator.
+    Snapshot,
+    /// Telemetry of a session.
+    Telemetry(Source),
+}
+
+impl FrameworkSourceKind {
+    /// The word in lists.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            FrameworkSourceKind::Snapshot => "snapshot",
+            FrameworkSourceKind::Telemetry(_) => "telemetry",
+        }
+    }
+}
+
+/// The sources at these paths, the newest first; what cannot be read is left out.
+#[must_use]
+pub fn framework_sources(paths: &[PathBuf]) -> Vec<FrameworkSource> {
+    let mut found = Vec::new();
+    for path in paths {
+        if is_snapshot_name(path) && path.is_file() {
+            found.push(FrameworkSource::of(path.clone(), FrameworkSourceKind::Snapshot));
+            continue;
+        }
+        let Ok(sources) = Source::survey(path, &[SNAPSHOT]) else { continue };
+        let snapshots = sources.companions.into_iter().chain(snapshots_in(path));
+        found.extend(snapshots.map(|path| FrameworkSource::of(path, FrameworkSourceKind::Snapshot)));
+        found.extend(sources.found.into_iter().map(|source| {
+            FrameworkSource::of(source.path().to_owned(), FrameworkSourceKind::Telemetry(source))
+        }));
+    }
+    let mut seen = FxHashSet::default();
+    found.retain(|source| seen.insert(source.path.clone()));
+    found.sort_by(|a, b| {
+        Reverse(a.modified_ns).cmp(&Reverse(b.modified_ns)).then_with(|| a.path.cmp(&b.path))
+    });
+    found.truncate(MOST);
+    found
+}
+
+impl FrameworkSource {
+    fn of(path: PathBuf, kind: FrameworkSourceKind) -> Self {
+        let metadata = fs::metadata(&path).ok();
+        let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_ns = since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0);
+        let bytes = metadata.filter(fs::Metadata::is_file).map(|metadata| metadata.len());
+        FrameworkSource { path, kind, modified_ns, bytes }
+    }
+}
+
+/// Whether a name is one under which a snapshot is kept.
+fn is_snapshot_name(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    SNAPSHOT_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Snapshots that a program put into the directory itself, under a name of its own. Links are not followed.
+fn snapshots_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    files.map(|entry| entry.path()).filter(|path| is_snapshot_name(path))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn snapshots_and_telemetry_are_listed_newest_first() {
+        let root = tempfile::tempdir().unwrap();
+        let bundle = root.path().join("run/rank0-pid7-cuda0/oom_dump_1");
+        fs::create_dir_all(&bundle).unwrap();
+        let names = ["dump.pickle.gz", "notes.txt", "track.jsonl"].map(|name| root.path().join(name));
+        let files = [bundle.join(SNAPSHOT), names[0].clone(), names[1].clone(), names[2].clone()];
+        for (age, path) in files.iter().enumerate() {
+            fs::write(path, "x").unwrap();
+            let at = SystemTime::now() - Duration::from_secs(100 * age as u64);
+            fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+        }
+        let found = framework_sources(&[root.path().to_owned(), files[0].clone(), root.path().join("none")]);
+        let listed: Vec<(&Path, &str)> =
+            found.iter().map(|source| (source.path.as_path(), source.kind.word())).collect();
+        let expected = [(&files[0], "snapshot"), (&files[1], "snapshot"), (&files[3], "telemetry")];
+        assert_eq!(listed, expected.map(|(path, word)| (path.as_path(), word)));
+        assert_eq!(found[0].bytes, Some(1));
+    }
+}
