@@ -152,7 +152,7 @@ mod tests {
         followed.look(std::slice::from_ref(&session), &mut |_, _| seen += 1);
         let lanes = followed.lanes(None).clone();
         let mut reader = Reader { captures: &|_| Vec::new(), goes_on: &mut || true };
-        let loaded = load(&[session.clone()], &mut reader).unwrap();
+        let loaded = load(std::slice::from_ref(&session), &mut reader).unwrap();
         let page = whole(&loaded.recording);
         assert_eq!(lanes, ProcessLanes::of(0, &page.iter().collect::<Vec<_>>(), AXIS));
         let rss = lanes.lanes.iter().find(|lane| lane.memory == "host").unwrap();

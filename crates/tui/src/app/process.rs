@@ -233,9 +233,11 @@ impl View for ProcessView {
             LiveTarget::Process(pid) => format!("process {pid}"),
         };
         if self.target.as_ref() == Some(&target) && self.state.wish().pid == subject.pid {
-            return;
+            self.state.show_moment(subject.at_ns);
+            return self.ask();
         }
         self.state = ProcessState::new(title, subject.pid);
+        self.state.show_moment(subject.at_ns);
         self.excerpt = None;
         self.target = Some(target.clone());
         if self.readers.is_none() {

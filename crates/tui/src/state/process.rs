@@ -55,6 +55,8 @@ pub(crate) struct ProcessState {
     pub(crate) cells: Vec<(u16, u16, u16, u32)>,
     /// What the look that is shown was asked for.
     shown: Option<Wish>,
+    /// The moment that another view asked for, until the axis is known.
+    wanted: Option<u64>,
 }
 
 impl ProcessState {
@@ -70,7 +72,14 @@ impl ProcessState {
             trouble: None,
             cells: Vec::new(),
             shown: None,
+            wanted: None,
         }
+    }
+
+    /// Looks at this moment, nanoseconds since 1970, at once or when its time is read.
+    pub(crate) fn show_moment(&mut self, at_ns: Option<u64>) {
+        self.wanted = at_ns.map(|at| at / MS);
+        self.measure();
     }
 
     pub(crate) fn wish(&self) -> Wish {
@@ -134,6 +143,10 @@ impl ProcessState {
         let last = if process.ended.is_none() { last.max(Some(self.live.reading.at_ns / MS)) } else { last };
         if let Some((first, last)) = first.zip(last) {
             self.axis.set_whole(first, last);
+            if let Some(at) = self.wanted.take() {
+                self.axis.go(at);
+                self.ask_moment();
+            }
         }
     }
 
@@ -176,9 +189,14 @@ impl ProcessState {
     /// Takes a key; false when there is no use for it.
     pub(crate) fn key(&mut self, key: Key) -> bool {
         let is_used = self.take(key);
+        self.ask_moment();
+        is_used
+    }
+
+    /// What held the memory at the cursor is asked for.
+    fn ask_moment(&mut self) {
         let has_stacks = !matches!(self.pane, Pane::Lines);
         self.live.ask(self.axis.cursor().map(|at| at.saturating_mul(MS)), has_stacks);
-        is_used
     }
 
     fn take(&mut self, key: Key) -> bool {
@@ -286,8 +304,7 @@ impl ProcessState {
             Button::Press => self.press(mouse),
             _ => {}
         }
-        let has_stacks = !matches!(self.pane, Pane::Lines);
-        self.live.ask(self.axis.cursor().map(|at| at.saturating_mul(MS)), has_stacks);
+        self.ask_moment();
     }
 
     fn scroll(&mut self, key: Key) {

@@ -34,6 +34,23 @@ fn mouse(button: Button, column: u16, row: u16) -> Mouse {
 }
 
 #[test]
+fn moment_of_another_view_is_looked_at_once_its_time_is_known() {
+    let mut state = ProcessState::new("a run".into(), None);
+    let (first, last) = self::state().axis.whole();
+    let middle = (first + last) / 2;
+    state.show_moment(Some(middle * MS));
+    assert_eq!(state.wish().at_ns, None, "nothing is read yet");
+    assert!(state.update(process_reading(), false));
+    assert_eq!((state.axis.cursor(), state.wish().at_ns), (Some(middle), Some(middle * MS)));
+    state.key(Key::End);
+    let answered = answer(&mut state);
+    assert!(state.update(answered, false));
+    assert_eq!(state.axis.cursor(), None, "asked for once");
+    state.show_moment(Some(first * MS));
+    assert_eq!(state.axis.cursor(), Some(first));
+}
+
+#[test]
 fn time_keys_move_the_cursor_and_ask_for_its_moment() {
     let mut state = state();
     assert_eq!((state.wish().at_ns, state.axis.cursor()), (None, None));
