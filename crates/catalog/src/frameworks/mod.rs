@@ -1,4 +1,4 @@
-//! What is recorded of the frameworks' allocators: snapshots and telemetry below some directories, and what telemetry has of each device.
+//! What is recorded of the frameworks' allocators: snapshots, captures and telemetry below some directories, and what telemetry has of each device.
 //!
 //! The list is made from names and times of files; nothing is read before it is asked for. Bounded in number.
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use rustc_hash::FxHashSet;
+use stormlog_model::layout::{CAPTURE_FILE, is_capture};
 use stormlog_store::Source;
 
 pub use telemetry::{FrameworkDevice, FrameworkTelemetry, PhaseRow, framework_telemetry};
@@ -39,6 +40,8 @@ pub struct FrameworkSource {
 pub enum FrameworkSourceKind {
     /// A snapshot of PyTorch's allocator.
     Snapshot,
+    /// A heap capture, which may have device memory.
+    Capture,
     /// Telemetry of a session.
     Telemetry(Source),
 }
@@ -49,6 +52,7 @@ impl FrameworkSourceKind {
     pub fn word(&self) -> &'static str {
         match self {
             FrameworkSourceKind::Snapshot => "snapshot",
+            FrameworkSourceKind::Capture => "capture",
             FrameworkSourceKind::Telemetry(_) => "telemetry",
         }
     }
@@ -59,13 +63,16 @@ impl FrameworkSourceKind {
 pub fn framework_sources(paths: &[PathBuf]) -> Vec<FrameworkSource> {
     let mut found = Vec::new();
     for path in paths {
-        if is_snapshot_name(path) && path.is_file() {
-            found.push(FrameworkSource::of(path.clone(), FrameworkSourceKind::Snapshot));
+        if let Some(kind) = FrameworkSourceKind::of_name(path).filter(|_| path.is_file()) {
+            found.push(FrameworkSource::of(path.clone(), kind));
             continue;
         }
-        let Ok(sources) = Source::survey(path, &[SNAPSHOT]) else { continue };
-        let snapshots = sources.companions.into_iter().chain(snapshots_in(path));
-        found.extend(snapshots.map(|path| FrameworkSource::of(path, FrameworkSourceKind::Snapshot)));
+        let Ok(sources) = Source::survey(path, &[SNAPSHOT, CAPTURE_FILE]) else { continue };
+        let files = sources.companions.into_iter().chain(files_in(path));
+        found.extend(files.filter_map(|path| {
+            let kind = FrameworkSourceKind::of_name(&path)?;
+            Some(FrameworkSource::of(path, kind))
+        }));
         found.extend(sources.found.into_iter().map(|source| {
             FrameworkSource::of(source.path().to_owned(), FrameworkSourceKind::Telemetry(source))
         }));
@@ -90,17 +97,22 @@ impl FrameworkSource {
     }
 }
 
-/// Whether a name is one under which a snapshot is kept.
-fn is_snapshot_name(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    SNAPSHOT_ENDS.iter().any(|end| name.ends_with(end))
+impl FrameworkSourceKind {
+    /// What a file is by its name alone: a snapshot or a capture.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        if SNAPSHOT_ENDS.iter().any(|end| name.ends_with(end)) {
+            return Some(FrameworkSourceKind::Snapshot);
+        }
+        is_capture(&name).then_some(FrameworkSourceKind::Capture)
+    }
 }
 
-/// Snapshots that a program put into the directory itself, under a name of its own. Links are not followed.
-fn snapshots_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+/// The files of a directory itself: a program may put snapshots and captures there under names of its own. Links are not followed.
+fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-    files.map(|entry| entry.path()).filter(|path| is_snapshot_name(path))
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path())
 }
 
 #[cfg(test)]
@@ -115,7 +127,8 @@ mod tests {
         let bundle = root.path().join("run/rank0-pid7-cuda0/oom_dump_1");
         fs::create_dir_all(&bundle).unwrap();
         let names = ["dump.pickle.gz", "notes.txt", "track.jsonl"].map(|name| root.path().join(name));
-        let files = [bundle.join(SNAPSHOT), names[0].clone(), names[1].clone(), names[2].clone()];
+        let capture = root.path().join("run/rank0-pid7-cuda0").join(CAPTURE_FILE);
+        let files = [bundle.join(SNAPSHOT), names[0].clone(), names[1].clone(), names[2].clone(), capture];
         for (age, path) in files.iter().enumerate() {
             fs::write(path, "x").unwrap();
             let at = SystemTime::now() - Duration::from_secs(100 * age as u64);
@@ -124,7 +137,12 @@ mod tests {
         let found = framework_sources(&[root.path().to_owned(), files[0].clone(), root.path().join("none")]);
         let listed: Vec<(&Path, &str)> =
             found.iter().map(|source| (source.path.as_path(), source.kind.word())).collect();
-        let expected = [(&files[0], "snapshot"), (&files[1], "snapshot"), (&files[3], "telemetry")];
+        let expected = [
+            (&files[0], "snapshot"),
+            (&files[1], "snapshot"),
+            (&files[3], "telemetry"),
+            (&files[4], "capture"),
+        ];
         assert_eq!(listed, expected.map(|(path, word)| (path.as_path(), word)));
         assert_eq!(found[0].bytes, Some(1));
     }

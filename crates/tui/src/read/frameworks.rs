@@ -9,11 +9,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stormlog_catalog::frameworks::{
     FrameworkSource, FrameworkSourceKind, FrameworkTelemetry, framework_sources, framework_telemetry,
 };
+use stormlog_heap::{DeviceStats, GroupBy};
+use stormlog_heap_report::{Question, Reading, forecast};
 use stormlog_torch::{ReplayProgress, ReportOptions, Snapshot, SnapshotReport};
 
 /// The list is made again after so long, and after so many times what it took.
 const LIST_REST: Duration = Duration::from_secs(5);
 const LIST_SHARE: u32 = 40;
+/// Places of a capture that are listed.
+const TOP: usize = 20;
 /// Telemetry that ends less than so long ago is read again at every look.
 const RECENT_NS: u64 = 60_000_000_000;
 
@@ -52,6 +56,8 @@ pub(crate) enum Content {
         page: Vec<String>,
     },
     Telemetry(FrameworkTelemetry),
+    /// The devices of a capture.
+    Capture(Vec<DeviceStats>),
     /// Why it cannot be read.
     Trouble(String),
 }
@@ -145,7 +151,8 @@ impl FrameworksReader {
                 Ok(found) => Content::Telemetry(found),
                 Err(error) => Content::Trouble(error.to_string()),
             },
-            _ => snapshot_content(path),
+            Some(FrameworkSourceKind::Capture) => capture_content(path),
+            Some(FrameworkSourceKind::Snapshot) | None => snapshot_content(path),
         };
         self.detail = Some((modified_ns, Arc::new(Detail { path: path.to_owned(), content })));
         (self.snapshot, self.replay, self.shown) = (None, None, None);
@@ -201,6 +208,17 @@ fn snapshot_content(path: &Path) -> Content {
     Content::Snapshot { report: Box::new(report), page }
 }
 
+/// What a capture has of devices.
+fn capture_content(path: &Path) -> Content {
+    let reading = match Reading::still(path, Question::Peak) {
+        Ok(reading) => reading,
+        Err(error) => return Content::Trouble(error.to_string()),
+    };
+    let mut stats = reading.stats_by(GroupBy::Line, TOP);
+    forecast(&mut stats, path);
+    Content::Capture(stats.devices)
+}
+
 fn lines(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Vec<String> {
     let mut page = Vec::new();
     // Writing to memory cannot fail.
@@ -244,6 +262,21 @@ mod tests {
         let (done, total) = *seen.last().unwrap();
         assert_eq!(done, total);
         assert!(seen.first().unwrap().0 < done, "{seen:?}");
+    }
+
+    #[test]
+    fn the_devices_of_a_capture_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("heap.bin");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/devices.bin");
+        std::fs::copy(fixture, &path).unwrap();
+        let ask =
+            FrameworksAsk { paths: vec![directory.path().to_owned()], chosen: Some(path), replays: false };
+        let mut reader = FrameworksReader::default();
+        while reader.look(&ask).1 {}
+        let (look, _) = reader.look(&ask);
+        let Content::Capture(devices) = &look.detail.unwrap().content else { panic!() };
+        assert!(devices.iter().any(|device| device.peak_bytes > 0), "{devices:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use stormlog_catalog::frameworks::FrameworkSourceKind;
 use stormlog_catalog::run::RunDirectory;
 use stormlog_postmortem::bundle::BundleName;
 
@@ -19,6 +20,8 @@ pub(crate) fn kind_of(path: &Path) -> Option<ViewName> {
     if !path.is_file() {
         return None;
     }
-    let is_snapshot = matches!(path.extension()?.to_str()?, "pickle" | "pkl");
-    Some(if is_snapshot { ViewName::Frameworks } else { ViewName::Process })
+    Some(match FrameworkSourceKind::of_name(path) {
+        Some(FrameworkSourceKind::Snapshot) => ViewName::Frameworks,
+        _ => ViewName::Process,
+    })
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stormlog_catalog::frameworks::FrameworkSource;
+use stormlog_catalog::frameworks::{FrameworkSource, FrameworkSourceKind};
 
 use crate::read::frameworks::{Content, Detail, FrameworksAsk, FrameworksLook, Replay};
 use crate::state::entry::{Entry, Typed};
@@ -91,7 +91,7 @@ impl FrameworksState {
         if self.subject.as_deref() == Some(path) {
             return;
         }
-        let is_file = path.is_file();
+        let is_file = FrameworkSourceKind::of_name(path).is_some();
         self.subject = Some(path.to_owned());
         self.chosen = is_file.then(|| path.to_owned());
         self.pane = if is_file { Pane::Page } else { Pane::List };
@@ -216,10 +216,11 @@ impl FrameworksState {
 
     fn command(&self) -> Step {
         let Some(path) = &self.chosen else { return Step::Say("nothing is chosen") };
-        let verb = match (self.pane, self.has_snapshot()) {
+        let verb = match (self.pane, self.detail().map(|detail| &detail.content)) {
             (Pane::Replay, _) => "replay",
-            (_, true) => "snapshot",
-            (_, false) => "analyze",
+            (_, Some(Content::Snapshot { .. })) => "snapshot",
+            (_, Some(Content::Capture(_))) => "stats",
+            _ => "analyze",
         };
         Step::Copy(stormlog_model::text::command_line(&["stormlog", verb, &path.to_string_lossy()]))
     }
@@ -253,7 +254,6 @@ impl FrameworksState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stormlog_catalog::frameworks::FrameworkSourceKind;
 
     fn look(names: &[&str]) -> FrameworksLook {
         let source = |(age, name): (usize, &&str)| FrameworkSource {
@@ -318,6 +318,8 @@ mod tests {
         assert_eq!(state.chosen(), Some(Path::new("/runs/one/x")));
         assert_eq!(state.key(Key::Letter('a')), Step::Used);
         assert_eq!(state.ask().paths, [PathBuf::from("/runs")]);
+        state.open(Path::new("/elsewhere/x.pickle.gz"));
+        assert_eq!((state.pane, state.ask().chosen), (Pane::Page, Some("/elsewhere/x.pickle.gz".into())));
     }
 
     #[test]

@@ -8,13 +8,15 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use stormlog_catalog::frameworks::{FrameworkDevice, FrameworkTelemetry};
+use stormlog_heap::DeviceStats;
+use stormlog_heap_report::purposes;
 use stormlog_model::format_bytes;
 use stormlog_model::text::{Table, format_duration, format_whole_seconds, grouped};
 use stormlog_torch::{DeviceReport, PoolVerdict, SnapshotReport};
 
 use crate::read::frameworks::{Content, Detail};
 use crate::state::frameworks::{FrameworksState, Order, Pane};
-use crate::text::{clean, fit, wrap};
+use crate::text::{clean, fit, short_name, short_path, wrap};
 use crate::view::listing::{self, Column, Headers};
 use crate::view::page;
 use crate::view::theme::Theme;
@@ -109,7 +111,11 @@ fn draw_list(
 
 fn title_line(state: &FrameworksState, columns: u16, theme: &Theme) -> Line<'static> {
     let count = state.count();
-    let what = format!("{} source{}", grouped(count as u64), if count == 1 { "" } else { "s" });
+    let shown = match state.filter.text.is_empty() {
+        true => String::new(),
+        false => format!("{} of ", grouped(state.sources().len() as u64)),
+    };
+    let what = format!("{shown}{} source{}", grouped(count as u64), if count == 1 { "" } else { "s" });
     let of = state.subject().map(|path| format!(" of {}", name_of(path)));
     let filter = match state.filter.text.as_str() {
         "" => String::new(),
@@ -159,6 +165,7 @@ fn content_lines(detail: &Detail, at_ns: u64, columns: usize, theme: &Theme) -> 
             lines
         }
         Content::Telemetry(found) => telemetry_lines(found, at_ns, columns, theme),
+        Content::Capture(devices) => capture_lines(devices, columns, theme),
     }
 }
 
@@ -317,6 +324,56 @@ fn telemetry_lines(
     lines
 }
 
+fn capture_lines(devices: &[DeviceStats], columns: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    if devices.is_empty() {
+        let word = "no device memory in this capture; view 2 shows what the host holds";
+        return vec![Line::styled(fit(word, columns).into_owned(), theme.faint())];
+    }
+    for device in devices {
+        let reserved =
+            device.peak_reserved_bytes.map(|bytes| format!(", reserved at most {}", format_bytes(bytes)));
+        let head = format!(
+            "{}: peak {}{}; live {} in {} blocks",
+            device.device,
+            format_bytes(device.peak_bytes),
+            reserved.unwrap_or_default(),
+            format_bytes(device.live_bytes),
+            grouped(device.live_blocks)
+        );
+        lines.push(Line::styled(fit(&clean(&head), columns).into_owned(), theme.title()));
+        for (label, text) in purposes(device).iter().filter(|(label, _)| *label != "for") {
+            lines.push(Line::from(fit(&format!("{label:<9}{text}"), columns).into_owned()));
+        }
+        let mut parts: Vec<(&str, u64)> =
+            device.categories.iter().map(|(name, amount)| (*name, amount.bytes)).collect();
+        parts.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), *name));
+        let mut table = Table::new(&["BYTES", "%", "", "FOR"], &[0, 1]);
+        for (name, bytes) in parts.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            let share = bytes as f64 / device.live_bytes.max(1) as f64;
+            table.row([
+                format_bytes(bytes),
+                format!("{:.1}", share * 100.0),
+                bar(share, 20),
+                name.to_owned(),
+            ]);
+        }
+        if !device.categories.is_empty() {
+            lines.extend(table_lines(&table, columns, theme, |_| None));
+        }
+        let title = if device.top_at == "end" { "HELD AT THE END" } else { "HELD AT THE PEAK" };
+        let mut table = Table::new(&["BYTES", "BLOCKS", title], &[0, 1]);
+        for place in &device.top {
+            let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };
+            let at = format!("{}{line}  {}", short_path(&place.file), short_name(&place.function));
+            table.row([format_bytes(place.bytes), grouped(place.count), at]);
+        }
+        lines.extend(table_lines(&table, columns, theme, |_| None));
+        lines.push(Line::default());
+    }
+    lines
+}
+
 fn device_name(device: &FrameworkDevice) -> String {
     if device.device_id < 0 {
         device.backend.clone()
@@ -382,6 +439,7 @@ mod tests {
 
     use super::*;
     use crate::read::frameworks::{FrameworksAsk, FrameworksLook, FrameworksReader};
+    use crate::state::frameworks::Step;
     use crate::state::key::Key;
 
     const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (300, 60)];
@@ -456,6 +514,29 @@ mod tests {
         let mut state = state("streams-s11-default.pickle.gz", true);
         state.key(Key::Letter('r'));
         insta::assert_snapshot!("frameworks_replay_120x40", picture((120, 40), &mut state));
+    }
+
+    #[test]
+    fn the_devices_of_a_capture() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("heap.bin");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/devices.bin");
+        std::fs::copy(fixture, &path).unwrap();
+        let roots = vec![directory.path().to_owned()];
+        let mut state = FrameworksState::new(roots.clone());
+        let ask = FrameworksAsk { paths: roots, chosen: Some(path), replays: false };
+        let mut reader = FrameworksReader::default();
+        while reader.look(&ask).1 {}
+        let look = reader.look(&ask).0;
+        let at_ns = look.sources[0].modified_ns;
+        state.take(FrameworksLook { at_ns, ..look.clone() });
+        state.take(FrameworksLook { at_ns, ..look });
+        insta::assert_snapshot!("frameworks_capture_120x40", picture((120, 40), &mut state));
+        assert_eq!(state.key(Key::Letter('c')), Step::Copy(command_of(&state)));
+    }
+
+    fn command_of(state: &FrameworksState) -> String {
+        format!("stormlog stats {}", state.chosen().unwrap().display())
     }
 
     #[test]
