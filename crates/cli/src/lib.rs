@@ -158,6 +158,9 @@ fn dispatch(program: Program, command: Command) -> u8 {
         Command::Diff(arguments) => cmd::heap::diff::run(&arguments.into()),
         Command::Transform(arguments) => cmd::heap::transform::run(&(*arguments).into()),
         Command::Parse(arguments) => cmd::heap::parse::run(&arguments.into()),
+        Command::Sanitize(arguments) => {
+            return cmd::heap::sanitize::run(&arguments.into()).unwrap_or_else(|error| report(&error).code());
+        }
         Command::Rules(arguments) => cmd::monitoring::run(&arguments.into()),
         Command::Dashboard(arguments) => cmd::monitoring::run(&arguments.into()),
     };

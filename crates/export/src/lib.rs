@@ -1,17 +1,21 @@
-//! Formats we only write, for other tools to read: every one takes [`Holdings`] and gives bytes.
+//! Formats we only write, for other tools to read. Those of stacks take [`Holdings`], those of time a [`Timeline`]; every one gives bytes.
 //!
 //! This crate must never open a file, and never lose a byte of what is held: the weights of an export add up to the whole.
 #![forbid(unsafe_code)]
 
+mod chrome;
 mod collapsed;
 mod firefox;
 mod gprof2dot;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod perfetto;
 mod pprof;
 mod speedscope;
 mod svg;
 mod table;
+mod tensorboard;
+mod timeline;
 
 use std::borrow::Cow;
 
@@ -26,6 +30,7 @@ pub use pprof::{HeapProfile, pprof};
 pub use speedscope::speedscope;
 pub use svg::svg;
 pub use table::csv;
+pub use timeline::{Counter, Instant, Slice, Timeline, TimelineProcess, TraceFormat};
 
 /// What an export is about, for the formats that have room to say so.
 #[derive(Debug, Clone)]
@@ -76,6 +81,22 @@ fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
 #[cfg(test)]
 mod testing {
     use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+
+    use crate::timeline::{Counter, Instant, Slice, Timeline, TimelineProcess};
+
+    /// One process with a counter, a phase, two steps that meet, and an alert.
+    pub(crate) fn timeline() -> Timeline {
+        let slice =
+            |track, from_ns, to_ns| Slice { track, from_ns, to_ns, name: format!("{track} {from_ns}") };
+        let slices =
+            vec![slice("phases", 1_000, 9_000), slice("steps", 2_000, 3_000), slice("steps", 3_000, 4_000)];
+        let counters =
+            vec![Counter { name: "host RSS".to_owned(), points: vec![(1_000, 7), (5_001_000, 9)] }];
+        let instants =
+            vec![Instant { at_ns: 8_000, name: "warning".to_owned(), text: "memory is short".to_owned() }];
+        let name = "train.py".to_owned();
+        Timeline { processes: vec![TimelineProcess { pid: 7, name, counters, slices, instants }] }
+    }
 
     /// main → load (10 bytes), main → load → parse (30 bytes), and main itself (5 bytes).
     pub(crate) fn held() -> Holdings {

@@ -157,7 +157,7 @@ fn imported_test_function(value: u64) -> u64 {
 
 #[test]
 fn addresses_are_named_from_the_files_in_the_memory_map() {
-    let address = imported_test_function as usize as u64 + 4;
+    let address = imported_test_function as *const () as u64 + 4;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let text = format!(
         "heap profile: 1: 7 [1: 7] @ heapprofile\n 1: 7 [1: 7] @ {address:#x}\n\nMAPPED_LIBRARIES:\n{maps}"

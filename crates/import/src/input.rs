@@ -39,7 +39,10 @@ impl File<'_> {
     }
 
     pub(crate) fn io(&self, source: io::Error) -> ImportError {
-        ImportError::Io { path: self.path.to_owned(), source }
+        match is_cut(&source) {
+            true => self.damaged("its compressed data ends early or does not decompress", Position::End),
+            false => ImportError::Io { path: self.path.to_owned(), source },
+        }
     }
 
     pub(crate) fn too_large(&self) -> ImportError {
@@ -89,9 +92,10 @@ impl Lines<'_> {
     }
 }
 
-/// Whether a reader failed because the compressed file has no end.
+/// Whether a reader failed because of what is in the file: compressed data without its end.
 pub(crate) fn is_cut(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::Other)
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | InvalidInput | InvalidData | Other)
 }
 
 /// The decompressed content.

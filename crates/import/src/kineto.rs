@@ -14,7 +14,7 @@ const MOST_FRAMES: usize = 1024;
 
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut trace = crate::kineto_json::read(file.open()?).map_err(|error| match error.classify() {
-        serde_json::error::Category::Io => file.io(error.into()),
+        serde_json::error::Category::Io => file.io(std::io::Error::from(error)),
         serde_json::error::Category::Eof => file.damaged("its JSON ends early", Position::End),
         _ => file.damaged("its JSON is not a trace", Position::Line(error.line() as u64)),
     })?;

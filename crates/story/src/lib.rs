@@ -29,6 +29,7 @@ mod process;
 pub mod report;
 mod residual;
 mod story;
+mod trace;
 
 pub use answer::{HEADLINE_LINES, answer, message};
 pub use bundle_page::bundle_page;
@@ -44,3 +45,4 @@ pub use residual::{Part, Residual};
 pub use stormlog_postmortem::Ended;
 pub use stormlog_render::report::{Lane, Line, LineKind, Mark, Rule, Stretch};
 pub use story::Story;
+pub use trace::trace;

@@ -9,7 +9,7 @@ use stormlog_model::memory::Selection;
 use stormlog_torch::Moment;
 
 use crate::cmd::heap::{
-    Asked, captures, diff, flamegraph, leaks, parse, stats, summary, table, transform, tree,
+    Asked, captures, diff, flamegraph, leaks, parse, sanitize, stats, summary, table, transform, tree,
 };
 
 /// Which memory of the program.
@@ -414,7 +414,26 @@ impl From<Transform> for transform::Options {
     }
 }
 
-/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written.
+/// Runs a program under `compute-sanitizer --tool memcheck --leak-check full` and shows the device memory that it never
+/// freed, by the line that allocated it. The exit code is the program's.
+#[derive(Debug, Args)]
+pub(crate) struct Sanitize {
+    /// The report that is written; every view of a heap capture opens it
+    #[arg(short, long, default_value = "sanitizer.txt", value_name = "FILE")]
+    output: PathBuf,
+    /// The program and its arguments, behind `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<std::ffi::OsString>,
+}
+
+impl From<Sanitize> for sanitize::Options {
+    fn from(typed: Sanitize) -> Self {
+        sanitize::Options { output: typed.output, command: typed.command }
+    }
+}
+
+/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written, and profiles of
+/// pprof, heaptrack, massif, jemalloc, gperftools, PyTorch's profiler, heapprofd and compute-sanitizer.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// A capture, or the directory of a session or run

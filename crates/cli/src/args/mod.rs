@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Diff(heap::Diff),
     /// Convert a heap capture to gprof2dot, csv, parquet, speedscope, ...
     Transform(Box<heap::Transform>),
+    /// Find device memory that a program never frees (needs compute-sanitizer)
+    Sanitize(heap::Sanitize),
     /// Print every record of a heap capture as a line of text
     Parse(heap::Parse),
     /// Show the host, its limits and pressure, and every GPU

@@ -7,7 +7,8 @@ use clap::Args;
 use crate::cmd::telemetry::{convert, sessions, validate};
 
 /// Reads JSON, JSONL, CSV, Parquet, sink directories, OOM and diagnose bundles, rings and logs; writes JSON, JSONL,
-/// CSV or Parquet by the extension of OUT.
+/// CSV or Parquet by the extension of OUT. A trace of everything over time, heap captures included, is written for
+/// Perfetto (.pftrace), Chrome (.trace.json) and TensorBoard (a name with tfevents).
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
     /// A file, or a directory such as a sink, a bundle or a run
@@ -17,7 +18,7 @@ pub(crate) struct Convert {
     /// Schema version to write
     #[arg(long, value_parser = ["2", "3", "4"], default_value = "4", value_name = "VERSION")]
     schema: String,
-    /// Output format, when the extension does not say: json, jsonl, csv or parquet
+    /// Output format, when the name does not say: json, jsonl, csv, parquet, perfetto, chrome, tensorboard
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Only this session

@@ -7,6 +7,7 @@ pub(crate) mod flamegraph;
 pub(crate) mod leaks;
 mod output;
 pub(crate) mod parse;
+pub(crate) mod sanitize;
 pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod table;

@@ -8,6 +8,7 @@ use serde_json::json;
 use stormlog_model::Schema;
 use stormlog_store::{Format, Output, Place, ReadOptions, Source, StoreError};
 
+use super::trace;
 use crate::exit::{CtrlC, Exit, Wrong};
 use crate::progress::Progress;
 
@@ -35,6 +36,9 @@ struct Tally {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    if let Some(format) = trace::format(options)? {
+        return trace::run(options, format);
+    }
     let ctrl_c = CtrlC::watch();
     let schema = Schema::from_number(options.schema).unwrap_or(stormlog_model::SCHEMA_LATEST);
     let sources = Source::find(&options.input)?;
@@ -60,8 +64,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 fn open_output(options: &Options, schema: Schema) -> anyhow::Result<Output> {
     let is_stream = options.output == Path::new("-");
     let format = match &options.to {
-        Some(name) => Format::of_name(name)
-            .ok_or_else(|| Wrong(format!("--to {name}: expected json, jsonl, csv or parquet")))?,
+        Some(name) => Format::of_name(name).ok_or_else(|| {
+            Wrong(format!("--to {name}: expected json, jsonl, csv, parquet, perfetto, chrome or tensorboard"))
+        })?,
         None if is_stream => {
             return Err(Wrong("to write to standard output, name a format with --to".into()).into());
         }

@@ -11,4 +11,5 @@ pub(crate) mod recordings;
 pub(crate) mod sessions;
 pub(crate) mod sql;
 pub(crate) mod tf_analyze;
+mod trace;
 pub(crate) mod validate;
