@@ -62,6 +62,8 @@ pub mod header {
     pub const METADATA_LEN: usize = 88;
     /// `u32`, slots that may be in use at once, but for two of each thread; 0 when the file is not bounded.
     pub const SLOT_LIMIT: usize = 92;
+    /// `u64`, atomic: how often the supervisor has asked what keeps the memory of the process.
+    pub const QUESTIONS: usize = 96;
     /// JSON object: `command` (array), `python` (version or null), `parent_pid`, …
     pub const METADATA: usize = 512;
 }

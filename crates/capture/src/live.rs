@@ -257,6 +257,15 @@ impl Live {
         Ok(self.slot_header(slot.index).filter(is_same).map(|_| bytes))
     }
 
+    /// Asks the program what keeps its memory: it looks when it next records something, and reports to its run's directory. For a file that is open to compact.
+    pub fn ask_what_is_kept(&self) -> Result<(), CaptureError> {
+        let mut word = [0; 8];
+        let at = header::QUESTIONS as u64;
+        self.file.read_exact_at(&mut word, at).map_err(CaptureError::io(&self.path))?;
+        let next = u64::from_le_bytes(word).wrapping_add(1);
+        self.file.write_all_at(&next.to_le_bytes(), at).map_err(CaptureError::io(&self.path))
+    }
+
     /// Hands a slot back to the program, without its room on disk where `punch` says so. Its chunk must be safe by now.
     pub(crate) fn free(&self, index: u32, punch: bool) -> Result<(), CaptureError> {
         if punch {

@@ -49,6 +49,11 @@ pub fn is_kept() -> bool {
     path().last() == Some(&0)
 }
 
+/// The directory of the run; `None` where the program is not part of one.
+pub fn run() -> Option<&'static [u8]> {
+    path().strip_suffix(&[0])?.strip_suffix(ENDS_FILE.as_bytes())?.strip_suffix(b"/")
+}
+
 fn path() -> &'static [u8] {
     // SAFETY: written before `main`, only read since.
     unsafe { (*PATH.0.get()).bytes() }

@@ -474,6 +474,13 @@ pub fn lost(events: u64) {
     }
 }
 
+/// Questions that the supervisor has put into the header; 0 where there is no file.
+#[inline]
+pub fn questions() -> u64 {
+    let word = current().and_then(|state| state.field::<AtomicU64>(header::QUESTIONS));
+    word.map_or(0, |word| word.load(Ordering::Relaxed))
+}
+
 /// The present moment, and when it was: nanoseconds since the recording began.
 pub fn moment() -> (crate::moments::Moment, u64) {
     let Some(state) = current() else { return (crate::moments::Moment::NEVER, 0) };

@@ -149,6 +149,7 @@ pub fn find_python() {
     };
     let watch = CodeWatch::new(&found, code_is_gone, python_is_gone);
     pyalloc::find();
+    crate::retention::mailbox::prepare();
     if PYTHON.finding.swap(true, Ordering::AcqRel) {
         return; // another thread found the same
     }

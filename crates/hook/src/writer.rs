@@ -11,6 +11,7 @@ use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, kind, zigzag};
 
 use crate::clock;
 use crate::moments::Moment;
+use crate::retention::mailbox;
 use crate::session;
 use lengths::{
     LENGTHS_OF_A, LENGTHS_OF_B, LENGTHS_OF_C, LENGTHS_OF_D, bits, bytes, difference, narrow_bits, zigzag32,
@@ -275,6 +276,7 @@ impl Writer {
         if difference > 0 {
             self.last_microseconds = microseconds;
             self.put(kind::TIME, false, difference, 0, 0, 0);
+            mailbox::look();
         }
         self.room()
     }

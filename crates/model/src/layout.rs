@@ -145,10 +145,15 @@ pub fn growing_capture_name(pid: &str) -> String {
     format!("{pid}.bin")
 }
 
+/// What the name of a process's report of retained memory has before and behind its number.
+pub const RETAINED_PREFIX: &str = "retained-";
+/// See [`RETAINED_PREFIX`].
+pub const RETAINED_SUFFIX: &str = ".json";
+
 /// The name of the file in which a process reports what keeps its memory. The recording library writes it: `pid` may be its placeholder.
 #[must_use]
 pub fn retained_name(pid: &str) -> String {
-    format!("retained-{pid}.json")
+    format!("{RETAINED_PREFIX}{pid}{RETAINED_SUFFIX}")
 }
 
 /// The process whose report of retained memory has this name; `None` for another file.

@@ -35,6 +35,7 @@ use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
 use crate::lineage::{Delivered, Lineage};
 use crate::notices::Notices;
 use crate::outcome::{Ended, ProcessOutcome};
+use crate::question::Questions;
 use crate::supervise::HeapFinish;
 use crate::termination::TerminationLog;
 use crate::watched::Watched;
@@ -96,6 +97,8 @@ pub(crate) struct RunEvidence {
     /// Deaths so far, those included whose directories were dropped.
     pub(crate) deaths: Deaths,
     pub(crate) warnings: VecDeque<String>,
+    /// What processes were asked about their memory.
+    pub(crate) questions: Questions,
     /// Where alerts and deaths are reported, if anywhere.
     pub(crate) notices: Option<Notices>,
 }
@@ -132,6 +135,7 @@ impl RunEvidence {
             dropped_sessions: 0,
             deaths: Deaths::new(),
             warnings: VecDeque::new(),
+            questions: Questions::default(),
             notices: None,
         }
     }

@@ -25,6 +25,7 @@ mod naming;
 mod notices;
 mod orphans;
 mod outcome;
+mod question;
 mod signals;
 mod supervise;
 mod termination;

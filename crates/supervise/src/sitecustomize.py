@@ -143,7 +143,13 @@ def _stormlog_install():
         path = os.path.join(run, retained.replace("%p", str(os.getpid())))
         # PyTorch's allocator has just been asked about the same failure, with more of its memory still held.
         if os.path.exists(path) and time_ns() - os.stat(path).st_mtime_ns < 60_000_000_000:
-            return
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                # A forecast had only a moment to look, and is older than the end.
+                if b'"reason":"forecast"' not in os.read(handle, 4096):
+                    return
+            finally:
+                os.close(handle)
         look(1, os.fsencode(f"reason={reason};path={path}"), None if traceback is None else id(traceback))
 
     def why(reason, traceback=None):

@@ -294,6 +294,7 @@ fn begin(
     evidence.termination = termination;
     evidence.unrecordable = unrecordable;
     evidence.bundle_policy = options.bundle_policy;
+    evidence.questions.is_off = !options.report_why;
     evidence.notices = options
         .courier
         .clone()

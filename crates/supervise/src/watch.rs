@@ -9,6 +9,7 @@ use std::io::PipeReader;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stormlog_alert::alerts::AlertEvent;
 use stormlog_catalog::run::{exceptions, memory_map};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{ProcessTree, TreeMember};
@@ -305,6 +306,9 @@ impl Watcher {
         self.ask_for_a_map();
         self.record_gpus();
         self.write_ahead(now, held, !alerts.is_empty());
+        if alerts.iter().any(AlertEvent::is_start) {
+            self.ask_what_is_kept(now);
+        }
         for alert in alerts {
             if let Some(root) = self.processes.get_mut(&self.root) {
                 self.lost_records += u64::from(!root.session.record_alert(&alert));
@@ -316,6 +320,15 @@ impl Watcher {
                 warn(&alert.context);
             }
             self.evidence.warned(alert.context);
+        }
+    }
+
+    /// Asks the largest process what keeps its memory, while it is there to answer.
+    fn ask_what_is_kept(&mut self, now: Instant) {
+        let largest = self.processes.values().max_by_key(|watched| watched.session.seen().last_rss);
+        let Some(pid) = largest.map(|watched| watched.pid) else { return };
+        if let Some(captures) = &self.evidence.captures {
+            self.evidence.questions.ask(now, captures.directory(), pid);
         }
     }
 

@@ -40,6 +40,33 @@ def why(*arguments: str) -> Any:
     return process
 
 
+FORESEEN = '''
+import os, sys, time
+report = f"{os.environ['STORMLOG_RUN_DIR']}/retained-{os.getpid()}.json"
+kept = []
+def keep():
+    kept.append(bytearray(1 << 20))
+while len(kept) < 900:
+    keep()
+    time.sleep(0.02)
+    if os.path.exists(report):
+        print(open(report).read())
+        break
+'''
+
+
+def test_process_reports_what_keeps_its_memory_when_a_limit_is_forecast(tmp_path: Path) -> None:
+    script = tmp_path / "grows.py"
+    script.write_text(FORESEEN)
+    done = run(tmp_path / "runs", sys.executable, str(script), options=("--limit", "1GiB"))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["reason"] == "forecast" and report["held"], report
+    # Within the 50 ms that it may take, on a busy machine not every path is followed.
+    kept = [row for row in report["held"] if "`kept`, a list of " in row["kept_by"]]
+    assert kept or not report["complete"], report
+
+
 def test_many_small_blocks_of_a_sampled_heap_have_their_holder_and_its_line(tmp_path: Path) -> None:
     script = tmp_path / "strings.py"
     script.write_text(

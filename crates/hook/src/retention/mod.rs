@@ -12,6 +12,7 @@ mod graph;
 mod holders;
 mod kinds;
 pub(crate) mod line;
+pub(crate) mod mailbox;
 mod python;
 mod region;
 mod relations;
@@ -133,10 +134,16 @@ pub unsafe extern "C" fn stormlog_why_soon(version: u32, order: *const c_char) -
         let place = &mut *WAITING.order.get();
         place.fill(0);
         place[..text.len()].copy_from_slice(text);
-        if call(waited, core::ptr::null_mut()) != 0 {
-            WAITING.is_taken.store(false, Ordering::Release);
-            return libc::EAGAIN;
-        }
+    }
+    wait_for(call)
+}
+
+/// Has CPython call for the order that this thread has put there. 0, or `EAGAIN`.
+fn wait_for(call: python::Pending) -> c_int {
+    // SAFETY: CPython's function; it may be called without the GIL.
+    if unsafe { call(waited, core::ptr::null_mut()) } != 0 {
+        WAITING.is_taken.store(false, Ordering::Release);
+        return libc::EAGAIN;
     }
     0
 }

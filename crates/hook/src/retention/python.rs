@@ -171,7 +171,8 @@ type Next = unsafe extern "C" fn(usize, *mut isize, *mut usize, *mut usize) -> c
 type VisitAll = unsafe extern "C" fn(Visit, *mut c_void);
 type Line = unsafe extern "C" fn(usize, c_int) -> c_int;
 type Attribute = unsafe extern "C" fn(usize, *const c_char) -> usize;
-type Pending = unsafe extern "C" fn(extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
+/// `Py_AddPendingCall`.
+pub type Pending = unsafe extern "C" fn(extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
 
 macro_rules! functions {
     ($($field:ident: $kind:ty = $name:literal),* $(,)?) => {
