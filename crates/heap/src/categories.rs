@@ -7,8 +7,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stormlog_capture::record::mark;
 use stormlog_model::gpu_category::{Category, WORKSPACES, category_of_stack};
+use stormlog_model::stacks::{FrameKind, NodeId, StackTree};
 
 use crate::devices::DeviceLedger;
+use crate::frames::is_backward_remark;
 use crate::ledger::{Ledger, Site};
 use crate::tree::{BEFORE_RECORDING, ROOT, Step, Tree};
 
@@ -129,6 +131,18 @@ impl Gradients {
             None => self.takes_all,
         }
     }
+}
+
+/// What the stack of a node says about the memory of a device: as [`of_site`], for trees that are drawn. Gradients are not told from what a backward pass needs
+/// for a moment: that takes the sizes of the blocks.
+#[must_use]
+pub fn category_of_node(tree: &StackTree, node: NodeId) -> Category {
+    if tree.stack(node).any(is_backward_remark) {
+        return Category::BackwardTemporaries;
+    }
+    let frames = || tree.stack(node).filter(|frame| frame.kind == FrameKind::Python);
+    let found = category_of_stack(frames().map(|frame| (frame.file.as_str(), frame.function.as_str())));
+    found.unwrap_or(if frames().next().is_some() { Category::Data } else { Category::Unknown })
 }
 
 /// What a site's stack says.

@@ -169,11 +169,19 @@ fn is_interpreter(frame: &Frame) -> bool {
                 && (library.starts_with("libpython") || library.starts_with("python3"))))
 }
 
+const BACKWARD: &str = "<backward>";
+const BACKWARD_OF_SEVERAL: &str = "<backward of several callers>";
+
+/// Whether a frame is the mark of memory that a thread of the autograd engine took.
+pub(crate) fn is_backward_remark(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Remark && [BACKWARD, BACKWARD_OF_SEVERAL].contains(&frame.function.as_str())
+}
+
 /// What a mark in a stack reads like.
 fn mark_name(mark: u32) -> &'static str {
     match u64::from(mark) {
-        mark::BACKWARD => "<backward>",
-        mark::BACKWARD_AMBIGUOUS => "<backward of several callers>",
+        mark::BACKWARD => BACKWARD,
+        mark::BACKWARD_AMBIGUOUS => BACKWARD_OF_SEVERAL,
         _ if mark == BEFORE_RECORDING => "<before recording>",
         _ => "<unknown mark>",
     }

@@ -56,7 +56,7 @@ mod watch;
 use stormlog_model::memory::Selection;
 
 pub use aggregate::Aggregate;
-pub use categories::CategoryAmount;
+pub use categories::{CategoryAmount, category_of_node};
 pub use curve::Point;
 pub use device_blocks::{DeviceBlock, DeviceBlocks};
 pub use device_stats::DeviceStats;

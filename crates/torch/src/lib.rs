@@ -54,7 +54,9 @@ pub use settings::{AllocatorSettings, SettingsError};
 pub use snapshot::{Annotation, Block, BlockState, PoolId, Segment, Snapshot};
 pub use stormlog_model::gpu_category::{CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, Category};
 pub use text::{settings_name, write_oom, write_replay_page, write_snapshot_page};
-pub use timeline::{Timeline, TimelineLimits, timeline};
+pub use timeline::{
+    ShownMoment, StackLife, StacksOverTime, Timeline, TimelineLimits, stacks_over_time, timeline,
+};
 pub use trace::{Action, Context, Event};
 pub use track::{TrackedBlock, TrackedSegment, Tracker};
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use serde_json::Value;
-use stormlog_torch::{ExportFormat, Recording, TimelineLimits, export, load, timeline};
+use stormlog_torch::{ExportFormat, Recording, TimelineLimits, export, load, stacks_over_time, timeline};
 
 fn running(column: &Value) -> Vec<i64> {
     let mut sum = 0;
@@ -124,5 +124,27 @@ fn snapshots_are_told_from_other_files() {
     for other in ["Cargo.toml", "src/lib.rs", "tests", "absent", "tests/data/leak-s11-default.json"] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(other);
         assert!(!stormlog_torch::is_snapshot(&path), "{other}");
+    }
+}
+
+#[test]
+fn stacks_and_categories_add_up_to_what_is_allocated_at_every_moment() {
+    for name in ["gpt-train", "gpt-leak", "gpt-oom", "streams-s11-expandable"] {
+        let snapshot = load(&data(name)).unwrap();
+        let recording = Recording::new(&snapshot, 0);
+        let found = stacks_over_time(&recording, 120);
+        assert!(found.moments.len() > 20 && found.moments.len() <= 120, "{name}");
+        for (at, moment) in found.moments.iter().enumerate() {
+            let alive = found.lives.iter().filter(|life| (life.birth..life.death).contains(&(at as u32)));
+            let by_stack: u64 = alive.map(|life| life.bytes).sum();
+            let by_category: u64 = found.categories.iter().map(|(_, bytes)| bytes[at]).sum();
+            assert_eq!(
+                (by_stack, by_category),
+                (moment.totals.allocated, moment.totals.allocated),
+                "{name} {at}"
+            );
+        }
+        let most = found.moments.iter().map(|moment| moment.totals.allocated).max();
+        assert_eq!(Some(found.held.rows.iter().map(|row| row.bytes).sum()), most, "{name}");
     }
 }

@@ -40,7 +40,7 @@ def why(*arguments: str) -> Any:
     return process
 
 
-FORESEEN = '''
+FORESEEN = """
 import os, sys, time
 report = f"{os.environ['STORMLOG_RUN_DIR']}/retained-{os.getpid()}.json"
 kept = []
@@ -52,7 +52,7 @@ while len(kept) < 900:
     if os.path.exists(report):
         print(open(report).read())
         break
-'''
+"""
 
 
 def test_process_reports_what_keeps_its_memory_when_a_limit_is_forecast(tmp_path: Path) -> None:

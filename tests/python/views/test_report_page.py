@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COMMAND = [sys.executable, "-m", "stormlog"]
 MOST_BYTES = 5_000_000
+SNAPSHOT = Path(__file__).parents[3] / "crates/torch/tests/data/gpt-train.pickle.gz"
 PROGRAM = """
 import time
 kept, model = [], [bytearray(1 << 20) for _ in range(8)]
@@ -72,6 +73,24 @@ def test_report_opens_at_the_peak_with_the_lines_that_hold_it(opened: Opened, ru
     assert "keeps.py:6" in first and "20.0 MiB" in first
     assert "keeps.py:6 collect" in opened.text("#rows"), "the same line has a band in its lane"
     assert "exit status" in opened.text("#environment") and "keeps.py" in opened.text("#processes")
+
+
+def test_snapshot_given_as_a_path_is_drawn_with_its_categories(opened: Opened, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    stormlog("report", SNAPSHOT, "-o", page)
+    opened.goto(page)
+    titles = opened.page.locator(".lane h3").all_inner_texts()
+    assert {"GPU memory, cuda:0", "GPU memory by category, cuda:0"} <= set(titles), titles
+    assert "activations" in opened.text("#rows") and "parameters" in opened.text("#rows")
+    found = opened.page.evaluate(
+        """() => {
+            const lanes = stormlog.data.lanes.map((lane) => lane.lines), [whole, parts] = lanes;
+            const sum = (at) => parts.reduce((sum, line) => sum + line.bytes[at], 0);
+            return whole[0].bytes.map((bytes, at) => [bytes, sum(at)]);
+        }"""
+    )
+    assert found and all(whole == parts for whole, parts in found), "the categories add up"
+    assert opened.whole() == max(whole for whole, _ in found)
 
 
 def test_every_moment_of_the_cursor_adds_up(opened: Opened, page: Path) -> None:

@@ -10,6 +10,7 @@ use stormlog_story::judge;
 use stormlog_story::report::{Recorded, page, report, timelines};
 
 use crate::cmd::heap::Output;
+use crate::cmd::snapshot::analyze::Snapshots;
 use crate::cmd::telemetry::recordings;
 use crate::exit::{CtrlC, Exit, NotThere};
 
@@ -57,9 +58,12 @@ pub(crate) fn page_of(path: &Path) -> anyhow::Result<String> {
 
 fn read(paths: Vec<PathBuf>, ctrl_c: &CtrlC) -> anyhow::Result<Recorded> {
     let captures = CaptureReader::default();
-    let loaded = recordings::load_with(&paths, &captures, ctrl_c)?;
+    let (snapshots, others) = Snapshots::among(&paths);
+    let mut loaded = recordings::load_with(&others, &captures, ctrl_c)?;
+    let snapshots = Snapshots::read(&snapshots, others.is_empty(), &mut loaded);
     let timelines = timelines(&loaded.recording);
     let mut analysis = judge(loaded);
+    snapshots.judge(&mut analysis);
     captures.explain_ranks(&paths, &mut analysis);
     Ok(Recorded { paths, timelines, analysis, captures })
 }

@@ -3,7 +3,9 @@
 //! Captures are read here, those of the processes that matter; what is left out is named. Must never print, and never judge.
 
 mod captures;
+mod categories;
 mod environment;
+mod snapshots;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use crate::lanes::{self, Clock, ProcessLanes};
 use crate::moment;
 use captures::{Captures, ReadCapture, difference, peak};
 use environment::environment;
+use snapshots::{ReadSnapshot, Snapshots};
 use words::{finding, process};
 
 /// Processes that are listed.
@@ -53,11 +56,14 @@ pub fn timelines(recording: &Recording) -> Vec<Timeline> {
 pub fn report(recorded: &Recorded, before: Option<&Recorded>) -> Report {
     let judged = (recorded.analysis.findings.as_slice(), recorded.analysis.layers.as_slice());
     let story = Story::with(&recorded.paths, judged, &mut |process| recorded.captures.digest(process));
-    let captures = Captures::at(&recorded.paths);
+    let (captures, snapshots) = (Captures::at(&recorded.paths), Snapshots::at(&recorded.paths));
     let mut built = Builder::new(recorded, &story, &captures);
+    built.begin_with(&snapshots);
     built.add_lanes(recorded);
-    built.report.notes.extend(captures.notes);
+    built.report.notes.extend(captures.notes.into_iter().chain(snapshots.notes));
     captures.read.into_iter().for_each(|capture| built.add_capture(capture));
+    built.add_categories();
+    snapshots.read.into_iter().for_each(|snapshot| built.add_snapshot(snapshot));
     // The memory of a device is scarce: it is shown first.
     built.report.graphs.sort_by_key(|graph| (graph.process, graph.memory == "host"));
     built.add_deaths(&story);
@@ -167,6 +173,44 @@ impl Builder {
         }
     }
 
+    /// Lanes of what the memory of devices is for, below the others of their process.
+    fn add_categories(&mut self) {
+        let devices = self.report.graphs.iter().filter(|graph| graph.memory != "host");
+        let lanes: Vec<Lane> = devices.filter_map(categories::lane).collect();
+        self.report.lanes.extend(lanes);
+    }
+
+    /// The axis includes the traces of snapshots.
+    fn begin_with(&mut self, snapshots: &Snapshots) {
+        for (from, to) in snapshots.read.iter().filter_map(|snapshot| snapshot.span_ns) {
+            let is_first = self.clock.start_ns == 0 || from < self.clock.start_ns;
+            self.clock.start_ns = if is_first { from } else { self.clock.start_ns };
+            self.end_ns = self.end_ns.max(to);
+        }
+    }
+
+    /// A snapshot does not name its process: it is one of its own, by the file's name.
+    fn add_snapshot(&mut self, snapshot: ReadSnapshot) {
+        let ReadSnapshot { name, memory, span_ns, peak_bytes, flame, reserved, categories } = snapshot;
+        let known =
+            self.report.processes.iter().position(|process| process.pid.is_none() && process.name == name);
+        let process = known.unwrap_or(self.report.processes.len());
+        if known.is_none() {
+            if process >= MOST_PROCESSES {
+                return;
+            }
+            let ended = "unknown".to_owned();
+            self.report.processes.push(Process { name, ended, ..Process::default() });
+        }
+        self.report.processes[process].devices.push((memory.clone(), peak_bytes));
+        let offset_ms = span_ns.map_or(0, |(began, _)| self.clock.ms(began));
+        let graph = Graph { process, memory, offset_ms, is_difference: false, flame };
+        self.report.lanes.extend(snapshot_lane(&graph, reserved));
+        let times = graph.flame.strip.as_ref().map(|strip| strip.time_ms.clone()).unwrap_or_default();
+        self.report.lanes.extend(categories::of_curves(&graph, &times, categories));
+        self.report.graphs.push(graph);
+    }
+
     fn add_deaths(&mut self, story: &Story) {
         for (place, process) in story.processes.iter().take(MOST_PROCESSES).enumerate() {
             let Some(at) = process.ended_at_ns.and_then(|at| u64::try_from(at).ok()) else { continue };
@@ -246,6 +290,21 @@ impl Builder {
         report.environment = environment(&recorded.paths);
         self.report
     }
+}
+
+/// What was allocated and reserved over the time of a snapshot's trace.
+fn snapshot_lane(graph: &Graph, reserved: Vec<u64>) -> Option<Lane> {
+    let strip = graph.flame.strip.as_ref()?;
+    let time: Vec<u64> = strip.time_ms.iter().map(|at| graph.offset_ms.saturating_add(*at)).collect();
+    let line = |name: &str, bytes: Vec<u64>| page::Line {
+        name: name.to_owned(),
+        time: time.clone(),
+        bytes,
+        ..page::Line::default()
+    };
+    let lines = vec![line("allocated", strip.heap_bytes.clone()), line("reserved", reserved)];
+    let (memory, title) = (graph.memory.clone(), format!("GPU memory, {}", graph.memory));
+    Some(Lane { process: graph.process, memory, title, lines, ..Lane::default() })
 }
 
 /// The end of a graph on the axis. A capture that does not say when it began has no other.

@@ -1,7 +1,8 @@
 //! What is held at a moment as stacks, the shape that flame graphs and their differences are made from.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId};
+use stormlog_model::gpu_category::Category;
+use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
 
 use super::holders::judge;
 use super::moment::{Moment, NoSuchMark, events_until};
@@ -11,32 +12,16 @@ use crate::recording::Recording;
 /// Every live block under its category and its stack; each device is a "thread" of its own.
 pub fn holdings(recordings: &[Recording<'_>], at: &Moment) -> Result<Holdings, NoSuchMark> {
     let mut held = Holdings::default();
-    let mut frames: FxHashMap<Frame, u32> = FxHashMap::default();
-    let mut children: FxHashMap<(NodeId, u32), NodeId> = FxHashMap::default();
+    let mut nodes = Nodes::default();
     let mut rows: FxHashMap<(NodeId, u32), (u64, u64)> = FxHashMap::default();
     for (thread, recording) in recordings.iter().enumerate() {
         held.threads.push(format!("device {}", recording.device));
         let events = events_until(recording, at)?;
         let segments = recording.state_after(events).segments();
         let tables = &recording.snapshot.tables;
-        let mut nodes = FxHashMap::default();
+        nodes.known.clear();
         for block in judge(recording, events, &segments) {
-            let node = *nodes.entry((block.category, block.stack)).or_insert_with(|| {
-                let purpose = Frame {
-                    function: block.category.name().to_owned(),
-                    file: String::new(),
-                    line: 0,
-                    kind: FrameKind::Python,
-                };
-                let path = std::iter::once(purpose).chain(outermost_first(tables, block.stack));
-                path.fold(0, |parent, frame| {
-                    let frame = *frames.entry(frame).or_insert_with_key(|frame| {
-                        held.tree.frames.push(frame.clone());
-                        held.tree.frames.len() as u32 - 1
-                    });
-                    *children.entry((parent, frame)).or_insert_with(|| held.tree.push(parent, frame))
-                })
-            });
+            let node = nodes.node(&mut held.tree, tables, block.category, block.stack);
             let sum = rows.entry((node, thread as u32)).or_default();
             *sum = (sum.0.saturating_add(block.size), sum.1 + 1);
         }
@@ -47,6 +32,46 @@ pub fn holdings(recordings: &[Recording<'_>], at: &Moment) -> Result<Holdings, N
         .collect();
     held.rows.sort_unstable_by_key(|row| (row.node, row.thread));
     Ok(held)
+}
+
+/// The nodes of a tree of categories and stacks while it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    frames: FxHashMap<Frame, u32>,
+    children: FxHashMap<(NodeId, u32), NodeId>,
+    /// Of the stacks of one snapshot.
+    known: FxHashMap<(Category, StackId), NodeId>,
+}
+
+impl Nodes {
+    /// The node of a stack under its category, made where it is new.
+    pub(crate) fn node(
+        &mut self,
+        tree: &mut StackTree,
+        tables: &Tables,
+        category: Category,
+        stack: StackId,
+    ) -> NodeId {
+        if let Some(node) = self.known.get(&(category, stack)) {
+            return *node;
+        }
+        let purpose = Frame {
+            function: category.name().to_owned(),
+            file: String::new(),
+            line: 0,
+            kind: FrameKind::Python,
+        };
+        let mut node = 0;
+        for frame in std::iter::once(purpose).chain(outermost_first(tables, stack)) {
+            let frame = *self.frames.entry(frame).or_insert_with_key(|frame| {
+                tree.frames.push(frame.clone());
+                tree.frames.len() as u32 - 1
+            });
+            node = *self.children.entry((node, frame)).or_insert_with(|| tree.push(node, frame));
+        }
+        self.known.insert((category, stack), node);
+        node
+    }
 }
 
 fn outermost_first(tables: &Tables, stack: StackId) -> Vec<Frame> {

@@ -8,6 +8,7 @@
 pub(crate) mod homes;
 pub(crate) mod notes;
 mod page;
+mod stacks;
 
 use serde::Serialize;
 
@@ -21,6 +22,7 @@ use crate::snapshot::PoolId;
 use crate::trace::{Action, Event};
 
 use homes::Stretch;
+pub use stacks::{ShownMoment, StackLife, StacksOverTime, stacks_over_time};
 
 /// How much of a trace is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
