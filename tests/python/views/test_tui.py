@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -59,7 +60,8 @@ class Running:
         self.pid: int = json.loads((self.directory / "run.json").read_text())["pid"]
 
     def end(self) -> None:
-        if self.process.poll() is None:
+        # The supervisor may be at work on a program that has ended already.
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self.process.communicate()
 
@@ -168,6 +170,28 @@ def test_live_of_a_process_number_says_how_it_ended(
     live.wait_for(BIG)
     live.press("q")
     assert live.leave() == 0
+
+
+def test_process_view_goes_back_in_time_and_answers_after_the_death(
+    terminal: Callable[..., Terminal], running: Running
+) -> None:
+    view = terminal("tui", str(running.directory), columns=120, lines=40)
+    view.wait_for("heap now")
+    view.wait_for(BIG)
+    view.wait_for("RSS")
+    view.press("\x1b[1;2D")
+    view.wait_for("heap at ")
+    view.press("f")
+    view.wait_for("everything")
+    view.press("f")
+    view.press("\x1b[F")
+    view.wait_for("heap now")
+    os.kill(running.pid, signal.SIGKILL)
+    view.wait_for("was killed with SIGKILL")
+    view.wait_for("held by")
+    view.wait_for("heap at the end")
+    view.press("q")
+    assert view.leave() == 0
 
 
 def test_ctrl_c_leaves_with_130(terminal: Callable[..., Terminal], running: Running) -> None:

@@ -10,7 +10,7 @@ use stormlog_postmortem::bundle::BundleName;
 use super::Subject;
 use super::view::{Turn, View};
 use crate::error::TuiError;
-use crate::read::answer::{AnswerAsk, answer};
+use crate::read::answer::{AnswerAsk, AnswerReader};
 use crate::read::source::{Excerpt, excerpt};
 use crate::read::{LiveTarget, Poller, Watcher};
 use crate::state::entry::Entry;
@@ -100,7 +100,8 @@ impl ProcessView {
             let is_behind = found.as_ref().is_ok_and(Reading::is_behind);
             (Look { target: ask.target.clone(), found }, is_behind)
         };
-        let answers = |ask: &Option<AnswerAsk>| (ask.clone().map(|ask| (ask.clone(), answer(&ask))), false);
+        let mut reader = AnswerReader::default();
+        let answers = move |ask: &Option<AnswerAsk>| (ask.as_ref().map(|ask| reader.answer(ask)), false);
         let sources = |frame: &Option<CodeFrame>| (frame.as_ref().map(excerpt), false);
         Ok(Readers {
             looks: Poller::start("stormlog-process", EVERY, ask, look)?,
@@ -114,9 +115,9 @@ impl ProcessView {
         let (Some(target), Some(readers)) = (&self.target, &mut self.readers) else { return };
         readers.looks.ask(Ask { target: target.clone(), wish: self.state.wish() });
         readers.sources.ask(self.state.source_of().cloned());
-        let ended = self.state.process().filter(|process| process.ended.is_some());
-        readers.answers.ask(ended.and_then(|process| {
-            Some(AnswerAsk { path: self.state.live.reading.path.clone()?, pid: process.pid })
+        readers.answers.ask(self.state.process().and_then(|process| {
+            let (path, ended) = (self.state.live.reading.path.clone()?, process.ended.clone()?);
+            Some(AnswerAsk { path, pid: process.pid, ended })
         }));
     }
 
@@ -310,6 +311,19 @@ mod tests {
             &mut view,
             |state| matches!(&state.pane, crate::state::process::Pane::Flame(Some(flame)) if !flame.is_empty()),
         );
+    }
+
+    #[test]
+    fn telemetry_of_an_older_version_opens_with_its_lanes() {
+        let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/peer-0.4.3");
+        let mut view = opened(&Subject::path(golden.join("v3.jsonl")));
+        until(&mut view, |state| state.has_looked());
+        assert!(view.state.process().is_none(), "no sample is in it");
+        view.open(&Subject::path(golden.join("cpu_tracker.json")));
+        until(&mut view, |state| !state.counters().is_empty());
+        let process = view.state.process().unwrap();
+        assert!(process.is_recorded && process.ended.is_some() && process.heap.is_none());
+        assert!(view.state.live.reading.processes[0].name.contains("cpu_tracker.json"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stormlog_catalog::run::{Process, finish_abandoned, processes};
-use stormlog_story::Story;
+use stormlog_story::{Ended, Story};
 
 /// Which process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,12 +11,29 @@ pub(crate) struct AnswerAsk {
     /// The run, session, capture or file.
     pub(crate) path: PathBuf,
     pub(crate) pid: u32,
+    /// How it ended as far as is known: its supervisor records more of it a moment after the death, and the answer is another one then.
+    pub(crate) ended: String,
 }
 
-/// The lines of the answer; none where nothing more is known than that it ended.
-pub(crate) fn answer(ask: &AnswerAsk) -> Vec<String> {
+/// The last answer, which is made once.
+#[derive(Default)]
+pub(crate) struct AnswerReader {
+    known: Option<(AnswerAsk, Vec<String>)>,
+}
+
+impl AnswerReader {
+    /// The lines of the answer; none where nothing more is known than that it ended.
+    pub(crate) fn answer(&mut self, ask: &AnswerAsk) -> (AnswerAsk, Vec<String>) {
+        let known = self.known.take().filter(|(known, _)| known == ask);
+        let known = known.unwrap_or_else(|| (ask.clone(), read(ask)));
+        self.known.insert(known).clone()
+    }
+}
+
+fn read(ask: &AnswerAsk) -> Vec<String> {
     finish_abandoned(&ask.path);
-    process_at(&ask.path, ask.pid).map(|process| Story::of_process(&process).headline).unwrap_or_default()
+    let process = process_at(&ask.path, ask.pid).filter(|process| process.end.ended() != Ended::Running);
+    process.map(|process| Story::of_process(&process).headline).unwrap_or_default()
 }
 
 fn process_at(path: &Path, pid: u32) -> Option<Process> {

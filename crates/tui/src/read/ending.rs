@@ -19,7 +19,9 @@ pub(super) fn of_status(status: ExitStatus) -> String {
 pub(super) fn of_record(record: &Value) -> Option<String> {
     let number = |key: &str| record.get(key).and_then(Value::as_i64);
     let how = number("signal").map(of_signal).or_else(|| number("exit_code").map(of_code))?;
-    let cause = record.get("cause").and_then(Value::as_str);
+    // A cause that only repeats the signal or the exit says nothing more.
+    let is_more = |cause: &&str| *cause != "signal" && !how.to_lowercase().contains(cause);
+    let cause = record.get("cause").and_then(Value::as_str).filter(is_more);
     Some(cause.map_or(how.clone(), |cause| format!("{how}: {}", cause.replace('_', " "))))
 }
 
@@ -60,6 +62,8 @@ mod tests {
         assert_eq!(of_status(ExitStatus::from_raw(9)), "killed by SIGKILL");
         let record = json!({"exit_code": null, "signal": 9, "cause": "kernel_oom_kill"});
         assert_eq!(of_record(&record).as_deref(), Some("killed by SIGKILL: kernel oom kill"));
+        let plain = json!({"signal": 9, "cause": "sigkill"});
+        assert_eq!(of_record(&plain).as_deref(), Some("killed by SIGKILL"));
         assert_eq!(of_record(&json!({"signal": 99})).as_deref(), Some("killed by signal 99"));
         assert_eq!(of_record(&json!({"exit_code": null})), None);
         assert_eq!(of_session(SessionStatus::Running), None);

@@ -150,6 +150,11 @@ impl ProcessState {
         }
     }
 
+    /// Whether anything was read of it yet.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.shown.is_some()
+    }
+
     /// Whether the shown figures are of what is asked for.
     pub(crate) fn is_current(&self) -> bool {
         self.shown == Some(self.wish())

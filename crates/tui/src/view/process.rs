@@ -71,6 +71,8 @@ fn head_lines(state: &ProcessState, area: Rect, theme: &Theme) -> Vec<Line<'stat
     let Some(process) = state.process() else {
         let text = if reading.title.is_empty() {
             "No process is chosen: Enter on a run or a process in the overview (1) shows it here.".to_owned()
+        } else if state.has_looked() {
+            format!("No sample and no capture of a process is at {}.", clean(&reading.title))
         } else {
             format!("reading {}…", clean(&reading.title))
         };
