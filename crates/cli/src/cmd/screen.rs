@@ -1,5 +1,6 @@
 //! `stormlog tui`, and `stormlog` alone in a terminal.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use stormlog_tui::{AppOptions, Config, ViewName};
 
 use crate::cmd::record::live;
 use crate::exit::{Exit, NotThere};
+use crate::interpreter::this_process;
 use crate::place;
 
 #[derive(Default)]
@@ -34,5 +36,10 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Exit> {
         // Runs that begin later are found there too.
         paths = vec![place::or_runs(None).unwrap_or_else(|_| PathBuf::from(RUNS_DIRECTORY))];
     }
-    live::left(stormlog_tui::app(AppOptions { paths, view, config })?)
+    live::left(stormlog_tui::app(AppOptions {
+        paths,
+        view,
+        config,
+        interpreter: this_process().map(OsStr::to_owned),
+    })?)
 }

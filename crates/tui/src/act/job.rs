@@ -1,10 +1,10 @@
 //! One command in the background: its process, what it printed last, how it ended.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Starts the words; where that fails the job has ended with the reason.
-    pub(super) fn start(id: u64, plan: &Plan) -> Self {
+    pub(super) fn start(id: u64, plan: &Plan, interpreter: Option<&OsStr>) -> Self {
         let mut job = Job {
             id,
             line: command_line(&plan.words),
@@ -50,14 +50,14 @@ impl Job {
             took: Duration::ZERO,
             shown: (0, String::new()),
         };
-        match job.spawn(plan) {
+        match job.spawn(plan, interpreter) {
             Ok(child) => job.child = Some(child),
             Err(reason) => job.state = JobState::NotStarted(reason),
         }
         job
     }
 
-    fn spawn(&mut self, plan: &Plan) -> Result<Child, String> {
+    fn spawn(&mut self, plan: &Plan, interpreter: Option<&OsStr>) -> Result<Child, String> {
         let (program, arguments) = plan.words.split_first().ok_or("no command")?;
         if let Some(path) = plan.output.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
             return Err(format!("{} is already there; choose another name", path.display()));
@@ -66,7 +66,7 @@ impl Job {
         let output = stormlog_files::unnamed(&std::env::temp_dir()).map_err(|error| {
             format!("no file for its output in {}: {error}", std::env::temp_dir().display())
         })?;
-        let mut command = command(program);
+        let mut command = command(program, interpreter);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(output.try_clone().map_err(cannot)?).stderr(output.try_clone().map_err(cannot)?);
         // No terminal of its own: what is typed here is not for it, and it stays when the terminal is closed.
@@ -136,16 +136,17 @@ impl Job {
 }
 
 /// Our own program by the file that runs now, whatever was installed since; another one by its name, as a shell finds it.
-fn command(program: &str) -> Command {
+fn command(program: &str, interpreter: Option<&OsStr>) -> Command {
     if program != OWN {
         return Command::new(program);
     }
-    let own: PathBuf = match is_own_executable() {
-        true => "/proc/self/exe".into(),
-        // An interpreter loaded this code: the command of the package is beside it.
-        false => std::env::current_exe().map_or_else(|_| OWN.into(), |path| path.with_file_name(OWN)),
-    };
-    let mut command = Command::new(own);
+    if let Some(python) = interpreter {
+        // It loaded this code, and is the program of this process.
+        let mut command = Command::new(python);
+        command.args(["-m", OWN]);
+        return command;
+    }
+    let mut command = Command::new(if is_own_executable() { "/proc/self/exe" } else { OWN });
     command.arg0(OWN);
     command
 }
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn output_and_exit_status_are_kept_and_there_is_no_terminal() {
         let script = "echo out; echo err >&2; read line || echo no input; : < /dev/tty || exit 3";
-        let row = wait(&mut Job::start(1, &plan(&["sh", "-c", script])), Duration::ZERO);
+        let row = wait(&mut Job::start(1, &plan(&["sh", "-c", script]), None), Duration::ZERO);
         assert!(row.output.starts_with("out\nerr\nno input\n"), "{}", row.output);
         assert!(matches!(row.state, JobState::Exited(code) if code != 0), "{:?}", row.state);
     }
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn job_that_ignores_the_request_is_killed_with_what_it_started() {
         let script = "trap '' TERM; sleep 600 & echo $!; wait; sleep 600";
-        let mut job = Job::start(1, &plan(&["sh", "-c", script]));
+        let mut job = Job::start(1, &plan(&["sh", "-c", script]), None);
         let child: u32 = loop {
             if let Ok(pid) = job.row().output.trim().parse() {
                 break pid;
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_started_and_what_would_be_written_over_is_a_sentence() {
-        let row = Job::start(1, &plan(&["/nowhere/program"])).row();
+        let row = Job::start(1, &plan(&["/nowhere/program"]), None).row();
         assert!(
             matches!(&row.state, JobState::NotStarted(reason) if reason.contains("/nowhere/program")),
             "{row:?}"
@@ -247,7 +248,8 @@ mod tests {
         let output = directory.path().join("there");
         std::fs::write(&output, "mine").unwrap();
         let script = format!("echo > {}", output.display());
-        let row = Job::start(1, &Plan { output: Some(output.clone()), ..plan(&["sh", "-c", &script]) }).row();
+        let row =
+            Job::start(1, &Plan { output: Some(output.clone()), ..plan(&["sh", "-c", &script]) }, None).row();
         assert!(
             matches!(&row.state, JobState::NotStarted(reason) if reason.contains("already there")),
             "{row:?}"

@@ -1,5 +1,6 @@
 //! The thread that starts, watches and ends jobs, and looks at the processes that are to be signalled.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -42,11 +43,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start() -> Result<Self, TuiError> {
+    /// `interpreter` is the one that this code runs in, where it does.
+    pub(crate) fn start(interpreter: Option<OsString>) -> Result<Self, TuiError> {
         let (words, heard) = channel();
         let news = Arc::new(Mutex::new(ActLook::default()));
         let shared = Arc::clone(&news);
-        thread::Builder::new().name("actions".to_owned()).spawn(move || work(&heard, &shared))?;
+        thread::Builder::new()
+            .name("actions".to_owned())
+            .spawn(move || work(&heard, &shared, interpreter.as_deref()))?;
         Ok(Worker { words, news })
     }
 
@@ -72,7 +76,7 @@ impl Worker {
     }
 }
 
-fn work(heard: &Receiver<Word>, news: &Mutex<ActLook>) {
+fn work(heard: &Receiver<Word>, news: &Mutex<ActLook>, interpreter: Option<&OsStr>) {
     let mut jobs: Vec<Job> = Vec::new();
     let (mut next, mut told) = (1, Vec::new());
     loop {
@@ -84,7 +88,7 @@ fn work(heard: &Receiver<Word>, news: &Mutex<ActLook>) {
         let mut target = None;
         match word {
             Ok(Word::Start(plan)) => {
-                jobs.insert(0, Job::start(next, &plan));
+                jobs.insert(0, Job::start(next, &plan, interpreter));
                 next += 1;
             }
             Ok(Word::Cancel(id)) => jobs.iter_mut().filter(|job| job.id == id).for_each(Job::cancel),
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn jobs_run_beside_each_other_and_one_is_ended() {
-        let worker = Worker::start().unwrap();
+        let worker = Worker::start(None).unwrap();
         let plan = |words: &[&str]| Plan {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             output: None,

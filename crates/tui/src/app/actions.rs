@@ -1,5 +1,6 @@
 //! View 7: recordings, exports and signals, each as the command line that does it.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use ratatui::Frame;
@@ -29,11 +30,11 @@ pub(crate) struct ActionsView {
 }
 
 impl ActionsView {
-    /// With the directory that new runs are made in.
-    pub(crate) fn new(root: Option<&Path>) -> Self {
+    /// With the directory that new runs are made in, and the interpreter that this code runs in.
+    pub(crate) fn new(root: Option<&Path>, interpreter: Option<OsString>) -> Self {
         ActionsView {
             state: ActionsState::new(root.filter(|root| root.is_dir())),
-            worker: Worker::start().map_err(Some),
+            worker: Worker::start(interpreter).map_err(Some),
             target: None,
             message: None,
             menu: Rect::default(),

@@ -17,6 +17,7 @@ mod subject;
 mod tests;
 mod view;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use stormlog_catalog::run::layout::usual_runs;
@@ -41,6 +42,8 @@ pub struct AppOptions {
     pub view: Option<ViewName>,
     /// What the user set.
     pub config: Config,
+    /// The Python interpreter that is this process, where one is: it starts commands of ours too.
+    pub interpreter: Option<OsString>,
 }
 
 impl AppOptions {

@@ -268,9 +268,12 @@ fn views(options: &AppOptions) -> Vec<Box<dyn View>> {
         Box::new(ProcessView::new()),
         Box::new(RanksView::new(&fleet)),
         Box::new(FrameworksView::new(options.roots())),
-        Box::new(FindingsView::new(options.paths.clone())),
-        Box::new(CrashesView::new(options.paths.clone())),
-        Box::new(ActionsView::new(options.paths.first().map(PathBuf::as_path))),
+        Box::new(FindingsView::new(options.roots())),
+        Box::new(CrashesView::new(options.roots())),
+        Box::new(ActionsView::new(
+            options.roots().first().map(PathBuf::as_path),
+            options.interpreter.clone(),
+        )),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! `stormlog top`: the ranks of a job and the runs of a machine, on a screen or as one look in text or JSON.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use stormlog_tui::{AppOptions, Config, ViewName};
 
 use super::live::{columns, left};
 use crate::exit::{Exit, NotThere, Wrong};
+use crate::interpreter::this_process;
 use crate::place;
 
 /// A directory of many runs takes time to read; then what was read by now is printed, and says so.
@@ -22,7 +24,12 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let config = Config::read().map_err(|error| Wrong(error.to_string()))?;
-    let mut app = AppOptions { paths: options.paths.clone(), view: Some(ViewName::Ranks), config };
+    let mut app = AppOptions {
+        paths: options.paths.clone(),
+        view: Some(ViewName::Ranks),
+        config,
+        interpreter: this_process().map(OsStr::to_owned),
+    };
     if app.paths.is_empty() && app.config.directories.is_empty() {
         app.paths = vec![place::or_runs(None)?];
     }
