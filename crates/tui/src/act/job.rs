@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn long_output_is_shown_from_its_end() {
         let row = wait(
-            &mut Job::start(1, &plan(&["sh", "-c", "yes line | head -c 300000; echo last"])),
+            &mut Job::start(1, &plan(&["sh", "-c", "yes line | head -c 300000; echo last"]), None),
             Duration::ZERO,
         );
         assert!(row.output.ends_with("last\n") && row.output.starts_with("… ("));
