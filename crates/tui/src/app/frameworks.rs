@@ -104,10 +104,10 @@ impl View for FrameworksView {
                 ("r", "replay"),
                 ("/", "filter"),
                 ("s", "sort"),
-                ("c", "copy command"),
+                ("y", "copy command"),
             ],
-            Pane::Page => vec![("Esc", "close"), ("r", "replay"), ("c", "copy command")],
-            Pane::Replay => vec![("Esc", "close"), ("c", "copy command")],
+            Pane::Page => vec![("Esc", "close"), ("r", "replay"), ("y", "copy command")],
+            Pane::Replay => vec![("Esc", "close"), ("y", "copy command")],
         }
     }
 

@@ -169,7 +169,7 @@ impl FrameworksState {
                 self.choose();
             }
             Key::Escape if self.subject.is_some() && !self.roots.is_empty() => self.show_all(),
-            Key::Letter('c') => return self.command(),
+            Key::Letter('y') => return self.command(),
             Key::Letter('r') if self.has_snapshot() => self.show(Pane::Replay),
             Key::Letter('r') => return Step::Say("a replay needs an allocator snapshot: choose one"),
             Key::Letter('a') if self.subject.is_some() => self.show_all(),
@@ -326,6 +326,6 @@ mod tests {
     fn the_equivalent_command_is_copied_and_a_replay_needs_a_snapshot() {
         let mut state = state(&["it's"]);
         assert!(matches!(state.key(Key::Letter('r')), Step::Say(_)));
-        assert_eq!(state.key(Key::Letter('c')), Step::Copy(r"stormlog analyze '/runs/it'\''s'".to_owned()));
+        assert_eq!(state.key(Key::Letter('y')), Step::Copy(r"stormlog analyze '/runs/it'\''s'".to_owned()));
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod crashes;
 pub(crate) mod findings;
 mod flame;
 pub(crate) mod frame;
+mod framework_tables;
 pub(crate) mod frameworks;
 pub(crate) mod help;
 mod lanes;
