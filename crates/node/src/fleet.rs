@@ -101,6 +101,22 @@ impl Fleet {
         (jobs(&picture, &self.ended), !is_whole)
     }
 
+    /// Everything there is, the memory over time of all jobs included, as far as it can be read in so much time.
+    pub fn whole(&mut self, patience: Duration) -> (Overview, Vec<JobRow>) {
+        let deadline = Instant::now() + patience;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let (mut overview, mut is_behind) = self.overview(left());
+        while is_behind && !left().is_zero() {
+            (overview, is_behind) = self.overview(left());
+        }
+        let picture = self.node.picture();
+        if self.ended.look(&picture.ended, deadline) {
+            // What could not be read in time has the peak of its largest process.
+            let _ = self.ended.read_memory(&|_| true, deadline);
+        }
+        (overview, jobs(&picture, &self.ended))
+    }
+
     fn look(&mut self, budget: Duration) -> NodePicture {
         self.looks += 1;
         self.node.look_for(budget);

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stormlog_catalog::run::{FileVersion, ObservedState, RunDirectory, RunStatus, find_runs};
+use stormlog_catalog::run::{FileVersion, ObservedRun, ObservedState, RunDirectory, RunStatus, find_runs};
+use stormlog_store::StoreError;
 
 use crate::holders::Holders;
 use crate::ledger::Ledger;
@@ -17,6 +18,14 @@ use crate::state::{StateError, StateFile};
 
 /// Time for one look: a scraper gives up after ten seconds, and asks again after fifteen.
 const BUDGET: Duration = Duration::from_secs(3);
+/// Looking for runs again takes at most this part of the time, where [`NodeOptions::keeps_history`] asks for looks every second.
+const SEARCH_SHARE: u32 = 30;
+/// What was found is read to its end before runs are looked for again, for so long.
+const SEARCH_AGE: Duration = Duration::from_secs(5);
+/// Threads that read the records of runs that are new.
+const MOST_THREADS: usize = 4;
+/// Fewer new runs are read by one thread.
+const LEAST_SHARED: usize = 64;
 /// Runs that are remembered; the names of so many take 20 MB.
 const MOST_RUNS: usize = 100_000;
 /// Living runs that are read.
@@ -61,6 +70,10 @@ pub struct Node {
     pub(crate) unread: u64,
     pub(crate) took: Duration,
     turn: usize,
+    /// When the runs were looked for last, and what that took.
+    searched: Option<(Instant, Duration)>,
+    /// What was found, while not all of it is read.
+    found: Vec<(PathBuf, FileVersion)>,
 }
 
 /// What could not be read, as the label has it.
@@ -97,6 +110,8 @@ impl Node {
             unread: 0,
             took: Duration::ZERO,
             turn: 0,
+            searched: None,
+            found: Vec::new(),
         }
     }
 
@@ -110,10 +125,11 @@ impl Node {
         let begun = Instant::now();
         let deadline = begun + budget;
         self.host.look();
+        let is_behind = self.unread > 0;
         self.unread = 0;
         let slots_before = self.slots.clone();
-        let found = self.find();
-        self.forget_removed(&found);
+        let found = self.found_now(is_behind);
+        let mut observed = observe_new(&self.unknown(&found), deadline);
         // Whatever took too long last time comes first this time.
         let first = if found.is_empty() { 0 } else { self.turn % found.len() };
         let order = found[first..].iter().chain(&found[..first]);
@@ -123,7 +139,8 @@ impl Node {
             if self.ended.get(path).is_some_and(|ended| ended.version == *version) {
                 continue;
             }
-            if Instant::now() >= deadline {
+            let seen = observed.remove(path);
+            if seen.is_none() && Instant::now() >= deadline {
                 next_turn.get_or_insert(first + number);
                 self.unread += 1;
                 if let Some(living) = self.living.get_mut(path) {
@@ -131,9 +148,10 @@ impl Node {
                 }
                 continue;
             }
-            is_changed |= self.read(path, *version, &mut cgroups, deadline);
+            is_changed |= self.read(path, *version, seen, &mut cgroups, deadline);
         }
         self.turn = next_turn.unwrap_or(0);
+        self.found = if self.unread > 0 { found } else { Vec::new() };
         self.assign_slots();
         is_changed |= slots_before != self.slots;
         if let Some(state) = self.options.state.as_ref().filter(|_| is_changed)
@@ -179,6 +197,30 @@ impl Node {
         lines
     }
 
+    /// The runs that there are; those that live only, where all were looked for a short time ago.
+    fn found_now(&mut self, is_behind: bool) -> Vec<(PathBuf, FileVersion)> {
+        let is_fresh = |(at, took): &(Instant, Duration)| at.elapsed() < took.saturating_mul(SEARCH_SHARE);
+        if self.options.keeps_history && !is_behind && self.searched.as_ref().is_some_and(is_fresh) {
+            let version = |path: &PathBuf| Some((path.clone(), RunDirectory::open(path)?.version().ok()?));
+            return self.living.keys().filter_map(version).collect();
+        }
+        let is_recent = |(at, _): &(Instant, Duration)| at.elapsed() < SEARCH_AGE;
+        if self.options.keeps_history && is_behind && self.searched.as_ref().is_some_and(is_recent) {
+            return std::mem::take(&mut self.found);
+        }
+        let begun = Instant::now();
+        let found = self.find();
+        self.forget_removed(&found);
+        self.searched = Some((Instant::now(), begun.elapsed()));
+        found
+    }
+
+    /// Those that were not read yet.
+    fn unknown(&self, found: &[(PathBuf, FileVersion)]) -> Vec<PathBuf> {
+        let is_new = |path: &PathBuf| !self.ended.contains_key(path) && !self.living.contains_key(path);
+        found.iter().map(|(path, _)| path).filter(|path| is_new(path)).cloned().collect()
+    }
+
     fn find(&mut self) -> Vec<(PathBuf, FileVersion)> {
         let mut found = Vec::new();
         self.sessions.clear();
@@ -217,6 +259,7 @@ impl Node {
         &mut self,
         path: &Path,
         version: FileVersion,
+        seen: Option<Observed>,
         cgroups: &mut BTreeMap<PathBuf, Cgroup>,
         deadline: Instant,
     ) -> bool {
@@ -226,7 +269,7 @@ impl Node {
         {
             return self.read_living(path, cgroups, deadline);
         }
-        let observed = match RunDirectory::open(path).map(|run| run.observe()) {
+        let observed = match seen.unwrap_or_else(|| observe(path)) {
             Some(Ok(Some(observed))) => observed,
             Some(Err(_) | Ok(None)) | None => {
                 self.errors[OF_RUN] += 1;
@@ -285,6 +328,31 @@ impl Node {
             }
         }
     }
+}
+
+/// A run as it was found; `None` where it is not there any more.
+type Observed = Option<Result<Option<ObservedRun>, StoreError>>;
+
+fn observe(path: &Path) -> Observed {
+    RunDirectory::open(path).map(|run| run.observe())
+}
+
+/// Reads the records of many runs by several threads, until the deadline; few are left to the caller.
+fn observe_new(paths: &[PathBuf], deadline: Instant) -> BTreeMap<PathBuf, Observed> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    if threads < 2 || paths.len() < LEAST_SHARED {
+        return BTreeMap::new();
+    }
+    let read = |part: &[PathBuf]| -> Vec<(PathBuf, Observed)> {
+        let in_time = part.iter().take_while(|_| Instant::now() < deadline);
+        in_time.map(|path| (path.clone(), observe(path))).collect()
+    };
+    std::thread::scope(|scope| {
+        let parts = paths.chunks(paths.len().div_ceil(threads));
+        let working: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+        // What a thread that panicked did not read is read by the caller.
+        working.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
 }
 
 /// A living process has its log open: as many as the system lets us.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use stormlog_catalog::run::deaths::DEATH;
 use stormlog_catalog::run::layout::{LOG_DIRECTORY, SESSION_FILE, SessionName, Viewpoint};
 use stormlog_catalog::run::{FileVersion, PROGRAM, SessionDirectory};
-use stormlog_model::{Counter, Event, Metadata, SessionStatus, SessionSummary};
+use stormlog_model::{Counter, Event, Head, Metadata, SessionStatus, SessionSummary};
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleName;
 use stormlog_store::recording::{RecordedEvents, read_session};
@@ -85,6 +85,21 @@ pub(crate) struct Session {
     looked_at: Instant,
     counted_at: Option<Instant>,
     metadata: Option<Arc<Metadata>>,
+    /// Samples since the metadata of one was read.
+    unread_metadata: u32,
+}
+
+/// Samples of the host whose metadata is not read: what changes in it is a second old at most, at ten samples a second.
+const METADATA_STRIDE: u32 = 10;
+
+/// Samples of devices have numbers in it, and what is not a sample tells of an end.
+fn wants_metadata(head: &Head, unread: &mut u32) -> bool {
+    *unread += 1;
+    let wants = *unread >= METADATA_STRIDE || head.device_id >= 0 || head.event_type != "sample";
+    if wants {
+        *unread = 0;
+    }
+    wants
 }
 
 impl Session {
@@ -106,6 +121,7 @@ impl Session {
             looked_at: Instant::now(),
             counted_at: None,
             metadata: None,
+            unread_metadata: 0,
         })
     }
 
@@ -134,7 +150,8 @@ impl Session {
                 break;
             }
             taken += 1;
-            match log.next() {
+            let mut wants = |head: &Head| wants_metadata(head, &mut self.unread_metadata);
+            match log.next_sparsely(&mut wants) {
                 Some(Ok(event)) => self.take(&event, rank, samples),
                 // A damaged record is one sample less.
                 Some(Err(_)) => {}
@@ -148,6 +165,7 @@ impl Session {
             self.counted_at = Some(Instant::now());
             self.dropped = log.loss().records;
         }
+        log.release();
         self.log = self.is_running().then_some(log);
         if is_whole && !self.is_running() && self.name.viewpoint == Viewpoint::Outside {
             let at_ns = self.host.at_ns.saturating_add(1);

@@ -100,6 +100,11 @@ impl StoreFile {
         &self.path
     }
 
+    /// Gives its pages back to the page cache.
+    pub(crate) fn release(&self) {
+        self.map.release();
+    }
+
     pub(crate) fn header(&self) -> Header<'_> {
         Header::new(self.map.words())
     }

@@ -93,6 +93,11 @@ impl LogReader {
         })
     }
 
+    /// Gives the pages that were read back to the page cache: a reader that follows hundreds of logs would have all of them resident.
+    pub fn release(&self) {
+        self.segment.file.release();
+    }
+
     fn next_frame(&mut self) -> Option<Frame> {
         let mut ended = false;
         loop {

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, ftruncate, open};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::guard::{self, Registration};
 use crate::layout::WORD;
@@ -61,6 +61,14 @@ impl Map {
         // SAFETY: `start` is page-aligned and maps `bytes` bytes until drop; the guard gives every page of it memory.
         // Any bits are a valid AtomicU64, and nobody holds a non-atomic reference to this memory.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes / WORD) }
+    }
+
+    /// Gives the pages back to the page cache: they are mapped again where they are read again. Only for a mapping that is not written, where no page can
+    /// differ from the file.
+    pub(crate) fn release(&self) {
+        // SAFETY: `start` and `bytes` are the mapping made in `new`, which is shared: its content is the file's, or the zeros that the guard put in the
+        // place of missing pages, and is the same when it is read again. The words stay valid to read.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) };
     }
 
     /// Whether a page had to be replaced by zeros because the file no longer backs it.

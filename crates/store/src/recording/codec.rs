@@ -155,11 +155,23 @@ pub(crate) struct Decoder {
     interner: Interner,
     heads: FxHashMap<DefId, Arc<Head>>,
     metadata: FxHashMap<DefId, Arc<Metadata>>,
+    /// Of the last event whose metadata was read.
+    last: Option<Arc<Metadata>>,
 }
 
 impl Decoder {
     /// The event of a payload, or what is wrong with it.
     pub(crate) fn decode(&mut self, payload: &[u8], definitions: &Definitions) -> Result<Event, Problem> {
+        self.decode_sparsely(payload, definitions, &mut |_| true)
+    }
+
+    /// The same; where `wants_metadata` says no, the metadata is that of an earlier event. Most of what an event costs is its metadata, which is JSON.
+    pub(crate) fn decode_sparsely(
+        &mut self,
+        payload: &[u8],
+        definitions: &Definitions,
+        wants_metadata: &mut dyn FnMut(&Head) -> bool,
+    ) -> Result<Event, Problem> {
         let mut bytes = Bytes { rest: payload };
         let [version, known, flags, _] = bytes.array()?;
         if version != VERSION {
@@ -183,7 +195,11 @@ impl Decoder {
             _ => Some(self.interner.text(std::str::from_utf8(context).map_err(|_| damaged("context"))?)),
         };
         let head = self.head(&head)?;
-        let metadata = self.metadata(&metadata, &head.collector, &counters)?;
+        let metadata = match &self.last {
+            Some(last) if !wants_metadata(&head) => Arc::clone(last),
+            _ => self.metadata(&metadata, &head.collector, &counters)?,
+        };
+        self.last = Some(Arc::clone(&metadata));
         check_totals(&counters)?;
         Ok(Event { timestamp_ns, counters, context, head, metadata })
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stormlog_model::Event;
+use stormlog_model::{Event, Head};
 use stormlog_ring::{LogReader, Loss, ReadStats, RingReader, Status};
 
 use super::codec::{Decoder, KIND_EVENT};
@@ -81,6 +81,13 @@ impl RecordedEvents {
         }
     }
 
+    /// Gives the pages that were read back to the page cache, until more is read.
+    pub fn release(&self) {
+        if let Input::Log(reader) = &self.input {
+            reader.release();
+        }
+    }
+
     /// Both, with one look at the files.
     fn status_and_loss(&self) -> (Status, Loss) {
         match &self.input {
@@ -97,10 +104,12 @@ impl RecordedEvents {
     }
 }
 
-impl Iterator for RecordedEvents {
-    type Item = Result<Event, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl RecordedEvents {
+    /// The next event; where `wants_metadata` says no, with the metadata of an earlier one. For a reader that follows many logs and counts only.
+    pub fn next_sparsely(
+        &mut self,
+        wants_metadata: &mut dyn FnMut(&Head) -> bool,
+    ) -> Option<Result<Event, StoreError>> {
         let reader = match &mut self.input {
             Input::Ring { events, .. } => return events.next(),
             Input::Log(reader) => reader,
@@ -110,7 +119,7 @@ impl Iterator for RecordedEvents {
                 if record.kind != KIND_EVENT {
                     continue;
                 }
-                let event = self.decoder.decode(record.payload, record.definitions);
+                let event = self.decoder.decode_sparsely(record.payload, record.definitions, wants_metadata);
                 // The low half of a position numbers the record within its segment.
                 let number = record.position & u64::from(u32::MAX);
                 return Some(
@@ -121,6 +130,14 @@ impl Iterator for RecordedEvents {
                 return None;
             }
         }
+    }
+}
+
+impl Iterator for RecordedEvents {
+    type Item = Result<Event, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_sparsely(&mut |_| true)
     }
 }
 

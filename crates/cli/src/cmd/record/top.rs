@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use stormlog_node::{Fleet, JobRow, Overview, fleet_value};
+use stormlog_node::{Fleet, fleet_value};
 use stormlog_tui::{AppOptions, Config, ViewName};
 
 use super::live::{columns, left};
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if !options.once && !options.json && stormlog_tui::has_screen() {
         return left(stormlog_tui::app(app)?);
     }
-    let (overview, jobs) = look(roots);
+    let (overview, jobs) = Fleet::new(roots).whole(PATIENCE);
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{:#}", fleet_value(&overview, &jobs))?;
@@ -48,23 +48,4 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         write!(out, "{}", stormlog_tui::top_text(overview, &jobs, columns()))?;
     }
     Ok(Exit::Ok)
-}
-
-/// Reads everything there is.
-fn look(roots: Vec<PathBuf>) -> (Overview, Vec<JobRow>) {
-    let begun = Instant::now();
-    let mut fleet = Fleet::new(roots);
-    let left = || PATIENCE.saturating_sub(begun.elapsed());
-    let (mut overview, mut is_behind) = fleet.overview(left());
-    while is_behind && !left().is_zero() {
-        (overview, is_behind) = fleet.overview(left());
-    }
-    let mut jobs = fleet.jobs(None, left()).0;
-    // The memory over time of jobs that have ended is read for the one that is printed.
-    let newest = jobs.iter().find(|job| !job.is_living).map(|job| job.key.clone());
-    let mut is_behind = true;
-    while is_behind && !left().is_zero() {
-        (jobs, is_behind) = fleet.jobs(newest.as_deref(), left());
-    }
-    (overview, jobs)
 }
