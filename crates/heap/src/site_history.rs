@@ -73,15 +73,14 @@ impl SiteHistory {
         let (mut times, mut lives) = (Vec::new(), Vec::new());
         let mut open: FxHashMap<u32, Vec<(u32, Amount)>> = FxHashMap::default();
         for (number, look) in (0_u32..).zip(looks) {
-            times.push((look.time_us, look.held.iter().map(|(_, held)| held.bytes).sum()));
+            times.push((look.time_us, whole(&look.held).bytes));
             let gone = |site: &u32| look.held.binary_search_by_key(site, |(site, _)| *site).is_err();
             for (site, parts) in open.iter_mut().filter(|(site, _)| gone(site)) {
                 shrink(*site, parts, 0, number, &mut lives);
             }
             for (site, held) in &look.held {
                 let parts = open.entry(*site).or_default();
-                let (bytes, count) =
-                    parts.iter().fold((0, 0), |sum, (_, part)| (sum.0 + part.bytes, sum.1 + part.count));
+                let Amount { bytes, count } = whole(parts);
                 if held.bytes > bytes {
                     let came = Amount { bytes: held.bytes - bytes, count: held.count.saturating_sub(count) };
                     parts.push((number, came));
@@ -135,9 +134,17 @@ impl SiteHistory {
     }
 }
 
+/// The sum of amounts, which a damaged file may have made absurd.
+fn whole(parts: &[(u32, Amount)]) -> Amount {
+    parts.iter().fold(Amount::default(), |sum, (_, part)| Amount {
+        bytes: sum.bytes.saturating_add(part.bytes),
+        count: sum.count.saturating_add(part.count),
+    })
+}
+
 /// Ends what came last until `left` bytes are there.
 fn shrink(site: u32, parts: &mut Vec<(u32, Amount)>, left: u64, death: u32, lives: &mut Vec<Life>) {
-    let mut excess = parts.iter().map(|(_, part)| part.bytes).sum::<u64>().saturating_sub(left);
+    let mut excess = whole(parts).bytes.saturating_sub(left);
     while let Some((birth, part)) = parts.last_mut().filter(|_| excess > 0) {
         let bytes = excess.min(part.bytes);
         let count = (part.count as f64 * (bytes as f64 / part.bytes.max(1) as f64)).round() as u64;

@@ -66,6 +66,7 @@ fn touch(snapshot: &Snapshot) {
     let _ = replay_report(snapshot, 0, &[], Some(1 << 33), true);
     let recording = Recording::new(snapshot, 0);
     let _ = timeline(&recording, &TimelineLimits { moments: 16, blocks: 8, spans: 4 });
+    let _ = stacks_over_time(&recording, 16);
     let _ = report.findings("snapshot", "");
     let recordings = [recording];
     let _ = diff(&recordings, &recordings, &Moment::Peak);

@@ -40,7 +40,11 @@ pub(super) fn of_curves(graph: &Graph, time_ms: &[u64], mut curves: Vec<(String,
     curves.sort_by_key(|(name, bytes)| (std::cmp::Reverse(bytes.iter().max().copied()), name.clone()));
     if curves.len() > MOST_LINES {
         let rest = curves.split_off(MOST_LINES - 1);
-        let sum = (0..time_ms.len()).map(|at| rest.iter().filter_map(|(_, bytes)| bytes.get(at)).sum());
+        let sum = (0..time_ms.len()).map(|at| {
+            rest.iter()
+                .filter_map(|(_, bytes)| bytes.get(at))
+                .fold(0, |sum: u64, more| sum.saturating_add(*more))
+        });
         curves.push((REST.to_owned(), sum.collect()));
     }
     let time: Vec<u64> = time_ms.iter().map(|at| graph.offset_ms.saturating_add(*at)).collect();
