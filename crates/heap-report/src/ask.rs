@@ -125,6 +125,11 @@ impl Reading {
             let (path, until_us) = (chosen.path, heap.duration_us());
             return Err(HeapError::Folded { path, until_us }.into());
         }
+        if let Some(imported) = heap.imported.as_ref().filter(|imported| !imported.has_blocks)
+            && matches!(question, Question::Temporary(_))
+        {
+            return Err(HeapError::NoMoments { path: chosen.path, format: imported.format }.into());
+        }
         let mut names = Names::default();
         let views = || std::iter::once(&first).chain(&others);
         if views().any(|view| view.knows_when) && wants_lives(&heap) {

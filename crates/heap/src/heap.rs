@@ -199,6 +199,12 @@ impl Heap {
         self.imported.as_ref().is_none_or(|imported| imported.has_blocks)
     }
 
+    /// Whether all that it has is what a leak checker found.
+    #[must_use]
+    pub fn has_leaks_only(&self) -> bool {
+        self.imported.as_ref().is_some_and(|imported| imported.format.is_leak_report())
+    }
+
     /// Allocations in all.
     #[must_use]
     pub fn allocations(&self) -> u64 {

@@ -51,6 +51,14 @@ impl Format {
     }
 }
 
+impl Format {
+    /// Whether it has nothing but the blocks that were never freed.
+    #[must_use]
+    pub fn is_leak_report(self) -> bool {
+        matches!(self, Format::SanitizerText | Format::SanitizerXml)
+    }
+}
+
 impl std::fmt::Display for Format {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(self.name())

@@ -154,6 +154,7 @@ fn summed_up(reading: &Reading, answer: &Answer, memory: Memory) -> Capture {
             false => live_lines(answer, LINES).into_iter().map(line).collect(),
             true => leaks(answer).iter().take(LINES).map(kept).collect(),
         },
+        never_freed: reading.heap.has_leaks_only(),
         failed: stats
             .failed_requests
             .last()

@@ -12,6 +12,8 @@ use super::{advice, metrics};
 use crate::series::{Envelope, Growth, growth};
 use crate::text::duration;
 
+/// The id of the finding about blocks that a leak checker found.
+const NEVER_FREED: &str = "heap.never_freed";
 /// The id of the finding about a request that got no memory.
 pub(crate) const FAILED_REQUEST: &str = "heap.failed_request";
 /// A line that grew by less than this is housekeeping…
@@ -77,6 +79,8 @@ pub struct Capture {
     pub live: Vec<(u64, u64)>,
     /// The lines that held most.
     pub kept: Vec<Kept>,
+    /// What the lines held at the end is what a leak checker found: blocks that the program never freed.
+    pub never_freed: bool,
     /// The sentence about the last request that got no memory, and how many there were.
     pub failed: Option<(String, u64)>,
 }
@@ -173,6 +177,8 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
         ]);
         findings.push(found);
     }
+    let leaked = capture.kept.iter().filter(|kept| capture.never_freed && kept.bytes > 0);
+    findings.extend(leaked.take(NAMED).map(|kept| never_freed(capture, kept)));
     for Growing { kept, growth } in capture.growing().into_iter().take(NAMED) {
         let mut found =
             about(capture, "heap.growth", "leak", Severity::Warning, observation::confidence(&growth));
@@ -210,6 +216,23 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
         findings.push(found);
     }
     findings
+}
+
+/// A line whose blocks a leak checker reported: it saw every free, so that this is sure.
+fn never_freed(capture: &Capture, kept: &Kept) -> Finding {
+    let mut found = about(capture, NEVER_FREED, "leak", Severity::Warning, 1.0);
+    let bytes = format_bytes(kept.bytes);
+    found.title =
+        format!("{} never freed {bytes} in {} allocations on {}", kept.place, kept.count, capture.memory);
+    found.message = Some(format!("allocated by {}", kept.words()));
+    let figures = [("kept_bytes", kept.bytes.into()), ("allocations", kept.count.into())];
+    found.metrics.extend(metrics(figures));
+    found.holder = Some(kept.holder.clone());
+    found.advice = advice([
+        "Free the memory where its owner ends, or keep it in an object that does.",
+        "What a framework's allocator keeps until the end is reported too, and is no loss.",
+    ]);
+    found
 }
 
 /// Whether a finding is about the growth of the capture's memory.
