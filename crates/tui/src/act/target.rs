@@ -80,6 +80,8 @@ mod tests {
     #[test]
     fn signal_goes_to_the_process_that_was_shown() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        // The words are in place a moment after the new program is.
+        while std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap().is_empty() {}
         let target = Target::open(child.id()).unwrap();
         assert_eq!((target.pid, target.command.as_str()), (child.id(), "sleep 600"));
         assert!(!target.user.is_empty());
