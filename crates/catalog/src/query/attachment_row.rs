@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use stormlog_model::{Record, SessionSummary};
 use stormlog_store::sink::{ROLLUP_FILENAME, SinkSegment};
 
+use super::attachment_keys::{Listed, Pair, listed, object};
 use super::envelope::RunEnvelope;
+use super::is_wanted;
 use super::links::RunIndex;
 use super::moment::utc_ns;
 use super::named::NamedAttachment;
-use super::{is_wanted, record};
 
 /// Which attachments; `None` is any.
 #[derive(Debug, Default, Clone)]
@@ -82,27 +83,14 @@ pub struct AttachmentRow {
 impl AttachmentRow {
     /// The object form.
     pub fn to_record(&self) -> Record {
-        record([
-            ("run_id", self.run_id.as_str().into()),
-            ("title", self.title.as_str().into()),
-            ("kind", self.kind.as_str().into()),
-            ("storage", self.storage.into()),
-            ("attachment_id", self.attachment_id.as_deref().into()),
-            ("url", self.url.as_deref().into()),
-            ("path", self.path.as_deref().into()),
-            ("session_id", self.session_id.as_deref().into()),
-            ("job_id", self.job_id.as_deref().into()),
-            ("rank", self.rank.into()),
-            ("local_rank", self.local_rank.into()),
-            ("world_size", self.world_size.into()),
-            ("start_ns", self.start_ns.into()),
-            ("end_ns", self.end_ns.into()),
+        let listed = listed!(self);
+        let run: [Pair; 1] = [("run_id", self.run_id.as_str().into())];
+        let files: [Pair; 2] = [
             ("source_path", self.source_path.as_str().into()),
             ("source_kind", self.source_kind.as_str().into()),
-            ("source_namespace", self.source_namespace.as_deref().into()),
-            ("source_ref", self.source_ref.as_deref().into()),
-            ("metadata", Value::Object(self.metadata.clone())),
-        ])
+        ];
+        let first = run.into_iter().chain(listed.subject()).chain(listed.owner());
+        object(first.chain(files).chain(listed.source()))
     }
 
     /// What a run names itself.

@@ -4,6 +4,7 @@
 //! question. Nothing here writes, prints or decides whether a process lives: the caller hands that in. What cannot be read is a [`Warning`] beside
 //! the rows, never the end of the answer.
 
+mod attachment_keys;
 mod attachment_row;
 mod attachments;
 mod correlate;

@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use stormlog_model::Record;
 
-use super::{is_wanted, record};
+use super::attachment_keys::{Listed, Pair, listed, object};
+use super::is_wanted;
 
 /// The sidecar that names attachments.
 pub const ATTACHMENTS_FILE: &str = "stormlog_attachments.json";
@@ -106,27 +107,14 @@ impl NamedAttachment {
 
     /// The object form of what a run names.
     pub fn to_record(&self) -> Record {
-        record([
-            ("title", self.title.as_str().into()),
-            ("kind", self.kind.as_str().into()),
-            ("storage", self.storage.into()),
-            ("attachment_id", self.attachment_id.as_deref().into()),
-            ("url", self.url.as_deref().into()),
-            ("path", self.path.as_deref().into()),
-            ("run_id", self.run_id.as_deref().into()),
-            ("session_id", self.session_id.as_deref().into()),
-            ("job_id", self.job_id.as_deref().into()),
-            ("rank", self.rank.into()),
-            ("local_rank", self.local_rank.into()),
-            ("world_size", self.world_size.into()),
-            ("start_ns", self.start_ns.into()),
-            ("end_ns", self.end_ns.into()),
+        let listed = listed!(self);
+        let run: [Pair; 1] = [("run_id", self.run_id.as_deref().into())];
+        let times: [Pair; 2] = [
             ("created_at_utc", self.created_at_utc.as_deref().into()),
             ("updated_at_utc", self.updated_at_utc.as_deref().into()),
-            ("source_namespace", self.source_namespace.as_deref().into()),
-            ("source_ref", self.source_ref.as_deref().into()),
-            ("metadata", Value::Object(self.metadata.clone())),
-        ])
+        ];
+        let first = listed.subject().into_iter().chain(run).chain(listed.owner());
+        object(first.chain(times).chain(listed.source()))
     }
 
     /// The object form of what a sidecar names.
