@@ -88,7 +88,8 @@ fn draw_actions(size: (u16, u16), state: &mut ActionsState) -> String {
 }
 
 fn acting() -> ActionsState {
-    let mut state = ActionsState::new(Some(std::path::Path::new("stormlog-runs")));
+    let mut state =
+        ActionsState::new(Some(std::path::Path::new(stormlog_catalog::run::layout::RUNS_DIRECTORY)));
     state.about(Some("/runs/2026-11-15T10-22-31Z-train-4f2a".into()), Some(4711), false);
     state
 }

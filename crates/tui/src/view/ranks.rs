@@ -28,7 +28,7 @@ const COLUMNS: &[Column<RankSort>] = &[
     Column { key: Some(RankSort::State), title: "STATE", width: 10, is_right: false, from: 0 },
     Column { key: Some(RankSort::Now), title: "NOW", width: 10, is_right: true, from: 0 },
     Column { key: Some(RankSort::Peak), title: "PEAK", width: 11, is_right: true, from: 0 },
-    Column { key: Some(RankSort::Growth), title: "GROWTH", width: 13, is_right: true, from: 96 },
+    Column { key: Some(RankSort::Growth), title: "GROWTH", width: 14, is_right: true, from: 96 },
     Column { key: Some(RankSort::Urgency), title: "LIMIT IN", width: 11, is_right: true, from: 0 },
     Column { key: Some(RankSort::Attempts), title: "STARTS", width: 6, is_right: true, from: 108 },
     Column { key: None, title: "PID", width: 8, is_right: true, from: 150 },
