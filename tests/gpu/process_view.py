@@ -51,7 +51,7 @@ def main() -> int:
         view = Terminal([stormlog, "tui", str(directory)], columns=130, lines=45)
         try:
             for keys, words in [
-                ("", ("cuda:0 allocated", "cuda:0 used", "heap now")),
+                ("", ("cuda:0 allocated", "cuda:0 used", "heap now", "GPU cuda:0")),
                 ("m", ("cuda:0 now", "keeps.py:5")),
                 ("\x1b[1;2D", ("cuda:0 at ", "keeps.py:5")),
                 ("f", ("everything", "keep")),

@@ -265,8 +265,7 @@ fn settle(story: &mut ProcessStory) {
             None => {}
         }
     }
-    let leaking = story.findings.iter().find(|finding| finding.kind == "leak").and_then(|found| found.memory);
-    holder::sort(&mut story.held, story.failed_memory.or(leaking));
+    holder::sort(&mut story.held, short_memory(story));
     // What the interpreter itself needs is left out where a line of the program is known.
     let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
     let least = (most as f64 * LEAST_SHARE) as u64;
@@ -300,10 +299,19 @@ fn moment(at_ns: u64) -> Option<String> {
     Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// What to do about the largest holder, and what that gains.
+/// The memory that the trouble is about: the one that failed, or that leaks.
+fn short_memory(story: &ProcessStory) -> Option<Memory> {
+    let leak = || story.findings.iter().find(|finding| finding.kind == "leak");
+    story.failed_memory.or_else(|| leak()?.memory)
+}
+
+/// What to do about the largest holder, and what that gains. To release host memory helps no device.
 fn of_holder(story: &ProcessStory) -> Option<String> {
     let is_wanted = story.is_out_of_memory() || story.findings.iter().any(|finding| finding.kind == "leak");
     let first = story.held.first().filter(|holder| is_wanted && holder.is_line())?;
+    if short_memory(story).is_some_and(|short| short.is_device() != first.memory.is_device()) {
+        return None;
+    }
     let total: u64 = story.held.iter().filter(|one| one.memory == first.memory).map(|one| one.bytes).sum();
     let is_worth = first.bytes as f64 >= WORTH * total as f64;
     // One variable may keep what several lines allocated; to release it frees all of that.
@@ -385,4 +393,22 @@ fn raised(metadata: &Record) -> Option<String> {
 /// Whether what held the memory when a request failed is asked for, and not what lived at the end.
 pub(crate) fn is_of_failure(cause: Option<Cause>) -> bool {
     matches!(cause, Some(Cause::MemoryError | Cause::OomException))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_memory_is_not_to_be_released_for_a_device() {
+        let gpu: Memory = "cuda:0".parse().unwrap();
+        let mut story = ProcessStory::new(Ended::Failed, "train.py ran out of memory.".to_owned());
+        story.cause = Some(Cause::OomException);
+        story.failed_memory = Some(gpu);
+        story.held = vec![Holder::of_place(Memory::Host, 1 << 30, "train.py:1 <module>")];
+        assert_eq!(of_holder(&story), None);
+        story.held.insert(0, Holder::of_place(gpu, 1 << 30, "train.py:9 collect"));
+        assert!(of_holder(&story).unwrap().contains("train.py:9"));
+    }
 }
