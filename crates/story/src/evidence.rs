@@ -265,7 +265,8 @@ fn settle(story: &mut ProcessStory) {
             None => {}
         }
     }
-    holder::sort(&mut story.held, short_memory(story));
+    let short = short_memory(story);
+    holder::sort(&mut story.held, short);
     // What the interpreter itself needs is left out where a line of the program is known.
     let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
     let least = (most as f64 * LEAST_SHARE) as u64;

@@ -31,6 +31,8 @@ def test_a_snapshot_is_shown_opened_and_replayed(tmp_path: Path) -> None:
         screen.press("\r")
         screen.wait_for("recorded addresses predicted")
         screen.press("r")
+        screen.wait_for("SETTINGS")
+        screen.press("G")
         screen.wait_for("Best: PYTORCH_ALLOC_CONF=roundup_power2_divisions:2")
         screen.press("y")
         screen.wait_for("copied: stormlog replay")

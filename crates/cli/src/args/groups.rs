@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Record", &["run", "runs", "attach", "detach", "track", "live", "tui", "top"]),
+    ("Record", &["run", "runs", "attach", "detach", "track", "sanitize", "live", "tui", "top"]),
     ("After a crash", &["report", "oom", "why", "diagnose"]),
     (
         "Heap",
