@@ -112,7 +112,7 @@ def living(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def uis() -> list[int]:
     """The processes of the UI that are there."""
-    done = subprocess.run(["pgrep", "-f", "stormlog tui --view"], capture_output=True, text=True)
+    done = subprocess.run(["pgrep", "-f", "stormlog.* tui --view actions"], capture_output=True, text=True)
     return [int(word) for word in done.stdout.split()]
 
 

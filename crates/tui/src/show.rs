@@ -19,6 +19,10 @@ use crate::view::theme::Theme;
 
 /// Between two pictures; also how long a signal may wait.
 const PICTURE: Duration = Duration::from_millis(100);
+/// So long after its start a screen is drawn as soon as there is something: what it shows first is being read.
+const START: Duration = Duration::from_millis(500);
+/// Between two pictures meanwhile.
+const START_PICTURE: Duration = Duration::from_millis(10);
 
 /// How a screen was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +73,9 @@ pub(crate) fn show_in(
     let mut screen = Screen::take(keys, what.wants_mouse())?;
     let mut is_stale = true;
     let mut drawn: Option<Instant> = None;
+    let begun = Instant::now();
     loop {
+        let pace = if begun.elapsed() < START { START_PICTURE } else { PICTURE };
         if screen.is_lost() {
             return Err(TuiError::ReaderGone);
         }
@@ -84,7 +90,7 @@ pub(crate) fn show_in(
             return Ok(Left::Quit);
         }
         is_stale |= screen.obey()? | what.news()?;
-        let rest = drawn.map_or(Duration::ZERO, |at| PICTURE.saturating_sub(at.elapsed()));
+        let rest = drawn.map_or(Duration::ZERO, |at| pace.saturating_sub(at.elapsed()));
         if is_stale && rest.is_zero() {
             screen.draw(|frame| {
                 what.draw(frame, &theme);
@@ -93,7 +99,7 @@ pub(crate) fn show_in(
             (is_stale, drawn) = (false, Some(Instant::now()));
         }
         // Not by crossterm, which never comes back from a terminal that is gone.
-        if !wait(if is_stale { rest } else { PICTURE }) {
+        if !wait(if is_stale { rest } else { pace }) {
             return Ok(Left::Signal(signal_hook::consts::SIGHUP));
         }
         while event::poll(Duration::ZERO)? {

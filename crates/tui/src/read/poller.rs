@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::TuiError;
 
-/// A look may take a tenth of the time: after a slow one the rest is so many times as long.
-const REST: u32 = 9;
+/// Looking may take a fortieth of the time: after a slow look the rest is so many times as long.
+const REST: u32 = 39;
+/// The first looks read everything there is; after those a tenth of the time is enough.
+const FIRST_LOOKS: u32 = 3;
+const FIRST_REST: u32 = 9;
 /// The longest rest.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(10);
 
 enum Word<Ask> {
     Ask(Ask),
@@ -50,13 +53,16 @@ where
         let work = move || {
             let _life = life;
             let mut is_shown = false;
+            let mut looks = 0_u32;
             loop {
                 if is_shown {
                     let began = Instant::now();
                     let (found, is_behind) = look(&asked);
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                     let took = began.elapsed();
-                    let rest = every.saturating_sub(took).max(took.saturating_mul(REST).min(LONGEST));
+                    looks = looks.saturating_add(1);
+                    let times = if looks <= FIRST_LOOKS { FIRST_REST } else { REST };
+                    let rest = every.saturating_sub(took).max(took.saturating_mul(times).min(LONGEST));
                     let rest = if is_behind { Duration::ZERO } else { rest };
                     if !wait(&heard, Some(rest), &mut asked, &mut is_shown) {
                         return;
