@@ -10,7 +10,7 @@ use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record}
 fn event(program: &str, at_ns: u64, rss: u64, file_backed: Option<u64>) -> Event {
     let mut counters = Counters::UNKNOWN;
     counters.set(Counter::Used, Some(rss));
-    let told = file_backed.map(|bytes| ("file_backed_bytes".to_owned(), bytes.into()));
+    let expected = file_backed.map(|bytes| ("file_backed_bytes".to_owned(), bytes.into()));
     Event {
         timestamp_ns: at_ns,
         counters,
@@ -26,7 +26,7 @@ fn event(program: &str, at_ns: u64, rss: u64, file_backed: Option<u64>) -> Event
             device_id: -1,
         }),
         metadata: Arc::new(
-            Metadata::read(Record::from_iter(told), "stormlog.process_tracker", &counters).unwrap(),
+            Metadata::read(Record::from_iter(expected), "stormlog.process_tracker", &counters).unwrap(),
         ),
     }
 }
@@ -56,14 +56,14 @@ fn judged(tells_files: bool) -> Vec<(&'static str, bool, bool)> {
 
 #[test]
 fn start_is_not_suspected_and_an_early_leak_is() {
-    let told = judged(true);
-    assert_eq!(told.len(), 8);
-    for (program, leaks, is_suspected) in told {
+    let expected = judged(true);
+    assert_eq!(expected.len(), 8);
+    for (program, leaks, is_suspected) in expected {
         assert_eq!(leaks, is_suspected, "{program}");
     }
     let untold = judged(false);
     assert!(
         untold.iter().any(|(_, leaks, is_suspected)| !leaks && *is_suspected),
-        "what is told of files decides"
+        "what is known of files decides"
     );
 }

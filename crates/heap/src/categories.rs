@@ -133,7 +133,7 @@ impl Gradients {
     }
 }
 
-/// What the stack of a node says about the memory of a device: as [`of_site`], for trees that are drawn. Gradients are not told from what a backward pass needs
+/// What the stack of a node says about the memory of a device: as [`of_site`], for trees that are drawn. Gradients are not separated from what a backward pass needs
 /// for a moment: that takes the sizes of the blocks.
 #[must_use]
 pub fn category_of_node(tree: &StackTree, node: NodeId) -> Category {

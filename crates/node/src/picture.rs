@@ -22,7 +22,7 @@ use crate::look::Node;
 use crate::objects::Cgroup;
 use crate::session::Session;
 
-/// Samples are shown for so long after they were taken, or for so many intervals.
+/// How old a sample may be to be shown: this time, or this number of intervals.
 const STALE_NS: u64 = 30_000_000_000;
 const STALE_INTERVALS: u64 = 20;
 

@@ -75,7 +75,7 @@ pub fn finding_text(finding: &Finding) -> String {
     page
 }
 
-/// At most so many pointers and sentences of advice; those of a finding for information are in the whole text only.
+/// The largest number of pointers and of sentences of advice; those of a finding for information are in the whole text only.
 fn add(page: &mut String, finding: &Finding, most: usize) {
     let severity = match finding.severity {
         Severity::Critical => "CRITICAL",

@@ -11,7 +11,7 @@ use super::timeline::{self, RankNumbers, TIMELINE_FILE};
 
 /// Directories are searched this deep; deeper trees are not artifacts.
 const MAX_DEPTH: usize = 12;
-/// Rows of one CSV file whose problems are told one by one.
+/// Rows of one CSV file whose problems are reported one by one.
 const MAX_ROW_WARNINGS: usize = 100;
 
 /// What one input holds.

@@ -104,7 +104,7 @@ pub fn stacks_over_time(recording: &Recording<'_>, most: usize) -> StacksOverTim
     StacksOverTime { moments, held, lives, categories }
 }
 
-/// When the last of so many events happened.
+/// When the last of this number of events happened.
 fn time_us(recording: &Recording<'_>, after: u32) -> Option<u64> {
     let event = recording.snapshot.event(recording.device, (after as usize).saturating_sub(1))?;
     u64::try_from(event.time_us?).ok()

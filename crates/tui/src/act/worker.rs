@@ -78,7 +78,7 @@ impl Worker {
 
 fn work(heard: &Receiver<Word>, news: &Mutex<ActLook>, interpreter: Option<&OsStr>) {
     let mut jobs: Vec<Job> = Vec::new();
-    let (mut next, mut told) = (1, Vec::new());
+    let (mut next, mut reported) = (1, Vec::new());
     loop {
         let is_any = jobs.iter().any(Job::is_running);
         let word = match is_any {
@@ -104,8 +104,8 @@ fn work(heard: &Receiver<Word>, news: &Mutex<ActLook>, interpreter: Option<&OsSt
         }
         let rows: Vec<JobRow> = jobs.iter_mut().map(Job::row).collect();
         let mut news = news.lock().unwrap_or_else(PoisonError::into_inner);
-        if rows != told {
-            told.clone_from(&rows);
+        if rows != reported {
+            reported.clone_from(&rows);
             news.jobs = Some(rows);
         }
         if target.is_some() {

@@ -9,8 +9,9 @@ use crate::error::TuiError;
 use crate::read::{Poller, SharedFleet};
 use crate::state::entry::Entry;
 use crate::state::key::{Button, Key, Mouse};
-use crate::state::overview::OverviewState;
-use crate::view::overview::{Drawn, draw};
+use crate::state::overview::{OverviewState, SortBy};
+use crate::view::overview::draw;
+use crate::view::table::{Drawn, Hit};
 use crate::view::theme::Theme;
 
 /// Rows that a turn of the wheel moves.
@@ -21,7 +22,7 @@ pub(crate) struct OverviewView {
     /// `None` where no thread could be started.
     poller: Option<Poller<(), stormlog_node::Overview>>,
     state: OverviewState,
-    drawn: Drawn,
+    drawn: Drawn<SortBy>,
 }
 
 impl OverviewView {
@@ -58,16 +59,12 @@ impl View for OverviewView {
         match mouse.button {
             Button::WheelUp => self.state.choose(at.saturating_sub(WHEEL)),
             Button::WheelDown => self.state.choose(at.saturating_add(WHEEL)),
-            Button::Press => {
-                if let Some(sort) = self.drawn.header_at(mouse.column, mouse.row) {
-                    self.state.sort_by(sort);
-                } else if let Some(row) = self.drawn.row_at(mouse.row) {
-                    if row == at {
-                        return self.open_chosen();
-                    }
-                    self.state.choose(row);
-                }
-            }
+            Button::Press => match self.drawn.hit(mouse.column, mouse.row) {
+                Some(Hit::Header(sort)) => self.state.sort_by(sort),
+                Some(Hit::Row(row)) if row == at => return self.open_chosen(),
+                Some(Hit::Row(row)) => self.state.choose(row),
+                None => {}
+            },
             Button::Drag | Button::Release => return Turn::Unused,
         }
         Turn::Used

@@ -9,8 +9,9 @@ use crate::error::TuiError;
 use crate::read::{Poller, SharedFleet};
 use crate::state::entry::Entry;
 use crate::state::key::{Button, Key, Mouse};
-use crate::state::ranks::RanksState;
-use crate::view::ranks::{Drawn, draw};
+use crate::state::ranks::{RankSort, RanksState};
+use crate::view::ranks::draw;
+use crate::view::table::{Drawn, Hit};
 use crate::view::theme::Theme;
 
 /// Rows that a turn of the wheel moves.
@@ -21,7 +22,7 @@ pub(crate) struct RanksView {
     /// `None` where no thread could be started.
     poller: Option<Poller<Option<String>, Vec<stormlog_node::JobRow>>>,
     state: RanksState,
-    drawn: Drawn,
+    drawn: Drawn<RankSort>,
     /// A run whose job is to be shown once it is known.
     wanted: Option<std::path::PathBuf>,
 }
@@ -70,16 +71,12 @@ impl View for RanksView {
         match mouse.button {
             Button::WheelUp => self.state.choose(at.saturating_sub(WHEEL)),
             Button::WheelDown => self.state.choose(at.saturating_add(WHEEL)),
-            Button::Press => {
-                if let Some(sort) = self.drawn.header_at(mouse.column, mouse.row) {
-                    self.state.sort_by(sort);
-                } else if let Some(row) = self.drawn.row_at(mouse.row) {
-                    if row == at {
-                        return self.open_chosen();
-                    }
-                    self.state.choose(row);
-                }
-            }
+            Button::Press => match self.drawn.hit(mouse.column, mouse.row) {
+                Some(Hit::Header(sort)) => self.state.sort_by(sort),
+                Some(Hit::Row(row)) if row == at => return self.open_chosen(),
+                Some(Hit::Row(row)) => self.state.choose(row),
+                None => {}
+            },
             Button::Drag | Button::Release => return Turn::Unused,
         }
         Turn::Used

@@ -15,7 +15,7 @@ use crate::state::findings::{FindingsLook, JudgedRecording, short};
 
 /// Between two searches for runs.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
-/// A recording that grows is judged again after this time at the earliest, and after so many times what the last time took.
+/// A recording that grows is judged again after this time at the earliest, and after this multiple of what the last time took.
 const JUDGE_EVERY: Duration = Duration::from_secs(30);
 const JUDGE_REST: u32 = 20;
 /// Recordings that are judged for one question, and judged ones that are kept for others.

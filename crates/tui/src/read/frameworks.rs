@@ -13,7 +13,7 @@ use stormlog_heap::{DeviceStats, GroupBy};
 use stormlog_heap_report::{Question, Reading, forecast};
 use stormlog_torch::{ReplayProgress, ReportOptions, Snapshot, SnapshotReport};
 
-/// The list is made again after so long, and after so many times what it took.
+/// The list is made again after this time, and after this multiple of what it took.
 const LIST_REST: Duration = Duration::from_secs(5);
 const LIST_SHARE: u32 = 40;
 /// Places of a capture that are listed.

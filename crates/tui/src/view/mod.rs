@@ -18,7 +18,7 @@ mod plot;
 pub(crate) mod process;
 pub(crate) mod ranks;
 pub(crate) mod source;
-mod table;
+pub(crate) mod table;
 pub(crate) mod theme;
 pub(crate) mod tree;
 

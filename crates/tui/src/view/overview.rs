@@ -10,7 +10,7 @@ use stormlog_model::format_bytes;
 use stormlog_model::text::{format_duration, format_rate, format_whole_seconds};
 use stormlog_node::{Cgroup, GpuProcess, GpuRow, Item, Overview};
 
-use super::table::{Column, bar, head, laid_out, row};
+use super::table::{Column, Drawn, bar, head, laid_out, row};
 use crate::state::overview::{OverviewState, SortBy};
 use crate::text::{clean, fit, fit_end};
 use crate::view::theme::Theme;
@@ -35,30 +35,12 @@ const COLUMNS: &[Column<SortBy>] = &[
     Column { key: Some(SortBy::Name), title: "PROGRAM", width: 0, is_right: false, from: 0 },
 ];
 
-/// Where things were drawn, for clicks.
-#[derive(Debug, Default)]
-pub(crate) struct Drawn {
-    header_row: u16,
-    left: u16,
-    headers: Vec<(u16, u16, SortBy)>,
-    first_row: u16,
-    rows: std::ops::Range<usize>,
-}
-
-impl Drawn {
-    pub(crate) fn header_at(&self, column: u16, row: u16) -> Option<SortBy> {
-        let column = column.checked_sub(self.left)?;
-        let hit = |(from, to, _): &&(u16, u16, SortBy)| (*from..*to).contains(&column);
-        self.headers.iter().find(hit).filter(|_| row == self.header_row).map(|(_, _, key)| *key)
-    }
-
-    pub(crate) fn row_at(&self, row: u16) -> Option<usize> {
-        let at = self.rows.start + usize::from(row.checked_sub(self.first_row)?);
-        self.rows.contains(&at).then_some(at)
-    }
-}
-
-pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut OverviewState, theme: &Theme) -> Drawn {
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &mut OverviewState,
+    theme: &Theme,
+) -> Drawn<SortBy> {
     let Some(overview) = &state.overview else {
         frame.render_widget(Paragraph::new("reading …").style(theme.faint()), area);
         return Drawn::default();
@@ -179,7 +161,7 @@ fn pressure_words(pressure: Option<&Pressure>) -> String {
     }
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut OverviewState, theme: &Theme) -> Drawn {
+fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut OverviewState, theme: &Theme) -> Drawn<SortBy> {
     if area.height < 2 {
         return Drawn::default();
     }

@@ -10,7 +10,7 @@ use stormlog_node::{JobRank, JobRow};
 
 use super::frame::popup;
 use super::overview::{SOON_SECONDS, UNKNOWN, growth_words, limit_words};
-use super::table::{Column, cell, head, laid_out, row};
+use super::table::{Column, Drawn, cell, head, laid_out, row};
 use crate::state::ranks::{RankSort, RanksState};
 use crate::text::{clean, fit};
 use crate::view::theme::Theme;
@@ -36,30 +36,12 @@ const COLUMNS: &[Column<RankSort>] = &[
     Column { key: None, title: HEAT, width: 0, is_right: false, from: 0 },
 ];
 
-/// Where things were drawn, for clicks.
-#[derive(Debug, Default)]
-pub(crate) struct Drawn {
-    header_row: u16,
-    left: u16,
-    headers: Vec<(u16, u16, RankSort)>,
-    first_row: u16,
-    rows: std::ops::Range<usize>,
-}
-
-impl Drawn {
-    pub(crate) fn header_at(&self, column: u16, row: u16) -> Option<RankSort> {
-        let column = column.checked_sub(self.left)?;
-        let hit = |(from, to, _): &&(u16, u16, RankSort)| (*from..*to).contains(&column);
-        self.headers.iter().find(hit).filter(|_| row == self.header_row).map(|(_, _, key)| *key)
-    }
-
-    pub(crate) fn row_at(&self, row: u16) -> Option<usize> {
-        let at = self.rows.start + usize::from(row.checked_sub(self.first_row)?);
-        self.rows.contains(&at).then_some(at)
-    }
-}
-
-pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut RanksState, theme: &Theme) -> Drawn {
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &mut RanksState,
+    theme: &Theme,
+) -> Drawn<RankSort> {
     let wide = usize::from(area.width);
     let Some(jobs) = &state.jobs else {
         frame.render_widget(Paragraph::new("reading …").style(theme.faint()), area);

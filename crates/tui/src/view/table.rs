@@ -73,6 +73,41 @@ pub(crate) fn row<K>(columns: &[(Column<K>, usize)], cells: impl Fn(usize) -> St
     text
 }
 
+/// Where a table was drawn, for clicks.
+#[derive(Debug)]
+pub(crate) struct Drawn<K> {
+    pub(crate) header_row: u16,
+    pub(crate) left: u16,
+    pub(crate) headers: Vec<(u16, u16, K)>,
+    pub(crate) first_row: u16,
+    pub(crate) rows: std::ops::Range<usize>,
+}
+
+/// What is under the mouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hit<K> {
+    Header(K),
+    Row(usize),
+}
+
+impl<K> Default for Drawn<K> {
+    fn default() -> Self {
+        Drawn { header_row: 0, left: 0, headers: Vec::new(), first_row: 0, rows: 0..0 }
+    }
+}
+
+impl<K: Copy> Drawn<K> {
+    pub(crate) fn hit(&self, column: u16, row: u16) -> Option<Hit<K>> {
+        if row == self.header_row {
+            let column = column.checked_sub(self.left)?;
+            let is_hit = |(from, to, _): &&(u16, u16, K)| (*from..*to).contains(&column);
+            return self.headers.iter().find(is_hit).map(|(_, _, key)| Hit::Header(*key));
+        }
+        let at = self.rows.start + usize::from(row.checked_sub(self.first_row)?);
+        self.rows.contains(&at).then_some(Hit::Row(at))
+    }
+}
+
 /// A share as a bar.
 pub(crate) fn bar(share: f64, wide: usize) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
