@@ -1,23 +1,23 @@
 //! The records of a block as columns, each compressed alone. Must decode any bytes into an error or into records, with bounded memory.
 //!
-//! What belongs together lies together: kinds, guesses of addresses (see `predict`), sizes, nodes, times. A regular program
+//! Values of one kind are stored together: kinds, guesses of addresses (see `predict`), sizes, nodes, times. A regular program
 //! leaves regular columns, and those compress to almost nothing. A block that comes and goes again and again, the same each time, is
 //! written once, with a count. This file takes columns apart; `pack` makes them.
 //!
-//! A stream that is sealed, when its program has ended, has frames with lines and short definitions of code objects (see `whole`),
-//! better guesses, and columns that were compressed with what is typical of them (see `typical`).
+//! A stream that is repacked, when its program has ended, has frames with lines and short definitions of code objects (see `code_lines`),
+//! better guesses, and columns that were compressed with what is typical of them (see `dictionary`).
 
 use rustc_hash::FxHashSet;
 
+use crate::code_lines::Names;
+use crate::dictionary;
 use crate::glibc;
 use crate::lines::{Code, Text};
 use crate::op::{Op, Ops, PAIRS, is_allocation, is_free};
 use crate::pack::is_pair;
-use crate::predict::{NEAR, Place, Predictor, Victim};
+use crate::predict::{AddressGuess, NEAR, Predictor, Victim};
 use crate::record::{definition, kind, unzigzag};
 use crate::tree::{Frame, Tree};
-use crate::typical;
-use crate::whole::Names;
 use crate::wire::{Take, number};
 
 pub(crate) const KINDS: usize = 0;
@@ -34,7 +34,7 @@ pub(crate) const DEFINITIONS: usize = 10;
 pub(crate) const PAYLOAD: usize = 11;
 /// Counts of repetitions.
 pub(crate) const AGAIN: usize = 12;
-/// The rest is only in streams that were sealed. Of a Python node: its code, its line, its parent.
+/// The columns from here on exist only in repacked streams (`repack.rs`). Of a Python node: its code, its line, its parent.
 pub(crate) const CODES: usize = 13;
 pub(crate) const LINES: usize = 14;
 pub(crate) const PARENTS: usize = 15;
@@ -44,7 +44,7 @@ pub(crate) const FIRST_LINES: usize = 17;
 pub(crate) const NAMES: usize = 18;
 pub(crate) const FILES: usize = 19;
 pub(crate) const FILE_NAMES: usize = 20;
-/// How many blocks ago the one was that a block lies behind.
+/// How many blocks ago the one was that a block is behind.
 pub(crate) const FAR: usize = 21;
 /// Whether a frame was called from its caller's line before, and how long ago.
 pub(crate) const CALLS: usize = 22;
@@ -245,9 +245,9 @@ impl Columns {
             return self.other(op, control, payload);
         }
         self.asked(op, control)?;
-        let place = self.place()?;
-        let literal = if place == Place::Unknown { self.literal()? } else { 0 };
-        op.address = self.predictor.allocate(op.kind, op.size, place, literal)?;
+        let guess = self.guess()?;
+        let literal = if guess == AddressGuess::Unknown { self.literal()? } else { 0 };
+        op.address = self.predictor.allocate(op.kind, op.size, guess, literal)?;
         Some(())
     }
 
@@ -265,16 +265,16 @@ impl Columns {
     }
 
     #[inline(always)]
-    fn place(&mut self) -> Option<Place> {
+    fn guess(&mut self) -> Option<AddressGuess> {
         Some(match self.byte(PLACES)? {
-            rank @ 0..STRAY => Place::Freed(usize::from(rank)),
-            rank @ STRAY..BEHIND => Place::Stray(usize::from(rank - STRAY)),
-            BEHIND => Place::Behind,
-            TAKEN => Place::Taken,
-            rank @ AFTER..=LAST_AFTER if self.is_sealed => Place::After(usize::from(rank - AFTER)),
-            OLD if self.is_sealed => Place::After(usize::try_from(self.number(FAR)?).ok()?),
-            FORESEEN if self.is_sealed => Place::Foreseen,
-            _ => Place::Unknown,
+            rank @ 0..STRAY => AddressGuess::Freed(usize::from(rank)),
+            rank @ STRAY..BEHIND => AddressGuess::Stray(usize::from(rank - STRAY)),
+            BEHIND => AddressGuess::Behind,
+            TAKEN => AddressGuess::Taken,
+            rank @ AFTER..=LAST_AFTER if self.is_sealed => AddressGuess::After(usize::from(rank - AFTER)),
+            OLD if self.is_sealed => AddressGuess::After(usize::try_from(self.number(FAR)?).ok()?),
+            FORESEEN if self.is_sealed => AddressGuess::Foreseen,
+            _ => AddressGuess::Unknown,
         })
     }
 
@@ -283,9 +283,9 @@ impl Columns {
         let mut devices = self.devices.take().unwrap_or_else(|| Box::new(Predictor::decoder(0)));
         if op.kind == kind::DEVICE_ALLOCATION {
             self.asked(op, control)?;
-            let place = self.place()?;
-            let literal = if place == Place::Unknown { self.device_literal()? } else { 0 };
-            op.address = devices.allocate(op.kind, op.size, place, literal)?;
+            let guess = self.guess()?;
+            let literal = if guess == AddressGuess::Unknown { self.device_literal()? } else { 0 };
+            op.address = devices.allocate(op.kind, op.size, guess, literal)?;
         } else {
             let victim = self.victim()?;
             let literal = if victim == Victim::Unknown { self.device_literal()? } else { 0 };
@@ -472,12 +472,12 @@ pub(crate) struct Unpacked {
 pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<Unpacked> {
     let mut take = Take::new(bytes);
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
-    let (typical, reach) = match form {
+    let (dictionary, reach) = match form {
         Form::Running => (None, 0),
         Form::Sealed => {
-            let typical = typical::numbered(take.byte()?)?;
+            let dictionary = dictionary::numbered(take.byte()?)?;
             let (model, reach) = (take.byte()?, take.number()?);
-            (typical, glibc::is_known(model, reach).then_some(reach)?)
+            (dictionary, glibc::is_known(model, reach).then_some(reach)?)
         }
     };
     let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
@@ -487,13 +487,13 @@ pub(crate) fn unpack(bytes: &[u8], form: Form) -> Option<Unpacked> {
         *column = if stored.len() == length {
             stored.to_vec()
         } else {
-            // The frame states its size itself; a lie about it costs nothing.
+            // Checked before memory is reserved: a frame that claims another size than its column is refused.
             match zstd::zstd_safe::get_frame_content_size(stored) {
                 Ok(Some(size)) if size == length as u64 => {}
                 _ => return None,
             }
-            if let Some(typical) = typical {
-                decompressor.set_dictionary(typical.get(index)?).ok()?;
+            if let Some(dictionary) = dictionary {
+                decompressor.set_dictionary(dictionary.get(index)?).ok()?;
             }
             decompressor.decompress(stored, length).ok()?
         };

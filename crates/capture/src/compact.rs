@@ -24,7 +24,7 @@ use crate::source::{Source, existing};
 const RUN: usize = 32;
 /// Full slots wait for others of their stream this long, because a larger block packs better.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Full slots taken in one step, the oldest first: whoever waits for the end of a step does not wait long.
+/// Full slots taken in one step, the oldest first: a caller that waits for the end of a step does not wait long.
 const MOST: usize = 4 * RUN;
 /// Memory samples kept in a bounded capture; beyond, every other one goes.
 pub(crate) const MAX_SAMPLES: usize = 4096;
@@ -39,14 +39,14 @@ pub struct Options {
     pub fold: Option<Box<dyn Fold>>,
     /// Keep no records at all, only the state of `fold`.
     pub aggregate: bool,
-    /// Fold the oldest records when the file is larger than this. What they come to is never cut: where stacks and living blocks alone need more,
-    /// the file is as large as that.
+    /// Fold the oldest records when the file is larger than this. The folded state is never truncated: where stacks and live blocks alone need more,
+    /// the file is larger.
     pub max_size: Option<u64>,
     /// Once true, a step ends as soon as it can: what it has not written stays in the live file.
     pub stop: Arc<AtomicBool>,
     /// For measurements.
     #[doc(hidden)]
-    pub aids: crate::seal::Aids,
+    pub aids: crate::repack::Aids,
 }
 
 impl Default for Options {
@@ -74,7 +74,7 @@ pub struct Compactor {
     pub(crate) header: Header,
     pub(crate) options: Options,
     pub(crate) samples: Vec<Sample>,
-    /// Sequence number each stream goes on with: what is before it is in the finished file, as records or folded.
+    /// Sequence number each stream continues with: what is before it is in the finished file, as records or folded.
     pub(crate) next: FxHashMap<u32, u64>,
     /// The process has ended: nothing more will come.
     pub(crate) is_over: bool,
@@ -83,7 +83,7 @@ pub struct Compactor {
 }
 
 impl Compactor {
-    /// Opens the capture at `path`, whose live file is there already; goes on with a finished file where one was begun.
+    /// Opens the capture at `path`, whose live file is there already; continues with a finished file where one was begun.
     pub fn open(path: &Path, mut options: Options) -> Result<Compactor, CaptureError> {
         let live = existing(Live::open_to_compact(&Live::path_of(path)))?;
         let header = live.as_ref().map(Live::header).transpose()?;

@@ -11,7 +11,7 @@ use crate::CaptureError;
 use crate::compact::Compactor;
 use crate::file::Finished;
 use crate::live::Live;
-use crate::seal::seal;
+use crate::repack::seal;
 
 impl Compactor {
     /// Takes all that is left of a process that has ended, says how, and removes the live file. `cause` is a JSON object

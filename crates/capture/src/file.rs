@@ -49,7 +49,7 @@ pub mod block {
     pub const SAMPLES: u8 = 2;
     /// How it ended, as JSON.
     pub const ENDING: u8 = 3;
-    /// What older records came to: the state of a [`Fold`](crate::Fold).
+    /// The aggregate of older records: the state of a [`Fold`](crate::Fold).
     pub const CHECKPOINT: u8 = 4;
 }
 
@@ -198,7 +198,7 @@ impl Finished {
         Self::start(stormlog_files::open_regular(path).map_err(CaptureError::io(path))?, path)
     }
 
-    /// Opens a file to go on writing; a torn tail is cut off.
+    /// Opens a file to continue writing; a torn tail is cut off.
     pub(crate) fn open_to_append(path: &Path) -> Result<Finished, CaptureError> {
         let file = stormlog_files::open_in_place(path).map_err(CaptureError::io(path))?;
         let finished = Self::start(file, path)?;
@@ -241,7 +241,7 @@ impl Finished {
         let word = |at: usize| u32_at(&start, at).unwrap_or(0);
         CaptureError::check_version(path, word(8), VERSION)?;
         let length = word(12) as usize;
-        let cut = || CaptureError::damaged(path, "its header is cut or changed");
+        let cut = || CaptureError::damaged(path, "its header is truncated or changed");
         if !(FIXED..=MAX_HEADER).contains(&length) {
             return Err(cut());
         }
@@ -272,13 +272,13 @@ impl Finished {
         Ok(self.file.metadata().map_err(CaptureError::io(&self.path))?.len())
     }
 
-    /// Closes it, to go on writing later.
+    /// Closes it, to continue writing later.
     pub(crate) fn close(self) -> Closed {
         let Finished { path, header, blocks, end, .. } = self;
         Closed { path, header, blocks, end }
     }
 
-    /// The file lies elsewhere now.
+    /// The file is elsewhere now.
     pub(crate) fn renamed(&mut self, path: &Path) {
         self.path = path.to_owned();
     }
@@ -338,11 +338,11 @@ impl Finished {
                 // As a stream: memory grows with what is there, not with what is announced.
                 zstd::stream::read::Decoder::with_buffer(&payload[..])
                     .and_then(|decoder| decoder.take(MAX_CHECKPOINT).read_to_end(&mut unpacked))
-                    .map_err(|_| damaged("a block does not unpack"))?;
+                    .map_err(|_| damaged("a block cannot be decompressed"))?;
                 Ok(unpacked)
             }
             codec::PLAIN | codec::COLUMNS_ZSTD | codec::SEALED_ZSTD => Ok(payload),
-            other => Err(damaged(&format!("a block packed in a later way ({other})"))),
+            other => Err(damaged(&format!("a block of unknown compression ({other})"))),
         }
     }
 
@@ -398,15 +398,15 @@ impl Finished {
         Ok(samples)
     }
 
-    /// How it ended, when somebody was there to see it.
+    /// How it ended, where that was observed.
     pub fn ending(&self) -> Result<Option<serde_json::Value>, CaptureError> {
         let Some(entry) = self.blocks.iter().rfind(|entry| entry.kind == block::ENDING) else {
             return Ok(None);
         };
         let payload = self.payload(entry)?;
-        serde_json::from_slice(&payload)
-            .map(Some)
-            .map_err(|error| CaptureError::damaged(&self.path, format!("how it ended is not JSON ({error})")))
+        serde_json::from_slice(&payload).map(Some).map_err(|error| {
+            CaptureError::damaged(&self.path, format!("its end record is not JSON ({error})"))
+        })
     }
 
     /// What older records came to.
@@ -474,7 +474,7 @@ impl Finished {
 
     fn append(&mut self, kind: u8, codec: u8, meta: &[u8], payload: &[u8]) -> Result<(), CaptureError> {
         let length = u32::try_from(payload.len())
-            .map_err(|_| CaptureError::damaged(&self.path, "a block of more than 4 GiB was to be written"))?;
+            .map_err(|_| CaptureError::damaged(&self.path, "a block would exceed 4 GiB"))?;
         let mut checksum = crc32fast::Hasher::new();
         checksum.update(meta);
         checksum.update(payload);
@@ -508,7 +508,7 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Opens it to go on where it was left; where that fails, it stays closed.
+    /// Opens it to continue where it was left; where that fails, it stays closed.
     pub(crate) fn open(self) -> Result<Finished, Box<(Closed, CaptureError)>> {
         match stormlog_files::open_in_place(&self.path) {
             Ok(file) => {

@@ -1,7 +1,7 @@
-//! A capture that is bounded: the oldest records are folded into what they come to, the heap they leave behind.
+//! A bounded capture: the oldest records are folded into their net effect, the state of the heap after them.
 //!
-//! A slot is handed back only after the state that holds its records was written. Must never cut what records come to: where stacks and
-//! living blocks alone need more than the bound, the file is as large as that.
+//! A slot is handed back only after a state that includes its records was written. The bound must never truncate a state: where stacks and
+//! live blocks alone need more than the bound, the file is larger than it.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const URGENT: usize = 128;
 /// Bytes of a bounded capture per sample kept: samples take at most a tenth of it.
 const BYTES_FOR_A_SAMPLE: u64 = 128;
 
-/// What records come to when they are not kept: the heap crate's aggregate.
+/// The net effect of records that are not kept; implemented by the aggregate of the heap crate.
 pub trait Fold: Send {
     /// Starts for a capture of this process.
     fn begin(&mut self, header: &Header);
@@ -30,7 +30,7 @@ pub trait Fold: Send {
     fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError>;
     /// Of each stream that was met, the sequence number of the first chunk that is not wholly taken in.
     fn next_sequences(&self) -> FxHashMap<u32, u64>;
-    /// Everything, so that [`restore`](Fold::restore) can go on from it.
+    /// Everything, so that [`restore`](Fold::restore) can continue from it.
     fn state(&self) -> Vec<u8>;
 }
 

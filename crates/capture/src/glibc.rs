@@ -77,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// Where a new block lies. `is_cleared`: by `calloc`, which does not look into the cache.
+    /// Where a new block is. `is_cleared`: by `calloc`, which does not look into the cache.
     pub(crate) fn allocate(&mut self, bytes: u64, is_cleared: bool) -> Option<u64> {
         let size = chunk(bytes).filter(|size| *size < MAPPED)?;
         self.was_ready = true;
@@ -87,7 +87,7 @@ impl Arena {
         self.carve(size).map(|address| address.wrapping_add(UNIT))
     }
 
-    /// Where the block at `old` lies after `realloc`.
+    /// Where the block at `old` is after `realloc`.
     pub(crate) fn reallocate(&mut self, old: u64, bytes: u64) -> Option<u64> {
         let at = old.wrapping_sub(UNIT);
         self.was_ready = true;
@@ -129,7 +129,7 @@ impl Arena {
         self.release(address.wrapping_sub(UNIT));
     }
 
-    /// A block lies elsewhere than was guessed.
+    /// A block is elsewhere than was guessed.
     pub(crate) fn correct(&mut self, guess: Option<u64>, address: u64, bytes: u64) {
         let guess = guess.map(|guess| guess.wrapping_sub(UNIT));
         self.take_back(guess);
@@ -140,7 +140,7 @@ impl Arena {
         if let Some(known) = self.used.get(&at).copied() {
             forget(self.fast.get_mut(slot(known)), at);
             let was_cached = forget(self.cache.get_mut(slot(known)), at);
-            // The cache holds a block that was freed where nobody saw it, or it would have had room for the one that was guessed.
+            // The cache holds a block that was freed without a record, or it would have had room for the one that was guessed.
             if was_cached
                 && self.was_ready
                 && guess.is_some_and(|guess| guess != UNSEEN)
@@ -168,8 +168,8 @@ impl Arena {
         }
     }
 
-    /// What was guessed wrong. A block that was kept ready is none, or it would have been taken; a range is still free, unless it
-    /// was guessed wrong a moment ago.
+    /// Undoes a wrong guess. A block from the cache or a fast bin is not put back: if it were really there, `malloc` would have returned it. A range cut from
+    /// the free ranges is free again, unless the guess before this one was wrong about the same range.
     fn take_back(&mut self, guess: Option<u64>) {
         let Some((at, size)) = guess.and_then(|at| Some((at, *self.used.get(&at)?))) else { return };
         if !self.was_ready && self.doubted != Some(at) {
@@ -292,7 +292,7 @@ impl Arena {
         }
     }
 
-    /// Joins what lies in the lists of small blocks with its neighbours.
+    /// Joins what is in the lists of small blocks with its neighbours.
     fn join_all(&mut self) {
         for index in 0..self.fast.len() {
             for at in std::mem::take(&mut self.fast[index]).into_iter().rev() {
@@ -333,7 +333,7 @@ impl Arena {
             return;
         }
         self.clock += 1;
-        // Records that nobody made may free what is free: one range has one place.
+        // Forged records may free what is free: one range has one entry.
         self.unlink(at);
         self.bins.insert(key((bin, size, self.clock)), at);
         self.free.insert(at, (bin, size, self.clock));

@@ -23,7 +23,7 @@ pub const HEADER_SIZE: usize = 4096;
 pub const DIRECTORY: usize = HEADER_SIZE;
 /// Where slot 0 begins; a multiple of any page size in use.
 pub const SLOTS: usize = 65_536;
-/// Most slots a live file can have (3.75 GiB of records nobody has compacted yet).
+/// Most slots a live file can have (3.75 GiB of records that are not compacted yet).
 pub const MAX_SLOTS: usize = SLOTS - DIRECTORY;
 /// Bytes of a slot, its header included.
 pub const SLOT_SIZE: usize = 65_536;
@@ -84,7 +84,7 @@ pub mod flags {
     pub const NO_HOST: u32 = 32;
 }
 
-/// Where the recording stands, as its own process saw it.
+/// The state of the recording, as its own process saw it.
 pub mod state {
     /// Still recording, or killed.
     pub const RUNNING: u32 = 0;
@@ -96,7 +96,7 @@ pub mod state {
 
 /// States of a slot.
 pub mod slot_state {
-    /// Nobody's; may hold an old chunk.
+    /// Has no owner; may hold an old chunk.
     pub const FREE: u8 = 0;
     /// A thread writes into it.
     pub const TAKEN: u8 = 1;
@@ -108,7 +108,7 @@ pub mod slot_state {
 pub mod slot {
     /// `u32`, [`SLOT_MAGIC`](super::SLOT_MAGIC), written last: a slot without it holds nothing yet.
     pub const MAGIC: usize = 0;
-    /// `u32`, the stream: one writer's records in order. A later thread may go on with the stream of one that ended.
+    /// `u32`, the stream: one writer's records in order. A later thread may continue with the stream of one that ended.
     pub const STREAM: usize = 4;
     /// `u64`, number of this chunk in its stream, from 0.
     pub const SEQUENCE: usize = 8;

@@ -15,9 +15,13 @@ pub mod layout;
 pub mod record;
 
 #[cfg(feature = "files")]
+mod code_lines;
+#[cfg(feature = "files")]
 mod columns;
 #[cfg(feature = "files")]
 pub mod compact;
+#[cfg(feature = "files")]
+mod dictionary;
 #[cfg(feature = "files")]
 mod ending;
 #[cfg(feature = "files")]
@@ -39,17 +43,13 @@ mod pack;
 #[cfg(feature = "files")]
 mod predict;
 #[cfg(feature = "files")]
-mod samples;
+mod repack;
 #[cfg(feature = "files")]
-mod seal;
+mod samples;
 #[cfg(feature = "files")]
 pub mod source;
 #[cfg(feature = "files")]
 mod tree;
-#[cfg(feature = "files")]
-mod typical;
-#[cfg(feature = "files")]
-mod whole;
 #[cfg(feature = "files")]
 pub mod wire;
 
@@ -58,12 +58,12 @@ pub use columns::Columns;
 #[cfg(feature = "files")]
 pub use compact::{Compactor, Options};
 #[cfg(feature = "files")]
+#[doc(hidden)]
+pub use dictionary::make as make_dictionary;
+#[cfg(feature = "files")]
 pub use error::CaptureError;
 #[cfg(feature = "files")]
 pub use fold::Fold;
 #[cfg(feature = "files")]
 #[doc(hidden)]
-pub use seal::Aids;
-#[cfg(feature = "files")]
-#[doc(hidden)]
-pub use typical::make as make_typical;
+pub use repack::Aids;

@@ -1,4 +1,4 @@
-//! CPython's location tables (3.11 and later) without their columns: three quarters of a table say where in a line something stands, and
+//! CPython's location tables (3.11 and later) without their columns: three quarters of a table say where in a line something is, and
 //! nothing here asks for that. What is left is a table of the same form.
 //!
 //! Must give the same line for every instruction, or leave a table as it is.

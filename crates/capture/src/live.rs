@@ -38,7 +38,7 @@ pub struct Header {
     pub capture_id: u64,
     /// Slots that may be in use at once; 0 when the live file is not bounded.
     pub slot_limit: u32,
-    /// The JSON object about the process, as it stands.
+    /// The JSON object about the process, unparsed.
     pub metadata: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Header {
         })
     }
 
-    /// The numbers as they stand in a file.
+    /// The numbers as they are in a file.
     pub(crate) fn fixed(&self) -> [u8; FIXED] {
         let mut bytes = [0; FIXED];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -189,8 +189,8 @@ impl Live {
     pub fn header(&self) -> Result<Header, CaptureError> {
         let mut bytes = vec![0; layout::HEADER_SIZE];
         self.file.read_exact_at(&mut bytes, 0).map_err(CaptureError::io(&self.path))?;
-        let mut parsed =
-            Header::parse(&bytes).ok_or_else(|| CaptureError::damaged(&self.path, "its header is cut"))?;
+        let mut parsed = Header::parse(&bytes)
+            .ok_or_else(|| CaptureError::damaged(&self.path, "its header is truncated"))?;
         let length = u32_at(&bytes, header::METADATA_LEN).unwrap_or(0) as usize;
         let metadata = bytes.get(header::METADATA..header::METADATA.saturating_add(length));
         parsed.metadata = metadata.unwrap_or_default().to_vec();

@@ -1,14 +1,14 @@
-//! Packs records into columns (see `columns`). Must keep every record; of a code object's definition only what nobody reads is left out.
+//! Packs records into columns (see `columns`). Must keep every record; of a code object's definition only what no reader uses is left out.
 
+use crate::code_lines::{Codes, Names};
 use crate::columns::*;
+use crate::dictionary;
 use crate::glibc;
 use crate::lines::{self, Text, line_at};
 use crate::op::{Op, Ops, PAIRS, is_allocation, is_free, is_mapping, is_node, is_on_device};
-use crate::predict::{Place, Predictor, Victim};
+use crate::predict::{AddressGuess, Predictor, Victim};
 use crate::record::{definition, kind, zigzag};
 use crate::tree::{Frame, Tree};
-use crate::typical;
-use crate::whole::{Codes, Names};
 use crate::wire::Put;
 
 /// Columns of this many bytes are compressed as well as can be: that takes some ten milliseconds. Larger ones are compressed well.
@@ -26,7 +26,7 @@ pub(crate) struct Packer<'a> {
     /// The memory of devices, which the C library's allocator knows nothing of.
     devices: Option<Box<Predictor>>,
     last: Last,
-    /// The next definition begins here: it is no later part of one.
+    /// The next definition begins here: it is not a later part of one.
     is_first_part: bool,
     /// The code objects, where a stream is packed whole.
     codes: Option<&'a Codes>,
@@ -43,7 +43,7 @@ impl<'a> Packer<'a> {
         Packer { columns, predictor, devices, last, is_first_part: is_start, codes: None, names, tree, reach }
     }
 
-    /// For a stream that is packed whole. The C library's allocator is followed for so many records as `reach` says.
+    /// For a stream that is packed whole. The C library's allocator is followed for this many records as `reach` says.
     pub(crate) fn whole(is_start: bool, first_node: u32, codes: &'a Codes, reach: u64) -> Self {
         let predictor = Predictor::whole_encoder(reach);
         let tree = Tree::new(first_node);
@@ -84,16 +84,19 @@ impl<'a> Packer<'a> {
 
     /// The content of a block that is packed whole, with the help of what is typical of a Python of this version.
     pub(crate) fn finish_whole(self, python: Option<u64>) -> std::io::Result<Vec<u8>> {
-        let number = python.map_or(0, typical::number_for);
+        let number = python.map_or(0, dictionary::number_for);
         let mut out = vec![number, glibc::MODEL];
         out.put(self.reach);
-        let typical = typical::numbered(number).flatten();
+        let dictionary = dictionary::numbered(number).flatten();
         let mut plain = zstd::bulk::Compressor::new(BEST)?;
         for (index, column) in self.columns.iter().enumerate() {
             let level = if column.len() <= SMALL { BEST } else { GOOD };
-            match typical.and_then(|typical| typical.get(index)).filter(|_| column.len() >= WORTHWHILE) {
-                Some(typical) => {
-                    let mut compressor = zstd::bulk::Compressor::with_dictionary(level, typical)?;
+            match dictionary
+                .and_then(|dictionary| dictionary.get(index))
+                .filter(|_| column.len() >= WORTHWHILE)
+            {
+                Some(dictionary) => {
+                    let mut compressor = zstd::bulk::Compressor::with_dictionary(level, dictionary)?;
                     put_column(&mut out, column, &mut compressor)?;
                 }
                 None => {
@@ -224,20 +227,22 @@ impl<'a> Packer<'a> {
         columns[KINDS].push(control);
         match op.kind {
             allocator if is_allocation(allocator) || allocator == kind::DEVICE_ALLOCATION => {
-                let place = predictor.place(allocator, op.size, op.address);
-                columns[PLACES].push(match place {
-                    Place::Freed(rank) => rank as u8,
-                    Place::Stray(rank) => STRAY + rank as u8,
-                    Place::Behind => BEHIND,
-                    Place::Taken => TAKEN,
-                    Place::After(rank) if rank <= usize::from(LAST_AFTER - AFTER) => AFTER + rank as u8,
-                    Place::After(_) => OLD,
-                    Place::Foreseen => FORESEEN,
-                    Place::Unknown => UNKNOWN,
+                let guess = predictor.guess(allocator, op.size, op.address);
+                columns[PLACES].push(match guess {
+                    AddressGuess::Freed(rank) => rank as u8,
+                    AddressGuess::Stray(rank) => STRAY + rank as u8,
+                    AddressGuess::Behind => BEHIND,
+                    AddressGuess::Taken => TAKEN,
+                    AddressGuess::After(rank) if rank <= usize::from(LAST_AFTER - AFTER) => {
+                        AFTER + rank as u8
+                    }
+                    AddressGuess::After(_) => OLD,
+                    AddressGuess::Foreseen => FORESEEN,
+                    AddressGuess::Unknown => UNKNOWN,
                 });
-                match place {
-                    Place::Unknown => literal(columns, last_address, op.address),
-                    Place::After(rank) if rank > usize::from(LAST_AFTER - AFTER) => {
+                match guess {
+                    AddressGuess::Unknown => literal(columns, last_address, op.address),
+                    AddressGuess::After(rank) if rank > usize::from(LAST_AFTER - AFTER) => {
                         columns[FAR].put(rank as u64)
                     }
                     _ => {}

@@ -1,4 +1,4 @@
-//! Guesses where the next block lies, so that the finished file stores what was guessed wrong instead of addresses.
+//! Guesses where the next block is, so that the finished file stores what was guessed wrong instead of addresses.
 //!
 //! An allocator hands out what was freed last in the same size class, or the bytes behind the last fresh block; and what is freed is
 //! mostly among the blocks that live shortest. Both sides of the codec run this in step: the encoder asks for the guess that fits an
@@ -12,18 +12,18 @@ use crate::record::kind;
 
 /// How many guesses of one sort are tried.
 const DEPTH: usize = 48;
-/// The youngest blocks are listed, so that the n-th is found at once; at most so many.
+/// The youngest blocks are listed, so that the n-th is found at once; at most this many.
 const LISTED: usize = 128;
 /// How far from the block freed last a neighbour is looked for.
 pub(crate) const NEAR: isize = 64;
-/// So many blocks may lie elsewhere than foreseen before it counts.
+/// Wrong guesses before the rate of right ones decides whether the model is used.
 const TRIALS: u32 = 1000;
 const SMALL_CLASSES: usize = 512;
 const NONE: u32 = u32::MAX;
 
-/// Where a new block lies.
+/// Where a new block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AddressGuess {
     /// The n-th last freed of its class.
     Freed(usize),
     /// The n-th last freed of unknown class.
@@ -109,7 +109,7 @@ impl Default for Link {
 }
 
 impl Predictor {
-    /// For about so many allocations.
+    /// For about this many allocations.
     pub(crate) fn decoder(count: usize) -> Self {
         // A file may announce what it does not have.
         let count = count.min(1 << 20);
@@ -134,32 +134,32 @@ impl Predictor {
         if is_whole { Self::whole_encoder(0) } else { Self::encoder() }
     }
 
-    /// Follows the C library's allocator for so many allocations and frees.
+    /// Follows the C library's allocator for this many allocations and frees.
     pub(crate) fn foreseeing(self, reach: u64) -> Self {
         Predictor { arena: (reach > 0).then(|| Box::new(Arena::new())), reach, ..self }
     }
 
     /// The guess that fits, and the allocation done.
-    pub(crate) fn place(&mut self, kind: u8, size: u64, address: u64) -> Place {
+    pub(crate) fn guess(&mut self, kind: u8, size: u64, address: u64) -> AddressGuess {
         let class = class(kind, size);
         let foreseen = self.foresee(kind, size);
         let find = |list: &[u64]| list.iter().rev().take(DEPTH).position(|freed| *freed == address);
-        let place = if foreseen == Some(address) {
-            Place::Foreseen
+        let guess = if foreseen == Some(address) {
+            AddressGuess::Foreseen
         } else if let Some(rank) = find(self.class(class)) {
-            Place::Freed(rank)
+            AddressGuess::Freed(rank)
         } else if address == self.behind {
-            Place::Behind
+            AddressGuess::Behind
         } else if address == self.taken {
-            Place::Taken
+            AddressGuess::Taken
         } else if let Some(rank) = find(&self.strays) {
-            Place::Stray(rank)
+            AddressGuess::Stray(rank)
         } else if let Some(index) = self.by_end.as_ref().and_then(|ends| ends.get(&address)) {
-            Place::After(self.blocks.len() - 1 - *index as usize)
+            AddressGuess::After(self.blocks.len() - 1 - *index as usize)
         } else {
-            Place::Unknown
+            AddressGuess::Unknown
         };
-        self.settle(kind, size, place, address, foreseen);
+        self.settle(kind, size, guess, address, foreseen);
         let index = self.blocks.len() as u32 - 1;
         if let Some(by_address) = &mut self.by_address {
             by_address.insert(address, index);
@@ -167,14 +167,14 @@ impl Predictor {
         if let Some(by_end) = &mut self.by_end {
             by_end.insert(end_of(address, class), index);
         }
-        place
+        guess
     }
 
     /// The address a guess stands for, and the allocation done. `literal` is for `Unknown`. `None`: no such guess.
     #[inline(always)]
-    pub(crate) fn allocate(&mut self, kind: u8, size: u64, place: Place, literal: u64) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, kind: u8, size: u64, guess: AddressGuess, literal: u64) -> Option<u64> {
         let foreseen = if self.arena.is_some() { self.foresee(kind, size) } else { None };
-        self.settle(kind, size, place, literal, foreseen)
+        self.settle(kind, size, guess, literal, foreseen)
     }
 
     #[inline(always)]
@@ -182,7 +182,7 @@ impl Predictor {
         &mut self,
         kind: u8,
         size: u64,
-        place: Place,
+        guess: AddressGuess,
         literal: u64,
         foreseen: Option<u64>,
     ) -> Option<u64> {
@@ -194,27 +194,27 @@ impl Predictor {
             let index = list.len().checked_sub(rank + 1)?;
             Some(list.remove(index))
         };
-        let address = match place {
-            Place::Freed(rank) => pick(self.class(class), rank)?,
-            Place::Stray(rank) => pick(&mut self.strays, rank)?,
-            Place::Behind => self.behind,
-            Place::Taken => self.taken,
-            Place::After(rank) => {
+        let address = match guess {
+            AddressGuess::Freed(rank) => pick(self.class(class), rank)?,
+            AddressGuess::Stray(rank) => pick(&mut self.strays, rank)?,
+            AddressGuess::Behind => self.behind,
+            AddressGuess::Taken => self.taken,
+            AddressGuess::After(rank) => {
                 let index = self.blocks.len().checked_sub(rank.checked_add(1)?)?;
                 let block = self.blocks.get(index)?;
                 end_of(block.address, block.class)
             }
-            Place::Foreseen => {
+            AddressGuess::Foreseen => {
                 let address = foreseen?;
                 self.take_freed(class, address);
                 address
             }
-            Place::Unknown => literal,
+            AddressGuess::Unknown => literal,
         };
         if self.arena.is_some() {
             self.learn(kind, size, address, foreseen);
         }
-        if matches!(place, Place::Behind | Place::After(_) | Place::Unknown) {
+        if matches!(guess, AddressGuess::Behind | AddressGuess::After(_) | AddressGuess::Unknown) {
             self.behind = address.wrapping_add(extent(kind, size));
         }
         let index = self.blocks.len() as u32;
@@ -256,7 +256,7 @@ impl Predictor {
         }
     }
 
-    /// Tells the model of the library where a block lies in truth, and gives it up where it is of no use.
+    /// Corrects the model of the library with the real address of a block, and drops the model where it is of no use.
     #[inline(never)]
     fn learn(&mut self, kind: u8, size: u64, address: u64, foreseen: Option<u64>) {
         let held = if matches!(kind, kind::REALLOC | kind::PY_REALLOC) { self.held.take() } else { None };

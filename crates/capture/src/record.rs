@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a stream refers back to (the last address, the last nodes, the time) starts from zero in every chunk, so a chunk can be
-//! decoded alone; only node ids run on through the stream (the slot header says where they stand).
+//! decoded alone; only node ids run on through the stream (the slot header has their start).
 //!
 //! | kind | A | B | C | D | after it |
 //! |---|---|---|---|---|---|
@@ -36,7 +36,7 @@ pub mod kind {
     pub const MALLOC: u8 = 1;
     /// `calloc`.
     pub const CALLOC: u8 = 2;
-    /// `realloc` and `reallocarray`; a `REALLOC_TAKE` of the old block stands before it.
+    /// `realloc` and `reallocarray`; a `REALLOC_TAKE` of the old block precedes it.
     pub const REALLOC: u8 = 3;
     /// `posix_memalign`.
     pub const POSIX_MEMALIGN: u8 = 4;
@@ -50,7 +50,7 @@ pub mod kind {
     pub const PVALLOC: u8 = 8;
     /// `mmap` and `mmap64`.
     pub const MMAP: u8 = 9;
-    /// The new range of an `mremap`; a `MUNMAP` of the old range stands before it.
+    /// The new range of an `mremap`; a `MUNMAP` of the old range precedes it.
     pub const MREMAP: u8 = 10;
     /// Growth of the data segment by `brk` or `sbrk`.
     pub const BRK: u8 = 11;
@@ -92,11 +92,11 @@ pub mod kind {
     pub const DEFINITION: u8 = 28;
     /// A block of a device's memory. Its address is a [device address](super::device_address).
     pub const DEVICE_ALLOCATION: u8 = 29;
-    /// A block of a device's memory comes to its end. Its bytes tell what went of a block that is older than the recording.
+    /// A block of device memory is freed. It has its size, because a block from before the recording has no record of its allocation.
     pub const DEVICE_FREE: u8 = 30;
 }
 
-/// What a `DEFINITION` defines. Its parts, when there are several, follow each other in one stream (other records may stand between).
+/// What a `DEFINITION` defines. Its parts, when there are several, follow each other in one stream (other records may be between them).
 pub mod definition {
     /// A code object, by id. Payload: `u32` first line, `u32` bytes of the name, `u8` bytes a character (1: Latin-1, 2, 4), the name,
     /// `u32` bytes of the file name, `u8` bytes a character, the file name, then the line table to the end.
@@ -110,7 +110,7 @@ pub mod definition {
     pub const THREAD_NAME: u64 = 4;
     /// The Python that runs in the process; id is its version as `Py_Version` gives it. Payload: the text of `Py_GetVersion`.
     pub const PYTHON: u64 = 5;
-    /// Memory at a failed request (stands before its `FAILED`). Payload: `u64` RLIMIT_AS, `u64` address space in use, `u64` resident bytes;
+    /// Memory at a failed request (precedes its `FAILED`). Payload: `u64` RLIMIT_AS, `u64` address space in use, `u64` resident bytes;
     /// all ones where unknown.
     pub const LIMITS: u64 = 6;
     /// The program's own Python code has ended, its exit handlers included; the interpreter is about to take itself down. Id 0, no payload.
@@ -176,7 +176,7 @@ pub const WIDE: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
 /// Bytes for the length codes of C and D.
 pub const NARROW: [u8; 4] = [0, 1, 2, 4];
 
-/// The bit that says A is an address as it stands.
+/// The bit that marks A as a plain address.
 pub const FLAG: u16 = 1 << 15;
 
 /// Small numbers for small differences of either sign.
@@ -193,7 +193,7 @@ pub const fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
-/// A record, its numbers still as they stand in the file.
+/// A record, its numbers as they are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// One of [`kind`].
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_is_no_record() {
+    fn truncated_record_is_rejected() {
         let control: u16 = u16::from(kind::FREE) | 7 << 5;
         let whole = [&control.to_le_bytes()[..], &[1, 2, 3, 4, 5, 6, 7, 8]].concat();
         for cut in 0..whole.len() {

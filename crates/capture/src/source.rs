@@ -10,7 +10,8 @@ use crate::file::{Entry, Finished, block};
 use crate::live::{Header, Live, Slot};
 use crate::op::{self, Ops};
 
-/// Slots of a capture that is being compacted are copied at once, as long as they are few; more than this lie still.
+/// Up to this many slots are copied to memory, because a running compactor may move them. More are only left where no compactor runs, so they can
+/// be read in place.
 const COPY_AT_MOST: usize = 1024;
 
 /// The files of a capture that exist.
@@ -37,21 +38,21 @@ pub struct Piece {
     pub lengths: Vec<u32>,
     /// Nothing more will come into it.
     pub is_whole: bool,
-    place: Place,
+    location: PieceLocation,
 }
 
 impl Piece {
-    /// Where it stands in the finished file.
+    /// Where it is in the finished file.
     pub(crate) fn entry<'a>(&self, finished: &'a Finished) -> Option<&'a Entry> {
-        match self.place {
-            Place::Block(index) => finished.blocks.get(index),
+        match self.location {
+            PieceLocation::Block(index) => finished.blocks.get(index),
             _ => None,
         }
     }
 }
 
 #[derive(Debug)]
-enum Place {
+enum PieceLocation {
     Block(usize),
     Slot(Slot),
     Copy(u32, Vec<u8>),
@@ -114,12 +115,12 @@ impl Source {
         let slots = self.live.as_ref().map(Live::slots).transpose()?.unwrap_or_default();
         let copy = copy && slots.len() <= COPY_AT_MOST;
         for slot in slots {
-            let place = match &self.live {
+            let location = match &self.live {
                 Some(live) if copy => match live.records(&slot)? {
-                    Some(records) => Place::Copy(slot.header.first_node, records),
+                    Some(records) => PieceLocation::Copy(slot.header.first_node, records),
                     None => continue,
                 },
-                _ => Place::Slot(slot),
+                _ => PieceLocation::Slot(slot),
             };
             pieces.push(Piece {
                 stream: slot.header.stream,
@@ -128,7 +129,7 @@ impl Source {
                 first_node: slot.header.first_node,
                 lengths: Vec::new(),
                 is_whole: slot.is_full,
-                place,
+                location,
             });
         }
         if let Some(finished) = &mut self.finished {
@@ -154,7 +155,7 @@ impl Source {
                     first_node: run.first_node,
                     lengths: run.lengths.clone(),
                     is_whole: true,
-                    place: Place::Block(index),
+                    location: PieceLocation::Block(index),
                 });
             }
             pieces.retain(|piece| next.get(&piece.stream).is_none_or(|next| piece.first_sequence >= *next));
@@ -172,13 +173,13 @@ impl Source {
             op::decode(bytes, first_node, &mut ops);
             Records::Plain(ops)
         };
-        match (&piece.place, &self.live, &self.finished) {
-            (Place::Copy(first_node, bytes), ..) => Ok(plain(*first_node, bytes)),
-            (Place::Slot(slot), Some(live), _) => {
+        match (&piece.location, &self.live, &self.finished) {
+            (PieceLocation::Copy(first_node, bytes), ..) => Ok(plain(*first_node, bytes)),
+            (PieceLocation::Slot(slot), Some(live), _) => {
                 let bytes = live.records(slot)?.unwrap_or_default();
                 Ok(plain(slot.header.first_node, &bytes))
             }
-            (Place::Block(index), _, Some(finished)) if *index < finished.blocks.len() => {
+            (PieceLocation::Block(index), _, Some(finished)) if *index < finished.blocks.len() => {
                 Ok(Records::Columns(Box::new(finished.columns(&finished.blocks[*index])?)))
             }
             _ => Ok(Records::Plain(Ops::default())),
@@ -206,7 +207,7 @@ impl Source {
     }
 }
 
-/// A file that does not exist is no error here.
+/// A file that does not exist is not an error here.
 pub(crate) fn existing<T>(opened: Result<T, CaptureError>) -> Result<Option<T>, CaptureError> {
     match opened {
         Ok(opened) => Ok(Some(opened)),

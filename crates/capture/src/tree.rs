@@ -46,7 +46,7 @@ impl Tree {
         None
     }
 
-    /// The node so many steps up.
+    /// The node this many steps up.
     pub(crate) fn climb(&self, steps: u8) -> Option<u32> {
         let mut at = self.near;
         for _ in 0..steps {
@@ -55,7 +55,7 @@ impl Tree {
         Some(at)
     }
 
-    /// How many others were called later from where `parent` stands; `None`: this frame never was.
+    /// How many others were called later from the line of `parent`; `None`: this frame never was.
     pub(crate) fn rank(&self, parent: u32, frame: Frame) -> Option<u8> {
         let called = self.children.get(&self.frame(parent))?;
         let rank = called.iter().rev().position(|child| *child == frame)?;

@@ -21,7 +21,7 @@ fn records(path: &Path) -> Vec<Vec<Op>> {
     records_by(path, 1000)
 }
 
-/// The same, so many at a time.
+/// The same, this many at a time.
 fn records_by(path: &Path, most: usize) -> Vec<Vec<Op>> {
     let mut source = Source::open(path).unwrap();
     let mut streams: Vec<Vec<Op>> = Vec::new();
@@ -247,7 +247,7 @@ fn between_two_steps_a_capture_has_one_descriptor_and_none_when_released() {
 }
 
 #[test]
-fn a_capture_that_was_ended_and_moved_says_the_same_before_it_is_completed() {
+fn ended_and_moved_capture_reads_the_same_before_it_is_completed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let mut writer = Writer::create(&path, 2, 0);
@@ -287,7 +287,7 @@ fn a_step_that_is_stopped_leaves_its_records_in_the_live_file() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_contain_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.bin");
     let missing = Source::open(&path).unwrap_err();

@@ -324,6 +324,6 @@ impl Listener {
 /// # Safety
 /// The function must have this type.
 unsafe fn function<'a, T>(library: &'a Library, name: &CStr) -> Result<Symbol<'a, T>, libloading::Error> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees that `T` is the type of the function.
     unsafe { library.get(name.to_bytes_with_nul()) }
 }

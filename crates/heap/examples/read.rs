@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use stormlog_capture::live::Live;
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Capture, Watch};
+use stormlog_heap::{Capture, HeapReadOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} bytes", std::fs::metadata(path)?.len());
     for _ in 0..repeat {
         let start = Instant::now();
-        let stats = Capture::open(path)?.read(Watch::default())?.stats(10, None);
+        let stats = Capture::open(path)?.read(HeapReadOptions::default())?.stats(10, None);
         let seconds = start.elapsed().as_secs_f64();
         let (count, peak) = (stats.total_allocations, stats.peak_bytes);
         let (forced, unknown) = (stats.forced_events, stats.unknown_frees);

@@ -7,9 +7,9 @@ use stormlog_capture::{CaptureError, Fold};
 
 use crate::checkpoint;
 use crate::merge;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::stream::Stream;
-use crate::watch::Watch;
 
 /// The heap so far. Hand it to [`Compactor`](stormlog_capture::Compactor) as its `fold`.
 #[derive(Debug)]
@@ -19,25 +19,25 @@ pub struct Aggregate {
     sample_bytes: u64,
 }
 
-fn watch() -> Watch {
-    Watch { keeps_history: true, ..Watch::default() }
+fn options() -> HeapReadOptions {
+    HeapReadOptions { keeps_history: true, ..HeapReadOptions::default() }
 }
 
 impl Default for Aggregate {
     fn default() -> Self {
-        Aggregate { state: State::new(watch(), 0), streams: Vec::new(), sample_bytes: 0 }
+        Aggregate { state: State::new(options(), 0), streams: Vec::new(), sample_bytes: 0 }
     }
 }
 
 impl Fold for Aggregate {
     fn begin(&mut self, header: &Header) {
         self.sample_bytes = header.sample_bytes;
-        self.state = State::new(watch(), header.sample_bytes);
+        self.state = State::new(options(), header.sample_bytes);
         self.streams.clear();
     }
 
     fn restore(&mut self, bytes: &[u8]) -> bool {
-        match checkpoint::load(bytes, watch(), self.sample_bytes) {
+        match checkpoint::load(bytes, options(), self.sample_bytes) {
             Some((state, streams)) => {
                 (self.state, self.streams) = (state, streams);
                 true

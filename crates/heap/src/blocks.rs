@@ -1,5 +1,5 @@
-//! The living blocks by address. Nearly all lie in a table of lines of the processor's cache, two places each, which grows with them; what
-//! finds its line full goes into a plain map. Must be the one or the other, never both.
+//! Live blocks by address: a hash table whose buckets are cache lines of two entries, grown with the number of blocks; a block that
+//! finds its bucket full is kept in an overflow map. Must never have an address in both.
 
 use rustc_hash::FxHashMap;
 
@@ -8,13 +8,13 @@ use crate::ledger::Block;
 /// Lines at first, and at most: of more living blocks than fit, the older ones lie in the map.
 const FIRST: u64 = 1 << 11;
 const MOST: u64 = 1 << 18;
-/// No site has this number: nobody lies there.
+/// No site has this number: the place is empty.
 const NOBODY: Block = Block { size: 0, site: u32::MAX, born: 0 };
 
 /// All blocks that live.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// A power of two, and one more: there lies a block that was found in the map while it is looked at.
+    /// A power of two, and one more: there is a block that was found in the map while it is looked at.
     lines: Vec<Line>,
     /// Their number without that one, less 1.
     mask: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Blocks {
 #[repr(align(64))]
 struct Line {
     held: [Held; 2],
-    /// Blocks of this line that lie in the map: mostly none, and then nobody looks there.
+    /// Blocks of this line that lie in the map: mostly none, and then the map is not searched.
     pushed_out: u32,
 }
 
@@ -63,12 +63,12 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// A block comes; gives the one that lay there, if any.
+    /// Inserts a block; returns the one that was at this address, if any.
     #[inline(always)]
     pub(crate) fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         let line = &mut self.lines[place(address, self.mask)];
         let [one, other] = &line.held;
-        // Without branches: which of the two is vacant cannot be foretold.
+        // Without branches: which of the two entries is vacant is unpredictable.
         let is_plain = (one.is_vacant() | other.is_vacant())
             & !(one.is_at(address) | other.is_at(address))
             & (line.pushed_out == 0);
@@ -103,7 +103,7 @@ impl Blocks {
         line.held.iter().any(|held| held.is_at(address)) || self.far.contains_key(&address)
     }
 
-    /// Makes room for so many.
+    /// Makes room for this many.
     pub(crate) fn reserve(&mut self, count: usize) {
         let wanted = (count as u64).next_power_of_two().clamp(self.mask + 1, MOST);
         if wanted > self.mask + 1 {

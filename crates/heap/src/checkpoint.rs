@@ -11,11 +11,11 @@ use crate::checkpoint_ledger::{
 use crate::devices::Reserved;
 use crate::ledger::{Before, Ledger};
 use crate::mappings::Mapping;
+use crate::read_options::HeapReadOptions;
 use crate::site_history::SiteHistory;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::{Code, Module, Step};
-use crate::watch::Watch;
 
 /// Version of these bytes.
 const VERSION: u64 = 1;
@@ -195,13 +195,17 @@ fn save_stream(out: &mut Vec<u8>, stream: &Stream) {
 }
 
 /// Reads what [`save`] wrote. `None`: it did not.
-pub(crate) fn load(bytes: &[u8], watch: Watch, sample_bytes: u64) -> Option<(State, Vec<Stream>)> {
+pub(crate) fn load(
+    bytes: &[u8],
+    options: HeapReadOptions,
+    sample_bytes: u64,
+) -> Option<(State, Vec<Stream>)> {
     let mut take = Take::new(bytes);
     let version = take.number()?;
     if !matches!(version, VERSION | WITH_DEVICES | WITH_HISTORY) {
         return None;
     }
-    let mut state = State::new(watch, sample_bytes);
+    let mut state = State::new(options, sample_bytes);
     load_tree(&mut take, &mut state)?;
     take_sites(&mut take, &mut state.host)?;
     let sites = state.host.sites.len();
@@ -244,9 +248,9 @@ fn load_devices(take: &mut Take<'_>, state: &mut State, streams: &mut [Stream]) 
         let number = take.byte().filter(|number| *number < MAX_DEVICES)?;
         let (kind, index) = (take.byte()?, take.byte()?);
         let source = if take.byte()? == 1 { Source::Driver } else { Source::Allocator };
-        let State { devices, watch, time_us, .. } = state;
-        let device = devices.numbered(number, watch, *time_us);
-        device.define(Memory::Device(Device { kind, index, source }), watch);
+        let State { devices, options, time_us, .. } = state;
+        let device = devices.numbered(number, options, *time_us);
+        device.define(Memory::Device(Device { kind, index, source }), options);
         let (knows_before, before) = (take.byte()? == 1, take.number()?);
         device.before = knows_before.then_some(before);
         take_sites(take, &mut device.ledger)?;

@@ -9,7 +9,7 @@ pub struct Point {
     pub bytes: u64,
     /// Most bytes within it.
     pub max_bytes: u64,
-    /// The change of the heap that made it so large, for [`Watch::moments`](crate::Watch); 0 where it is older than the records.
+    /// The change of the heap that made it so large, for [`HeapReadOptions::moments`](crate::HeapReadOptions); 0 where it is older than the records.
     #[serde(skip)]
     pub max_change: u64,
 }

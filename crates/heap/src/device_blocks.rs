@@ -1,5 +1,5 @@
 //! The single blocks of one device: which live, and the last allocations in their order, each with its stack. Kept only where a reading asks for it
-//! ([`Watch::device_blocks`]): a snapshot of the allocator is completed with it. Must hold no more of the past than was asked for.
+//! ([`HeapReadOptions::device_blocks`]): a snapshot of the allocator is completed with it. Must hold no more of the past than was asked for.
 
 use std::collections::VecDeque;
 
@@ -98,7 +98,7 @@ impl Heap {
     }
 }
 
-/// What [`Watch::device_blocks`](crate::Watch) asks for.
+/// What [`HeapReadOptions::device_blocks`](crate::HeapReadOptions) asks for.
 pub(crate) fn log_of(asked: Option<(Memory, usize)>, memory: Memory) -> Option<BlockLog> {
     asked.filter(|(wanted, _)| *wanted == memory).map(|(_, most)| BlockLog::new(most))
 }

@@ -10,7 +10,7 @@ use crate::devices::DeviceLedger;
 use crate::frames::Namer;
 use crate::heap::Heap;
 use crate::profile::Mode;
-use crate::stats::Place;
+use crate::stats::LocationTotals;
 
 /// One device's memory, as one source reports it.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -50,7 +50,7 @@ pub struct DeviceStats {
     /// When the places of `top` held what they hold: `end` where memory lived then, else `peak`.
     pub top_at: &'static str,
     /// The places that held most, the largest first.
-    pub top: Vec<Place>,
+    pub top: Vec<LocationTotals>,
 }
 
 impl DeviceStats {

@@ -11,11 +11,11 @@ use crate::define::{device, failed_on_device, totals};
 use crate::device_blocks::{BlockLog, log_of};
 use crate::ledger::{Before, Ledger, SiteKey};
 use crate::level::Amount;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::step_clock::StepClock;
 use crate::stream::Stream;
 use crate::tree::{BEFORE_RECORDING, ROOT, Step, Tree};
-use crate::watch::Watch;
 
 /// All devices of a recording.
 #[derive(Debug, Default)]
@@ -56,8 +56,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    pub(crate) fn new(watch: &Watch, time_us: u64) -> Self {
-        Reserved { curve: Curve::new(watch.curve_points), time_us, ..Reserved::default() }
+    pub(crate) fn new(options: &HeapReadOptions, time_us: u64) -> Self {
+        Reserved { curve: Curve::new(options.curve_points), time_us, ..Reserved::default() }
     }
 
     pub(crate) fn set(&mut self, bytes: u64) {
@@ -112,16 +112,21 @@ impl Devices {
     }
 
     /// The device of a number; one that is not known yet gets a name of its own until it is defined.
-    pub(crate) fn numbered(&mut self, number: u8, watch: &Watch, time_us: u64) -> &mut DeviceLedger {
+    pub(crate) fn numbered(
+        &mut self,
+        number: u8,
+        options: &HeapReadOptions,
+        time_us: u64,
+    ) -> &mut DeviceLedger {
         let known = self.list.iter().position(|device| device.number == number);
         let at = known.unwrap_or_else(|| {
             let memory = Memory::Device(Device { kind: u8::MAX, index: number, source: Source::Allocator });
             self.list.push(DeviceLedger {
                 number,
                 memory,
-                ledger: Ledger::new(watch, &[], 0, time_us),
+                ledger: Ledger::new(options, &[], 0, time_us),
                 before: None,
-                reserved: Reserved::new(watch, time_us),
+                reserved: Reserved::new(options, time_us),
                 log: None,
                 steps: StepClock::default(),
                 at_code_end: Vec::new(),
@@ -151,14 +156,14 @@ impl DeviceLedger {
     }
 
     /// It has a name now.
-    pub(crate) fn define(&mut self, memory: Memory, watch: &Watch) {
-        let moments = watch.device_moments.iter().find(|(other, _)| *other == memory);
+    pub(crate) fn define(&mut self, memory: Memory, options: &HeapReadOptions) {
+        let moments = options.device_moments.iter().find(|(other, _)| *other == memory);
         if let Some((_, moments)) = moments.filter(|_| self.ledger.is_empty()) {
-            self.ledger = Ledger::new(watch, moments, 0, self.ledger.time_us);
+            self.ledger = Ledger::new(options, moments, 0, self.ledger.time_us);
         }
         self.memory = memory;
         if self.log.is_none() {
-            self.log = log_of(watch.device_blocks, memory);
+            self.log = log_of(options.device_blocks, memory);
         }
     }
 
@@ -193,7 +198,7 @@ impl State {
     /// A block of a device comes or goes.
     pub(crate) fn on_device(&mut self, stream: &mut Stream, op: &Op) {
         let number = device_of(op.address);
-        let device = self.devices.numbered(number, &self.watch, self.time_us);
+        let device = self.devices.numbered(number, &self.options, self.time_us);
         let totals = stream.totals.take_if(|(other, _)| *other == number);
         if op.kind == kind::DEVICE_FREE {
             if let Some((_, allocated)) = totals {
@@ -226,13 +231,13 @@ impl State {
             return true;
         }
         let Some(number) = u8::try_from(id).ok().filter(|number| *number < MAX_DEVICES) else { return true };
-        let known = self.devices.numbered(number, &self.watch, self.time_us);
+        let known = self.devices.numbered(number, &self.options, self.time_us);
         match what {
             definition::DEVICE => {
                 if let Some((kind, index, source)) = device(payload) {
                     let is_driver = source == device_source::DRIVER;
                     let source = if is_driver { Source::Driver } else { Source::Allocator };
-                    known.define(Memory::Device(Device { kind, index, source }), &self.watch);
+                    known.define(Memory::Device(Device { kind, index, source }), &self.options);
                 }
             }
             definition::DEVICE_TOTALS => {

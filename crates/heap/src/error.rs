@@ -18,7 +18,7 @@ pub enum HeapError {
     Import(#[from] ImportError),
     /// A moment that a profile without records of single blocks does not know.
     #[error(
-        "{} is a {format}, which does not have what lived at each moment: ask for --peak or --leaks",
+        "{} is a {format}, which has no times: use --peak or --leaks",
         path.display()
     )]
     NoMoments {
@@ -35,7 +35,7 @@ pub enum HeapError {
     },
     /// A capture that lost its end, and all its records with it.
     #[error(
-        "{} was cut before its first records: there is nothing left to show; copy it again from where it was recorded, or record again",
+        "{} is truncated before its first records; copy it again from where it was recorded, or record again",
         path.display()
     )]
     NothingLeft {
@@ -44,8 +44,7 @@ pub enum HeapError {
     },
     /// A moment that a bounded capture no longer knows.
     #[error(
-        "{} keeps no single records of its first {:.3} s (--aggregate or --max-size folded them), so what lived at a moment in them is not known: \
-         ask for a later moment, or for --peak or --leaks",
+        "{}: individual records of the first {:.3} s are not stored (--aggregate or --max-size folded them), so what was live then is unknown: use a later moment, --peak or --leaks",
         path.display(),
         *until_us as f64 / 1e6
     )]

@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) ends_chunk: bool,
 }
 
-type Answer = Result<Option<Batch>, CaptureError>;
+type BatchResult = Result<Option<Batch>, CaptureError>;
 
 /// One stream's chunks.
 pub(crate) struct Cursor<'a> {
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         Cursor { source, pieces, records: None, sequence: 0, offset: 0, from }
     }
 
-    fn next(&mut self, mut ops: Ops) -> Answer {
+    fn next(&mut self, mut ops: Ops) -> BatchResult {
         ops.clear();
         while let Some((piece, rest)) = self.pieces.split_first() {
             let chunks = piece.lengths.len().max(1) as u64;
@@ -98,12 +98,12 @@ impl<'a> Cursor<'a> {
 /// The taking end.
 pub(crate) struct Feeds {
     requests: Sender<(usize, Ops)>,
-    answers: Vec<Receiver<Answer>>,
+    answers: Vec<Receiver<BatchResult>>,
 }
 
 impl Feeds {
     /// The next batch of a stream; `used` is one that is done with.
-    pub(crate) fn next(&self, stream: usize, used: Ops) -> Answer {
+    pub(crate) fn next(&self, stream: usize, used: Ops) -> BatchResult {
         // A decoder that is gone has answered all it was asked, or its panic ends the scope.
         let _ = self.requests.send((stream, used));
         self.answers[stream].recv().unwrap_or(Ok(None))
@@ -126,7 +126,7 @@ pub(crate) fn with<T>(cursors: Vec<Cursor<'_>>, work: impl FnOnce(Feeds) -> T) -
     })
 }
 
-fn decode(mut cursors: Vec<Cursor<'_>>, asked: &Receiver<(usize, Ops)>, outlets: &[Sender<Answer>]) {
+fn decode(mut cursors: Vec<Cursor<'_>>, asked: &Receiver<(usize, Ops)>, outlets: &[Sender<BatchResult>]) {
     while let Ok((stream, used)) = asked.recv() {
         if outlets[stream].send(cursors[stream].next(used)).is_err() {
             break;

@@ -12,9 +12,9 @@ use crate::checkpoint;
 use crate::error::HeapError;
 use crate::heap::{Capture, Heap};
 use crate::merge;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::stream::Stream;
-use crate::watch::Watch;
 
 /// A capture and what it says so far.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Follow {
         let source = Source::open(&path)?;
         let header = source.header()?;
         let heap = Heap {
-            state: State::new(Watch::default(), header.sample_bytes),
+            state: State::new(HeapReadOptions::default(), header.sample_bytes),
             header,
             samples: Vec::new(),
             ending: None,
@@ -90,7 +90,7 @@ impl Follow {
         &self.path
     }
 
-    /// The process's memory as far as it was written down when the files were opened; who looks on can ask the process himself.
+    /// The process's memory as far as it was written down when the files were opened; a live view reads the process directly instead.
     fn read_samples(&mut self) -> Result<(), HeapError> {
         if let Some(finished) = &mut self.source.finished {
             finished.scan()?;
@@ -102,9 +102,9 @@ impl Follow {
     fn restart(&mut self) -> Result<(), HeapError> {
         let sample_bytes = self.heap.header.sample_bytes;
         let base = self.source.finished.as_ref().map(|finished| finished.checkpoint()).transpose()?.flatten();
-        let from = base.and_then(|bytes| checkpoint::load(&bytes, Watch::default(), sample_bytes));
+        let from = base.and_then(|bytes| checkpoint::load(&bytes, HeapReadOptions::default(), sample_bytes));
         (self.heap.state, self.streams) =
-            from.unwrap_or_else(|| (State::new(Watch::default(), sample_bytes), Vec::new()));
+            from.unwrap_or_else(|| (State::new(HeapReadOptions::default(), sample_bytes), Vec::new()));
         Ok(())
     }
 }

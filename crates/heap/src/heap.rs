@@ -15,9 +15,9 @@ use crate::curve::Point;
 use crate::error::HeapError;
 use crate::ledger::Ledger;
 use crate::own_code::own_code;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::tree::{Module, ROOT};
-use crate::watch::Watch;
 use crate::{checkpoint, import, merge};
 
 /// A capture on disk: ours, finished or live, one of Memray's, or the profile of another tool.
@@ -42,9 +42,9 @@ pub struct Heap {
     pub header: Header,
     /// Memory of the process as seen from outside.
     pub samples: Vec<Sample>,
-    /// How it ended, when somebody saw it.
+    /// How it ended, where that was observed.
     pub ending: Option<Value>,
-    /// The file lacks its end; so many bytes behind its last whole block are left of it.
+    /// The file lacks its end; this many bytes behind its last whole block are left of it.
     pub cut: Option<u64>,
     /// Records that are in no file, because there was no room for them.
     pub lost_events: u64,
@@ -83,10 +83,10 @@ impl Capture {
             return Err(HeapError::NoCapture { path: path.to_owned() });
         }
         let path = path.to_owned();
-        // The live file may be named itself.
+        // The live file may be named itself, also by a reader that found it before it was completed.
         let path =
             match path.to_str().and_then(|text| text.strip_suffix(stormlog_capture::layout::LIVE_SUFFIX)) {
-                Some(capture) if path.exists() => PathBuf::from(capture),
+                Some(capture) if path.exists() || Path::new(capture).exists() => PathBuf::from(capture),
                 _ => path,
             };
         if import::memray::is_memray(&path) {
@@ -115,23 +115,28 @@ impl Capture {
     }
 
     /// Reads everything, once.
-    pub fn read(&self, watch: Watch) -> Result<Heap, HeapError> {
+    pub fn read(&self, options: HeapReadOptions) -> Result<Heap, HeapError> {
         match &self.kind {
-            Kind::Memray => import::memray::read(&self.path, watch),
-            Kind::Imported(format) => import::foreign::read(&self.path, *format, watch),
-            Kind::Own(source, pieces) => self.read_own(source, pieces, watch),
+            Kind::Memray => import::memray::read(&self.path, options),
+            Kind::Imported(format) => import::foreign::read(&self.path, *format, options),
+            Kind::Own(source, pieces) => self.read_own(source, pieces, options),
         }
     }
 
-    fn read_own(&self, source: &Source, pieces: &[Piece], watch: Watch) -> Result<Heap, HeapError> {
+    fn read_own(
+        &self,
+        source: &Source,
+        pieces: &[Piece],
+        options: HeapReadOptions,
+    ) -> Result<Heap, HeapError> {
         let header = source.header()?;
         let finished = source.finished.as_ref();
         let base = finished.map(|finished| finished.checkpoint()).transpose()?.flatten();
         let (mut state, mut streams) = match base {
             Some(bytes) => {
-                checkpoint::load(&bytes, watch, header.sample_bytes).ok_or_else(|| self.damaged())?
+                checkpoint::load(&bytes, options, header.sample_bytes).ok_or_else(|| self.damaged())?
             }
-            None => (State::new(watch, header.sample_bytes), Vec::new()),
+            None => (State::new(options, header.sample_bytes), Vec::new()),
         };
         self.check_folded(&state)?;
         merge::run(&mut state, &mut streams, source, pieces, u64::MAX)?;
@@ -163,11 +168,11 @@ impl Capture {
         })
     }
 
-    /// What was folded cannot be told apart any more: a moment before its end has no answer.
+    /// Folded records cannot be distinguished any more: a moment before their end has no answer.
     fn check_folded(&self, state: &State) -> Result<(), HeapError> {
         let Some(until_us) = state.folded_us else { return Ok(()) };
-        let is_at_known = state.watch.at_us.is_none_or(|at| at >= until_us);
-        let is_span_known = state.watch.span_us.is_none_or(|(from, _)| from > until_us);
+        let is_at_known = state.options.at_us.is_none_or(|at| at >= until_us);
+        let is_span_known = state.options.span_us.is_none_or(|(from, _)| from > until_us);
         match is_at_known && is_span_known {
             true => Ok(()),
             false => Err(HeapError::Folded { path: self.path.clone(), until_us }),
@@ -175,7 +180,7 @@ impl Capture {
     }
 
     fn damaged(&self) -> HeapError {
-        let what = "what its older records came to does not decode".to_owned();
+        let what = "the summary of its older records does not decode".to_owned();
         stormlog_capture::CaptureError::Damaged { path: self.path.clone(), what }.into()
     }
 }
@@ -219,7 +224,7 @@ impl Heap {
     }
 
     /// When the program's own code had ended and the interpreter began to take itself down: microseconds since the start, and the change of the
-    /// heap for [`Watch::moments`] (0 where records were folded). `None`: not seen, or the program went on.
+    /// heap for [`HeapReadOptions::moments`] (0 where records were folded). `None`: not seen, or the program continued.
     #[must_use]
     pub fn code_end(&self) -> Option<(u64, u64)> {
         self.ledger().code_end.as_ref().map(|end| (end.time_us, end.change))
@@ -237,7 +242,7 @@ impl Heap {
         own_code(&self.state.tree)
     }
 
-    /// Up to this time (microseconds since the start) the capture keeps no single records. `None`: it keeps all.
+    /// Up to this time (microseconds since the start) the capture has no individual records. `None`: it has all.
     #[must_use]
     pub fn folded_us(&self) -> Option<u64> {
         self.state.folded_us

@@ -9,7 +9,7 @@ use crate::heap::Heap;
 use crate::ledger::Ledger;
 use crate::places::{self, GroupBy};
 use crate::profile::Mode;
-use crate::stats::Place;
+use crate::stats::LocationTotals;
 use crate::tree::ROOT;
 
 /// Native stacks whose functions are named; the others, all smaller, count together. Names take long.
@@ -18,7 +18,12 @@ const NAMED_STACKS: usize = 64;
 impl Heap {
     /// The responsible lines and what they hold, the largest first.
     #[must_use]
-    pub fn holders(&self, mode: Mode, top: usize, symbolizer: Option<&mut dyn Symbolizer>) -> Vec<Place> {
+    pub fn holders(
+        &self,
+        mode: Mode,
+        top: usize,
+        symbolizer: Option<&mut dyn Symbolizer>,
+    ) -> Vec<LocationTotals> {
         self.holders_of(self.memory(), mode, top, symbolizer)
     }
 
@@ -30,7 +35,7 @@ impl Heap {
         mode: Mode,
         top: usize,
         symbolizer: Option<&mut dyn Symbolizer>,
-    ) -> Vec<Place> {
+    ) -> Vec<LocationTotals> {
         let Some(ledger) = self.ledger_of(memory) else { return Vec::new() };
         let own_code = self.own_code();
         let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
@@ -43,7 +48,7 @@ impl Heap {
         mode: Mode,
         top: usize,
         namer: &mut Namer<'_, '_>,
-    ) -> Vec<Place> {
+    ) -> Vec<LocationTotals> {
         let mut stacks: FxHashMap<(u32, u32), Weight> = FxHashMap::default();
         for (index, site) in ledger.sites.iter().enumerate() {
             let native = if site.key.python == ROOT { site.key.native } else { ROOT };
@@ -65,17 +70,17 @@ impl Heap {
         if smaller != Weight::default() {
             let function = "<smaller native stacks>".to_owned();
             let (file, Weight { bytes, count }) = (String::new(), smaller);
-            grouped.push(Place { function, file, line: 0, bytes, count });
+            grouped.push(LocationTotals { function, file, line: 0, bytes, count });
         }
         places::top(&grouped, top, |place| place.bytes)
     }
 }
 
-impl Place {
+impl LocationTotals {
     /// `dataset.py:88 Cache.put`, or what of it is known.
     #[must_use]
     pub fn words(&self) -> String {
-        Place::words_of(&self.file, self.line, &self.function)
+        LocationTotals::words_of(&self.file, self.line, &self.function)
     }
 
     /// The same of a place that is in other hands.

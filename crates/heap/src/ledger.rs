@@ -12,13 +12,13 @@ use crate::curve::{Curve, Point};
 use crate::failure::AtFailure;
 use crate::ids::Ids;
 use crate::level::{Amount, Level};
-use crate::lives::Lives;
+use crate::lifetimes::Lives;
 use crate::locate::Locate;
 use crate::mappings::{Mapping, Mappings, end_of};
+use crate::read_options::HeapReadOptions;
 use crate::sample::Weights;
 use crate::site_history::SiteHistory;
 use crate::stream::{Own, REMEMBERED, Stream};
-use crate::watch::Watch;
 
 /// Who allocated: stacks, thread and allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,17 +117,17 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// One whose first record comes at `time_us`. `moments`: see [`Watch::moments`].
-    pub(crate) fn new(watch: &Watch, moments: &[u64], sample_bytes: u64, time_us: u64) -> Self {
+    /// One whose first record comes at `time_us`. `moments`: see [`HeapReadOptions::moments`].
+    pub(crate) fn new(options: &HeapReadOptions, moments: &[u64], sample_bytes: u64, time_us: u64) -> Self {
         Ledger {
             weights: Weights::new(sample_bytes),
-            curve: Curve::new(watch.curve_points),
-            in_span: watch.span_us.is_some_and(|(from, to)| (from..=to).contains(&time_us)),
+            curve: Curve::new(options.curve_points),
+            in_span: options.span_us.is_some_and(|(from, to)| (from..=to).contains(&time_us)),
             next_moment: moments.first().copied().unwrap_or(u64::MAX),
             lives: (!moments.is_empty()).then(|| Lives::new(moments)),
-            at_us: watch.at_us,
-            span_us: watch.span_us,
-            temporary_threshold: watch.temporary_threshold,
+            at_us: options.at_us,
+            span_us: options.span_us,
+            temporary_threshold: options.temporary_threshold,
             sites: Vec::new(),
             site_ids: Ids::default(),
             blocks: Blocks::default(),
@@ -150,8 +150,8 @@ impl Ledger {
             span: None,
             span_peak: None,
             code_end: None,
-            history: watch.keeps_history.then(SiteHistory::default),
-            locate: watch.locate.clone(),
+            history: options.keeps_history.then(SiteHistory::default),
+            locate: options.locate.clone(),
             located: None,
         }
     }
@@ -237,7 +237,7 @@ impl Ledger {
         amounts
     }
 
-    /// Was every block recorded, are no moments looked out for, and did no request fail yet? Most captures are read so.
+    /// Whether the fast path applies: no sampling, no lifetimes to collect, no failed request so far. True for most captures.
     #[inline]
     pub(crate) fn is_simple(&self) -> bool {
         self.weights.is_exact() && self.lives.is_none() && self.failure.is_none()
@@ -248,7 +248,7 @@ impl Ledger {
         if SIMPLE { Amount { bytes: size, count: 1 } } else { self.weights.amount(size) }
     }
 
-    /// A block comes. `SIMPLE` says what [`is_simple`](State::is_simple) said.
+    /// Records an allocation. `SIMPLE` is the result of [`is_simple`](State::is_simple).
     #[inline(always)]
     pub(crate) fn allocate<const SIMPLE: bool>(&mut self, stream: &mut Stream, op: &Op) {
         let site = self.site(stream, op, u32::from(op.kind));

@@ -19,8 +19,8 @@ impl Amount {
     }
 }
 
-/// How large the heap is, in numbers that nearly every record changes. In this order no two that change together lie side by side: the compiler
-/// would add to both at once here and one by one there, and what was written apart cannot be read at once before it is in the cache.
+/// The size of the heap, in counters that nearly every record changes. Field order keeps the compiler from vectorising paired updates: a 16-byte load
+/// after two 8-byte stores defeats store-to-load forwarding and stalls.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Level {

@@ -1,7 +1,7 @@
 //! What a heap capture means: read once, in true order, to totals, peak, leaks, temporary allocations and their stacks.
 //!
 //! ```text
-//! Capture::open ─► Capture::read(Watch) ─► Heap ─► stats(), profile(Mode), curve(), …
+//! Capture::open ─► Capture::read(HeapReadOptions) ─► Heap ─► stats(), profile(Mode), curve(), …
 //! ```
 //!
 //! It must never touch the recorded process, and never trust a file.
@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
-mod alternate;
 mod blocks;
 mod by_line;
 mod categories;
@@ -30,18 +29,19 @@ mod heap;
 mod holders;
 mod ids;
 pub mod import;
+mod interleave;
 mod ledger;
 mod level;
-mod lives;
+mod lifetimes;
 mod locate;
 mod mappings;
 mod memories;
 mod merge;
 mod names;
-mod order;
 mod own_code;
 mod places;
 mod profile;
+mod read_options;
 mod sample;
 mod site_history;
 mod state;
@@ -50,8 +50,6 @@ mod step_clock;
 mod stream;
 mod thread_names;
 mod tree;
-mod turns;
-mod watch;
 
 use stormlog_model::memory::Selection;
 
@@ -69,11 +67,12 @@ pub use memories::DeviceFigures;
 pub use names::Names;
 pub use places::GroupBy;
 pub use profile::{AllocatorShare, Lifetime, Mode, Profile, ThreadShare};
+pub use read_options::HeapReadOptions;
 pub use stats::{
-    AllocatorStats, DistinctFailure, FailedRequest, Place, SizeBucket, Stats, ThreadStats, allocator_name,
+    AllocatorStats, DistinctFailure, FailedRequest, LocationTotals, SizeBucket, Stats, ThreadStats,
+    allocator_name,
 };
 pub use tree::Module;
-pub use watch::Watch;
 
 /// Reads any bytes as a capture of each kind and asks everything of it: for fuzzing. `scratch` is a directory to write them into.
 pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
@@ -84,8 +83,9 @@ pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
         if std::fs::write(written, bytes).is_err() {
             continue;
         }
-        let watch = Watch { span_us: Some((0, 1 << 20)), at_us: Some(5), ..Watch::default() };
-        let Ok(mut heap) = Capture::open(&path).and_then(|capture| capture.read(watch)) else { continue };
+        let options =
+            HeapReadOptions { span_us: Some((0, 1 << 20)), at_us: Some(5), ..HeapReadOptions::default() };
+        let Ok(mut heap) = Capture::open(&path).and_then(|capture| capture.read(options)) else { continue };
         let one = heap.memories().into_iter().map(Selection::One);
         for selection in one.chain([Selection::All]) {
             let _ = heap.select(selection);
@@ -97,5 +97,5 @@ pub fn fuzz(bytes: &[u8], scratch: &std::path::Path) {
             }
         }
     }
-    checkpoint::load(bytes, Watch::default(), 0);
+    checkpoint::load(bytes, HeapReadOptions::default(), 0);
 }

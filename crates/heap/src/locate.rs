@@ -1,5 +1,5 @@
 //! The lines that allocated what is at given addresses at one moment: joins a process's own look at what keeps its memory with its capture. Kept
-//! only where a reading asks for it ([`Watch::locate`](crate::Watch)). Must hold no more than one answer for each address.
+//! only where a reading asks for it ([`HeapReadOptions::locate`](crate::HeapReadOptions)). Must hold no more than one answer for each address.
 
 use rustc_hash::FxHashMap;
 use stormlog_capture::record::DEVICE_ADDRESS_BITS;
@@ -10,7 +10,7 @@ use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ledger::Ledger;
 use crate::places::{self, GroupBy};
-use crate::stats::Place;
+use crate::stats::LocationTotals;
 use crate::tree::ROOT;
 
 /// What to look for, and when.
@@ -49,13 +49,17 @@ impl Locate {
 }
 
 impl Heap {
-    /// The line of each address that [`Watch::locate`](crate::Watch) asked for and that was allocated then.
+    /// The line of each address that [`HeapReadOptions::locate`](crate::HeapReadOptions) asked for and that was allocated then.
     #[must_use]
-    pub fn located(&self, memory: Memory, symbolizer: Option<&mut dyn Symbolizer>) -> FxHashMap<u64, Place> {
+    pub fn located(
+        &self,
+        memory: Memory,
+        symbolizer: Option<&mut dyn Symbolizer>,
+    ) -> FxHashMap<u64, LocationTotals> {
         let Some(ledger) = self.ledger_of(memory) else { return FxHashMap::default() };
         let own_code = self.own_code();
         let mut namer = Namer::new(&self.state.tree, symbolizer, &own_code);
-        let mut places: FxHashMap<u32, Option<Place>> = FxHashMap::default();
+        let mut places: FxHashMap<u32, Option<LocationTotals>> = FxHashMap::default();
         let located = ledger.located.iter().flatten();
         let named = located.filter_map(|(address, site)| {
             let place = places.entry(*site).or_insert_with(|| {

@@ -1,7 +1,7 @@
 //! The records of all streams in true order. Streams agree on the clock only to a tick; within a tick addresses decide: a block is
-//! allocated before it is freed, and freed before its address is allocated again (see `turns`).
+//! allocated before it is freed, and freed before its address is allocated again (see `interleave`).
 //!
-//! Must always end: when no stream can go on by these rules (a record was lost, or a mapping is older than the recording), one goes on by force.
+//! Must always end: when no stream can continue by these rules (a record was lost, or a mapping is older than the recording), one is forced to continue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,9 +12,9 @@ use stormlog_capture::record::kind;
 use stormlog_capture::source::{Piece, Source};
 
 use crate::feed::{self, Batch, Cursor, Feeds};
+use crate::interleave::Turns;
 use crate::state::State;
 use crate::stream::Stream;
-use crate::turns::Turns;
 
 /// Most records of a tick that are looked at together; a real tick of a few milliseconds has fewer.
 const MOST_AHEAD: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub(crate) fn run(
     })
 }
 
-/// One stream and where it stands.
+/// One stream and where it is.
 struct Head {
     stream: Stream,
     /// Its place among all streams.
@@ -208,7 +208,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// No stream can go on: one waits for a mapping that nobody saw made, or unmade.
+    /// No stream can continue: one waits for a mapping whose creation or end was not recorded.
     fn force(&mut self, tick: &[usize]) {
         for index in tick {
             let head = &mut self.heads[*index];
@@ -219,7 +219,7 @@ impl Merge<'_> {
                 return;
             }
         }
-        // Only what lies behind the part of a tick that was looked at.
+        // Only what is behind the part of a tick that was looked at.
         self.turns.clear();
     }
 
@@ -332,7 +332,7 @@ fn is_about_mappings(kind: u8) -> bool {
     is_mapping(kind) || kind == kind::MUNMAP
 }
 
-/// Remembers where a stream stands: so many records of a chunk are done.
+/// Remembers where a stream is: this many records of a chunk are done.
 fn mark(stream: &mut Stream, sequence: u64, done: u64) {
     // Never back: a batch may lie wholly before what was taken in earlier.
     (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, done));
@@ -352,7 +352,7 @@ fn finish(stream: &mut Stream, batch: Option<Batch>, passed: u64) -> Ops {
     batch.ops
 }
 
-/// Passes over records that were taken in before; gives where to go on, and how many records beyond one for each lie before that.
+/// Passes over records that were taken in before; gives where to continue, and how many records beyond one for each are before that.
 fn skip(stream: &Stream, batch: &mut Batch, payload_at: &mut usize) -> (usize, u64) {
     let known = match batch.sequence.cmp(&stream.sequence) {
         std::cmp::Ordering::Less => u64::MAX,

@@ -5,7 +5,7 @@ use stormlog_model::own_code::{Strongest, module_of};
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::frames::Namer;
-use crate::stats::Place;
+use crate::stats::LocationTotals;
 use crate::tree::{Step, Tree};
 
 /// What a place is.
@@ -28,7 +28,7 @@ pub(crate) fn grouped(
     by: GroupBy,
     namer: &mut Namer<'_, '_>,
     tree: &Tree,
-) -> Vec<Place> {
+) -> Vec<LocationTotals> {
     let mut by_frame: Vec<Weight> = Vec::new();
     let mut responsible = Responsible::default();
     for ((python, native), weight) in stacks {
@@ -41,7 +41,7 @@ pub(crate) fn grouped(
         }
         by_frame[frame as usize] += *weight;
     }
-    let mut known: FxHashMap<Place, Weight> = FxHashMap::default();
+    let mut known: FxHashMap<LocationTotals, Weight> = FxHashMap::default();
     for (frame, weight) in namer.frames.iter().zip(by_frame) {
         if weight == Weight::default() {
             continue;
@@ -55,16 +55,21 @@ pub(crate) fn grouped(
             }
             GroupBy::Module => (module_of(&frame.file), String::new(), 0),
         };
-        *known.entry(Place { function, file, line, bytes: 0, count: 0 }).or_default() += weight;
+        *known.entry(LocationTotals { function, file, line, bytes: 0, count: 0 }).or_default() += weight;
     }
-    let place = |(place, Weight { bytes, count }): (Place, Weight)| Place { bytes, count, ..place };
+    let place =
+        |(place, Weight { bytes, count }): (LocationTotals, Weight)| LocationTotals { bytes, count, ..place };
     known.into_iter().map(place).collect()
 }
 
 /// The first of the places, the largest first.
-pub(crate) fn top(places: &[Place], top: usize, key: impl Fn(&Place) -> u64) -> Vec<Place> {
-    let mut sorted: Vec<&Place> = places.iter().collect();
-    let name = |place: &Place| (place.file.clone(), place.line, place.function.clone());
+pub(crate) fn top(
+    places: &[LocationTotals],
+    top: usize,
+    key: impl Fn(&LocationTotals) -> u64,
+) -> Vec<LocationTotals> {
+    let mut sorted: Vec<&LocationTotals> = places.iter().collect();
+    let name = |place: &LocationTotals| (place.file.clone(), place.line, place.function.clone());
     sorted.sort_by(|one, other| key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other))));
     sorted.into_iter().take(top).cloned().collect()
 }

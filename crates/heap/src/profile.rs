@@ -1,14 +1,14 @@
 //! A heap as a tree of stacks, for one question: what lived at the peak, what was left, what came and went.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Holding, Holdings, StackTree, Weight};
+use stormlog_model::stacks::{Holding, StackProfile, StackTree, Weight};
 
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ids::Ids;
 use crate::ledger::Ledger;
 use crate::level::Amount;
-use crate::lives::Life;
+use crate::lifetimes::Life;
 use crate::tree::{ROOT, Tree};
 
 /// Which blocks are meant.
@@ -24,9 +24,9 @@ pub enum Mode {
     Temporary,
     /// Those that lived when the last request got no memory. Not known of a failure whose records were folded.
     Failure,
-    /// Those that lived at the time given to [`Watch`](crate::Watch).
+    /// Those that lived at the time given to [`HeapReadOptions`](crate::HeapReadOptions).
     At,
-    /// Those allocated in the span given to [`Watch`](crate::Watch) that lived when it ended.
+    /// Those allocated in the span given to [`HeapReadOptions`](crate::HeapReadOptions) that lived when it ended.
     Span,
     /// All there ever were.
     Total,
@@ -58,10 +58,10 @@ impl ThreadShare {
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     /// What each thread holds on each stack; threads are sorted, the largest first.
-    pub held: Holdings,
+    pub held: StackProfile,
     /// By which allocators.
     pub allocators: Vec<AllocatorShare>,
-    /// When the memory of each stack came and went, where [`Watch::moments`](crate::Watch) asked for it.
+    /// When the memory of each stack came and went, where [`HeapReadOptions::moments`](crate::HeapReadOptions) asked for it.
     pub lifetimes: Vec<Lifetime>,
     /// Which of those moments were kept; a lifetime counts in these.
     pub moments: Vec<usize>,
@@ -72,7 +72,7 @@ pub struct Profile {
 pub struct AllocatorShare {
     /// The stack's node.
     pub node: u32,
-    /// Its place in [`Holdings::threads`].
+    /// Its place in [`StackProfile::threads`].
     pub thread: u32,
     /// The allocator, for [`allocator_name`](crate::allocator_name).
     pub allocator: u8,
@@ -85,7 +85,7 @@ pub struct AllocatorShare {
 pub struct Lifetime {
     /// The stack's node.
     pub node: u32,
-    /// Its place in [`Holdings::threads`].
+    /// Its place in [`StackProfile::threads`].
     pub thread: u32,
     /// First moment at which they are there.
     pub birth: u32,
@@ -206,7 +206,7 @@ impl Heap {
         let (parent, frame) = growing.nodes.into_iter().unzip();
         let tree = StackTree { frames, parent, frame, own_code };
         let threads = threads.iter().map(|(_, share)| share.label()).collect();
-        Profile { held: Holdings { tree, rows, threads }, allocators, lifetimes, moments }
+        Profile { held: StackProfile { tree, rows, threads }, allocators, lifetimes, moments }
     }
 
     pub(crate) fn thread_share(&self, index: u32, weight: Weight) -> ThreadShare {

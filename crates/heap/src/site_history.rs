@@ -6,10 +6,10 @@ use stormlog_capture::wire::{Put, Take};
 
 use crate::ledger::{Ledger, Site};
 use crate::level::Amount;
-use crate::lives::Life;
+use crate::lifetimes::Life;
 use crate::profile::Mode;
 
-/// Most looks; twice as far apart, half of them are enough.
+/// Most samples; when there are more, every second one is dropped and the interval is doubled.
 const MOST_LOOKS: usize = 96;
 /// Most sites of a look.
 const MOST_SITES: usize = 512;
@@ -162,11 +162,12 @@ fn shrink(site: u32, parts: &mut Vec<(u32, Amount)>, left: u64, death: u32, live
 mod tests {
     use super::*;
     use crate::ledger::SiteKey;
-    use crate::watch::Watch;
+    use crate::read_options::HeapReadOptions;
 
     /// A ledger of three sites: one that grows, one that stays, one that comes and goes.
     fn ledger(seconds: u64) -> Ledger {
-        let mut ledger = Ledger::new(&Watch { keeps_history: true, ..Watch::default() }, &[], 0, 0);
+        let mut ledger =
+            Ledger::new(&HeapReadOptions { keeps_history: true, ..HeapReadOptions::default() }, &[], 0, 0);
         let sites = [1, 2, 3].map(|python| ledger.site_of(SiteKey { python, native: 0, thread: 0, kind: 0 }));
         ledger.gain(sites[1], Amount { bytes: 500, count: 5 });
         for second in 1..=seconds {

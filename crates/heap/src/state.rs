@@ -8,14 +8,14 @@ use stormlog_capture::record::{definition, kind};
 use crate::define;
 use crate::devices::{DeviceLedger, Devices};
 use crate::ledger::Ledger;
+use crate::read_options::HeapReadOptions;
 use crate::stream::Stream;
 use crate::tree::{ROOT, Step, Tree};
-use crate::watch::Watch;
 
 /// Everything but the streams.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) watch: Watch,
+    pub(crate) options: HeapReadOptions,
     pub(crate) tree: Tree,
     pub(crate) threads: Vec<u64>,
     pub(crate) thread_names: FxHashMap<u64, String>,
@@ -28,10 +28,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(watch: Watch, sample_bytes: u64) -> Self {
+    pub(crate) fn new(options: HeapReadOptions, sample_bytes: u64) -> Self {
         State {
-            host: Ledger::new(&watch, &watch.moments, sample_bytes, 0),
-            watch,
+            host: Ledger::new(&options, &options.moments, sample_bytes, 0),
+            options,
             tree: Tree::default(),
             threads: Vec::new(),
             thread_names: FxHashMap::default(),

@@ -15,9 +15,9 @@ use crate::ledger::{Failure, Ledger};
 use crate::places::{self, GroupBy};
 use crate::profile::Mode;
 
-/// A place in the program and what it allocated.
+/// A location in the code and what it allocated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub struct Place {
+pub struct LocationTotals {
     /// Function.
     pub function: String,
     /// File.
@@ -155,11 +155,11 @@ pub struct Stats {
     /// Standard error of `total_allocated_bytes` in a sampled capture.
     pub standard_error_bytes: Option<u64>,
     /// Places by bytes, largest first.
-    pub top_by_size: Vec<Place>,
+    pub top_by_size: Vec<LocationTotals>,
     /// Places by allocations, most first.
-    pub top_by_count: Vec<Place>,
+    pub top_by_count: Vec<LocationTotals>,
     /// Modules whose code allocated, by bytes, largest first.
-    pub top_by_module: Vec<Place>,
+    pub top_by_module: Vec<LocationTotals>,
     /// Requests by size.
     pub size_histogram: Vec<SizeBucket>,
     /// By thread, largest first.
@@ -178,7 +178,7 @@ pub struct Stats {
     pub forced_events: u64,
     /// Largest resident memory seen from outside.
     pub peak_rss_bytes: Option<u64>,
-    /// How it ended, when somebody saw it.
+    /// How it ended, where that was observed.
     pub ending: Option<Value>,
     /// The memory of each device.
     pub devices: Vec<DeviceStats>,

@@ -1,7 +1,7 @@
 //! The steps of a training, as a device's records show them: a step is the first memory that a backward pass takes after memory was taken
 //! outside of it. How much lived at the beginning of each says how much a step leaves behind. Must stay small: a run has millions of steps.
 //!
-//! An optimizer's step is no clock: it takes memory for its state in the first step, and often none afterwards.
+//! An optimizer's step is not a clock: it takes memory for its state in the first step, and often none afterwards.
 
 use stormlog_model::gpu_category::{Category, is_backward_frame};
 

@@ -21,7 +21,7 @@ pub(crate) struct Own {
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
-    /// Where it stands: chunk, and records of it that are done.
+    /// Where it is: chunk, and records of it that are done.
     pub(crate) sequence: u64,
     pub(crate) done: u64,
     pub(crate) time_us: u64,

@@ -154,7 +154,7 @@ impl Tree {
         self.defined = FxHashMap::default();
     }
 
-    /// The module an address lies in now. A return address may stand just behind its segment's last byte.
+    /// The module an address is in now. A return address may be just behind its segment's last byte.
     pub(crate) fn module_at(&self, address: u64) -> u32 {
         match self.loaded.range(..=address).next_back() {
             Some((_, (end, slot))) if address <= *end => *slot,

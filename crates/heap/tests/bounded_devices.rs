@@ -11,7 +11,7 @@ use std::path::Path;
 use serde_json::json;
 use stormlog_capture::record::{definition, device_address, kind};
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, Mode, Watch};
+use stormlog_heap::{Aggregate, Capture, HeapReadOptions, Mode};
 use stormlog_model::memory::Selection;
 use writer::Writer;
 
@@ -77,7 +77,7 @@ fn capture_of_a_long_training_keeps_its_bound_and_every_live_block() {
     drop(compactor); // killed: what it has written and the live file must do
     Compactor::open(&path, options()).unwrap().finish(json!({"signal": 9})).unwrap();
     assert!(used(directory.path()) <= BOUND);
-    let mut heap = Capture::open(&path).unwrap().read(Watch::default()).unwrap();
+    let mut heap = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap();
     let [device] = &heap.stats(10, None).devices[..] else { panic!("one device") };
     assert_eq!(device.allocations, written);
     assert_eq!(device.live_bytes, held + live.values().sum::<u64>());

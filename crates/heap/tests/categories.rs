@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::json;
 use stormlog_capture::record::{definition, device_address, kind, mark};
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, DeviceStats, Watch};
+use stormlog_heap::{Aggregate, Capture, DeviceStats, HeapReadOptions};
 use writer::Writer;
 
 const MIB: u64 = 1 << 20;
@@ -96,7 +96,7 @@ impl Training {
 }
 
 fn stats(path: &Path) -> DeviceStats {
-    let heap = Capture::open(path).unwrap().read(Watch::default()).unwrap();
+    let heap = Capture::open(path).unwrap().read(HeapReadOptions::default()).unwrap();
     heap.stats(5, None).devices.remove(0)
 }
 
@@ -149,7 +149,7 @@ fn gradients_are_known_by_sizes_that_differ_by_the_rest_of_a_block() {
 }
 
 #[test]
-fn live_memory_is_told_apart_by_its_stacks_and_sizes() {
+fn live_memory_is_categorised_by_stacks_and_sizes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let mut training = train(&path, 3, 0);

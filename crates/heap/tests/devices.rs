@@ -13,12 +13,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use stormlog_capture::record::{definition, device_address, kind, mark};
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, DeviceStats, Follow, GroupBy, Heap, HeapError, Mode, Watch};
+use stormlog_heap::{
+    Aggregate, Capture, DeviceStats, Follow, GroupBy, Heap, HeapError, HeapReadOptions, Mode,
+};
 use stormlog_model::memory::{Memory, Selection};
 use writer::Writer;
 
 fn read(path: &Path) -> Heap {
-    Capture::open(path).unwrap().read(Watch::default()).unwrap()
+    Capture::open(path).unwrap().read(HeapReadOptions::default()).unwrap()
 }
 
 fn cuda(index: u8) -> Memory {
@@ -95,8 +97,8 @@ fn memory_at_a_moment_is_what_the_allocator_counted_then() {
     let path = directory.path().join("heap.bin");
     reports::write(&path, &list, &counted, false);
     for step in [149usize, 4_999, 12_349, 20_049] {
-        let watch = Watch { at_us: Some(1000 + 10 * step as u64), ..Watch::default() };
-        let heap = Capture::open(&path).unwrap().read(watch).unwrap();
+        let options = HeapReadOptions { at_us: Some(1000 + 10 * step as u64), ..HeapReadOptions::default() };
+        let heap = Capture::open(&path).unwrap().read(options).unwrap();
         // A new moment begins with every fiftieth report.
         let last = list[..=step].iter().rfind(|report| report.kind != 'o').unwrap();
         assert_eq!(heap.profile(Mode::At, None).held.whole().bytes, last.allocated, "report {step}");
@@ -266,10 +268,14 @@ fn lifetimes_of_a_device_come_from_its_own_changes() {
     let path = directory.path().join("heap.bin");
     reports::write(&path, &list, &counted, false);
     let capture = Capture::open(&path).unwrap();
-    let curve = capture.read(Watch { curve_points: 40, ..Watch::default() }).unwrap().curve().to_vec();
+    let curve = capture
+        .read(HeapReadOptions { curve_points: 40, ..HeapReadOptions::default() })
+        .unwrap()
+        .curve()
+        .to_vec();
     let moments = curve.iter().map(|point| point.max_change).collect();
     let device_moments = vec![(cuda(0), moments)];
-    let heap = capture.read(Watch { device_moments, ..Watch::default() }).unwrap();
+    let heap = capture.read(HeapReadOptions { device_moments, ..HeapReadOptions::default() }).unwrap();
     let profile = heap.profile(Mode::Peak, None);
     assert!(profile.moments.len() > 20);
     for (number, place) in profile.moments.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use stormlog_capture::record::kind;
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, Heap, Mode, Watch};
+use stormlog_heap::{Aggregate, Capture, Heap, HeapReadOptions, Mode};
 use writer::{Dice, Writer};
 
 const SITES: u32 = 7;
@@ -67,7 +67,7 @@ fn heap_at_the_last_failure_is_what_lived_then() {
         writer.close(0);
         writer.end();
         let expected = at_failure.unwrap();
-        let read = || Capture::open(&path).unwrap().read(Watch::default()).unwrap();
+        let read = || Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap();
         assert_eq!(by_function(&read(), Mode::Failure), expected, "live, seed {seed}");
         Compactor::open(&path, Options::default()).unwrap().finish(json!({"exit_code": 1})).unwrap();
         assert_eq!(by_function(&read(), Mode::Failure), expected, "finished, seed {seed}");
@@ -88,7 +88,7 @@ fn failure_whose_records_were_folded_is_not_known() {
     let fold = Some(Box::<Aggregate>::default() as Box<_>);
     let options = Options { aggregate: true, fold, ..Options::default() };
     Compactor::open(&path, options).unwrap().finish(json!({"exit_code": 1})).unwrap();
-    let heap = Capture::open(&path).unwrap().read(Watch::default()).unwrap();
+    let heap = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap();
     assert!(!heap.knows_failure());
     assert_eq!(heap.stats(1, None).failed_request_count, 1);
 }

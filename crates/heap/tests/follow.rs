@@ -1,4 +1,4 @@
-//! A capture followed while it is written says at every look what one that is read whole says, whoever compacts it meanwhile.
+//! A capture followed while it is written says at every look what one that is read whole says, whichever process compacts it meanwhile.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #[path = "../../capture/tests/common/writer.rs"]
@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::json;
 use stormlog_capture::record::kind;
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, Follow, Mode, Watch};
+use stormlog_heap::{Aggregate, Capture, Follow, HeapReadOptions, Mode};
 use writer::{Dice, Writer};
 
 const STREAMS: usize = 4;
@@ -38,7 +38,7 @@ fn go_on(
 
 fn compare(follow: &mut Follow, path: &Path) {
     follow.look(u64::MAX).unwrap();
-    let whole = Capture::open(path).unwrap().read(Watch::default()).unwrap();
+    let whole = Capture::open(path).unwrap().read(HeapReadOptions::default()).unwrap();
     let heap = follow.heap();
     assert_eq!(heap.live(), whole.live());
     assert_eq!(heap.peak_bytes(), whole.peak_bytes());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use stormlog_capture::CaptureError;
-use stormlog_heap::{Capture, HeapError, Mode, Watch};
+use stormlog_heap::{Capture, HeapError, HeapReadOptions, Mode};
 
 fn data(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -15,7 +15,7 @@ fn data(name: &str) -> std::path::PathBuf {
 /// CPython 3.11 that made 20 blocks in a thread, kept 50 and dropped 200, each of 3000 bytes.
 #[test]
 fn committed_capture_has_the_figures_it_was_recorded_with() {
-    let heap = Capture::open(&data("heap.bin")).unwrap().read(Watch::default()).unwrap();
+    let heap = Capture::open(&data("heap.bin")).unwrap().read(HeapReadOptions::default()).unwrap();
     let stats = heap.stats(5, None);
     assert_eq!((stats.total_allocations, stats.total_allocated_bytes), (1728, 5_138_128));
     assert_eq!((stats.peak_bytes, stats.peak_blocks, stats.peak_time_ns), (3_825_610, 717, 51_999_000));
@@ -43,10 +43,10 @@ fn other_versions_are_named_and_refused() {
 }
 
 #[test]
-fn problems_of_a_capture_are_told_apart() {
+fn capture_errors_are_distinguished() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("heap.bin");
-    let error = || match Capture::open(&path).and_then(|capture| capture.read(Watch::default())) {
+    let error = || match Capture::open(&path).and_then(|capture| capture.read(HeapReadOptions::default())) {
         Err(HeapError::Capture(error)) => error,
         other => panic!("{other:?}"),
     };

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stormlog_heap::{Capture, Heap, HeapError, Mode, Names, Stats, Watch};
+use stormlog_heap::{Capture, Heap, HeapError, HeapReadOptions, Mode, Names, Stats};
 use stormlog_model::memory::{Memory, Selection};
 
 fn path(name: &str) -> PathBuf {
@@ -11,7 +11,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn heap(name: &str) -> Heap {
-    Capture::open(&path(name)).unwrap().read(Watch::default()).unwrap()
+    Capture::open(&path(name)).unwrap().read(HeapReadOptions::default()).unwrap()
 }
 
 fn stats(name: &str) -> Stats {
@@ -41,8 +41,8 @@ fn heaptrack_figures_are_those_of_heaptrack_print() {
 
 #[test]
 fn heaptrack_knows_what_lived_at_a_moment() {
-    let watch = Watch { at_us: Some(1_000_000_000), ..Watch::default() };
-    let heap = Capture::open(&path("heaptrack.zst")).unwrap().read(watch).unwrap();
+    let options = HeapReadOptions { at_us: Some(1_000_000_000), ..HeapReadOptions::default() };
+    let heap = Capture::open(&path("heaptrack.zst")).unwrap().read(options).unwrap();
     let lived: u64 = heap.profile(Mode::At, None).held.rows.iter().map(|row| row.bytes).sum();
     assert_eq!(lived, 3_670_016);
 }
@@ -143,10 +143,10 @@ fn sanitizer_leaks_are_by_the_line_that_allocated() {
 
 #[test]
 fn profile_of_one_moment_refuses_a_question_about_time() {
-    let watch = Watch { at_us: Some(5), ..Watch::default() };
-    let error = Capture::open(&path("go.pb.gz")).unwrap().read(watch).unwrap_err();
+    let options = HeapReadOptions { at_us: Some(5), ..HeapReadOptions::default() };
+    let error = Capture::open(&path("go.pb.gz")).unwrap().read(options).unwrap_err();
     assert!(matches!(error, HeapError::NoMoments { .. }), "{error}");
-    assert!(error.to_string().ends_with("ask for --peak or --leaks"), "{error}");
+    assert!(error.to_string().ends_with("use --peak or --leaks"), "{error}");
 }
 
 /// Is in a profile by its address alone.
@@ -165,8 +165,61 @@ fn addresses_are_named_from_the_files_in_the_memory_map() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("profile");
     std::fs::write(&file, text).unwrap();
-    let heap = Capture::open(&file).unwrap().read(Watch::default()).unwrap();
+    let heap = Capture::open(&file).unwrap().read(HeapReadOptions::default()).unwrap();
     let stats = heap.stats(1, Some(&mut Names::default()));
     assert_eq!(first(&stats).2, "imported::imported_test_function");
     assert_eq!(imported_test_function(1), 2);
+}
+
+/// The export of a real profile, as nsys wrote it: a database is not read compressed.
+fn nsight() -> (tempfile::TempDir, PathBuf) {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path("nsight.sqlite.gz")).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut bytes).unwrap();
+    let database = place.path().join("report.sqlite");
+    std::fs::write(&database, bytes).unwrap();
+    (place, database)
+}
+
+#[test]
+fn nsight_figures_are_those_of_the_program_that_was_profiled() {
+    const MIB: u64 = 1 << 20;
+    let (_place, database) = nsight();
+    let mut heap = Capture::open(&database).unwrap().read(HeapReadOptions::default()).unwrap();
+    let device = heap.memories().into_iter().find(|memory| *memory != Memory::Host).unwrap();
+    heap.select(Selection::One(device)).unwrap();
+    let stats = heap.stats(10, None);
+    // 1 to 10 MiB together, before 1, 3, 5, 7 and 9 MiB were freed; then 3 MiB of managed memory.
+    assert_eq!((stats.peak_bytes, stats.total_allocations), (55 * MIB, 11));
+    assert_eq!((stats.leaked_bytes, stats.leaked_blocks), (33 * MIB, 6));
+    assert_eq!(first(&stats), (55 * MIB, 10, "cudaMalloc", 0));
+    heap.select(Selection::One(Memory::Host)).unwrap();
+    let stats = heap.stats(10, None);
+    assert_eq!((stats.peak_bytes, stats.leaked_blocks), (5 * MIB, 1));
+    assert_eq!(first(&stats), (5 * MIB, 1, "pinned memory", 0));
+}
+
+#[test]
+fn nsight_export_that_was_cut_or_changed_is_an_error_and_never_a_panic() {
+    let (place, database) = nsight();
+    let whole = std::fs::read(&database).unwrap();
+    let damaged = place.path().join("damaged.sqlite");
+    let mut number = 7_usize;
+    for round in 0..100 {
+        let mut bytes = whole.clone();
+        for _ in 0..=round % 40 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (number >> 20) % if round % 2 == 0 { bytes.len() } else { 4096 * 4 };
+            bytes[at] = (number >> 9) as u8;
+        }
+        if round % 3 == 0 {
+            bytes.truncate((number >> 16) % whole.len());
+        }
+        std::fs::write(&damaged, &bytes).unwrap();
+        if let Ok(heap) = Capture::open(&damaged).and_then(|capture| capture.read(HeapReadOptions::default()))
+        {
+            heap.stats(10, None);
+        }
+    }
 }

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use stormlog_heap::{Capture, Heap, HeapError, Mode, Stats, Watch};
+use stormlog_heap::{Capture, Heap, HeapError, HeapReadOptions, Mode, Stats};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
 fn read(name: &str) -> Heap {
-    Capture::open(&data(name)).unwrap().read(Watch::default()).unwrap()
+    Capture::open(&data(name)).unwrap().read(HeapReadOptions::default()).unwrap()
 }
 
 fn figures(stats: &Stats) -> (u64, u64, u64, u64) {
@@ -82,11 +82,11 @@ fn an_aggregate_has_peak_and_leaks() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_file_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("old.bin");
     std::fs::write(&path, b"memray\0\x0a\0\0\0and so on, in a way of long ago").unwrap();
-    let error = Capture::open(&path).unwrap().read(Watch::default()).unwrap_err();
+    let error = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap_err();
     assert!(matches!(error, HeapError::MemrayVersion { version: 10, .. }), "{error}");
     for name in ["memray.bin", "memray-aggregate.bin"] {
         let packed = std::fs::read(data(name)).unwrap();
@@ -94,7 +94,7 @@ fn what_cannot_be_read_is_said() {
         std::io::Read::read_to_end(&mut lz4_flex::frame::FrameDecoder::new(&packed[..]), &mut bytes).unwrap();
         // Where its records begin: behind the header, with the program's command line.
         std::fs::write(&path, &bytes[..1000]).unwrap();
-        let error = Capture::open(&path).unwrap().read(Watch::default()).unwrap_err();
+        let error = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap_err();
         assert!(matches!(error, HeapError::NothingLeft { .. }), "{name}: {error}");
     }
     let error = Capture::open(directory.path()).unwrap_err();
@@ -119,7 +119,7 @@ proptest! {
         let path = directory.path().join("x.bin");
         std::fs::write(&path, bytes).unwrap();
         if let Ok(capture) = Capture::open(&path)
-            && let Ok(heap) = capture.read(Watch::default())
+            && let Ok(heap) = capture.read(HeapReadOptions::default())
         {
             heap.stats(3, None);
             let _ = heap.profile(Mode::Peak, None).held.by_function();

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use stormlog_capture::record::kind;
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Aggregate, Capture, Mode, Stats, Watch};
+use stormlog_heap::{Aggregate, Capture, HeapReadOptions, Mode, Stats};
 use writer::{Dice, Writer};
 
 /// What really happened.
@@ -104,7 +104,7 @@ fn program(writer: &mut Writer, streams: usize, steps: u64, tick: u64, seed: u64
 }
 
 fn stats(path: &Path) -> Stats {
-    Capture::open(path).unwrap().read(Watch::default()).unwrap().stats(10, None)
+    Capture::open(path).unwrap().read(HeapReadOptions::default()).unwrap().stats(10, None)
 }
 
 fn check(stats: &Stats, truth: &Truth) {
@@ -138,7 +138,7 @@ fn one_event_a_tick_is_exact_to_the_peak() {
             compactor.step().unwrap();
             compactor.finish(json!({"exit_code": 0})).unwrap();
         }
-        let heap = Capture::open(&path).unwrap().read(Watch::default()).unwrap();
+        let heap = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap();
         let stats = heap.stats(10, None);
         check(&stats, &truth);
         assert_eq!((stats.peak_bytes, stats.peak_time_ns), (truth.peak, truth.peak_time_us * 1000));
@@ -161,7 +161,7 @@ fn one_event_a_tick_is_exact_to_the_peak() {
 }
 
 #[test]
-fn an_aggregate_says_the_same_and_survives_a_kill() {
+fn aggregate_equals_the_records_and_survives_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let mut writer = Writer::create(&path, 4, 0);
@@ -335,8 +335,9 @@ fn a_span_and_a_moment_are_looked_at() {
     }
     writer.time(0, 6000);
     writer.free(0, kind::FREE, 0x20);
-    let watch = Watch { at_us: Some(2500), span_us: Some((2000, 4000)), ..Watch::default() };
-    let heap = Capture::open(&path).unwrap().read(watch).unwrap();
+    let options =
+        HeapReadOptions { at_us: Some(2500), span_us: Some((2000, 4000)), ..HeapReadOptions::default() };
+    let heap = Capture::open(&path).unwrap().read(options).unwrap();
     assert_eq!(heap.profile(Mode::At, None).held.whole().bytes, 130);
     assert_eq!(heap.profile(Mode::Span, None).held.whole().bytes, 37);
     assert_eq!(heap.span_peak(), Some((137, 3000)));

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::json;
 use stormlog_capture::record::kind;
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Capture, Follow, Mode, Stats, Watch};
+use stormlog_heap::{Capture, Follow, HeapReadOptions, Mode, Stats};
 use writer::{Dice, Writer};
 
 fn pairs(writer: &mut Writer, stream: usize, address: u64, size: u64, times: u64) {
@@ -31,13 +31,13 @@ fn begin(path: &Path, streams: u32, sample_bytes: u64) -> Writer {
 /// Everything a capture says, with moments in the midst of everything.
 fn answers(path: &Path) -> String {
     let capture = Capture::open(path).unwrap();
-    let watch = Watch {
+    let options = HeapReadOptions {
         at_us: Some(60_000),
         span_us: Some((20_000, 90_000)),
         temporary_threshold: 2,
-        ..Watch::default()
+        ..HeapReadOptions::default()
     };
-    let first = capture.read(watch.clone()).unwrap();
+    let first = capture.read(options.clone()).unwrap();
     // How it ended is known only to the finished file.
     let stats = Stats { ending: None, complete: true, ..first.stats(9, None) };
     let mut said = vec![format!("{stats:?} {:?} {:?}", first.curve(), first.span_peak())];
@@ -45,7 +45,7 @@ fn answers(path: &Path) -> String {
     let mut moments: Vec<u64> = moments.collect();
     moments.sort_unstable();
     moments.dedup();
-    let second = capture.read(Watch { moments, ..watch }).unwrap();
+    let second = capture.read(HeapReadOptions { moments, ..options }).unwrap();
     for heap in [&first, &second] {
         for mode in [Mode::Peak, Mode::Leaks, Mode::Temporary, Mode::At, Mode::Span, Mode::Total] {
             let profile = heap.profile(mode, None);
@@ -98,7 +98,7 @@ fn the_same_answers_with_and_without_counts() {
     }
 }
 
-/// Who followed a program to the midst of a repetition goes on there when it has become a count.
+/// A reader that followed a program into the middle of a repetition continues there when it has become a count.
 #[test]
 fn a_repetition_is_followed_from_its_midst() {
     for half in [false, true] {
@@ -121,7 +121,7 @@ fn a_repetition_is_followed_from_its_midst() {
         writer.close(0);
         Compactor::open(&path, Options::default()).unwrap().finish(json!({})).unwrap();
         follow.look(u64::MAX).unwrap();
-        let whole = Capture::open(&path).unwrap().read(Watch::default()).unwrap().stats(3, None);
+        let whole = Capture::open(&path).unwrap().read(HeapReadOptions::default()).unwrap().stats(3, None);
         let seen = follow.heap().stats(3, None);
         assert_eq!(whole.total_allocations, 41 + u64::from(half));
         assert_eq!(seen.total_allocations, whole.total_allocations);

@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use serde_json::json;
 use stormlog_capture::record::{definition, kind};
 use stormlog_capture::{Compactor, Options};
-use stormlog_heap::{Capture, Mode, Watch};
+use stormlog_heap::{Capture, HeapReadOptions, Mode};
 use writer::Writer;
 
 /// Everything it says that a record could change.
 fn figures(path: &Path) -> Vec<String> {
-    let heap = Capture::open(path).unwrap().read(Watch::default()).unwrap();
+    let heap = Capture::open(path).unwrap().read(HeapReadOptions::default()).unwrap();
     let stats = heap.stats(1000, None);
     let mut said = vec![format!(
         "{} {} {} {:?} {:?}",

@@ -21,7 +21,9 @@ const SEPARATORS: &[u8] = b" :";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The hooks were not built for this system.
-    #[error("allocations cannot be recorded on this system: it takes Linux on x86-64 with the GNU C library")]
+    #[error(
+        "allocations cannot be recorded on this system: they need Linux on x86-64 with the GNU C library"
+    )]
     Unsupported,
     /// No directory would take the file.
     #[error("cannot write the recording library to {}: {error}; set XDG_CACHE_HOME to a directory you can write to", .path.display())]
@@ -71,7 +73,7 @@ fn install_in(directory: &Path) -> io::Result<PathBuf> {
     if directory.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the loader takes no path with a space or colon",
+            "the loader accepts no path with a space or colon",
         ));
     }
     let name = format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK));

@@ -6,17 +6,17 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use stormlog_capture::layout::state;
 
-use crate::cut;
 use crate::ends;
 use crate::exec;
 use crate::framework;
 use crate::got;
-use crate::list;
+use crate::libc_symbols;
+use crate::loader_lock;
 use crate::native;
 use crate::operators;
 use crate::options::Options;
-use crate::real;
 use crate::session::{self, EPOCH};
+use crate::sigbus;
 use crate::stacks;
 use crate::sys;
 use crate::thread;
@@ -49,10 +49,10 @@ static END: extern "C" fn() = end;
 
 /// Before `main`: records when the library is preloaded and the environment says where to.
 extern "C" fn begin() {
-    real::prepare();
+    libc_symbols::prepare();
     // SAFETY: the environment is not changed before `main`.
-    let text = unsafe { real::text(libc::getenv(VARIABLE.as_ptr())) };
-    if text.is_empty() || !real::is_preloaded() {
+    let text = unsafe { libc_symbols::text(libc::getenv(VARIABLE.as_ptr())) };
+    if text.is_empty() || !libc_symbols::is_preloaded() {
         return;
     }
     exec::remember();
@@ -72,7 +72,7 @@ extern "C" fn end() {
 
 /// One line on standard error, only where it is asked for: the program's streams are its own.
 fn complain(error: sys::Errno) {
-    // SAFETY: as in `begin`.
+    // SAFETY: a terminated name; called by `begin`, before `main`, when no other thread changes the environment.
     if unsafe { libc::getenv(VERBOSE.as_ptr()) }.is_null() {
         return;
     }
@@ -80,7 +80,7 @@ fn complain(error: sys::Errno) {
     line.push(b"stormlog: no heap recording: error ");
     line.number(error.unsigned_abs().into());
     line.push(match error {
-        libc::EINVAL => b" (STORMLOG_HEAP has an option that is not known)\n".as_slice(),
+        libc::EINVAL => b" (STORMLOG_HEAP has an unknown option)\n".as_slice(),
         libc::EEXIST => b" (too many captures of that name; remove some)\n",
         libc::ENOENT | libc::EACCES | libc::EROFS => {
             b" (the directory of the capture must exist and be writable)\n"
@@ -101,7 +101,7 @@ fn alone<T>(work: impl FnOnce() -> T) -> T {
         free = if holder == process { 0 } else { holder };
     }
     if free != 0 && session::current().is_none() {
-        list::give_up(); // in its very first start: nothing is known yet, not even who held what
+        loader_lock::give_up(); // in its very first start: nothing is known yet, not even who held what
     }
     session::adopt();
     let result = work();
@@ -119,27 +119,27 @@ fn start(text: &[u8], preloaded: bool) -> Result<(), sys::Errno> {
         if EPOCH.load(Ordering::Acquire) != 0 {
             return Err(libc::EBUSY);
         }
-        if list::is_locked() {
+        if loader_lock::is_locked() {
             return Err(libc::EDEADLK);
         }
         if session::was_cut() {
             finish();
         }
-        real::prepare();
-        list::prepare();
+        libc_symbols::prepare();
+        loader_lock::prepare();
         thread::prepare();
         stacks::find_python();
-        if options.native && list::with(native::prepare) != Some(true) {
+        if options.native && loader_lock::with(native::prepare) != Some(true) {
             return Err(libc::ENOMEM);
         }
-        if !real::is_preloaded() && !got::prepare() {
+        if !libc_symbols::is_preloaded() && !got::prepare() {
             return Err(libc::ENOMEM);
         }
         session::start(&options, preloaded)?;
-        cut::guard();
+        sigbus::guard();
         session::open();
-        if !real::is_preloaded() {
-            list::with(|| {
+        if !libc_symbols::is_preloaded() {
+            loader_lock::with(|| {
                 framework::prepare();
                 got::patch()
             });
@@ -166,8 +166,8 @@ pub unsafe extern "C" fn stormlog_heap_start(version: u32, options: *const c_cha
     if version != VERSION {
         return libc::EPROTO;
     }
-    // SAFETY: the caller's promise.
-    match start(unsafe { real::text(options) }, false) {
+    // SAFETY: the caller guarantees that `options` is null or a C string.
+    match start(unsafe { libc_symbols::text(options) }, false) {
         Ok(()) => 0,
         Err(error) => error,
     }
@@ -189,13 +189,13 @@ pub extern "C" fn stormlog_heap_stop() -> c_int {
 /// Ends what was begun, with `EPOCH` 0.
 fn finish() -> c_int {
     let Some(state) = session::current() else { return libc::ESRCH };
-    // Whoever is still inside may be patching, so the slots are put back afterwards.
+    // A thread that is still inside the recorder may be patching slots, so they are restored after `quiesce`.
     let all = thread::quiesce(state);
     session::tell_cut();
-    list::with(got::restore);
+    loader_lock::with(got::restore);
     stacks::stop();
     session::finish();
-    cut::release();
+    sigbus::release();
     if all { 0 } else { libc::EAGAIN }
 }
 
@@ -204,7 +204,7 @@ fn finish() -> c_int {
 pub extern "C" fn stormlog_heap_status() -> c_int {
     match EPOCH.load(Ordering::Acquire) {
         0 => IDLE,
-        _ if real::is_preloaded() => PRELOADED,
+        _ if libc_symbols::is_preloaded() => PRELOADED,
         _ => PATCHED,
     }
 }

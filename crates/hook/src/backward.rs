@@ -1,4 +1,4 @@
-//! Who runs backward. The threads of an autograd engine run no Python, and another thread's frames cannot be walked; so the thread that calls the engine leaves its
+//! The Python stack of a backward pass. The threads of an autograd engine run no Python, and another thread's frames cannot be walked; so the thread that calls the engine leaves its
 //! own stack here while it waits, and what the engine's threads ask for is put below it. Must never guess: with several callers inside the stack is unknown, and says so.
 
 use core::ffi::c_int;

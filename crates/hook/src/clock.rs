@@ -1,5 +1,5 @@
-//! The coarse clock, and how to see that it has not moved without asking it. Must never believe that for long: what is read besides the clock
-//! is a hint, compared with the clock again and again.
+//! The coarse clock, and a check without a call that it has not moved. Must never rely on the check for long: the words it reads
+//! are a hint, and are compared with the clock itself every few events.
 //!
 //! Asking takes longer than writing a record. But the kernel keeps the coarse time as two words in a page that every process may read; where
 //! they lie in it is the kernel's own business, so they are looked for by their value. Where they are not found (a time namespace, another
@@ -30,9 +30,9 @@ impl Time {
 type Words = [AtomicU64; 2];
 /// Where the kernel keeps the coarse time, or [`NOWHERE`].
 static WORDS: AtomicPtr<Words> = AtomicPtr::new((&raw const NOWHERE).cast_mut());
-/// A time at which no clock stands.
+/// A time that no clock shows.
 static NOWHERE: Words = [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX - 1)];
-/// The page is searched so often when the clock moves meanwhile.
+/// Searches of the page, each repeated because the clock moved during the one before.
 const ATTEMPTS: usize = 4;
 const PAGE: usize = 4096;
 
@@ -45,12 +45,13 @@ static MORE_TURNS: AtomicU64 = AtomicU64::new(0);
 /// How often the GIL, or a device, has gone from one thread to another.
 #[inline(always)]
 pub fn turn() -> u64 {
-    // SAFETY: the word lies in memory that is there as long as the process.
+    // SAFETY: the word is in memory that is there as long as the process.
     let turns = unsafe { &*TURNS.load(Ordering::Relaxed) }.load(Ordering::Relaxed);
     turns.wrapping_add(MORE_TURNS.load(Ordering::Relaxed))
 }
 
-/// A turn that is not one of the GIL: what comes now is later than what another thread did before.
+/// Begins a turn without a change of the GIL: another thread starts to report a device's memory. Its records get a later [`turn`] than those of the
+/// thread before it, so a reader can order them.
 pub fn begin_turn() {
     MORE_TURNS.fetch_add(1, Ordering::AcqRel);
 }
@@ -88,7 +89,7 @@ fn ask(clock: libc::clockid_t) -> Time {
     Time { second: now.tv_sec as u64, nanosecond: now.tv_nsec as u64 }
 }
 
-/// True when the clock seems to stand where it stood at `time`: at the same nanosecond, be it of another second once in a blue moon, until
+/// True when the coarse clock shows the nanoseconds of `time`. Seconds are not compared, so this may be wrong, very rarely, until
 /// the next comparison.
 #[inline(always)]
 pub fn stands_at(time: Time) -> bool {

@@ -112,7 +112,7 @@ impl Devices {
     }
 }
 
-/// Goes in to record a report; `None` when there is no recording, or none of devices.
+/// Enters the recorder for a report of device memory; `None` when device memory is not recorded.
 fn enter() -> Option<Inside> {
     let wanted = EPOCH.load(Ordering::Acquire) != 0 && session::options().gpu;
     if wanted { Inside::enter_report() } else { None }
@@ -221,7 +221,7 @@ fn stack(thread: &mut Thread, caller: u64) -> (u32, u32) {
     }
     match python {
         0 => (backward::node(thread), native),
-        // The blocks of a device are recorded without gaps, whoever asked.
+        // The blocks of a device are recorded without gaps, whatever asked.
         UNRECORDED_NODE => (0, native),
         _ => (backward::below_caller(thread, python), native),
     }

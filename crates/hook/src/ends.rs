@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use stormlog_model::layout::{ENDS_FILE, ENDS_MAX_BYTES, ENDS_OF_A_FAILED_REQUEST, RUN_VARIABLE};
 
+use crate::libc_symbols;
 use crate::options::Text;
-use crate::real;
 use crate::retention::line::Line;
 use crate::session;
 use crate::sys;
@@ -33,7 +33,7 @@ pub fn remember() {
     name[..length].copy_from_slice(&RUN_VARIABLE.as_bytes()[..length]);
     // SAFETY: before `main` there is one thread, and the environment is as the kernel made it; the name ends with a zero byte.
     unsafe {
-        let run = real::text(libc::getenv(name.as_ptr().cast()));
+        let run = libc_symbols::text(libc::getenv(name.as_ptr().cast()));
         if run.is_empty() {
             return;
         }

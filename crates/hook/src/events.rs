@@ -19,7 +19,7 @@ pub fn begun(inside: &mut Inside, kind: u8, address: usize, bytes: usize) {
     }
 }
 
-/// A block comes to its end. Says whether it was recorded.
+/// Records a free; true if a record was written.
 #[inline(always)]
 pub fn ended(inside: &mut Inside, kind: u8, address: usize) -> bool {
     let is_for_us = sample::may_have_taken(address) || code_end::has_come();
@@ -80,7 +80,7 @@ fn a_step_on<const ENTRY: bool>(
     bytes: usize,
     python: PlainPython,
 ) {
-    // SAFETY: the step is of this event.
+    // SAFETY: `unchanged` reported a step for this thread in this allocation, as `after_step` requires; nothing ran in between.
     match unsafe { thread.stacks.python.after_step::<ENTRY>(python.0) } {
         Some(node) => finish(thread, kind, address, bytes, node),
         None => changed::<ENTRY>(thread, kind, address, bytes, python),
@@ -138,7 +138,7 @@ fn freed(thread: &mut Thread, kind: u8, address: usize) -> bool {
     took
 }
 
-/// The end of a block was announced, but it lives on.
+/// Takes back the free that was recorded before `realloc` was called: `realloc` failed, so the block is still live.
 #[cold]
 pub fn undone(thread: &mut Thread, address: usize) {
     sample::keep(address);

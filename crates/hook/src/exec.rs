@@ -13,8 +13,8 @@ use core::ptr::null;
 use stormlog_capture::layout::state;
 
 use crate::hooks::call;
+use crate::libc_symbols::{self, Function};
 use crate::options::Text;
-use crate::real::{self, Function};
 use crate::session;
 
 type Texts = *const *const c_char;
@@ -29,7 +29,7 @@ type Spawn = unsafe extern "C" fn(
     Texts,
 ) -> c_int;
 
-/// Our order.
+/// Options of the recording, as the supervisor set them.
 pub const OPTIONS: &[u8] = b"STORMLOG_HEAP=";
 /// The libraries that are loaded into every program.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -48,10 +48,10 @@ static GIVEN: Given = Given([const { UnsafeCell::new(Text::EMPTY) }; 2]);
 /// Keeps what this program was given. Before `main` only.
 pub fn remember() {
     for (name, kept) in [OPTIONS, PRELOAD].into_iter().zip(&GIVEN.0) {
-        // SAFETY: before `main` nobody else is here, and the environment is as the kernel made it.
+        // SAFETY: before `main` there is no other thread, and the environment is as the kernel made it.
         unsafe {
             if let Some(variable) = find(environ, name) {
-                (*kept.get()).push(real::text(variable));
+                (*kept.get()).push(libc_symbols::text(variable));
                 (*kept.get()).push(&[0]);
             }
         }
@@ -63,12 +63,13 @@ pub fn remember() {
 /// # Safety
 /// The program's environment is a null-terminated row of C strings, or null.
 unsafe fn ours() -> Option<[*const c_char; 2]> {
-    // SAFETY: the caller's; what is kept was written before `main`.
+    // SAFETY: the caller guarantees that `environ` is a null-terminated array of C strings, or null; what is kept was
+    // written before `main`.
     unsafe {
         match (find(environ, OPTIONS), find(environ, PRELOAD)) {
             (Some(options), Some(preload)) => Some([options, preload]),
             (None, Some(preload))
-                if real::text(preload).windows(LIBRARY.len()).any(|part| part == LIBRARY) =>
+                if libc_symbols::text(preload).windows(LIBRARY.len()).any(|part| part == LIBRARY) =>
             {
                 None
             }
@@ -93,7 +94,7 @@ unsafe fn find(environment: Texts, name: &[u8]) -> Option<*const c_char> {
     if environment.is_null() {
         return None;
     }
-    // SAFETY: the caller's; the row ends with a null.
+    // SAFETY: the caller guarantees that `environment` is null or an array of C strings that ends with a null.
     unsafe {
         let mut at = environment;
         while !(*at).is_null() {
@@ -111,9 +112,10 @@ unsafe fn find(environment: Texts, name: &[u8]) -> Option<*const c_char> {
 /// # Safety
 /// `given` is null or a null-terminated row of C strings.
 unsafe fn with_ours(given: Texts, work: impl FnOnce(Texts) -> c_int) -> c_int {
-    // SAFETY: the caller's; the program's own environment is such a row.
+    // SAFETY: the caller guarantees that `given` is null or a null-terminated array of C strings; the program's own
+    // environment is one.
     unsafe {
-        if !real::is_preloaded() || find(given, OPTIONS).is_some() {
+        if !libc_symbols::is_preloaded() || find(given, OPTIONS).is_some() {
             return work(given);
         }
         let Some([options, preload]) = ours() else { return work(given) };
@@ -135,9 +137,9 @@ unsafe fn with_ours(given: Texts, work: impl FnOnce(Texts) -> c_int) -> c_int {
         match theirs {
             None => row[count + 1] = preload,
             Some(at) => {
-                both.push(real::text(preload));
+                both.push(libc_symbols::text(preload));
                 both.push(b":");
-                both.push(&real::text(row[at])[PRELOAD.len()..]);
+                both.push(&libc_symbols::text(row[at])[PRELOAD.len()..]);
                 both.push(&[0]);
                 row[at] = both.bytes().as_ptr().cast();
                 if both.bytes().last() != Some(&0) {
@@ -172,7 +174,9 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
     // SAFETY: the real function of this type, with the caller's arguments.
     unsafe {
         with_ours(environment, |environment| {
-            replace(&real::EXECVE, |real| transmute::<usize, Exec>(real)(path, arguments, environment))
+            replace(&libc_symbols::EXECVE, |real| {
+                transmute::<usize, Exec>(real)(path, arguments, environment)
+            })
         })
     }
 }
@@ -183,10 +187,13 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `environment` is null or a null-terminated array of C strings, as the real function
+    // demands.
     unsafe {
         with_ours(environment, |environment| {
-            replace(&real::EXECVPE, |real| transmute::<usize, Exec>(real)(file, arguments, environment))
+            replace(&libc_symbols::EXECVPE, |real| {
+                transmute::<usize, Exec>(real)(file, arguments, environment)
+            })
         })
     }
 }
@@ -197,10 +204,13 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fexecve(file: c_int, arguments: Texts, environment: Texts) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `environment` is null or a null-terminated array of C strings, as the real function
+    // demands.
     unsafe {
         with_ours(environment, |environment| {
-            replace(&real::FEXECVE, |real| transmute::<usize, ExecOpen>(real)(file, arguments, environment))
+            replace(&libc_symbols::FEXECVE, |real| {
+                transmute::<usize, ExecOpen>(real)(file, arguments, environment)
+            })
         })
     }
 }
@@ -211,7 +221,8 @@ pub unsafe extern "C" fn fexecve(file: c_int, arguments: Texts, environment: Tex
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as above; this is what `execv` is.
+    // SAFETY: the caller guarantees that the arguments are valid for `execv`, which is `execve` with the program's
+    // environment.
     unsafe { execve(path, arguments, environ) }
 }
 
@@ -221,11 +232,12 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as above; this is what `execvp` is.
+    // SAFETY: the caller guarantees that the arguments are valid for `execvp`, which is `execvpe` with the program's
+    // environment.
     unsafe { execvpe(file, arguments, environ) }
 }
 
-/// See `posix_spawn(3)`. The caller goes on; only the environment is ours to see to.
+/// See `posix_spawn(3)`. The caller continues; only the environment is ours to see to.
 ///
 /// # Safety
 /// As the real function.
@@ -240,13 +252,14 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     let spawn = |environment| {
         call!(
-            real::POSIX_SPAWN,
+            libc_symbols::POSIX_SPAWN,
             Spawn,
             (child, path, actions, attributes, arguments, environment),
             libc::ENOSYS
         )
     };
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `environment` is null or a null-terminated array of C strings, as the real function
+    // demands.
     unsafe { with_ours(environment, spawn) }
 }
 
@@ -265,31 +278,32 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     let spawn = |environment| {
         call!(
-            real::POSIX_SPAWNP,
+            libc_symbols::POSIX_SPAWNP,
             Spawn,
             (child, file, actions, attributes, arguments, environment),
             libc::ENOSYS
         )
     };
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `environment` is null or a null-terminated array of C strings, as the real function
+    // demands.
     unsafe { with_ours(environment, spawn) }
 }
 
 /// `execl` with its arguments in a row.
 pub(crate) unsafe extern "C" fn execl_row(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as `execl`.
+    // SAFETY: the assembler stub of `execl` built `arguments` from what its caller passed, with the null at its end.
     unsafe { execv(path, arguments) }
 }
 
 /// `execlp` with its arguments in a row.
 pub(crate) unsafe extern "C" fn execlp_row(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as `execlp`.
+    // SAFETY: the assembler stub of `execlp` built `arguments` from what its caller passed, with the null at its end.
     unsafe { execvp(file, arguments) }
 }
 
-/// `execle` with its arguments in a row; behind their end stands the environment.
+/// `execle` with its arguments in a row; behind their end is the environment.
 pub(crate) unsafe extern "C" fn execle_row(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: as `execle`.
+    // SAFETY: the assembler stub of `execle` built `arguments` from what its caller passed; the environment follows their null.
     unsafe {
         let mut end = arguments;
         while !(*end).is_null() {

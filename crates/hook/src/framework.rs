@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use stormlog_capture::record::device_source;
 
 use crate::devices::{self, Report, Request};
-use crate::list;
+use crate::libc_symbols::{self, MEMORY_USAGE, OUT_OF_MEMORY};
+use crate::loader_lock;
 use crate::object::Loaded;
-use crate::real::{self, MEMORY_USAGE, OUT_OF_MEMORY};
 use crate::session;
 use crate::thread::Thread;
 
@@ -69,7 +69,7 @@ fn recorded(device: Device) -> Option<devices::Name> {
     })
 }
 
-fn real_function(function: &real::Function) -> usize {
+fn real_function(function: &libc_symbols::Function) -> usize {
     match function.known() {
         0 => find_and_get(function),
         known => known,
@@ -78,8 +78,8 @@ fn real_function(function: &real::Function) -> usize {
 
 /// Called before any look at the libraries: PyTorch is loaded, for it calls.
 #[cold]
-fn find_and_get(function: &real::Function) -> usize {
-    list::with(find);
+fn find_and_get(function: &libc_symbols::Function) -> usize {
+    loader_lock::with(find);
     function.known()
 }
 
@@ -90,7 +90,7 @@ pub fn prepare() {
 
 /// What is known of a loaded PyTorch.
 #[derive(Default)]
-struct Found {
+struct TorchLibrary {
     is_loaded: bool,
     usage: usize,
     out_of_memory: usize,
@@ -98,39 +98,39 @@ struct Found {
 }
 
 /// Looks through the loaded objects. The caller may go through the loader's list.
-fn find() -> Found {
-    let mut found = Found::default();
-    // SAFETY: the callback gets what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut found).cast()) };
-    MEMORY_USAGE.set(found.usage);
-    OUT_OF_MEMORY.set(found.out_of_memory);
-    if TENSORS.load(Ordering::Relaxed) != found.tensors.0 {
+fn find() -> TorchLibrary {
+    let mut torch = TorchLibrary::default();
+    // SAFETY: `look_at` casts its data to the `TorchLibrary` that is passed here and lives until the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut torch).cast()) };
+    MEMORY_USAGE.set(torch.usage);
+    OUT_OF_MEMORY.set(torch.out_of_memory);
+    if TENSORS.load(Ordering::Relaxed) != torch.tensors.0 {
         TENSORS_LENGTH.store(0, Ordering::Relaxed);
-        TENSORS.store(found.tensors.0, Ordering::Relaxed);
-        TENSORS_LENGTH.store(found.tensors.1, Ordering::Relaxed);
+        TENSORS.store(torch.tensors.0, Ordering::Relaxed);
+        TENSORS_LENGTH.store(torch.tensors.1, Ordering::Relaxed);
     }
-    found
+    torch
 }
 
-unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, torch: *mut c_void) -> c_int {
     // SAFETY: called by `find` with its result, by the loader with a loaded object.
     unsafe {
-        let (object, found) = (Loaded::new(info), &mut *found.cast::<Found>());
+        let (object, torch) = (Loaded::new(info), &mut *torch.cast::<TorchLibrary>());
         if object.is_foreign_ground() {
             return 0;
         }
-        let path = real::text((*info).dlpi_name);
+        let path = libc_symbols::text((*info).dlpi_name);
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        found.is_loaded |= file.starts_with(LIBRARY);
+        torch.is_loaded |= file.starts_with(LIBRARY);
         let address = |name| object.function(name).map_or(0, |(address, _)| address);
-        if found.usage == 0 {
-            found.usage = address(MEMORY_USAGE.name());
+        if torch.usage == 0 {
+            torch.usage = address(MEMORY_USAGE.name());
         }
-        if found.out_of_memory == 0 {
-            found.out_of_memory = address(OUT_OF_MEMORY.name());
+        if torch.out_of_memory == 0 {
+            torch.out_of_memory = address(OUT_OF_MEMORY.name());
         }
-        if found.tensors.1 == 0 {
-            found.tensors = object.function(ALLOC_CPU).unwrap_or_default();
+        if torch.tensors.1 == 0 {
+            torch.tensors = object.function(ALLOC_CPU).unwrap_or_default();
         }
     }
     0
@@ -138,13 +138,13 @@ unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, found: *mu
 
 /// Libraries came or went. `complete`: none of them is half loaded by this thread.
 pub fn libraries_changed(thread: &mut Thread, complete: bool) {
-    let found = find();
+    let torch = find();
     if !session::options().gpu {
         return;
     }
-    if found.usage != 0 {
+    if torch.usage != 0 {
         devices::announce(thread, devices::Reports::Made);
-    } else if found.is_loaded && complete {
+    } else if torch.is_loaded && complete {
         devices::announce(thread, devices::Reports::Missing);
     }
 }

@@ -1,12 +1,12 @@
-//! The other way in: the tables through which loaded objects call the hooked functions are pointed at the hooks, and back again on
+//! Recording without LD_PRELOAD: the global offset tables of loaded objects are patched to call the hooks, and restored on
 //! stop. Must never touch a slot that does not lead to the real function, and never leave a page writable that was not.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::libc_symbols::{self, Group};
 use crate::object::{Loaded, PAGE};
-use crate::real::{self, Group};
 use crate::session;
 use crate::sys;
 
@@ -21,7 +21,7 @@ struct Slot {
     address: usize,
     original: usize,
     hook: usize,
-    /// It lies in pages the loader made read-only.
+    /// It is in pages the loader made read-only.
     read_only: bool,
 }
 
@@ -111,7 +111,7 @@ pub fn patch() -> bool {
     whole.unwrap_or(false)
 }
 
-/// After a fork nobody else is patching.
+/// After a fork no other thread is patching.
 pub fn after_fork() {
     TABLES.busy.store(false, Ordering::Release);
 }
@@ -155,7 +155,7 @@ unsafe extern "C" fn patch_object(info: *mut libc::dl_phdr_info, _: usize, walk:
 }
 
 fn is_hook(value: usize) -> bool {
-    real::all().any(|(_, hook)| hook == value)
+    libc_symbols::all().any(|(_, hook)| hook == value)
 }
 
 /// Whether the recording needs to see calls of these functions.
@@ -171,7 +171,7 @@ fn is_wanted(group: Group) -> bool {
 fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
     let (mut witness, mut whole) = (0, true);
     let mut patch = |slot: *mut usize, name: &CStr| {
-        let Some((function, hook)) = real::all().find(|(function, _)| function.name() == name) else {
+        let Some((function, hook)) = libc_symbols::all().find(|(function, _)| function.name() == name) else {
             return;
         };
         if !is_wanted(function.group()) {
@@ -208,7 +208,8 @@ fn patch_slots(object: &Loaded<'_>, walk: &mut Walk<'_>) -> (usize, bool) {
             whole = false; // bound at this very moment, or its page could not be opened
         }
     };
-    // SAFETY: listed by the loader.
+    // SAFETY: `dl_iterate_phdr` passes only objects that are mapped, and holds the lock of the loader's list, so this one cannot be unloaded
+    // while it is patched. One that is just being loaded has its dynamic section mapped and relocated before it is listed.
     unsafe { object.slots(&mut patch) };
     (witness, whole)
 }

@@ -6,10 +6,10 @@ use core::mem::transmute;
 
 use stormlog_capture::record::kind;
 
+use crate::bootstrap_heap;
 use crate::events;
 use crate::framework;
-use crate::own;
-use crate::real::{self, Function};
+use crate::libc_symbols::{self, Function};
 use crate::thread::Inside;
 
 type Allocate = unsafe extern "C" fn(usize) -> *mut c_void;
@@ -24,9 +24,9 @@ type PosixMemalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_i
 fn record(inside: &mut Inside, kind: u8, block: *mut c_void, bytes: usize) {
     if block.is_null() {
         if bytes > 0 {
-            let errno = real::errno();
+            let errno = libc_symbols::errno();
             inside.record(|thread| events::failed(thread, kind, errno, bytes));
-            real::set_errno(errno);
+            libc_symbols::set_errno(errno);
         }
     } else {
         events::begun(inside, kind, block as usize, bytes);
@@ -54,9 +54,9 @@ pub(crate) use call;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
     let Some(mut inside) = Inside::enter() else {
-        return call!(real::MALLOC, Allocate, (bytes), own::take(bytes));
+        return call!(libc_symbols::MALLOC, Allocate, (bytes), bootstrap_heap::take(bytes));
     };
-    let block = call!(real::MALLOC, Allocate, (bytes), own::take(bytes));
+    let block = call!(libc_symbols::MALLOC, Allocate, (bytes), bootstrap_heap::take(bytes));
     record(&mut inside, kind::MALLOC, block, bytes);
     block
 }
@@ -69,9 +69,9 @@ pub unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
     let Some(mut inside) = Inside::enter() else {
-        return call!(real::CALLOC, AllocateTwo, (count, size), own::take(bytes));
+        return call!(libc_symbols::CALLOC, AllocateTwo, (count, size), bootstrap_heap::take(bytes));
     };
-    let block = call!(real::CALLOC, AllocateTwo, (count, size), own::take(bytes));
+    let block = call!(libc_symbols::CALLOC, AllocateTwo, (count, size), bootstrap_heap::take(bytes));
     record(&mut inside, kind::CALLOC, block, bytes);
     block
 }
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    resize(block, bytes, || call!(real::REALLOC, Resize, (block, bytes), core::ptr::null_mut()))
+    resize(block, bytes, || call!(libc_symbols::REALLOC, Resize, (block, bytes), core::ptr::null_mut()))
 }
 
 /// See `reallocarray(3)`.
@@ -93,24 +93,24 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
 pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
     resize(block, bytes, || {
-        call!(real::REALLOCARRAY, ResizeArray, (block, count, size), {
-            call!(real::REALLOC, Resize, (block, bytes), core::ptr::null_mut())
+        call!(libc_symbols::REALLOCARRAY, ResizeArray, (block, count, size), {
+            call!(libc_symbols::REALLOC, Resize, (block, bytes), core::ptr::null_mut())
         })
     })
 }
 
 #[inline(always)]
 fn resize(block: *mut c_void, bytes: usize, resize: impl FnOnce() -> *mut c_void) -> *mut c_void {
-    if own::owns(block) {
+    if bootstrap_heap::owns(block) {
         return move_out(block, bytes);
     }
     let Some(mut inside) = Inside::enter() else { return resize() };
     let known = !block.is_null() && events::ended(&mut inside, kind::REALLOC_TAKE, block as usize);
     let moved = resize();
     if moved.is_null() && bytes > 0 && known {
-        let errno = real::errno();
+        let errno = libc_symbols::errno();
         inside.record(|thread| events::undone(thread, block as usize));
-        real::set_errno(errno);
+        libc_symbols::set_errno(errno);
     }
     record(&mut inside, kind::REALLOC, moved, bytes);
     moved
@@ -118,12 +118,16 @@ fn resize(block: *mut c_void, bytes: usize, resize: impl FnOnce() -> *mut c_void
 
 #[cold]
 fn move_out(block: *mut c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: a plain request.
+    // SAFETY: `malloc` may be called with any size.
     let moved = unsafe { malloc(bytes) };
     if !moved.is_null() {
         // SAFETY: how long the old block was is not known, but what is copied may be read and fits the new one.
-        unsafe { moved.cast::<u8>().copy_from_nonoverlapping(block.cast(), bytes.min(own::readable(block))) };
-        own::give(block);
+        unsafe {
+            moved
+                .cast::<u8>()
+                .copy_from_nonoverlapping(block.cast(), bytes.min(bootstrap_heap::readable(block)))
+        };
+        bootstrap_heap::give(block);
     }
     moved
 }
@@ -134,7 +138,7 @@ fn move_out(block: *mut c_void, bytes: usize) -> *mut c_void {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    release(block, || call!(real::FREE, Release, (block), ()));
+    release(block, || call!(libc_symbols::FREE, Release, (block), ()));
 }
 
 /// The old name of [`free`].
@@ -143,7 +147,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// As [`free`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
-    release(block, || call!(real::FREE, Release, (block), ()));
+    release(block, || call!(libc_symbols::FREE, Release, (block), ()));
 }
 
 /// C23's `free` with a size, which is only a hint.
@@ -152,7 +156,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
-    release(block, || call!(real::FREE, Release, (block), ()));
+    release(block, || call!(libc_symbols::FREE, Release, (block), ()));
 }
 
 /// C23's `free` with alignment and size, which are only hints.
@@ -161,7 +165,7 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _alignment: usize, _size: usize) {
-    release(block, || call!(real::FREE, Release, (block), ()));
+    release(block, || call!(libc_symbols::FREE, Release, (block), ()));
 }
 
 #[inline(always)]
@@ -169,8 +173,8 @@ fn release(block: *mut c_void, free: impl FnOnce()) {
     if block.is_null() {
         return;
     }
-    if own::owns(block) {
-        return own::give(block);
+    if bootstrap_heap::owns(block) {
+        return bootstrap_heap::give(block);
     }
     let Some(mut inside) = Inside::enter_release() else { return free() };
     events::ended(&mut inside, kind::FREE, block as usize);
@@ -188,9 +192,9 @@ pub unsafe extern "C" fn posix_memalign_from(
     caller: usize,
 ) -> c_int {
     let Some(mut inside) = Inside::enter() else {
-        return call!(real::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
+        return call!(libc_symbols::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
     };
-    let result = call!(real::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
+    let result = call!(libc_symbols::POSIX_MEMALIGN, PosixMemalign, (place, alignment, bytes), libc::ENOMEM);
     let kind = if framework::makes_tensors(caller) { kind::TENSOR } else { kind::POSIX_MEMALIGN };
     if result == 0 {
         // SAFETY: filled by the real function, which succeeded.
@@ -217,7 +221,7 @@ fn aligned(function: &Function, kind: u8, alignment: usize, bytes: usize) -> *mu
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
-    aligned(&real::ALIGNED_ALLOC, kind::ALIGNED_ALLOC, alignment, bytes)
+    aligned(&libc_symbols::ALIGNED_ALLOC, kind::ALIGNED_ALLOC, alignment, bytes)
 }
 
 /// See `memalign(3)`.
@@ -226,7 +230,7 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
-    aligned(&real::MEMALIGN, kind::MEMALIGN, alignment, bytes)
+    aligned(&libc_symbols::MEMALIGN, kind::MEMALIGN, alignment, bytes)
 }
 
 #[inline(always)]
@@ -245,7 +249,7 @@ fn by_pages(function: &Function, kind: u8, bytes: usize) -> *mut c_void {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn valloc(bytes: usize) -> *mut c_void {
-    by_pages(&real::VALLOC, kind::VALLOC, bytes)
+    by_pages(&libc_symbols::VALLOC, kind::VALLOC, bytes)
 }
 
 /// See `pvalloc(3)`.
@@ -254,5 +258,5 @@ pub unsafe extern "C" fn valloc(bytes: usize) -> *mut c_void {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
-    by_pages(&real::PVALLOC, kind::PVALLOC, bytes)
+    by_pages(&libc_symbols::PVALLOC, kind::PVALLOC, bytes)
 }

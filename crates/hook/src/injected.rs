@@ -1,5 +1,5 @@
 //! The code that `stormlog run` puts into Python programs: its frames are not in a capture, and what it takes for itself is not recorded. Must
-//! never hide what the program does, whoever called it.
+//! never hide what the program does, whatever called it.
 
 use stormlog_stack::python::Text;
 

@@ -1,4 +1,4 @@
-//! Signals that the program sends to end another process: who sent what to whom goes into the run's file of ends, because nothing outside can find that
+//! Signals that the program sends to end another process: sender, receiver and signal are written to the run's `ends.log`, because nothing outside can find them
 //! out afterwards. Must never allocate, touch `errno`, or keep a signal from being sent; it may run in a signal handler, on a small stack.
 //!
 //! The line is written before the signal is sent: a reader that sees the end of a process finds its sender. A signal that the kernel would refuse leaves
@@ -11,7 +11,7 @@ use stormlog_model::layout::{ENDS_MAX_BYTES, ENDS_OF_A_SIGNAL};
 
 use crate::ends;
 use crate::hooks::call;
-use crate::real;
+use crate::libc_symbols;
 use crate::session;
 use crate::sys;
 
@@ -24,7 +24,7 @@ type Kill = unsafe extern "C" fn(libc::pid_t, c_int) -> c_int;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn kill(target: libc::pid_t, signal: c_int) -> c_int {
     record(target, signal);
-    call!(real::KILL, Kill, (target, signal), -1)
+    call!(libc_symbols::KILL, Kill, (target, signal), -1)
 }
 
 /// See `killpg(3)`.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn kill(target: libc::pid_t, signal: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn killpg(group: libc::pid_t, signal: c_int) -> c_int {
     record(if group > 1 { -group } else { 0 }, signal);
-    call!(real::KILLPG, Kill, (group, signal), -1)
+    call!(libc_symbols::KILLPG, Kill, (group, signal), -1)
 }
 
 /// Writes the line of a signal that may end its receiver.

@@ -1,14 +1,14 @@
 //! Libraries that come and go. `dlopen` and its kin are passed on by a jump, so that the C library sees its true caller (whose
 //! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader, nor
-//! wait for it for ever (see `list`).
+//! wait for it for ever (see `loader_lock`).
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::framework;
 use crate::got;
-use crate::list;
-use crate::real;
+use crate::libc_symbols;
+use crate::loader_lock;
 use crate::session;
 use crate::stacks;
 use crate::thread::{Inside, Thread};
@@ -31,7 +31,7 @@ impl Modules {
     }
 }
 
-/// Has a new thread look at its next allocation, if nobody has in this recording.
+/// Has a new thread look at its next allocation, if no thread has in this recording.
 pub fn look_soon(thread: &mut Thread) {
     if session::current().is_some_and(|state| state.modules.added.load(Ordering::Acquire) == 0) {
         thread.loading = 1;
@@ -41,7 +41,7 @@ pub fn look_soon(thread: &mut Thread) {
 /// Takes note of libraries loaded or unloaded since the last look. A look in the middle of a `dlopen` may find a library half loaded, so
 /// what changed there is looked at once more when the call has returned.
 pub fn look(thread: &mut Thread) {
-    if list::with(|| look_through(thread)).is_none() {
+    if loader_lock::with(|| look_through(thread)).is_none() {
         thread.loading = 0;
     }
 }
@@ -62,7 +62,7 @@ fn look_through(thread: &mut Thread) {
         stacks::libraries_changed(thread);
         framework::libraries_changed(thread, !inside_call);
         // What another thread is just loading is not ready: then that thread, when it is, must not find that all was seen.
-        if !real::is_preloaded() && !got::patch() {
+        if !libc_symbols::is_preloaded() && !got::patch() {
             state.modules.clear();
         }
     }
@@ -91,7 +91,7 @@ fn counters() -> (u64, u64) {
 pub fn is_loaded(part: &[u8]) -> bool {
     unsafe extern "C" fn next(info: *mut libc::dl_phdr_info, _: usize, part: *mut c_void) -> c_int {
         // SAFETY: `part` is the slice below; `info` is the loader's.
-        let (name, part) = unsafe { (real::text((*info).dlpi_name), *part.cast::<&[u8]>()) };
+        let (name, part) = unsafe { (libc_symbols::text((*info).dlpi_name), *part.cast::<&[u8]>()) };
         c_int::from(name.windows(part.len()).any(|window| window == part))
     }
     let mut part = part;
@@ -99,9 +99,9 @@ pub fn is_loaded(part: &[u8]) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(next), (&raw mut part).cast()) != 0 }
 }
 
-/// Called by the jumps of `x86_64/loader.rs`: remembers that libraries may change from here on, and says where to go on.
+/// Called by the jumps of `x86_64/loader.rs`: remembers that libraries may change from here on, and says where to continue.
 pub extern "C" fn begin(frame: usize, which: usize) -> usize {
-    let function = [&real::DLOPEN, &real::DLCLOSE, &real::DLMOPEN][which.min(2)];
+    let function = [&libc_symbols::DLOPEN, &libc_symbols::DLCLOSE, &libc_symbols::DLMOPEN][which.min(2)];
     if let Some(mut inside) = Inside::enter_library() {
         inside.record(|thread| {
             if thread.loading < frame {
@@ -117,7 +117,7 @@ pub extern "C" fn begin(frame: usize, which: usize) -> usize {
 
 /// Called before `dlsym`: what is asked for by name will soon be called, so its library must be ready.
 pub extern "C" fn before_symbol() -> usize {
-    // Going in looks, when there is a reason to.
+    // Entering the recorder scans the loaded libraries if one may have changed.
     drop(Inside::enter_library());
-    real::DLSYM.get()
+    libc_symbols::DLSYM.get()
 }

@@ -9,7 +9,7 @@ use stormlog_capture::record::kind;
 use crate::code_end;
 use crate::events;
 use crate::hooks::call;
-use crate::real::{self, Function};
+use crate::libc_symbols::{self, Function};
 use crate::sys;
 use crate::thread::Inside;
 
@@ -24,20 +24,20 @@ type Sbrk = unsafe extern "C" fn(libc::intptr_t) -> *mut c_void;
 fn ask_kernel(number: i64, arguments: [usize; 6]) -> usize {
     // SAFETY: the arguments are those of the program's own call.
     unsafe { sys::call(number, arguments) }.unwrap_or_else(|errno| {
-        real::set_errno(errno);
+        libc_symbols::set_errno(errno);
         usize::MAX
     })
 }
 
 const FAILED: *mut c_void = libc::MAP_FAILED;
 
-/// Records a request that got nothing for want of memory; other mistakes are the program's own business.
+/// Records a request that failed with ENOMEM; other errors are mistakes of the caller and are not recorded.
 #[cold]
 fn failed(mut inside: Inside, kind: u8, bytes: usize) {
-    let errno = real::errno();
+    let errno = libc_symbols::errno();
     if errno == libc::ENOMEM {
         inside.record(|thread| events::failed(thread, kind, errno, bytes));
-        real::set_errno(errno);
+        libc_symbols::set_errno(errno);
     }
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn mmap(
     d: c_int,
     e: libc::off_t,
 ) -> *mut c_void {
-    map(&real::MMAP, a, bytes, b, c, d, e)
+    map(&libc_symbols::MMAP, a, bytes, b, c, d, e)
 }
 
 /// See `mmap(2)`.
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn mmap64(
     d: c_int,
     e: libc::off_t,
 ) -> *mut c_void {
-    map(&real::MMAP64, a, bytes, b, c, d, e)
+    map(&libc_symbols::MMAP64, a, bytes, b, c, d, e)
 }
 
 /// See `munmap(2)`.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
 }
 
 fn unmap(address: *mut c_void, bytes: usize) -> c_int {
-    call!(real::MUNMAP, Unmap, (address, bytes), {
+    call!(libc_symbols::MUNMAP, Unmap, (address, bytes), {
         ask_kernel(libc::SYS_munmap, [address as usize, bytes, 0, 0, 0, 0]) as c_int
     })
 }
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn mremap(
     at: *mut c_void,
 ) -> *mut c_void {
     let inside = Inside::enter();
-    let new = call!(real::MREMAP, Remap, (old, had, bytes, flags, at), {
+    let new = call!(libc_symbols::MREMAP, Remap, (old, had, bytes, flags, at), {
         ask_kernel(libc::SYS_mremap, [old as usize, had, bytes, flags as usize, at as usize, 0])
             as *mut c_void
     });
@@ -181,8 +181,8 @@ fn moved(inside: &mut Inside, before: usize, after: usize) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
     let inside = Inside::enter();
-    let before = if inside.is_some() { call!(real::SBRK, Sbrk, (0), FAILED) } else { FAILED };
-    let result = call!(real::BRK, Brk, (end), -1);
+    let before = if inside.is_some() { call!(libc_symbols::SBRK, Sbrk, (0), FAILED) } else { FAILED };
+    let result = call!(libc_symbols::BRK, Brk, (end), -1);
     if let Some(mut inside) = inside
         && before != FAILED
     {
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sbrk(growth: libc::intptr_t) -> *mut c_void {
     let inside = if growth == 0 { None } else { Inside::enter() };
-    let before = call!(real::SBRK, Sbrk, (growth), FAILED);
+    let before = call!(libc_symbols::SBRK, Sbrk, (growth), FAILED);
     if let Some(mut inside) = inside {
         if before == FAILED {
             failed(inside, kind::BRK, growth.max(0) as usize);

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use stormlog_capture::record::definition;
 use stormlog_stack::native::{LoadedModule, NativeStack, Registers, Unwinder, each_module};
 
-use crate::list;
+use crate::loader_lock;
 use crate::session;
 use crate::sys;
 use crate::thread::{Inside, Thread};
@@ -61,7 +61,7 @@ pub fn current(stack: &mut NativeStack, tree: &mut impl stormlog_stack::Nodes) -
         return 0;
     }
     let registers = Registers::capture();
-    // SAFETY: null or never freed.
+    // SAFETY: null, or the one unwinder that `prepare` publishes and that is never freed.
     let Some(unwinder) = (unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }) else { return 0 };
     let hidden = Range { start: START.load(Ordering::Relaxed), end: END.load(Ordering::Relaxed) };
     stack.current(&registers, unwinder, &hidden, tree)
@@ -74,7 +74,7 @@ pub fn after_fork() {
 
 /// Libraries came or went: rules are read anew, and the stream says which.
 pub fn libraries_changed(thread: &mut Thread) {
-    // SAFETY: null or never freed.
+    // SAFETY: null, or the one unwinder that `prepare` publishes and that is never freed.
     let unwinder = unsafe { UNWINDER.load(Ordering::Acquire).as_ref() };
     let (true, Some(unwinder), Some(state)) = (session::options().native, unwinder, session::current())
     else {
@@ -95,7 +95,7 @@ pub fn name_module_of(inside: &mut Inside, address: u64) -> bool {
         return true; // the stack is walked, and the libraries are followed
     }
     let mut is_loaded = false;
-    list::with(|| {
+    loader_lock::with(|| {
         each_module(|module| is_loaded |= (module.start..module.end).contains(&address));
         if is_loaded && !BUSY.swap(true, Ordering::Acquire) {
             inside.record_quietly(|thread| write(&state.written, &mut thread.writer));
@@ -136,7 +136,7 @@ fn define(writer: &mut Writer, module: &LoadedModule<'_>) -> bool {
     let mut path = module.path.to_bytes();
     if path.is_empty() {
         let link = b"/proc/self/exe\0";
-        // SAFETY: the link is terminated and the buffer as long as is said.
+        // SAFETY: `link` ends with a zero byte, and the length passed is that of `own`, which the kernel fills.
         let length = unsafe {
             sys::call(
                 libc::SYS_readlink,

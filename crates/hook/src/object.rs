@@ -18,7 +18,7 @@ impl Loaded<'_> {
     /// # Safety
     /// `info` is what the loader gave to a callback that is still running.
     pub unsafe fn new(info: *mut libc::dl_phdr_info) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `info` is what the loader gave to a callback that is still running.
         unsafe {
             let info = &*info;
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
@@ -49,7 +49,7 @@ impl Loaded<'_> {
     /// # Safety
     /// The object is loaded and its dynamic section relocated.
     pub unsafe fn slots(&self, mut visit: impl FnMut(*mut usize, &CStr)) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the object is loaded and its dynamic section relocated.
         let Some(Dynamic { symbols, strings, tables, lengths, .. }) = (unsafe { self.dynamic() }) else {
             return;
         };
@@ -111,7 +111,7 @@ impl Loaded<'_> {
     /// # Safety
     /// As [`slots`](Self::slots).
     pub unsafe fn function(&self, name: &CStr) -> Option<(usize, usize)> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the object is loaded and its dynamic section relocated.
         let dynamic = unsafe { self.dynamic() }?;
         if !self.holds(dynamic.names) {
             return None;

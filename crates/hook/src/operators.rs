@@ -1,6 +1,6 @@
 //! `new` and `delete` of C++ where an allocator has its own: they do not call `malloc`, so they are not recorded, and the capture says so.
 //!
-//! They are not replaced by hooks: in a program of C that loads C++ later, such as Python, a hook would stand before the library that
+//! They are not replaced by hooks: in a program of C that loads C++ later, such as Python, a hook would precede the library that
 //! throws `std::bad_alloc`.
 
 use core::ffi::{c_char, c_void};
@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::real;
+use crate::libc_symbols;
 
 /// The path of the allocator; null when `new` ends in `malloc`.
 static ALLOCATOR: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
@@ -18,9 +18,9 @@ pub fn find() {
     // SAFETY: a terminated name.
     let operator = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_Znwm".as_ptr()) };
     if operator.is_null() {
-        return real::forget_error();
+        return libc_symbols::forget_error();
     }
-    let allocator = real::MALLOC.known() as *const c_void;
+    let allocator = libc_symbols::MALLOC.known() as *const c_void;
     if let (Some((base, path)), Some((same, _))) = (object_of(operator), object_of(allocator))
         && base == same
     {
@@ -32,13 +32,13 @@ pub fn find() {
 pub fn unrecorded() -> Option<&'static [u8]> {
     let path = ALLOCATOR.load(Ordering::Relaxed);
     // SAFETY: the loader's text of a library that was there when the program started; such are not unloaded.
-    (!path.is_null()).then(|| unsafe { real::text(path) })
+    (!path.is_null()).then(|| unsafe { libc_symbols::text(path) })
 }
 
 /// The loaded object that has an address: where it begins, and its path.
 fn object_of(address: *const c_void) -> Option<(usize, *mut c_char)> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: filled where the answer is not 0.
+    // SAFETY: `dladdr` fills `info` when it does not return 0, and takes any address.
     unsafe {
         if address.is_null() || libc::dladdr(address, info.as_mut_ptr()) == 0 {
             return None;

@@ -7,7 +7,7 @@ use stormlog_capture::layout::state;
 use stormlog_capture::record::definition;
 
 use crate::hooks::call;
-use crate::real;
+use crate::libc_symbols;
 use crate::session;
 use crate::sys;
 use crate::thread::Inside;
@@ -29,7 +29,7 @@ fn note_name() {
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-    let result = call!(real::PRCTL, Prctl, (option, a, b, c, d), -1);
+    let result = call!(libc_symbols::PRCTL, Prctl, (option, a, b, c, d), -1);
     if option == libc::PR_SET_NAME && result == 0 {
         note_name();
     }
@@ -42,18 +42,18 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
 /// As the real function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
-    let result = call!(real::SETNAME, SetName, (thread, name), libc::ENOSYS);
+    let result = call!(libc_symbols::SETNAME, SetName, (thread, name), libc::ENOSYS);
     if result != 0 {
         return result;
     }
-    // SAFETY: always safe.
+    // SAFETY: `pthread_self` and `pthread_equal` read two values and no memory.
     if unsafe { libc::pthread_equal(thread, libc::pthread_self()) } != 0 {
         note_name();
     } else if let (Some(id), Some(mut inside)) =
         (crate::thread::kernel_id(thread), Inside::enter_if_recorded())
     {
         // SAFETY: the real function took it for a C string.
-        let name = unsafe { real::text(name) };
+        let name = unsafe { libc_symbols::text(name) };
         inside.record(|here| here.writer.definition(definition::THREAD_NAME, id, &[name]));
     }
     // One that has not allocated yet is asked for its name when it does.
@@ -74,7 +74,7 @@ fn ending() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     ending();
-    call!(real::EXIT, Exit, (status), exit_now(status))
+    call!(libc_symbols::EXIT, Exit, (status), exit_now(status))
 }
 
 /// See `_Exit(3)`.
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 #[allow(non_snake_case, reason = "the C library's own name")]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     ending();
-    call!(real::EXIT_C99, Exit, (status), exit_now(status))
+    call!(libc_symbols::EXIT_C99, Exit, (status), exit_now(status))
 }
 
 /// See `quick_exit(3)`. What its handlers do is still recorded.
@@ -95,12 +95,12 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     ending();
-    call!(real::QUICK_EXIT, Exit, (status), exit_now(status))
+    call!(libc_symbols::QUICK_EXIT, Exit, (status), exit_now(status))
 }
 
 fn exit_now(status: c_int) -> ! {
     loop {
-        // SAFETY: ends the process.
+        // SAFETY: takes a number; the process ends in the call.
         let _ = unsafe { sys::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
     }
 }

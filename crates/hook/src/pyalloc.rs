@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use stormlog_capture::record::kind;
 use stormlog_stack::python::{CodeWatch, Interpreter};
 
+use crate::bootstrap_heap;
 use crate::events;
-use crate::own;
-use crate::real;
+use crate::libc_symbols;
 use crate::thread::Inside;
 
 /// RAW, MEM and OBJ, as CPython numbers them.
@@ -44,7 +44,7 @@ const NOT_WANTED: u32 = 0;
 const WANTED: u32 = 1;
 const INSTALLED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NOT_WANTED);
-/// The links cannot be taken out when someone has put another one before them; they then stay, and pass everything on.
+/// The hooks cannot be removed after another library has put its own before them; they then stay, and only forward calls.
 static LEFT_IN: AtomicBool = AtomicBool::new(false);
 
 /// Says whether the recording wants these allocators.
@@ -130,14 +130,14 @@ pub unsafe fn remove(interpreter: &Interpreter, thread_state: *const u8) {
         return;
     }
     LEFT_IN.store(true, Ordering::Relaxed);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `thread_state` is this thread's.
     if !unsafe { interpreter.holds_gil(thread_state) } {
         return;
     }
     let Some((get, set, _)) = functions() else { return };
     let mut all = true;
     for domain in 0..DOMAINS {
-        // SAFETY: as in `install`.
+        // SAFETY: CPython's functions of these types; the GIL is held, and the context stays what it was.
         unsafe {
             let mut allocator = core::mem::MaybeUninit::<Allocator>::uninit();
             get(domain as c_int, allocator.as_mut_ptr());
@@ -191,25 +191,25 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
     unsafe extern "C" fn calloc(context: *mut c_void, count: usize, size: usize) -> *mut c_void {
         let Some(original) = Self::original() else { return core::ptr::null_mut() };
         let bytes = count.saturating_mul(size);
-        // SAFETY: as above.
+        // SAFETY: the original function with its own context; CPython passes arguments that are valid for it.
         request(kind::PY_CALLOC, bytes, || unsafe { (original.calloc)(context, count, size) })
     }
 
     unsafe extern "C" fn realloc(context: *mut c_void, block: *mut c_void, bytes: usize) -> *mut c_void {
         let Some(original) = Self::original() else { return core::ptr::null_mut() };
         let Some(mut inside) = Inside::enter() else {
-            // SAFETY: as above.
+            // SAFETY: the original function with its own context; CPython passes arguments that are valid for it.
             return unsafe { (original.realloc)(context, block, bytes) };
         };
         let known = !block.is_null()
-            && !own::owns(block)
+            && !bootstrap_heap::owns(block)
             && events::ended(&mut inside, kind::REALLOC_TAKE, block as usize);
-        // SAFETY: as above.
+        // SAFETY: the original function with its own context; CPython passes arguments that are valid for it.
         let moved = unsafe { (original.realloc)(context, block, bytes) };
         if moved.is_null() && known {
-            let errno = real::errno();
+            let errno = libc_symbols::errno();
             inside.record(|thread| events::undone(thread, block as usize));
-            real::set_errno(errno);
+            libc_symbols::set_errno(errno);
         }
         finish(&mut inside, kind::PY_REALLOC, moved, bytes);
         moved
@@ -217,13 +217,13 @@ impl<const DOMAIN: usize> Link<DOMAIN> {
 
     unsafe extern "C" fn free(context: *mut c_void, block: *mut c_void) {
         let Some(original) = Self::original() else { return };
-        let inside = if block.is_null() || own::owns(block) { None } else { Inside::enter() };
+        let inside = if block.is_null() || bootstrap_heap::owns(block) { None } else { Inside::enter() };
         if let Some(mut inside) = inside {
             events::ended(&mut inside, kind::PY_FREE, block as usize);
-            // SAFETY: as above.
+            // SAFETY: the original function with its own context; CPython passes arguments that are valid for it.
             return unsafe { (original.free)(context, block) };
         }
-        // SAFETY: as above.
+        // SAFETY: the original function with its own context; CPython passes arguments that are valid for it.
         unsafe { (original.free)(context, block) };
     }
 }

@@ -64,7 +64,7 @@ impl Sampled {
         })
     }
 
-    /// False: the block is not there. A block comes in before the program has it, so that whoever frees it finds its number.
+    /// False: the block is not there. A block comes in before the program has it, so that the thread that frees it finds its number.
     #[inline(always)]
     fn may_have(&self, address: usize) -> bool {
         self.bucket(address).is_some_and(|(_, number)| number.load(Ordering::Relaxed) != 0)
@@ -107,7 +107,7 @@ fn take_out(place: &AtomicUsize, address: usize) -> bool {
     place.compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// True when a block of so many bytes is not to be recorded. To be asked once for each block.
+/// True when a block of this many bytes is not to be recorded. To be asked once for each block.
 #[inline(always)]
 pub fn passes_over(thread: &mut crate::thread::Thread, bytes: usize) -> bool {
     if session::options().sample == 0 {

@@ -93,7 +93,7 @@ unsafe fn is_sanitized() -> bool {
 /// # Safety
 /// As [`is_sanitized`].
 unsafe fn is_preloaded(mut object: &Object) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the list of loaded objects does not change during the call.
     unsafe {
         loop {
             if contains(object.name, exec::LIBRARY) {
@@ -208,7 +208,7 @@ unsafe fn begins(text: *const c_char, part: &[u8]) -> bool {
 /// # Safety
 /// `text` is null or a C string.
 unsafe fn contains(mut text: *const c_char, part: &[u8]) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `text` is null or a C string.
     unsafe {
         while !text.is_null() && text.read_volatile() != 0 {
             if begins(text, part) {
@@ -224,7 +224,7 @@ unsafe fn contains(mut text: *const c_char, part: &[u8]) -> bool {
 /// `text` is a C string.
 unsafe fn length_of(text: *const u8) -> usize {
     let mut length = 0;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `text` is a C string, so that its end is reached.
     while unsafe { text.add(length).read_volatile() } != 0 {
         length += 1;
     }
@@ -236,7 +236,8 @@ unsafe fn length_of(text: *const u8) -> usize {
 /// # Safety
 /// `variable` is a C string that may be written to.
 unsafe fn keeps(variable: *mut u8) -> bool {
-    // SAFETY: the caller's; what is written is never longer than what was there.
+    // SAFETY: the caller guarantees that `variable` is a C string that can be written; what is written is never longer than
+    // what was there.
     unsafe {
         if begins(variable.cast(), exec::OPTIONS) {
             return false;
@@ -278,7 +279,7 @@ fn start_without_us() {
         return;
     };
     environment.without_ours();
-    // SAFETY: the kernel writes at most so many bytes; the rows end with a null.
+    // SAFETY: the kernel writes at most this many bytes; the rows end with a null.
     unsafe {
         let link = c"/proc/self/exe".as_ptr() as usize;
         let is_read = sys::call(libc::SYS_readlink, [link, target as usize, PATH - 1, 0, 0, 0]).is_ok();
@@ -298,7 +299,7 @@ fn start_without_us() {
 /// # Safety
 /// Both are null or C strings.
 unsafe fn is_same_file(left: *const u8, right: *const u8) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that both are null or C strings.
     let identity = |path: *const u8| unsafe {
         let path = core::slice::from_raw_parts(path, length_of(path) + 1);
         let descriptor = sys::open(path, libc::O_PATH, 0).ok()?;
@@ -323,7 +324,7 @@ impl Row {
         }
         let descriptor = sys::open(path, libc::O_RDONLY, 0).ok()?;
         let (mut length, mut count) = (0, 0);
-        // SAFETY: both are fresh mappings of this length, and a text has at least one byte: so many pointers fit only of texts that are
+        // SAFETY: both are fresh mappings of this length, and a text has at least one byte: this many pointers fit only of texts that are
         // longer on average than the pointer, which is checked.
         unsafe {
             loop {

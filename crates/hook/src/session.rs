@@ -1,6 +1,6 @@
 //! The recording of this process: its live file, the slots in it, and the end. Must never overwrite a file or fail the program.
 //!
-//! [`State`] lies in memory that the kernel clears in a forked child. A child therefore finds a recording without a process id and
+//! [`State`] is in memory that the kernel clears in a forked child. A child therefore finds a recording without a process id and
 //! begins a file of its own before it records anything, however it was forked.
 
 use core::ptr::null_mut;
@@ -18,9 +18,9 @@ use crate::options::{Options, Text};
 use crate::sys;
 use crate::thread::Thread;
 
-/// A thread that finds no free slot in a bounded file waits for the compactor in so many steps ...
+/// A thread that finds no free slot in a bounded file waits for the compactor in this many steps ...
 const STEPS: u32 = 1000;
-/// ... of so many nanoseconds.
+/// ... of this many nanoseconds.
 const STEP: i64 = 1_000_000;
 /// Slots of a bounded file for each thread, however small the bound, and ...
 const SLOTS_A_THREAD: u32 = 2;
@@ -57,7 +57,7 @@ pub struct State {
     start: AtomicU64,
     /// Ties the live file to the finished one.
     id: AtomicU64,
-    /// Nobody who was busy before the fork that made this process counts any more.
+    /// Locks that threads of the parent held at the fork were released in this process ([`State::adopt`]); true from the start where it was not forked.
     adopted: AtomicBool,
     /// One of the three below.
     cut: AtomicU32,
@@ -75,11 +75,11 @@ pub struct State {
     /// Areas without a thread.
     pub pool: AtomicPtr<Thread>,
     /// Names of code objects already written.
-    pub codes: crate::codes::Codes,
+    pub codes: crate::code_objects::Codes,
     /// Addresses of sampled blocks.
     pub sampled: crate::sample::Sampled,
-    /// The names of moments.
-    pub moments: crate::moments::Moments,
+    /// Names the logical times.
+    pub logical_clock: crate::logical_clock::LogicalClock,
     /// The stream says which Python runs.
     pub python_announced: AtomicBool,
     /// What is known of the loader.
@@ -109,7 +109,7 @@ pub fn current() -> Option<&'static State> {
 /// The options of the recording.
 #[inline]
 pub fn options() -> &'static Options {
-    // SAFETY: see `Guarded`.
+    // SAFETY: the options are written before a recording begins and not while one runs (`Guarded`).
     unsafe { &*OPTIONS.0.get() }
 }
 
@@ -151,8 +151,8 @@ impl State {
     fn adopt(&self) {
         if !self.adopted.swap(true, Ordering::AcqRel) {
             crate::stacks::after_fork();
-            crate::own::after_fork();
-            crate::list::after_fork();
+            crate::bootstrap_heap::after_fork();
+            crate::loader_lock::after_fork();
         }
     }
 
@@ -186,7 +186,7 @@ impl State {
         self.id.store(sys::random(), Ordering::Relaxed);
         self.cut.store(WHOLE, Ordering::Relaxed);
         self.starved.store(false, Ordering::Relaxed);
-        // SAFETY: `head` is a fresh mapping of `SLOTS` bytes that nobody else knows.
+        // SAFETY: `head` is a fresh mapping of `SLOTS` bytes that no other thread knows.
         unsafe { self.fill_header(head, process, 0) };
         self.header.store(head, Ordering::Release);
         self.process.store(process, Ordering::Release);
@@ -203,7 +203,7 @@ impl State {
         let metadata = metadata.bytes();
         let metadata = if metadata.len() > header_space() { b"{}" } else { metadata };
         let preloaded = if PRELOADED.load(Ordering::Relaxed) != 0 { flags::PRELOADED } else { 0 };
-        // SAFETY: all fields lie in the header; the version goes last, so a half-made header is no header.
+        // SAFETY: all fields lie in the header; the version goes last, so a half-made header is not a header.
         unsafe {
             let u32_at = |offset: usize, value: u32| head.add(offset).cast::<u32>().write(value);
             let u64_at = |offset: usize, value: u64| head.add(offset).cast::<u64>().write(value);
@@ -266,7 +266,7 @@ impl State {
         None
     }
 
-    /// Finds so many slots in a row: those that are free, or new ones at the end.
+    /// Finds this many slots in a row: those that are free, or new ones at the end.
     fn take(&self, slots: u32) -> Option<u32> {
         let count = self.field::<AtomicU32>(header::SLOT_COUNT)?;
         let mut from = 0;
@@ -298,7 +298,7 @@ impl State {
         }
     }
 
-    /// Takes the slots from `index` on. 0, or how far behind `index` to look again; `None` when there are not so many.
+    /// Takes the slots from `index` on. 0, or how far behind `index` to look again; `None` when there are not this many.
     fn take_at(&self, index: usize, slots: u32) -> Option<usize> {
         if index + slots as usize > self.slot_limit() {
             return None;
@@ -411,7 +411,7 @@ fn is_ours(descriptor: i32) -> bool {
     sys::identity(descriptor) == Some(known)
 }
 
-/// Slots in a row with so many bytes of each on disk, taken for the caller and mapped, at `place` unless that is null.
+/// Slots in a row with this many bytes of each on disk, taken for the caller and mapped, at `place` unless that is null.
 pub fn take_slots(slots: u32, reserve: usize, place: *mut u8) -> Option<(u32, *mut u8)> {
     let state = current()?;
     let taken = state.take(slots);
@@ -481,12 +481,12 @@ pub fn questions() -> u64 {
     word.map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// The present moment, and when it was: nanoseconds since the recording began.
-pub fn moment() -> (crate::moments::Moment, u64) {
-    let Some(state) = current() else { return (crate::moments::Moment::NEVER, 0) };
-    let (moment, name) = state.moments.now();
+/// The present logical time, and when it was: nanoseconds since the recording began.
+pub fn logical_time() -> (crate::logical_clock::LogicalTime, u64) {
+    let Some(state) = current() else { return (crate::logical_clock::LogicalTime::NEVER, 0) };
+    let (time, name) = state.logical_clock.now();
     // Names are whole microseconds; counted from anything else, two of them could become one.
-    (moment, name.saturating_sub(state.start.load(Ordering::Relaxed) / 1000 * 1000))
+    (time, name.saturating_sub(state.start.load(Ordering::Relaxed) / 1000 * 1000))
 }
 
 /// True in the recorded process itself; false in a child that shares its memory (`vfork`).
@@ -494,7 +494,7 @@ pub fn is_own_process() -> bool {
     current().is_some_and(|state| state.process.load(Ordering::Acquire) == sys::process())
 }
 
-/// Says in the header how the recording stands; `RUNNING` takes the word back (an `exec` that failed).
+/// Writes the state of the recording into the header; `RUNNING` takes it back (an `exec` that failed).
 pub fn mark(word: u32) {
     let Some(session) = current() else { return };
     let end = if word == state::RUNNING { 0 } else { clock(libc::CLOCK_MONOTONIC_COARSE) };
@@ -518,14 +518,14 @@ pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
         STATE.store(state, Ordering::Release);
     }
     let Some(state) = current() else { return Err(libc::ENOMEM) };
-    // SAFETY: nothing is recorded now, so nobody reads the options.
+    // SAFETY: nothing is recorded now, so no thread reads the options.
     unsafe { *OPTIONS.0.get() = *wanted };
     PRELOADED.store(u32::from(preloaded), Ordering::Relaxed);
     state.next_stream.store(0, Ordering::Relaxed);
     state.codes.clear();
     state.modules.clear();
     state.written.clear();
-    state.moments.clear();
+    state.logical_clock.clear();
     state.devices.clear();
     state.backward.clear();
     state.python_announced.store(false, Ordering::Relaxed);

@@ -11,15 +11,15 @@ use stormlog_capture::record::definition;
 use stormlog_stack::native::NativeStack;
 use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonStack, Text};
 
+use crate::bootstrap_heap;
 use crate::clock;
 use crate::code_end;
-use crate::codes::{Again, Watched};
+use crate::code_objects::{Again, DeathNotice};
 use crate::injected::{self, UNRECORDED_NODE};
+use crate::libc_symbols;
 use crate::native;
 use crate::nodes::Nodes;
-use crate::own;
 use crate::pyalloc;
-use crate::real;
 use crate::session;
 use crate::thread::Thread;
 use crate::writer::Writer;
@@ -30,7 +30,7 @@ use crate::writer::Writer;
 pub enum Way {
     /// Everything is asked for.
     Any = 0,
-    /// Nothing is wanted but Python stacks, and the thread's state is read where it lies: 3.11.
+    /// Nothing is wanted but Python stacks, and the thread's state is read where it is: 3.11.
     Plain311 = 1,
     /// The same, later versions.
     Plain = 2,
@@ -74,7 +74,8 @@ impl Stacks {
     #[inline(always)]
     fn thread_state(&mut self, interpreter: &'static Interpreter, generation: u32) -> *const u8 {
         if self.way != Way::Any && generation == self.python.generation() {
-            // SAFETY: no code object has died since it was found.
+            // SAFETY: `own_state` was found in this thread (`begin_thread` clears it for another one), and the equal generation shows that no
+            // code object has died since.
             let own = unsafe { self.own_state.read() };
             if !own.is_null() {
                 return own;
@@ -86,7 +87,7 @@ impl Stacks {
         self.ask();
         let has_turns = clock::has_turns() || !interpreter.counts_switches();
         if !options.native && options.sample == 0 && has_turns && !pyalloc::is_wanted() {
-            // SAFETY: it was asked for just now.
+            // SAFETY: `thread_state_after` has just returned this thread's state from the interpreter of this process.
             if let Some(known) = unsafe { interpreter.own_state(self.thread_state) } {
                 (self.interpreter, self.own_state) = (Some(interpreter), known);
                 self.way = if interpreter.has_entries() { Way::Plain311 } else { Way::Plain };
@@ -99,13 +100,13 @@ impl Stacks {
 /// The Python of this process.
 struct Python {
     found: AtomicBool,
-    /// Someone is setting the rest.
+    /// A thread is setting the rest.
     finding: AtomicBool,
     known: UnsafeCell<Option<(Interpreter, CodeWatch)>>,
     /// `Py_GetVersion`.
     version: AtomicUsize,
 }
-// SAFETY: what is known is written once, by whoever set `finding`, before `found` is set.
+// SAFETY: what is known is written once, by the thread that set `finding`, before `found` is set.
 unsafe impl Sync for Python {}
 
 static PYTHON: Python = Python {
@@ -127,7 +128,7 @@ pub fn interpreter() -> Option<&'static Interpreter> {
     known().map(|(interpreter, _)| interpreter)
 }
 
-/// A forked child has this thread alone, whoever was busy.
+/// A forked child has only this thread, whichever was busy.
 pub fn after_fork() {
     PYTHON.finding.store(PYTHON.found.load(Ordering::Acquire), Ordering::Release);
     crate::got::after_fork();
@@ -145,7 +146,7 @@ pub fn find_python() {
     let Ok(found) = found else {
         // The version of a Python whose stacks cannot be read is in the capture, too.
         PYTHON.version.store(version as usize, Ordering::Relaxed);
-        return real::forget_error();
+        return libc_symbols::forget_error();
     };
     let watch = CodeWatch::new(&found, code_is_gone, python_is_gone);
     pyalloc::find();
@@ -153,7 +154,7 @@ pub fn find_python() {
     if PYTHON.finding.swap(true, Ordering::AcqRel) {
         return; // another thread found the same
     }
-    // SAFETY: alone, by `finding`; nobody reads it before `found`.
+    // SAFETY: `finding` admits one thread; none reads it before `found`.
     unsafe { *PYTHON.known.get() = Some((found, watch)) };
     PYTHON.version.store(version as usize, Ordering::Relaxed);
     if let Some(word) = found.finalizing() {
@@ -176,12 +177,13 @@ pub fn libraries_changed(thread: &mut Thread) {
     }
     let number = interpreter().map_or(0, |python| u64::from(python.version()));
     // SAFETY: CPython's function of this type; it gives a constant text and needs no interpreter.
-    let text = unsafe { real::text(transmute::<usize, unsafe extern "C" fn() -> *const c_char>(version)()) };
+    let text =
+        unsafe { libc_symbols::text(transmute::<usize, unsafe extern "C" fn() -> *const c_char>(version)()) };
     thread.writer.definition(definition::PYTHON, number, &[text]);
 }
 
 /// Gets ready to walk stacks without the GIL, if this thread holds it. Where the host's memory is recorded, the first block does that; a device's memory is mostly
-/// reported without, and each code object would be compared by its looks at each report.
+/// reported without the GIL, and every code object would then be identified by its fingerprint at each report.
 pub fn prepare() {
     if let (false, Some((interpreter, watch))) = (session::options().host, known()) {
         // SAFETY: the interpreter is never unloaded; the state is this thread's.
@@ -204,7 +206,7 @@ extern "C" fn python_is_gone() {
     }
 }
 
-/// Python, and the state of a thread that was read where it lies.
+/// Python, and the state of a thread that was read where it is.
 pub type PlainPython = (&'static Interpreter, *const u8);
 
 /// Where nothing but a Python stack is to be looked at; `None` where all has to be asked for.
@@ -234,7 +236,8 @@ pub unsafe fn changed<const ENTRY: bool>(
 ) -> u32 {
     let Thread { writer, nodes, stacks, .. } = thread;
     let mut tree = Tree { writer, nodes, thread_state, unwatched: false };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `thread_state` is this thread's and not null, and that its stack changed in this
+    // very event.
     unsafe { stacks.python.changed::<_, ENTRY>(interpreter, thread_state, &mut tree) }
 }
 
@@ -267,7 +270,7 @@ pub fn current(thread: &mut Thread) -> (u32, u32) {
     (python, native)
 }
 
-/// Has the turns of Python's threads counted, if this one can tell where.
+/// Starts to count hand-overs of the GIL, if the counter of CPython can be found from this thread.
 #[cold]
 fn follow_gil(interpreter: &Interpreter, thread_state: *const u8) {
     // SAFETY: the state is this thread's; where the switches of a GIL are counted is there as long as the process.
@@ -282,7 +285,7 @@ struct Tree<'a> {
     nodes: &'a mut Nodes,
     /// This thread's state, while its frames are walked.
     thread_state: *const u8,
-    /// Nobody will tell when the last code object dies.
+    /// The death of the code object that was looked up last is not reported, so its id must be looked up at every walk.
     unwatched: bool,
 }
 
@@ -365,10 +368,12 @@ unsafe fn code_id(
     thread_state: *const u8,
     code: usize,
 ) -> Option<(u32, bool)> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
+    // thread's.
     let again =
         || unsafe { Again { watched: watch(known, thread_state, code), looks: looks_of(&known.0, code) } };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
+    // thread's.
     let define = |id| unsafe { define(writer, known, thread_state, code, id) };
     state.codes.id(code, again, define)
 }
@@ -421,9 +426,10 @@ unsafe fn define(
     thread_state: *const u8,
     code: usize,
     id: u32,
-) -> Option<(u32, Watched)> {
+) -> Option<(u32, DeathNotice)> {
     let mut sink = Definition { writer, id, written: false };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
+    // thread's.
     unsafe {
         known.0.describe(code, &mut sink);
         let (id, written) = (sink.id, sink.written);
@@ -431,7 +437,10 @@ unsafe fn define(
             return None;
         }
         let watched = watch(known, thread_state, code);
-        Some((id, if watched { Watched::Yes } else { Watched::By(looks_of(&known.0, code)) }))
+        Some((
+            id,
+            if watched { DeathNotice::FromPython } else { DeathNotice::ByLooks(looks_of(&known.0, code)) },
+        ))
     }
 }
 
@@ -442,18 +451,19 @@ unsafe fn watch(
     thread_state: *const u8,
     code: usize,
 ) -> bool {
-    let real = real::MALLOC.known();
+    let real = libc_symbols::MALLOC.known();
     if real == 0 {
         return false;
     }
-    let allocate: Malloc = if real::is_preloaded() {
-        own::take_words
+    let allocate: Malloc = if libc_symbols::is_preloaded() {
+        bootstrap_heap::take_words
     } else {
         // Where `free` is not ours for good, what the program frees must be the C library's.
         // SAFETY: the address is the real `malloc`.
         unsafe { transmute::<usize, Malloc>(real) }
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
+    // thread's.
     unsafe { watch.watch(interpreter, thread_state, code, allocate) }
 }
 
@@ -462,7 +472,7 @@ type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
 /// # Safety
 /// `code` is a live code object.
 unsafe fn looks_of(interpreter: &Interpreter, code: usize) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `code` is a live code object.
     let print = unsafe { interpreter.fingerprint(code) };
     (print ^ print >> 32) as u32
 }

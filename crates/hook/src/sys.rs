@@ -7,7 +7,7 @@ pub use crate::x86_64::syscall::call;
 /// An error number of the kernel.
 pub type Errno = i32;
 
-/// A signal at each of so many calls in a row is no accident any more.
+/// A signal at each of this many calls in a row is not a coincidence.
 const MOST_INTERRUPTIONS: usize = 100;
 
 /// Makes a call again when a signal interrupted it: that says nothing about what was asked for.

@@ -1,6 +1,6 @@
 //! The area of one thread, and the way into and out of a hook. Must never wait or allocate on the way in.
 //!
-//! An area belongs to one thread at a time. When the thread ends, the area goes into a pool and a later thread goes on with its
+//! An area belongs to one thread at a time. When the thread ends, the area goes into a pool and a later thread continues with its
 //! stream, so that the stacks it already knows need not be written again.
 
 use core::ptr::{NonNull, null_mut};
@@ -21,7 +21,7 @@ pub const IDLE: u32 = 0;
 /// Inside the real function, or in work that may ask for memory: what an allocator asks of another one, or of the kernel, is part of a request
 /// that is recorded already.
 pub const QUIET: u32 = 1;
-/// A record is being written. Whoever comes now is a signal handler, and its event is counted as lost.
+/// A record is being written. Only a signal handler can enter now; its event is counted as lost.
 pub const WRITING: u32 = 2;
 
 /// The C library runs destructors of thread-specific data this often (`PTHREAD_DESTRUCTOR_ITERATIONS`).
@@ -63,7 +63,7 @@ pub struct Thread {
     /// The thread as the C library and as the kernel know it.
     handle: AtomicU64,
     kernel_id: AtomicU64,
-    /// The thread has begun to end: it may be gone without a word.
+    /// The destructors of the thread have started: it may exit without another call of a hook.
     ending: bool,
     /// How often the thread's destructor has run.
     rounds: u32,
@@ -76,33 +76,34 @@ pub struct Inside {
     thread: NonNull<Thread>,
 }
 
-/// What a thread goes in for.
+/// Why a thread enters the recorder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// The host's memory is asked for. Symbols may be looked up on the way.
+    /// A request for host memory. Symbols may be looked up meanwhile.
     Request,
-    /// A block of the host comes to its end. Symbols are never looked up: the C library frees blocks in the middle of doing that.
+    /// A host block is freed. Symbols are never looked up: the C library frees blocks while it looks up symbols itself.
     Release,
-    /// Libraries come or go, which is followed whatever is recorded. Symbols may be looked up.
+    /// Libraries are loaded or unloaded, which is followed whatever is recorded. Symbols may be looked up.
     Library,
-    /// Something else than the host's memory, which is recorded without it, too. The caller may hold locks, so the loader's is not asked for.
+    /// Anything but host memory (device memory, thread names, …): recorded also where host memory is not. The caller may hold locks, so the loader's lock is
+    /// never taken.
     Report,
 }
 
 impl Inside {
-    /// Goes in. `None`: nothing of this call is to be recorded.
+    /// Enters the recorder for a request. `None`: this call must not be recorded.
     #[inline(always)]
     pub fn enter() -> Option<Self> {
         Self::enter_for(Purpose::Request)
     }
 
-    /// Goes in because libraries come or go.
+    /// Enters the recorder because libraries are loaded or unloaded.
     #[inline]
     pub fn enter_library() -> Option<Self> {
         Self::enter_for(Purpose::Library)
     }
 
-    /// Goes in to record something about this thread, which is left out where nothing else is recorded of it.
+    /// Enters the recorder for a fact about this thread (its name); `None` where the thread has no other records.
     pub fn enter_if_recorded() -> Option<Self> {
         if EPOCH.load(Ordering::Acquire) == 0 || session::options().host {
             Self::enter()
@@ -113,14 +114,14 @@ impl Inside {
         }
     }
 
-    /// Goes in to record what is not about the host's memory.
+    /// Enters the recorder for anything but host memory ([`Purpose::Report`]).
     #[inline]
     pub fn enter_report() -> Option<Self> {
         let word = tls::get();
         if word > tls::ENDING
             && let Some(thread) = NonNull::new(word as *mut Thread)
         {
-            // SAFETY: as in `enter_for`.
+            // SAFETY: above `ENDING` the word is this thread's area, which stays mapped as long as the thread can record.
             let area = unsafe { thread.as_ref() };
             if area.state.load(Ordering::Relaxed) == IDLE {
                 area.state.store(QUIET, Ordering::Release);
@@ -134,8 +135,8 @@ impl Inside {
         enter_slowly(word, Purpose::Report)
     }
 
-    /// Goes in to record the end of a block. As [`enter`](Self::enter), but symbols are never looked up on the way: the C library frees
-    /// blocks in the middle of looking up symbols.
+    /// Enters the recorder for a free. As [`enter`](Self::enter), but symbols are never looked up: the C library frees blocks while it looks up
+    /// symbols itself.
     #[inline(always)]
     pub fn enter_release() -> Option<Self> {
         Self::enter_for(Purpose::Release)
@@ -199,7 +200,7 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: this thread's own area.
+        // SAFETY: the area of this thread, which is given to another only after this thread has left it.
         unsafe { self.thread.as_ref() }.state.store(IDLE, Ordering::Release);
     }
 }
@@ -223,7 +224,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
         return None;
     }
     if let Some(thread) = NonNull::new(mine) {
-        // SAFETY: this thread's own area.
+        // SAFETY: the area of this thread, which is given to another only after this thread has left it.
         let area = unsafe { thread.as_ref() };
         let before = area.state.load(Ordering::Acquire);
         if before != IDLE {
@@ -237,9 +238,9 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
             area.state.store(QUIET, Ordering::Release);
             let mut inside = Inside { thread };
             if matches!(purpose, Purpose::Request | Purpose::Library) && area.loading != 0 {
-                let errno = crate::real::errno();
+                let errno = crate::libc_symbols::errno();
                 inside.record_quietly(crate::loader::look);
-                crate::real::set_errno(errno);
+                crate::libc_symbols::set_errno(errno);
             }
             return (!is_left_out).then_some(inside);
         }
@@ -247,7 +248,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
     if is_left_out {
         return None;
     }
-    let errno = crate::real::errno();
+    let errno = crate::libc_symbols::errno();
     // SAFETY: `attach` is given this thread's own area or none.
     let thread = NonNull::new(unsafe { attach(mine, word == tls::ENDING) })?;
     // SAFETY: this thread's own area, freshly set up.
@@ -258,7 +259,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
         thread.write_name(None);
         crate::loader::look_soon(thread);
     });
-    crate::real::set_errno(errno);
+    crate::libc_symbols::set_errno(errno);
     Some(inside)
 }
 
@@ -273,7 +274,7 @@ unsafe fn attach(mine: *mut Thread, ending: bool) -> *mut Thread {
     state.attaching.fetch_add(1, Ordering::SeqCst);
     let epoch = EPOCH.load(Ordering::SeqCst);
     let thread = if epoch != 0 && state.ready() {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees that `mine` is null or this thread's own area.
         unsafe { set_up(state, mine, epoch, ending) }
     } else {
         null_mut()
@@ -311,7 +312,7 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
     area.stacks.begin_thread();
     area.engine = EngineThread::Unasked;
     area.kernel_id.store(kernel_id, Ordering::Relaxed);
-    // SAFETY: always safe.
+    // SAFETY: `pthread_self` has no precondition.
     area.handle.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
     area.ending = ending;
     area.rounds = 0;
@@ -335,13 +336,13 @@ unsafe fn set_up(state: &State, mine: *mut Thread, epoch: u32, ending: bool) -> 
 
 fn take_from_pool(state: &State) -> *mut Thread {
     let first = state.pool.load(Ordering::Relaxed);
-    // SAFETY: areas in the pool are mapped and nobody's; the lock is held.
+    // SAFETY: areas in the pool are mapped and belong to no thread; the lock is held.
     if let Some(area) = unsafe { first.as_mut() } {
         state.pool.store(area.next_in_pool, Ordering::Relaxed);
         return first;
     }
     let mut at = state.threads.load(Ordering::Acquire);
-    // SAFETY: areas in the list stay mapped. One whose thread no longer exists is used by nobody.
+    // SAFETY: areas in the list stay mapped. One whose thread no longer exists is not used.
     while let Some(area) = unsafe { at.as_mut() } {
         if area.ending && is_gone(area.writer.thread) {
             area.ending = false;
@@ -354,7 +355,7 @@ fn take_from_pool(state: &State) -> *mut Thread {
 }
 
 fn is_gone(thread: u64) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 sends nothing; the call only checks that the thread exists.
     let asked =
         unsafe { sys::call(libc::SYS_tgkill, [sys::process() as usize, thread as usize, 0, 0, 0, 0]) };
     asked == Err(libc::ESRCH)
@@ -441,7 +442,7 @@ pub fn kernel_id(handle: libc::pthread_t) -> Option<u64> {
     None
 }
 
-/// Where the slots end that a thread has mapped and `address` lies in.
+/// Where the slots end that a thread has mapped and `address` is in.
 pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
     let mut at = state.threads.load(Ordering::Acquire);
     // SAFETY: areas in the list stay mapped; where a thread writes is only compared.
@@ -459,7 +460,7 @@ pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
 pub fn quiesce(state: &State) -> bool {
     sys::barrier();
     let mut patience = 1000;
-    // One look that finds a thread outside is enough: whoever comes in after it sees that nothing is recorded and leaves again, so a
+    // One look that finds a thread outside is enough: a thread that enters after it sees that nothing is recorded and leaves again, so a
     // second look could find it there for an instant.
     let mut wait = |busy: &dyn Fn() -> bool| {
         while busy() {

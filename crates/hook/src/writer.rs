@@ -10,7 +10,7 @@ use stormlog_capture::layout::{SLOT_HEADER, slot};
 use stormlog_capture::record::{FLAG, MAX_PART, MAX_RECORD, kind, zigzag};
 
 use crate::clock;
-use crate::moments::Moment;
+use crate::logical_clock::LogicalTime;
 use crate::retention::mailbox;
 use crate::session;
 use lengths::{
@@ -32,7 +32,7 @@ pub struct Writer {
     last_python: u32,
     last_native: u32,
     last_native_address: u64,
-    moment: Moment,
+    logical_time: LogicalTime,
     /// Events since the hint about the clock was compared with the clock; that is done when it comes to 0 again.
     unchecked: u8,
     last_microseconds: u64,
@@ -76,7 +76,7 @@ impl Writer {
         last_python: 0,
         last_native: 0,
         last_native_address: 0,
-        moment: Moment::NEVER,
+        logical_time: LogicalTime::NEVER,
         unchecked: 0,
         last_microseconds: 0,
         index: 0,
@@ -109,7 +109,7 @@ impl Writer {
         self.room_and_time()
     }
 
-    /// As [`ready`](Self::ready) for definitions with a payload of so many bytes in all: they are behind the time, in the same slot.
+    /// As [`ready`](Self::ready) for definitions with a payload of this many bytes in all: they are behind the time, in the same slot.
     pub fn ready_for(&mut self, definitions: usize, payload: usize) -> bool {
         // One record more for the time.
         self.room_for((definitions + 1) * MAX_RECORD + payload) && self.room_and_time()
@@ -130,11 +130,13 @@ impl Writer {
         self.put_at(kind, address, bytes as u64, c, d);
     }
 
-    /// As [`allocation`](Self::allocation) without a native stack, where nothing else is to be told before it. False: it was not written.
+    /// As [`allocation`](Self::allocation) without a native stack, where nothing else is to be recorded before it. False: it was not written.
     #[inline(always)]
     pub fn plain_allocation(&mut self, kind: u8, address: usize, bytes: usize, python: u32) -> bool {
-        let plain =
-            self.cursor < self.limit && self.unchecked != u8::MAX && self.moment.lasts() && address & 7 == 0;
+        let plain = self.cursor < self.limit
+            && self.unchecked != u8::MAX
+            && self.logical_time.lasts()
+            && address & 7 == 0;
         if plain {
             self.unchecked += 1;
             let last = core::mem::replace(&mut self.last_address, address as u64);
@@ -201,7 +203,8 @@ impl Writer {
         self.node(kind::NODE_MARK, parent, mark, 0)
     }
 
-    /// A frame could not be told and is left out: its parent stands for it, but only now, so nobody may remember that.
+    /// A frame could not be defined and is left out: its parent replaces it in this stack only. `gaps` makes every cache of nodes start again, so that
+    /// none keeps the shortened stack.
     #[cold]
     pub fn without(&mut self, parent: u32) -> u32 {
         self.gaps = self.gaps.wrapping_add(1);
@@ -259,18 +262,18 @@ impl Writer {
             return false;
         }
         self.unchecked = self.unchecked.wrapping_add(1);
-        self.unchecked != 0 && self.moment.lasts() || self.tell_time()
+        self.unchecked != 0 && self.logical_time.lasts() || self.tell_time()
     }
 
     /// Writes the time if it is another than the last. False when there is no room behind it.
     #[inline(never)]
     fn tell_time(&mut self) -> bool {
         let time = if self.unchecked == 0 { clock::now_and_check() } else { clock::now() };
-        if (Moment { time, turn: clock::turn() }) == self.moment {
+        if (LogicalTime { time, turn: clock::turn() }) == self.logical_time {
             return true;
         }
-        let (moment, since) = session::moment();
-        self.moment = moment;
+        let (logical_time, since) = session::logical_time();
+        self.logical_time = logical_time;
         let microseconds = since / 1000;
         let difference = microseconds.saturating_sub(self.last_microseconds);
         if difference > 0 {
@@ -342,7 +345,8 @@ impl Writer {
         let d_length = if d == 0 { 0 } else { LENGTHS_OF_D[narrow_bits(d)] };
         let all = a_length + b_length + c_length + d_length;
         let control = (all >> 8) as u16 | u16::from(kind) | if flag { FLAG } else { 0 };
-        // SAFETY: the caller's promise; each store ends at most `OVERHANG` behind the record.
+        // SAFETY: the caller guarantees that `MAX_RECORD + OVERHANG` bytes are free at the cursor; each store ends at most
+        // `OVERHANG` behind the record.
         unsafe {
             let mut at = self.cursor;
             at.cast::<u16>().write_unaligned(control.to_le());

@@ -119,7 +119,7 @@ fn counts_of_threads_equal_an_independent_count() {
     assert!(ours.0 > 8 * 6000);
 }
 
-/// Threads that write much get several slots at a time; those they did not begin are free again when they end, for whoever comes then.
+/// Threads that write much get several slots at a time; those they did not begin are free again when they end, for later threads.
 #[test]
 fn busy_threads_hand_back_the_slots_they_did_not_need() {
     let place = directory();
@@ -290,7 +290,7 @@ fn a_vfork_child_leaves_the_parent_alone() {
 }
 
 #[test]
-fn an_end_without_goodbye_is_told_from_a_kill() {
+fn exit_without_handlers_is_distinguished_from_a_kill() {
     for (how, end) in [("_exit", state::EXITED), ("quick_exit", state::EXITED), ("abort", state::RUNNING)] {
         let place = directory();
         let program = compile(place.path(), "processes", "processes.c", &[]);

@@ -250,7 +250,7 @@ for i in range(60):
 }
 
 #[test]
-fn many_recordings_leave_a_program_room_to_be_told_of_its_end() {
+fn many_recordings_leave_exit_callbacks_for_the_program() {
     let script = "
 import ctypes, sys
 hook = ctypes.PyDLL(sys.argv[1])

@@ -67,7 +67,7 @@ work(sys.argv[1])
     for python in pythons() {
         let text = report(&python, script);
         for kept_by in [
-            "`row.cells`, a list of 10 bytes objects, local of work() at <string>:",
+            "`row.cells`, a list of 10 `bytes` objects, local of work() at <string>:",
             "`words`, a dict of 100 strings, local of work() at <string>:",
             "`blob`, a bytearray, local of work() at <string>:",
         ] {

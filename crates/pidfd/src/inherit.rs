@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Descriptors 0 to 2 are the standard streams, which whoever starts a program sets.
+/// Descriptors 0 to 2 are the standard streams, which the starter of a program sets.
 const FIRST: libc::c_uint = 3;
 
 /// Has every descriptor of this process but the standard streams closed in the programs it starts from now on: also those it inherited

@@ -1,4 +1,4 @@
-//! Whether any process writes to a file, asked of the kernel: a read lease is given only where nobody has the file open or mapped for
+//! Whether any process writes to a file, asked of the kernel: a read lease is given only where no process has the file open or mapped for
 //! writing. The answer holds for all namespaces of this kernel, where process numbers mean nothing. Must never keep the lease.
 
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,19 +1,25 @@
 //! System calls on processes that no safe library offers, each behind a safe function:
 //!
 //! - [`Pidfd`]: a process held by a descriptor. A parent's wait status is the parent's alone, but since Linux 6.15 a pidfd
-//!   remembers the exit code for everybody who holds one. It never reaps the process, and signals it only when asked.
+//!   keeps the exit code for every process that holds one. It never reaps the process, and signals it only when asked.
 //! - [`peak_of_ended_child`]: the memory peak of a child that ended and is not reaped yet.
 //! - [`is_written`]: whether any process writes to a file.
 //! - [`inherit_nothing`], [`lead_session`]: programs that we start inherit neither descriptors nor session.
 //! - [`signals`]: taking signals with their senders, passing them on unchanged, ending and stopping by one.
 //! - [`Standby`]: a copy of this process that becomes another program when this one is gone.
+//! - [`install_notice`]: a signal that a user named as a request, never taken from a program that uses it.
 //! - [`keep_small`]: a heap that gives back what it does not need.
+//! - [`LockedPages`]: a file that stays in memory.
+//! - [`OwnCode`]: the code of this process that stays in memory.
 //! - [`start`]: starting a program with the signals, descriptors and limits that this process itself was started with.
 //!
 //! Decides nothing: which signal goes where is the caller's rule.
 
 mod inherit;
 mod lease;
+mod locked_pages;
+mod notice;
+mod own_code;
 mod own_heap;
 pub mod signals;
 mod standby;
@@ -21,6 +27,9 @@ pub mod start;
 
 pub use inherit::{inherit_nothing, lead_session};
 pub use lease::is_written;
+pub use locked_pages::LockedPages;
+pub use notice::{NoticeError, install_notice, is_notice_installed, signal_number};
+pub use own_code::OwnCode;
 pub use own_heap::keep_small;
 pub use standby::{Begun, Standby};
 
@@ -56,8 +65,8 @@ const _: () = assert!(size_of::<PidfdInfo>() == 64, "the size is part of the cal
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// Opens the process of that number. Whoever knows the process by more than its number checks afterwards that it
-    /// still has it.
+    /// Opens the process of that number. A caller that knows the process by more than its number (its start time) checks
+    /// afterwards that the number still belongs to it.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Pidfd(pidfd_open(pid, PidfdFlags::empty())?))

@@ -51,7 +51,7 @@ impl SignalSet {
     /// This one alone.
     fn of(signal: c_int) -> Self {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: as above: `sigemptyset` initialises the set.
+        // SAFETY: `sigemptyset` initialises the set before it is read.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), signal);

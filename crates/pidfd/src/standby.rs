@@ -20,7 +20,7 @@ const END: u8 = b'e';
 const BEGIN: u8 = b'b';
 /// Descriptors from here on are not the standard streams.
 const FIRST: c_int = 3;
-/// Where the kernel cannot close all of them at once, so many are closed one by one.
+/// Where the kernel cannot close all of them at once, this many are closed one by one.
 const MANY: c_int = 4096;
 const LAST_SIGNAL: c_int = 64;
 

@@ -45,7 +45,7 @@ extern "C" fn read_at_start() {
     }
     if signals::is_ignored(libc::SIGCHLD) {
         found |= CHILD_IGNORED;
-        // Whoever ignores it cannot learn how its own child ended.
+        // A process that ignores SIGCHLD cannot learn how its own child ended.
         signals::set_default(libc::SIGCHLD);
     }
     for stream in 0..3 {

@@ -1,4 +1,4 @@
-//! Real processes, reaped by somebody else than the holder of the pidfd.
+//! Real processes, reaped by another process than the holder of the pidfd.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -25,7 +25,7 @@ fn an_exit_code_outlives_its_reaping() {
 }
 
 #[test]
-fn a_signal_is_told_apart_from_an_exit() {
+fn signal_is_distinguished_from_an_exit() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let held = Pidfd::open(child.id()).unwrap();
     child.kill().unwrap();
@@ -34,7 +34,7 @@ fn a_signal_is_told_apart_from_an_exit() {
 }
 
 #[test]
-fn a_number_nobody_has_is_an_error() {
+fn unused_pid_is_an_error() {
     assert!(Pidfd::open(0).is_err());
     assert!(Pidfd::open(u32::MAX).is_err());
     assert!(Pidfd::open(i32::MAX as u32).is_err());

@@ -1,6 +1,6 @@
 //! The archive of a log: one segment that takes the place of the oldest ones, with what its caller keeps of them.
 //!
-//! It is made under a name that is no segment's, and given the number of the last segment it stands for when it is whole; what it replaces
+//! It is made under a name that is not a segment's, and given the number of the last segment it stands for when it is whole; what it replaces
 //! is deleted only then. A crash in between leaves the old segments as they were, or some of them beside the archive until the next one.
 
 use std::collections::HashSet;

@@ -94,7 +94,7 @@ impl Error {
 #[non_exhaustive]
 pub enum AppendError {
     /// It is larger than the file takes, with its definitions.
-    #[error("a record of {bytes} bytes does not fit, the most is {limit}")]
+    #[error("a record of {bytes} bytes does not fit, the limit is {limit}")]
     TooLarge {
         /// Its size.
         bytes: usize,

@@ -57,7 +57,7 @@ impl StoreFile {
         let map = Map::new(file.into(), bytes as usize, true).map_err(failed)?;
         let header = Header::new(map.words());
         header.write(&shape, &identity);
-        header.register(process::pid()); // before anybody can ask who writes it
+        header.register(process::pid()); // before a reader can ask which process writes it
         let placed = match taken {
             Taken::Replace => draft.place().map(Some),
             Taken::Keep => draft.place_new(),
@@ -166,7 +166,7 @@ impl StoreFile {
     /// This process will write no more. The last one out ends a segment and gives its slack back.
     pub(crate) fn close(&self, pid: u32) {
         if self.trouble().is_some() {
-            return; // deleted, or somebody else's content by now
+            return; // deleted, or replaced by another file
         }
         if self.header().close(pid) && self.shape.kind == Kind::Segment {
             let used = HEADER_WORDS + self.frames().seal();

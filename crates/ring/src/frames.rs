@@ -1,7 +1,7 @@
 //! Append-only frames in a chain: the body of a log segment, and the definitions of a ring.
 //!
-//! A frame is claimed by one compare-and-swap of its first word from zero to *reserved*, which also tells everybody how
-//! long it is and whose. So the chain never has a hole: whoever dies, and wherever, the next writer and
+//! A frame is claimed by one compare-and-swap of its first word from zero to *reserved*, which also publishes its
+//! length and its writer. So the chain never has a hole: whichever writer dies, and wherever, the next writer and
 //! every reader step over what it left. The tail is only a hint that spares walking the chain.
 //!
 //! Must never return a frame that was not committed whole, and never index with a length it has not checked.
@@ -61,7 +61,7 @@ pub enum Step {
         /// The position after the frame.
         next: usize,
     },
-    /// Something that is no frame, or not the frame that was written. The cursor is at the next good one.
+    /// Something that is not a frame, or not the frame that was written. The cursor is at the next good one.
     Damaged,
     /// Nothing yet.
     Empty,
@@ -161,7 +161,7 @@ impl<'a> Frames<'a> {
                 Err(word) => at = self.after(at, word).ok_or(Full)?,
             }
         }
-        // Pairs with `hint`: who starts behind this frame has seen its first word, so that whoever is told of an append
+        // Pairs with `hint`: a thread that starts behind this frame has seen its first word, so that a thread that hears of an append
         // can walk all the way to it.
         self.tail.fetch_max((at + cost) as u64, Ordering::Release);
         Ok(Reservation { at, tag })

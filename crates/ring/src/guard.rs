@@ -2,10 +2,10 @@
 //! us records, not the user a process.
 //!
 //! A fault inside a registered mapping is answered by laying zeroed anonymous memory over the rest of that mapping
-//! and marking it lost. Every other SIGBUS goes to whoever handled the signal before. The handler is
+//! and marking it lost. Every other SIGBUS goes to the handler that was installed before. The handler is
 //! async-signal-safe: it reads static tables and makes system calls, it neither allocates nor locks.
 //!
-//! Must never swallow a SIGBUS that is not ours, nor remove somebody else's handler.
+//! Must never swallow a SIGBUS that is not ours, nor remove another handler.
 
 use std::mem;
 use std::ptr;
@@ -64,9 +64,9 @@ struct Previous {
     flags: AtomicI32,
 }
 
-/// Each time somebody else takes the signal and we put ourselves above them, we do so with another function, so that a
+/// Each time other code installs a handler and we install ours above it, we do so with another function, so that a
 /// foreign handler which calls the one it replaced reaches the handler below *that* one, never itself again. When all are
-/// used up, whoever took the signal last keeps it.
+/// used up, the last handler keeps it.
 const LEVELS: usize = 16;
 static HANDLERS: [extern "C" fn(c_int, *mut siginfo_t, *mut c_void); LEVELS] = [
     on_sigbus::<0>,
@@ -149,14 +149,14 @@ fn remember(level: usize, previous: &libc::sigaction) {
 extern "C" fn on_sigbus<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel, or a handler that passes on what the kernel gave it, hands us a valid siginfo.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // Codes up to 0 are signals that somebody sent; they carry no address.
+    // Codes up to 0 are signals sent by a process; they carry no address.
     if code > 0 && rescue(address) {
         return;
     }
     pass_on(&PREVIOUS[LEVEL], signal, info, context, code > 0);
 }
 
-/// Replaces the rest of the mapping `address` lies in by zeros. False when it is not one of ours.
+/// Replaces the rest of the mapping `address` is in by zeros. False when it is not one of ours.
 fn rescue(address: usize) -> bool {
     let found = TABLE.iter().find(|entry| {
         let start = entry.start.load(Ordering::Acquire);
@@ -178,7 +178,7 @@ fn cover(start: usize, bytes: usize) -> bool {
 }
 
 impl Registration {
-    /// Replaces everything from the first whole page after `kept` bytes by zeros: what lies beyond the end of a file.
+    /// Replaces everything from the first whole page after `kept` bytes by zeros: what is beyond the end of a file.
     pub(crate) fn cover_beyond(&self, kept: usize) -> bool {
         let (start, end) = (self.0.start.load(Ordering::Relaxed), self.0.end.load(Ordering::Relaxed));
         let from = (start + kept).next_multiple_of(PAGE.load(Ordering::Relaxed));
@@ -203,14 +203,14 @@ fn pass_on(previous: &Previous, signal: c_int, info: *mut siginfo_t, context: *m
             }
         }
         handler if previous.flags.load(Ordering::Relaxed) & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed this address with SA_SIGINFO promised the kernel this signature.
+            // SAFETY: the code that installed this address with SA_SIGINFO promised the kernel this signature.
             let handler = unsafe {
                 mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(handler)
             };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed this address without SA_SIGINFO promised the kernel this signature.
+            // SAFETY: the code that installed this address without SA_SIGINFO promised the kernel this signature.
             let handler = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(handler) };
             handler(signal);
         }

@@ -1,5 +1,5 @@
 //! One thread's hold on a recording: the part of a writer that rings and logs have in common. It knows the file it writes,
-//! looks after it now and then, goes on to the next, and counts what is lost.
+//! looks after it now and then, continues to the next, and counts what is lost.
 //!
 //! Must never call an append done whose page the file no longer backs.
 

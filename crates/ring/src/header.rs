@@ -105,7 +105,7 @@ impl<'a> Header<'a> {
         self.0[word].store(value, Ordering::Relaxed);
     }
 
-    /// Fills in the unchanging part of a new, zeroed file that nobody else has seen.
+    /// Fills in the unchanging part of a new, zeroed file that no other process has seen.
     pub(crate) fn write(&self, shape: &Shape, identity: &Identity) {
         let label = halves(identity.label);
         for (word, value) in [

@@ -21,7 +21,7 @@ const RETRY_MS: u64 = 100;
 const RETRY_MOST_MS: u64 = 5_000;
 /// Pause of a thread that waits for another to make the next file.
 const WAIT: Duration = Duration::from_micros(50);
-/// Tries of a child at a lock its parent's threads may have held when it was forked, before it goes on without.
+/// Tries of a child at a lock its parent's threads may have held when it was forked, before it continues without.
 const INHERITED_LOCK_TRIES: usize = 8;
 
 /// How a kind of recording comes to its next file.
@@ -153,7 +153,7 @@ impl<M: Maker> Keeper<M> {
 
 impl<M: Maker> Drop for Keeper<M> {
     fn drop(&mut self) {
-        // In a forked child this is the parent's; the parent goes on.
+        // In a forked child this is the parent's; the parent continues.
         if self.pid == process::pid() {
             let file = self.current();
             self.settle(&file);

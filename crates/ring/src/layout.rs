@@ -46,7 +46,7 @@
 //! index of the frame's first word within the area (8 bytes), word 0 without its state bits (8 bytes), and the payload.
 //!
 //! A frame with the definition bit holds the 64-bit id (FNV-1a of the rest) and then the bytes it stands for.
-//! A record refers only to definitions that stand before it in the same file. The area of a segment holds records
+//! A record refers only to definitions before it in the same file. The area of a segment holds records
 //! and definitions; the area of a ring holds definitions only.
 //!
 //! # Slots (ring only)

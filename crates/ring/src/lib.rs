@@ -1,11 +1,11 @@
 //! Crash-safe memory-mapped files of opaque records: a bounded [`Ring`] that keeps the newest, and a growing [`Log`].
 //!
-//! Many threads and processes may write one file, and anybody may read it at any time. What this crate promises:
+//! Many threads and processes may write one file, and any process may read it at any time. What this crate promises:
 //!
 //! - An append that returned `Ok` is read back complete and in its writer's order, whatever then happens to the process: it goes
 //!   straight to pages the kernel keeps, and is marked when it is whole.
 //! - Nothing is read that was not appended exactly so.
-//! - Whatever others do to the files (truncate, delete, fill the disk), the writing program goes on; what is lost
+//! - Whatever others do to the files (truncate, delete, fill the disk), the writing program continues; what is lost
 //!   meanwhile is counted, and where possible written down in the file.
 //!
 //! It promises nothing about power failure: the kernel writes the pages back in its own time.

@@ -1,6 +1,6 @@
 //! The growing log: a directory of numbered segments, appended to by many threads and processes.
 //!
-//! Whoever finds the current segment full ends it and makes the next. Definitions are written once per writer and segment, before the
+//! The writer that finds the current segment full ends it and makes the next. Definitions are written once per writer and segment, before the
 //! first record there that needs them, so every segment can be read alone.
 //!
 //! Must never wait for the disk's consent: where the next segment cannot be made, records are counted and dropped until it can.
@@ -229,7 +229,7 @@ impl Maker for Segments {
                     {
                         return Ok(file);
                     }
-                    _ => after = newest, // full, damaged or somebody else's
+                    _ => after = newest, // full, damaged or of another process
                 }
             }
             if let Some(made) = self.make(newest + 1)? {

@@ -59,7 +59,7 @@ impl Map {
     /// The content.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: `start` is page-aligned and maps `bytes` bytes until drop; the guard gives every page of it memory.
-        // Any bits are a valid AtomicU64, and nobody holds a non-atomic reference to this memory.
+        // Any bits are a valid AtomicU64, and there is no non-atomic reference to this memory.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes / WORD) }
     }
 
@@ -96,7 +96,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        self.guard = None; // before the address range can belong to somebody else
+        self.guard = None; // before the address range can be mapped again
         // SAFETY: `start` and `bytes` are the mapping made in `new`; `words` borrows from self, so no reference is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }

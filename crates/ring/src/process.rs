@@ -23,7 +23,7 @@ pub(crate) fn pid() -> u32 {
         kept = match KEPT.compare_exchange(ptr::null_mut(), page, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => page,
             Err(winner) => {
-                // SAFETY: `page` is a fresh mapping of PAGE bytes that lost the race and was shown to nobody.
+                // SAFETY: `page` is a fresh mapping of PAGE bytes that lost the race; no other thread has its address.
                 let _ = unsafe { munmap(page.cast(), PAGE) };
                 winner
             }
@@ -55,7 +55,7 @@ fn page_wiped_on_fork() -> Option<*mut AtomicU32> {
     match unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) } {
         Ok(()) => Some(page.cast()),
         Err(_) => {
-            // SAFETY: as above; nothing refers to the page.
+            // SAFETY: the range is the mapping made above; its address has not left this function.
             let _ = unsafe { munmap(page, PAGE) };
             None
         }

@@ -105,9 +105,9 @@ pub enum LossReason {
     NoSpace,
     /// The directory may not be written.
     NotPermitted,
-    /// Somebody truncated or overwrote the file.
+    /// Another process truncated or overwrote the file.
     Truncated,
-    /// Somebody deleted the file or its directory.
+    /// The file or its directory was deleted.
     Removed,
     /// Another writer was in the way, which takes a ring too small for the number of its writers.
     Contended,
@@ -126,7 +126,7 @@ impl LossReason {
         LossReason::Other,
     ];
 
-    /// The code in a file: 1 for the first of [`Self::ALL`]. 0 is no loss.
+    /// The code in a file: 1 for the first of [`Self::ALL`]. 0 means no loss.
     pub(crate) fn code(self) -> u64 {
         self as u64 + 1
     }
@@ -142,7 +142,7 @@ impl LossReason {
     }
 }
 
-/// Records that were appended or were to be appended, and are not in the file. When somebody truncated or deleted the file,
+/// Records that were appended or were to be appended, and are not in the file. When the file was truncated or deleted,
 /// the count is an upper bound: all that its writers had put there, as far as a ring still held it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loss {
@@ -184,7 +184,7 @@ pub struct ReadStats {
     pub overwritten: u64,
     /// Log: segments missing between those found, or not readable.
     pub missing_segments: u64,
-    /// Files shorter than they were made, though nobody closed them.
+    /// Files shorter than they were made, though they were not closed.
     pub truncated: u64,
 }
 
@@ -198,7 +198,7 @@ pub enum Status {
         /// Their pids.
         pids: Vec<u32>,
     },
-    /// Nobody writes any more, and these ended without closing it.
+    /// No writer is left, and these ended without closing it.
     Died {
         /// Their pids.
         pids: Vec<u32>,

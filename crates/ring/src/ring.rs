@@ -202,7 +202,7 @@ impl Maker for RingFile {
         false
     }
 
-    /// A ring has a successor only where somebody deleted or damaged it.
+    /// A ring has a successor only where it was deleted or damaged.
     fn successor(&self, old: Option<&StoreFile>) -> Result<StoreFile, Error> {
         loop {
             let taken = match fs::metadata(&self.path) {

@@ -1,4 +1,4 @@
-//! Writers across `fork`: children go on in the same recording, whatever the parent's threads were doing.
+//! Writers across `fork`: children continue in the same recording, whatever the parent's threads were doing.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -83,7 +83,7 @@ fn a_parent_that_closes_leaves_its_children_alone() {
         while go[0].load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
-        // The segment was ended and trimmed under us, as nobody knew that we would write.
+        // The segment was ended and trimmed under us, since no process knew that we would write.
         writer.append(2, b"late", &[]).unwrap();
     });
     drop((log, writer));
@@ -95,7 +95,7 @@ fn a_parent_that_closes_leaves_its_children_alone() {
 }
 
 #[test]
-fn a_lock_held_at_the_fork_holds_nobody_up() {
+fn lock_held_at_the_fork_blocks_no_process() {
     let dir = tempfile::tempdir().unwrap();
     // Segments of a few records, so that the lock is held most of the time.
     let config = LogConfig { segment_bytes: 8 << 10, max_segments: None, ..LogConfig::default() };

@@ -152,7 +152,7 @@ fn what_is_behind_the_damage_is_found_again() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_state_the_problem() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(LogReader::open(dir.path()), Err(Error::NoSegments { .. })));
     assert!(matches!(LogReader::open(dir.path().join("none")), Err(Error::Io { .. })));
@@ -176,7 +176,7 @@ fn errors_say_what_is_wrong() {
 }
 
 #[test]
-fn a_fifo_in_a_segments_place_holds_nobody_up() {
+fn fifo_instead_of_a_segment_blocks_no_reader() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("000001.slog");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -1,5 +1,5 @@
 //! What others do to our files while we write them: truncate, delete, fill the disk, take our signal, close our descriptors.
-//! Each time the writing program must go on, and what is lost must be known.
+//! Each time the writing program must continue, and what is lost must be known.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "in a test a panic is the report")]
 
@@ -94,7 +94,7 @@ fn a_log_truncated_while_it_is_written_goes_on() {
     });
 }
 
-/// For truncations that need not fail a single append: goes on for some checks' time, and for as many appends as a ring holds
+/// For truncations that need not fail a single append: continues for some checks' time, and for as many appends as a ring holds
 /// and more after that, however long the machine was busy elsewhere.
 fn until_recovered_or_intact() -> impl FnMut(u64, Result<(), AppendError>) -> bool {
     let (start, mut good) = (Instant::now(), 0);
@@ -330,8 +330,8 @@ fn a_directory_that_may_no_longer_be_written_costs_records() {
 }
 
 #[test]
-fn a_file_size_limit_is_no_signal() {
-    isolated("a_file_size_limit_is_no_signal", || {
+fn file_size_limit_raises_no_signal() {
+    isolated("file_size_limit_raises_no_signal", || {
         let dir = tempfile::tempdir().unwrap();
         let (_log, mut writer) = log_in(&dir.path().join("log"), 64 << 10);
         let limit = libc::rlimit { rlim_cur: 16 << 10, rlim_max: 16 << 10 };
@@ -446,8 +446,8 @@ fn descriptors_closed_under_us_are_neither_used_nor_closed() {
 }
 
 #[test]
-fn a_file_truncated_under_its_reader_is_no_signal() {
-    isolated("a_file_truncated_under_its_reader_is_no_signal", || {
+fn file_truncated_under_its_reader_raises_no_signal() {
+    isolated("file_truncated_under_its_reader_raises_no_signal", || {
         let dir = tempfile::tempdir().unwrap();
         let (log, mut writer) = log_in(dir.path(), 1 << 20);
         for number in 0..5000u32 {

@@ -83,7 +83,7 @@ fn two_writers_and_a_reader_of_frames() {
 }
 
 #[test]
-fn a_writer_that_stops_after_its_reservation_hides_nobody() {
+fn writer_that_stops_after_its_reservation_hides_no_record() {
     loom::model(|| {
         let area = Area::new(13);
         let dying = area.clone();
@@ -218,7 +218,7 @@ fn the_slot_of_a_dead_writer_is_taken_over_once() {
 }
 
 #[test]
-fn who_was_lapped_does_not_overwrite_the_newer() {
+fn lapped_writer_does_not_overwrite_the_newer_record() {
     loom::model(|| {
         let area = Area::new(4 * STRIDE);
         let late = area.slots(STRIDE).take(1);

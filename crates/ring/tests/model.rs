@@ -140,7 +140,7 @@ fn too_large_is_refused_and_counted() {
 }
 
 #[test]
-fn closing_ends_and_trims_and_says_so() {
+fn closing_ends_trims_and_marks_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let log =
         Log::create(dir.path(), LogConfig { label: *b"0123456789abcdef", ..LogConfig::default() }).unwrap();

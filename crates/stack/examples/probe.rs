@@ -193,7 +193,8 @@ unsafe fn quickest<const ENTRY: bool>(
     interpreter: &Interpreter,
     state: *const u8,
 ) -> Option<u32> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `state` is this thread's and not null, and the generation what it was at the last
+    // call.
     unsafe {
         let shallow = stack.unchanged::<ENTRY, false>(interpreter, state);
         let deep = stack.unchanged::<ENTRY, true>(interpreter, state);
@@ -222,7 +223,7 @@ pub fn both_walks(tree: &mut Tree) -> (u32, Vec<Frame>) {
     // With and without a native stack beside it, in turn: what is compared differs, the answer must not.
     let native = TURNS.fetch_add(1, SeqCst).is_multiple_of(2);
     let before = unasked(interpreter, state, generation);
-    // SAFETY: the cell is this thread's alone and nobody borrows it twice; the state is the calling thread's.
+    // SAFETY: the cell is this thread's alone and is borrowed once; the state is the calling thread's.
     let node =
         STACK.with(|stack| unsafe { (*stack.get()).current(interpreter, state, generation, native, tree) });
     for quick in [before, unasked(interpreter, state, generation)] {
@@ -269,7 +270,7 @@ pub fn same(cached: &[Frame], plain: &[Frame]) -> bool {
 /// `out` has `room` bytes to write to.
 pub unsafe fn give(answer: &str, out: *mut u8, room: usize) -> usize {
     let length = answer.len().min(room);
-    // SAFETY: the caller's promise: `out` has `room` bytes; no more are written.
+    // SAFETY: the caller guarantees that `out` has `room` bytes; no more are written.
     unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), out, length) };
     answer.len()
 }
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn probe_version(out: *mut u8, room: usize) -> usize {
         Ok(interpreter) => format!("ok {:x}", interpreter.version()),
         Err(error) => format!("refused {error}"),
     };
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller (the test, through ctypes) passes a buffer of `room` bytes, as `give` requires.
     unsafe { give(&answer, out, room) }
 }
 
@@ -304,7 +305,7 @@ pub unsafe extern "C" fn probe_walk(out: *mut u8, room: usize) -> usize {
             _ => answer.push_str("...\n"),
         }
     }
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller (the test, through ctypes) passes a buffer of `room` bytes, as `give` requires.
     unsafe { give(&answer, out, room) }
 }
 
@@ -330,7 +331,7 @@ pub unsafe extern "C" fn probe_counts(
     destroyed: *mut u64,
 ) {
     let tree = TREE.lock().unwrap();
-    // SAFETY: the caller's promise: four places to write to.
+    // SAFETY: the caller guarantees that all four pointers can be written to.
     unsafe {
         *nodes = tree.nodes.len() as u64;
         *codes = tree.codes.len() as u64;
@@ -368,7 +369,7 @@ pub extern "C" fn probe_time(rounds: u64) -> f64 {
         for _ in 0..rounds {
             // SAFETY: every probe is called by the interpreter's own thread.
             let state = unsafe { interpreter.thread_state() };
-            // SAFETY: as in `both_walks`.
+            // SAFETY: the cell is this thread's alone and is borrowed once; the state is the calling thread's.
             last ^= unsafe { (*stack.get()).current(interpreter, state, generation, false, &mut *tree) };
         }
         std::hint::black_box(last);

@@ -2,7 +2,7 @@
 //!
 //! The walkers run inside `malloc` of any thread of a program we do not know. So nothing here allocates, locks or panics (the crate is
 //! `no_std` but for the offline feature `symbols`), and no memory is read that was not shown to be a live frame first: a frame is live when
-//! it hangs on the thread's chain of frames, an address on the stack when it lies between the stack pointer and the stack's end.
+//! it hangs on the thread's chain of frames, an address on the stack when it is between the stack pointer and the stack's end.
 //!
 //! Both walkers work alike. A thread's last stack is kept; the next one is walked from the top until it meets the kept
 //! part, and that part is *compared* with what is in memory now, not trusted: an equal address says nothing after a return and a
@@ -28,7 +28,7 @@ pub trait Nodes {
     /// The child of `parent` for a Python frame executing code unit `instruction` of the code object at `code`. `entry`: C called this frame,
     /// so a run of the interpreter's own C frames ends here.
     fn python(&mut self, parent: u32, code: usize, instruction: u32, entry: bool) -> u32;
-    /// Whether nobody will tell when the code object of the last call of [`Self::python`] dies: its frame is then looked up at every walk, where
+    /// Whether the death of the code object of the last call of [`Self::python`] is not reported: its frame is then looked up at every walk, where
     /// [`python::Interpreter::fingerprint`] can tell it from another at the same address.
     fn unwatched(&self) -> bool {
         false

@@ -58,12 +58,12 @@ fn walk(stack: &mut NativeStack, unwinder: &Unwinder) -> Vec<Frame> {
 }
 
 #[test]
-fn says_that_there_is_no_python() {
+fn interpreter_is_not_found_without_python() {
     assert_eq!(Interpreter::find().unwrap_err(), Unsupported::NoPython);
 }
 
 #[test]
-fn hides_the_frames_it_is_told_to() {
+fn native_stack_hides_the_given_range() {
     let unwinder = Unwinder::new().unwrap();
     let mut stack = Box::new(NativeStack::new());
     let all = walk(&mut stack, unwinder);

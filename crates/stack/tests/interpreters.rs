@@ -74,7 +74,7 @@ fn everywhere(program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn python_stacks_are_what_python_says() {
+fn python_stacks_equal_those_of_python() {
     everywhere("stacks.py", &[]);
 }
 
@@ -89,7 +89,7 @@ fn a_deep_stack_is_compared_at_its_top_only() {
 }
 
 #[test]
-fn native_stacks_are_what_the_c_runtime_says() {
+fn native_stacks_equal_those_of_the_c_runtime() {
     everywhere("native.py", &[]);
     everywhere("workloads.py", &["10000", "1"]);
 }

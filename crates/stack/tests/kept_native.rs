@@ -104,7 +104,7 @@ impl Walk {
 /// # Safety
 /// As a `&mut Walk`, which it was.
 unsafe extern "C" fn go_on(walk: *mut Walk) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `walk` was made from a `&mut Walk` that is not used meanwhile.
     let walk = unsafe { &mut *walk };
     for _ in 0..=walk.random(3) {
         if walk.steps > 0 && walk.depth < 12 && walk.random(5) > 0 {
@@ -120,7 +120,7 @@ unsafe extern "C" fn go_on(walk: *mut Walk) {
             }
             walk.depth -= 1;
         }
-        // SAFETY: a reference.
+        // SAFETY: `walk` is a live `Walk` that nothing else refers to during the call.
         unsafe { check(walk) };
     }
 }
@@ -128,7 +128,7 @@ unsafe extern "C" fn go_on(walk: *mut Walk) {
 /// # Safety
 /// As a `&mut Walk`, which it was.
 unsafe extern "C" fn check(walk: *mut Walk) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `walk` was made from a `&mut Walk` that is not used meanwhile.
     let walk = unsafe { &mut *walk };
     walk.steps = walk.steps.saturating_sub(1);
     let registers = Registers::capture();
@@ -154,11 +154,11 @@ fn the_kept_stack_is_the_one_unwound_anew() {
         last: 0,
     };
     while walk.steps > 0 {
-        // SAFETY: a reference.
+        // SAFETY: `walk` is a live `Walk` that nothing else refers to during the call.
         unsafe { go_on(&raw mut walk) };
         // the very same place, with other numbers in the register: what is kept must not depend on it
         for number in 0..4 {
-            // SAFETY: as above.
+            // SAFETY: `walk` is a local that outlives the call; `check` takes it as it was given.
             unsafe { kept_native_counting(&raw mut walk, check, number) };
         }
     }

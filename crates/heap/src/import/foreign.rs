@@ -11,7 +11,7 @@ use stormlog_capture::live::Header;
 use stormlog_capture::op::Op;
 use stormlog_capture::record::{MAX_DEVICES, device_address, kind};
 use stormlog_import as source;
-use stormlog_import::{About, Format, Held, Node, Site, Step as Place};
+use stormlog_import::{About, Format, Held, Node, Site, Step as ImportedStep};
 use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{FrameKind, Weight};
 
@@ -20,19 +20,19 @@ use crate::error::HeapError;
 use crate::heap::{Heap, Imported};
 use crate::ledger::{Ledger, SiteKey};
 use crate::level::Amount;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::{Module, ROOT, Step};
-use crate::watch::Watch;
 
 /// Nodes of all stacks: a file may name more than there is memory for.
 const MOST_NODES: usize = 1 << 24;
 
 /// Reads a profile that was recognised.
-pub(crate) fn read(path: &Path, format: Format, watch: Watch) -> Result<Heap, HeapError> {
-    let asks_for_moment = watch.at_us.is_some() || watch.span_us.is_some();
+pub(crate) fn read(path: &Path, format: Format, options: HeapReadOptions) -> Result<Heap, HeapError> {
+    let asks_for_moment = options.at_us.is_some() || options.span_us.is_some();
     let mut import = Import {
-        state: State::new(watch, 0),
+        state: State::new(options, 0),
         header: Header::default(),
         samples: Vec::new(),
         notes: Vec::new(),
@@ -121,8 +121,8 @@ impl Import {
         // A file of more devices than there are has them as one.
         let number = u8::try_from(number).unwrap_or(u8::MAX).min(MAX_DEVICES - 1);
         if known.is_none() {
-            let watch = &self.state.watch;
-            self.state.devices.numbered(number, watch, self.state.time_us).define(memory, watch);
+            let options = &self.state.options;
+            self.state.devices.numbered(number, options, self.state.time_us).define(memory, options);
         }
         Some(number)
     }
@@ -130,8 +130,8 @@ impl Import {
     fn ledger(&mut self, device: Option<u8>) -> &mut Ledger {
         match device {
             Some(number) => {
-                let State { devices, watch, time_us, .. } = &mut self.state;
-                &mut devices.numbered(number, watch, *time_us).ledger
+                let State { devices, options, time_us, .. } = &mut self.state;
+                &mut devices.numbered(number, options, *time_us).ledger
             }
             None => &mut self.state.host,
         }
@@ -175,20 +175,20 @@ impl source::Sink for Import {
         });
     }
 
-    fn node(&mut self, parent: Node, step: Place<'_>) -> Node {
+    fn node(&mut self, parent: Node, step: ImportedStep<'_>) -> Node {
         let tree = &mut self.state.tree;
         if tree.nodes.len() >= MOST_NODES {
             return parent;
         }
-        let is_address = matches!(step, Place::Address(_));
+        let is_address = matches!(step, ImportedStep::Address(_));
         let step = match step {
-            Place::Code { kind: FrameKind::Python, function, file, line } => {
+            ImportedStep::Code { kind: FrameKind::Python, function, file, line } => {
                 Step::Line { code: tree.named_code(function, file), line, is_entry: false }
             }
-            Place::Code { kind, function, file, line } => {
+            ImportedStep::Code { kind, function, file, line } => {
                 Step::Named { code: tree.named_code(function, file), line, kind }
             }
-            Place::Address(address) => Step::Native { address, module: tree.module_at(address) },
+            ImportedStep::Address(address) => Step::Native { address, module: tree.module_at(address) },
         };
         let node = tree.node(parent, step);
         if is_address || self.with_addresses.contains(&parent) {
@@ -258,8 +258,8 @@ impl source::Sink for Import {
 
     fn allocator(&mut self, memory: Memory, allocated: u64, reserved: u64) {
         let Some(number) = self.device(memory) else { return };
-        let State { devices, watch, time_us, .. } = &mut self.state;
-        let device = devices.numbered(number, watch, *time_us);
+        let State { devices, options, time_us, .. } = &mut self.state;
+        let device = devices.numbered(number, options, *time_us);
         device.reserved.set(reserved);
         self.totals = device.before.is_none().then_some((number, allocated));
     }

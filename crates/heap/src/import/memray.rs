@@ -1,7 +1,7 @@
 //! Reads Memray's own captures (format versions 12 and 13, compressed or not, of every kind) as if they were ours.
 //!
 //! They know the time only every ten milliseconds and no failed request; an aggregated one holds no totals, which are then 0.
-//! Must read what a killed program left, and refuse what is no capture.
+//! Must read what a killed program left, and refuse what is not a capture.
 
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::error::HeapError;
 use crate::heap::Heap;
 use crate::ledger::SiteKey;
 use crate::level::Amount;
+use crate::read_options::HeapReadOptions;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::{Code, Module, ROOT, Step};
-use crate::watch::Watch;
 
 const MAGIC: &[u8; 7] = b"memray\0";
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -69,13 +69,13 @@ fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
 }
 
 /// Reads a capture.
-pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
+pub fn read(path: &Path, options: HeapReadOptions) -> Result<Heap, HeapError> {
     let io = |source| stormlog_capture::CaptureError::Io { path: path.to_owned(), source };
     let mut input = Input { reader: open(path).map_err(io)?, buffer: Vec::new(), at: 0, passed: 0 };
     let damaged = |what, offset| HeapError::Memray { path: path.to_owned(), what, offset };
     let (header, form) = read_header(&mut input, path)?;
     let mut import = Import {
-        state: State::new(watch, 0),
+        state: State::new(options, 0),
         threads: vec![Thread::new(0)],
         places: FxHashMap::from_iter([(0, 0)]),
         thread: 0,
@@ -115,7 +115,7 @@ pub fn read(path: &Path, watch: Watch) -> Result<Heap, HeapError> {
     if !has_trailer && state.host.sites.is_empty() {
         return Err(HeapError::NothingLeft { path: path.to_owned() });
     }
-    // Without its trailer the program was killed, or the file was cut: nobody can tell.
+    // Without its trailer the program was killed, or the file is truncated: this cannot be distinguished.
     Ok(Heap {
         state,
         header,
@@ -147,7 +147,7 @@ fn read_header(input: &mut Input, path: &Path) -> Result<(Header, Form), HeapErr
     }
     let cut = |input: &Input| HeapError::Memray {
         path: path.to_owned(),
-        what: "its header is cut",
+        what: "its header is truncated",
         offset: input.offset(),
     };
     header_body(input, version).ok_or_else(|| cut(input))
@@ -166,7 +166,7 @@ fn header_body(input: &mut Input, version: u32) -> Option<(Header, Form)> {
     let (main_thread, skipped) = (input.u64()?, input.u64()?);
     input.bytes(3)?; // Python's allocator, whether traced, whether objects were followed
     if version >= 13 {
-        input.text()?; // where the standard library lies
+        input.text()?; // where the standard library is
         for _ in 0..2 {
             while !input.text()?.is_empty() {}
         }

@@ -37,7 +37,7 @@ pub struct Node {
     flags: u8,
     root: Root,
 }
-// SAFETY: plain numbers; `Root` is a number and an enum whose first value is 0.
+// SAFETY: all fields are integers, valid when zeroed, but `Root`: an integer and an enum whose first variant is 0.
 unsafe impl Zeroed for Node {}
 
 /// Objects and references of the paths.

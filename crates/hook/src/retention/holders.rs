@@ -3,11 +3,11 @@
 
 use super::graph::Graph;
 use super::kinds::{Kind, Kinds};
+use super::path_describer::PathDescriber;
 use super::python::{Object, Python};
 use super::region::{Region, Zeroed};
 use super::roots::Roots;
 use super::sampler::{GRAPHS, RECORDED, Sample, Sampler};
-use super::words::Words;
 
 const MOST_GROUPS: usize = 4096;
 
@@ -63,7 +63,7 @@ impl<'a> Owners<'a> {
         let owners = Owners { slots: region.array(Self::SLOTS)? };
         for (at, sample) in sampler.samples().enumerate().filter(|(_, sample)| sample.memory == GRAPHS) {
             let Some(node) = node_of(nodes, at).filter(|node| graph.is_rooted(*node)) else { continue };
-            // SAFETY: sampled in this pass.
+            // SAFETY: sampled in this pass, which holds the GIL to its end, so the object is alive.
             let tensor = unsafe { Object::of(sample.object) };
             let storage = tensor.and_then(|tensor| kinds.tensors.storage(python, tensor));
             if let Some(storage) = storage
@@ -85,7 +85,7 @@ impl<'a> Owners<'a> {
         found.map(|slot| self.slots[slot].1)
     }
 }
-// SAFETY: plain numbers.
+// SAFETY: all fields are integers, valid when zeroed.
 unsafe impl Zeroed for Group {}
 
 /// All holders, and which one each sample belongs to.
@@ -119,7 +119,7 @@ impl<'a> Holders<'a> {
             graph_node: 0,
         };
         let tensors = Owners::new(region, python, kinds, graph, sampler, nodes)?;
-        let mut words = Words { python, kinds, graph, roots };
+        let mut describer = PathDescriber { python, kinds, graph, roots };
         // Tensors as objects first: what keeps a graph also keeps the tensors that no Python object refers to.
         for is_tensors in [true, false] {
             for (at, sample) in sampler.samples().enumerate() {
@@ -129,13 +129,13 @@ impl<'a> Holders<'a> {
                     continue;
                 }
                 if graph.is_rooted(node) {
-                    let chain = words.chain(node);
-                    if !words.is_ours(&chain) {
+                    let chain = describer.chain(node);
+                    if !describer.is_ours(&chain) {
                         holders.add(at, chain.key() as u64 + 1, sample, 0);
                     }
                 } else if let Some(other) = tensors.of(sample.address).filter(|_| !is_graph) {
-                    holders.add(at, words.chain(other).key() as u64 + 1, sample, other as u32 + 1);
-                } else if !is_graph && words.is_tensor(node) && holders.graph_key != 0 {
+                    holders.add(at, describer.chain(other).key() as u64 + 1, sample, other as u32 + 1);
+                } else if !is_graph && describer.is_tensor(node) && holders.graph_key != 0 {
                     holders.add(at, holders.graph_key | BY_GRAPH, sample, holders.graph_node);
                 } else {
                     holders.add(at, graph.signature(node), sample, 0);
@@ -202,7 +202,7 @@ impl<'a> Holders<'a> {
 
 /// Whether a sampled tensor is the result of an operation that autograd remembers.
 fn keeps_graph(python: &Python, sample: &Sample) -> bool {
-    // SAFETY: sampled in this pass.
+    // SAFETY: sampled in this pass, which holds the GIL to its end, so the object is alive.
     let Some(tensor) = (unsafe { Object::of(sample.object) }) else { return false };
     let Some(node) = python.attribute(tensor, c"grad_fn") else { return false };
     let is_node = node.class().name() != b"NoneType";

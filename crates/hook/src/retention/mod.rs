@@ -1,7 +1,7 @@
 //! What keeps the memory of a Python program: a sample of its objects, each with its path to a variable, a module, a class or a function.
 //!
 //! ```text
-//! sweep ─► sampler ─► graph (a sweep a step) ─► holders ─► words ─► report ─► retained-PID.json
+//! sweep ─► sampler ─► graph (a sweep a step) ─► holders ─► path_describer ─► report ─► retained-PID.json
 //! kinds, tensors        roots
 //! ```
 //!
@@ -13,6 +13,7 @@ mod holders;
 mod kinds;
 pub(crate) mod line;
 pub(crate) mod mailbox;
+mod path_describer;
 mod python;
 mod region;
 mod relations;
@@ -21,7 +22,6 @@ mod roots;
 mod sampler;
 mod sweep;
 mod tensors;
-mod words;
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use stormlog_stack::python::Unsupported;
 
 use crate::api::VERSION;
-use crate::real;
+use crate::libc_symbols;
 use crate::session::EPOCH;
 use crate::thread;
 use graph::Graph;
@@ -101,9 +101,9 @@ pub unsafe extern "C" fn stormlog_why(version: u32, order: *const c_char, traceb
     if version != VERSION {
         return libc::EPROTO;
     }
-    // SAFETY: the caller's.
-    let text = unsafe { real::text(order) };
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `order` is a C string.
+    let text = unsafe { libc_symbols::text(order) };
+    // SAFETY: the caller guarantees that the GIL is held and `traceback` is null or a live traceback.
     match alone(|| unsafe { look(text, traceback as usize) }) {
         Ok(()) => 0,
         Err(error) => error,
@@ -120,8 +120,8 @@ pub unsafe extern "C" fn stormlog_why_soon(version: u32, order: *const c_char) -
     if version != VERSION {
         return libc::EPROTO;
     }
-    // SAFETY: the caller's.
-    let text = unsafe { real::text(order) };
+    // SAFETY: the caller guarantees that `order` is a C string.
+    let text = unsafe { libc_symbols::text(order) };
     if Order::parse(text).is_none() || text.len() >= LINE {
         return libc::EINVAL;
     }
@@ -148,7 +148,7 @@ fn wait_for(call: python::Pending) -> c_int {
     0
 }
 
-/// An order that waits for the main thread.
+/// A request that waits until CPython calls back in the main thread.
 struct Waiting {
     is_taken: AtomicBool,
     order: UnsafeCell<[u8; LINE]>,
@@ -188,7 +188,7 @@ fn alone(work: impl FnOnce() -> Result<(), c_int>) -> Result<(), c_int> {
 /// `traceback` is 0 or a live traceback.
 unsafe fn look(text: &[u8], traceback: usize) -> Result<(), c_int> {
     // SAFETY: the environment may be changed by another thread only with the GIL, which is held.
-    let switch = unsafe { real::text(libc::getenv(SWITCH.as_ptr())) };
+    let switch = unsafe { libc_symbols::text(libc::getenv(SWITCH.as_ptr())) };
     if matches!(switch, b"off" | b"0") {
         return Err(libc::ECANCELED);
     }

@@ -144,7 +144,7 @@ impl Type {
     /// `tp_name`: with its module for types of C, without for classes of Python.
     pub fn name<'a>(self) -> &'a [u8] {
         // SAFETY: a type's name is a C string that lives as long as the type.
-        unsafe { crate::real::text(self.object().word(type_field::NAME) as *const c_char) }
+        unsafe { crate::libc_symbols::text(self.object().word(type_field::NAME) as *const c_char) }
     }
 
     /// The last part of its name.
@@ -258,7 +258,7 @@ impl Python {
 
     /// Whether this thread holds the GIL.
     pub fn holds_gil(&self) -> bool {
-        // SAFETY: the state was just asked for.
+        // SAFETY: `thread_state` returned this state for this thread in the same expression, as `holds_gil` requires; the interpreter is never unloaded.
         unsafe { self.interpreter.holds_gil(self.interpreter.thread_state()) }
     }
 
@@ -308,7 +308,7 @@ impl Python {
 
     /// Takes a reference, to be released.
     pub fn keep(&self, object: Object) {
-        // SAFETY: a live object.
+        // SAFETY: an `Object` is alive while the GIL is held (`Object::of`).
         unsafe { (self.call.keep)(object.address()) };
     }
 
@@ -360,9 +360,9 @@ unsafe fn symbol<T>(name: &CStr) -> Option<T> {
     // SAFETY: a terminated name; looking a symbol up changes nothing.
     let address: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if address.is_null() {
-        crate::real::forget_error();
+        crate::libc_symbols::forget_error();
         return None;
     }
-    // SAFETY: the caller knows the symbol's type.
+    // SAFETY: the caller guarantees that `T` is pointer-sized and the type of the symbol.
     Some(unsafe { transmute_copy(&address) })
 }

@@ -47,15 +47,15 @@ impl Drop for Region {
 /// Types of which all zeroes is a value.
 ///
 /// # Safety
-/// It is.
+/// A value of the type whose bytes are all zero is valid.
 pub unsafe trait Zeroed: Copy {}
-// SAFETY: plain numbers.
+// SAFETY: an integer, valid when zeroed.
 unsafe impl Zeroed for u8 {}
-// SAFETY: plain numbers.
+// SAFETY: an integer, valid when zeroed.
 unsafe impl Zeroed for u32 {}
-// SAFETY: plain numbers.
+// SAFETY: an integer, valid when zeroed.
 unsafe impl Zeroed for u64 {}
-// SAFETY: plain numbers.
+// SAFETY: an integer, valid when zeroed.
 unsafe impl Zeroed for usize {}
-// SAFETY: pairs of plain numbers.
+// SAFETY: both fields are integers, valid when zeroed.
 unsafe impl Zeroed for (usize, usize) {}

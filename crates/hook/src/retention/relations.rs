@@ -3,9 +3,9 @@
 
 use super::graph::LONGEST_PATH;
 use super::kinds::Kind;
+use super::path_describer::{PathDescriber, is_name};
 use super::python::{Object, Type};
 use super::roots::{Sort, is_ours};
-use super::words::{Words, is_name};
 
 /// Entries of a dictionary that are searched for a value.
 const MOST_ENTRIES: usize = 200_000;
@@ -26,7 +26,7 @@ impl Chain {
     }
 }
 
-impl Words<'_, '_> {
+impl PathDescriber<'_, '_> {
     pub(super) fn kind(&mut self, object: Object) -> Kind {
         self.kinds.of(self.python, object).0
     }
@@ -101,7 +101,7 @@ impl Words<'_, '_> {
     /// Entries or items.
     pub(super) fn count(&mut self, object: Object, kind: Kind) -> usize {
         match kind {
-            // SAFETY: a live dictionary.
+            // SAFETY: `kind` says that it is a dictionary, and an `Object` is alive (`Object::of`).
             Kind::Dict => unsafe { (self.python.call.dict_size)(object.address()) },
             Kind::Set => object.word(24),
             Kind::LruCache => 0,

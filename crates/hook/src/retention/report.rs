@@ -9,10 +9,10 @@ use super::graph::Graph;
 use super::holders::{Group, Holders, operations};
 use super::kinds::Kinds;
 use super::line::Line;
+use super::path_describer::PathDescriber;
 use super::python::{Object, Python};
 use super::roots::Roots;
 use super::sampler::{GRAPHS, RECORDED, Sample, Sampler};
-use super::words::Words;
 
 /// Rows, and blocks of a row.
 const MOST_ROWS: usize = 48;
@@ -72,7 +72,7 @@ impl Report<'_> {
     fn row(&self, kinds: &mut Kinds<'_>, group: &Group, out: &mut Line<'_>, line: &mut Line<'_>) {
         let is_graph = group.memory == GRAPHS;
         let largest = self.sampler.samples().nth(group.largest as usize);
-        // SAFETY: sampled in this pass.
+        // SAFETY: sampled in this pass, which holds the GIL to its end, so the object is alive.
         let object = largest.and_then(|sample| unsafe { Object::of(sample.object) });
         let memory = match (is_graph, object) {
             (true, Some(tensor)) => {
@@ -91,11 +91,12 @@ impl Report<'_> {
             out.push(b",\"kept_by\":\"\"}");
             return;
         };
-        let mut words = Words { python: self.python, kinds, graph: self.graph, roots: self.roots };
-        let chain = words.chain(node);
+        let mut describer =
+            PathDescriber { python: self.python, kinds, graph: self.graph, roots: self.roots };
+        let chain = describer.chain(node);
         line.clear();
         line.push(if group.is_by_graph() { b"the autograd graph of ".as_slice() } else { b"" });
-        words.sentence(&chain, line);
+        describer.sentence(&chain, line);
         let tensor = if group.is_by_graph() { self.graph.object(node) } else { object.filter(|_| is_graph) };
         if let Some(tensor) = tensor {
             line.push(match (group.is_by_graph(), group.objects > 1) {
@@ -104,7 +105,7 @@ impl Report<'_> {
                 _ => b"; it keeps its autograd graph (grad_fn ",
             });
             let mut count = 0;
-            operations(self.python, words.kinds, tensor, OPERATIONS, |name| {
+            operations(self.python, describer.kinds, tensor, OPERATIONS, |name| {
                 line.push(if count == 0 { b"".as_slice() } else { " → ".as_bytes() }).push(name);
                 count += 1;
             });
@@ -114,7 +115,7 @@ impl Report<'_> {
         string(out, line.text());
         out.push(b",\"path\":[");
         let mut is_first = true;
-        words.steps(
+        describer.steps(
             &chain,
             |step| {
                 if !core::mem::replace(&mut is_first, false) {
@@ -188,14 +189,14 @@ pub fn store(path: &CStr, draft: &CStr, text: &[u8]) -> Result<(), i32> {
         libc::unlink(draft.as_ptr());
         let file = libc::open(draft.as_ptr(), FLAGS, 0o600);
         if file < 0 {
-            return Err(crate::real::errno());
+            return Err(crate::libc_symbols::errno());
         }
         share_with_group(file, path);
         let mut left = text;
         while !left.is_empty() {
             let written = libc::write(file, left.as_ptr().cast(), left.len());
             if written <= 0 {
-                let error = crate::real::errno();
+                let error = crate::libc_symbols::errno();
                 libc::close(file);
                 libc::unlink(draft.as_ptr());
                 return Err(error.max(1));
@@ -204,7 +205,7 @@ pub fn store(path: &CStr, draft: &CStr, text: &[u8]) -> Result<(), i32> {
         }
         libc::close(file);
         if libc::rename(draft.as_ptr(), path.as_ptr()) != 0 {
-            return Err(crate::real::errno());
+            return Err(crate::libc_symbols::errno());
         }
     }
     Ok(())
@@ -221,7 +222,7 @@ unsafe fn share_with_group(file: i32, path: &CStr) {
         return;
     };
     directory[..end].copy_from_slice(&bytes[..end]);
-    // SAFETY: a terminated path; all zeroes is a valid `stat`; the caller's.
+    // SAFETY: `directory` ends with a zero byte because `end` is below its length; all zeroes is a valid `stat`; the caller guarantees that it owns `file`.
     unsafe {
         let mut status: libc::stat = core::mem::zeroed();
         if libc::stat(directory.as_ptr().cast(), &raw mut status) == 0 && status.st_mode & 0o2000 != 0 {

@@ -59,7 +59,7 @@ pub struct Frame {
     /// Where it is known better than by the instruction.
     pub line: u32,
 }
-// SAFETY: plain numbers.
+// SAFETY: all fields, also those of `FrameVariables`, are integers, valid when zeroed.
 unsafe impl Zeroed for Frame {}
 
 #[derive(Clone, Copy, Default)]
@@ -71,7 +71,7 @@ struct Value {
     /// Something else keeps it, as a rule: it counts where nothing else was found.
     is_last: bool,
 }
-// SAFETY: plain numbers; two times false.
+// SAFETY: all fields are integers or `bool`; zero is a valid integer and `false`.
 unsafe impl Zeroed for Value {}
 
 /// The roots of this process.
@@ -113,7 +113,7 @@ impl<'a> Roots<'a> {
     /// # Safety
     /// The GIL is held.
     unsafe fn add_threads(&mut self, python: &Python) {
-        // SAFETY: the caller's; the list of thread states is stable meanwhile.
+        // SAFETY: the caller guarantees that the GIL is held, which keeps the list of thread states stable.
         unsafe {
             let mut thread = (python.call.threads)((python.call.interpreter)());
             for _ in 0..MOST_THREADS {
@@ -273,7 +273,8 @@ impl<'a> Roots<'a> {
 /// # Safety
 /// `frame` is a live frame object and the GIL is held.
 pub unsafe fn variables_of(python: &Python, frame: Object) -> Option<FrameVariables> {
-    // SAFETY: the caller's; the frame follows the pointer to the previous frame object.
+    // SAFETY: the caller guarantees that `frame` is a live frame object and the GIL is held; the frame follows the pointer
+    // to the previous frame object.
     unsafe { python.interpreter.variables_of(frame.word(24)).filter(|_| frame.word(24) != 0) }
 }
 

@@ -35,7 +35,7 @@ pub struct Sample {
     pub weight: u64,
     pub memory: u16,
 }
-// SAFETY: plain numbers.
+// SAFETY: all fields are integers, valid when zeroed.
 unsafe impl Zeroed for Sample {}
 
 /// The samples of one memory.
@@ -189,7 +189,7 @@ mod tests {
         let region = Region::new().unwrap();
         let mut sampler = Sampler::new(&region).unwrap();
         let object = |address| {
-            // SAFETY: never looked into.
+            // SAFETY: the sampler uses the address as a number and never reads through it.
             unsafe { Object::of(address) }.unwrap()
         };
         let mut total = 0;

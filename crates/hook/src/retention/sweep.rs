@@ -76,7 +76,7 @@ pub fn walk<V: Visitor>(
         // SAFETY: the GIL is held; the callback gets the walk, which outlives the call.
         Some(visit_all) => unsafe { visit_all(on_object::<V>, argument) },
         None => each_in_lists(python, |object| {
-            // SAFETY: as above.
+            // SAFETY: the GIL is held, `object` is live, and `argument` is the walk, which outlives the call.
             unsafe { on_object::<V>(object as *mut c_void, argument) != 0 }
         }),
     }
@@ -112,7 +112,7 @@ impl<V: Visitor> Walk<'_, '_, V> {
         fetch(to);
         let (from, to) = core::mem::replace(&mut self.waiting[self.at % AHEAD], (from, to));
         self.at = self.at.wrapping_add(1);
-        // SAFETY: both were met in this walk.
+        // SAFETY: both were met in this walk, which holds the GIL to its end, so they are alive.
         if let (Some(from), Some(to)) = unsafe { (Object::of(from), Object::of(to)) } {
             self.reference(from, to);
         }

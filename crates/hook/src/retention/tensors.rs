@@ -75,7 +75,7 @@ impl Tensors {
 /// Where the C++ object is: at the place whose word is what the tensor itself names.
 fn place_of(python: &Python, tensor: Object) -> usize {
     let Some(number) = python.attribute(tensor, c"_cdata") else { return 0 };
-    // SAFETY: PyTorch gives an `int`.
+    // SAFETY: PyTorch defines `_cdata` as an `int`; the reference is held until it is released below.
     let named = unsafe { (python.call.number)(number.address()) } as usize;
     python.release(number);
     PLACES.into_iter().find(|place| tensor.word(*place) == named && named != 0).unwrap_or(0)

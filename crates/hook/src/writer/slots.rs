@@ -7,15 +7,15 @@ use stormlog_capture::layout::{SLOT_HEADER, SLOT_MAGIC, SLOT_SIZE, slot};
 use stormlog_capture::record::MAX_RECORD;
 
 use super::{OVERHANG, Writer};
-use crate::moments::Moment;
+use crate::logical_clock::LogicalTime;
 use crate::session;
 use crate::sys;
 
-/// While there is no room for a slot, every so many events it is tried again.
+/// Events between two attempts to get a slot, while there is no room for one.
 const RETRY_AFTER: u32 = 1024;
 /// Disk space for the first slot of a thread: most threads need little.
 const FIRST_RESERVE: usize = 8192;
-/// A thread that filled so many slots gets several at a time from then on: the system calls cost as much for one.
+/// A thread that filled this many slots gets several at a time from then on: the system calls cost as much for one.
 const BUSY_AFTER: u64 = 8;
 const SLOTS_AT_A_TIME: u32 = 4;
 
@@ -126,7 +126,7 @@ impl Writer {
         true
     }
 
-    /// Takes and maps slots, with so many bytes of each on disk.
+    /// Takes and maps slots, with this many bytes of each on disk.
     fn map(&mut self, slots: u32, reserve: usize) -> bool {
         let bytes = slots as usize * SLOT_SIZE;
         let place = if self.mapped == slots { self.mapping } else { null_mut() };
@@ -163,7 +163,7 @@ impl Writer {
         self.set_reserved(reserve);
         self.sequence += 1;
         (self.last_address, self.last_native_address, self.last_python, self.last_native) = (0, 0, 0, 0);
-        (self.last_microseconds, self.moment) = (0, Moment::NEVER);
+        (self.last_microseconds, self.logical_time) = (0, LogicalTime::NEVER);
     }
 }
 
@@ -172,6 +172,7 @@ impl Writer {
 /// # Safety
 /// `base` is a mapped slot, which stays mapped while the reference lives.
 unsafe fn mark<'a>(base: *mut u8) -> &'a AtomicU32 {
-    // SAFETY: the caller's; the field is aligned and only used as an atomic.
+    // SAFETY: the caller guarantees that `base` is a slot that stays mapped; the field is aligned and only used as an
+    // atomic.
     unsafe { &*base.add(slot::MAGIC).cast::<AtomicU32>() }
 }

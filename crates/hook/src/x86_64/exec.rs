@@ -4,7 +4,7 @@ use core::arch::naked_asm;
 
 use crate::exec::{execl_row, execle_row, execlp_row};
 
-/// A function of any number of texts: those in registers are pushed below those on the stack, where the return address was, and so all stand in a row.
+/// A function of any number of texts: those in registers are pushed below those on the stack, where the return address was, and so all are in a row.
 macro_rules! of_any_number {
     ($(#[$about:meta])* $name:ident, $row:ident) => {
         $(#[$about])*

@@ -37,7 +37,7 @@ pub struct SharedWords(*const AtomicU64, usize);
 
 // SAFETY: the memory is reached only as atomics and is never unmapped.
 unsafe impl Send for SharedWords {}
-// SAFETY: as for Send.
+// SAFETY: the memory is reached only as atomics and is never unmapped.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
@@ -57,7 +57,7 @@ impl std::ops::Deref for SharedWords {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `new` mapped so many words, zeroed at first, and nobody unmaps or truncates them.
+        // SAFETY: `new` mapped this many words, zeroed at first, and nothing unmaps or truncates them.
         unsafe { std::slice::from_raw_parts(self.0, self.1) }
     }
 }

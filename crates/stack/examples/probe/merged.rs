@@ -69,6 +69,6 @@ pub unsafe extern "C" fn probe_merged(out: *mut u8, room: usize) -> usize {
             Merged::Truncated => answer.push_str("...\n"),
         }
     }
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller (the test, through ctypes) passes a buffer of `room` bytes, as `give` requires.
     unsafe { give(&answer, out, room) }
 }

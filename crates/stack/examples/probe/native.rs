@@ -113,7 +113,7 @@ pub extern "C" fn probe_refresh() {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn probe_native_problem(out: *mut u8, room: usize) -> usize {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller (the test, through ctypes) passes a buffer of `room` bytes, as `give` requires.
     unsafe { give(&PROBLEM.lock().unwrap(), out, room) }
 }
 
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn probe_native_time(rounds: u64, anew: c_int, frames_out:
             node = stack.current(&Registers::capture(), *UNWINDER, &(0..0), &mut *tree);
         }
         let time = (cpu_time() - start) / rounds as f64;
-        // SAFETY: the caller's promise: a place to write to.
+        // SAFETY: the caller guarantees that `frames_out` can be written to.
         unsafe { *frames_out = frames(&tree, node).len() as u64 };
         time
     })

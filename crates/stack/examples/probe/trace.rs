@@ -110,7 +110,7 @@ pub unsafe extern "C" fn probe_trace_counts(
     deepest: *mut u64,
     native: *mut u64,
 ) {
-    // SAFETY: the caller's promise: four places to write to.
+    // SAFETY: the caller guarantees that all four pointers can be written to.
     unsafe {
         *events = EVENTS.load(Relaxed);
         *different = DIFFERENT.load(Relaxed);

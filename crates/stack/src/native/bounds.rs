@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 
-/// A readable range of memory: what of it lies above the stack pointer is the stack.
+/// A readable range of memory: what of it is above the stack pointer is the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// First address.
@@ -40,7 +40,7 @@ impl Bounds {
             // SAFETY: opened above.
             unsafe { libc::close(file) };
         }
-        // SAFETY: as above.
+        // SAFETY: the pointer is this thread's own `errno`.
         unsafe { *errno = saved };
         found
     }

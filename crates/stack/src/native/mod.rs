@@ -1,13 +1,13 @@
 //! Native stacks (Linux, x86-64): unwinding by the `.eh_frame` tables every library carries, with compiled rules and a kept stack.
 //!
-//! Must never fault: an address is read only when it lies on this thread's stack, above its stack pointer, or in the tables of a loaded module.
+//! Must never fault: an address is read only when it is on this thread's stack, above its stack pointer, or in the tables of a loaded module.
 
 mod bounds;
+mod library_exit;
 mod modules;
 mod recent;
+mod saved_words;
 mod stack;
-mod way_out;
-mod witness;
 mod x86_64;
 
 pub use bounds::Bounds;

@@ -14,8 +14,9 @@ pub(super) struct Module {
     pub tables: usize,
 }
 
+/// `struct dl_find_object` of glibc's `dlfcn.h`.
 #[repr(C)]
-struct Found {
+struct DlFindObject {
     flags: u64,
     start: usize,
     end: usize,
@@ -24,7 +25,7 @@ struct Found {
     reserved: [u64; 11],
 }
 
-type FindObject = unsafe extern "C" fn(*const c_void, *mut Found) -> c_int;
+type FindObject = unsafe extern "C" fn(*const c_void, *mut DlFindObject) -> c_int;
 
 const MOST: usize = 1024;
 
@@ -64,7 +65,8 @@ impl Modules {
 
     pub fn find(&self, address: usize) -> Option<Module> {
         if let Some(find) = self.find_object {
-            let mut found = Found { flags: 0, start: 0, end: 0, link_map: 0, eh_frame: 0, reserved: [0; 11] };
+            let mut found =
+                DlFindObject { flags: 0, start: 0, end: 0, link_map: 0, eh_frame: 0, reserved: [0; 11] };
             // SAFETY: takes no lock and writes less than `found` has.
             let status = unsafe { find(address as *const c_void, &mut found) };
             return (status == 0 && found.eh_frame != 0).then_some(Module {

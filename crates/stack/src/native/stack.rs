@@ -1,43 +1,43 @@
 //! The native stack of one thread, kept between allocations so that only new frames are unwound.
 //!
-//! An entry is the state of one frame (where it goes on, its stack and frame pointer). The state of a frame and the words of the stack that its rule names
-//! decide the state of its caller; those words are kept as witnesses. So, once a frame is met whose state is as kept, its callers are as kept for as long as
-//! their witnesses are equal: comparing them is unwinding, without looking the rules up.
+//! An entry is the state of one frame (where it continues, its stack and frame pointer). The state of a frame and the words of the stack that its rule names
+//! decide the state of its caller; those words are saved. So, once a frame is met whose state is as kept, its callers are as kept for as long as
+//! their saved words are equal: comparing them is unwinding, without looking the rules up.
 
 use core::ops::Range;
 
 use super::Registers;
 use super::bounds::Bounds;
+use super::library_exit::LibraryExit;
 use super::recent::{Path, RecentNodes};
-use super::way_out::WayOut;
-use super::witness::{EACH, Witnesses};
+use super::saved_words::{EACH, SavedWords};
 use super::x86_64::full::{Full, Step};
 use super::x86_64::rules::Unwinder;
-use super::x86_64::step::{End, Found, State, step};
+use super::x86_64::step::{End, State, UnwoundFrame, step};
 use crate::Nodes;
 
 /// The most frames that are kept.
 const CAPACITY: usize = 512;
-/// Of a deeper stack so many, the innermost, are left when it is cut; it may then grow to the capacity before it is cut again.
+/// Of a deeper stack this many, the innermost, are left when it is cut; it may then grow to the capacity before it is cut again.
 const AFTER_CUT: usize = 256;
 /// A cut stack that has shrunk to less is unwound further out again.
 const SHORTEST_CUT: usize = 128;
 
-type Kept = Witnesses<{ EACH * CAPACITY }>;
+type Kept = SavedWords<{ EACH * CAPACITY }>;
 
 /// A kept frame.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Entry {
-    found: Found,
+    found: UnwoundFrame,
     node: u32,
-    /// So many witnesses there are of the frames further out. Those of this one follow, but where it is the innermost.
+    /// The number of saved words of the frames further out. Those of this one follow, but where it is the innermost.
     outer: u32,
     /// The way to the caller leads over `bp`. Else that is not compared: a loop may count in it.
     needs_bp: bool,
 }
 
-const EMPTY: Entry = Entry { found: Found::NOTHING, node: 0, outer: 0, needs_bp: true };
+const EMPTY: Entry = Entry { found: UnwoundFrame::NOTHING, node: 0, outer: 0, needs_bp: true };
 
 impl Entry {
     /// Whether a frame in this state has the callers that this one had, if the stack still says so.
@@ -56,12 +56,12 @@ pub struct NativeStack {
     base: u32,
     len: usize,
     bounds: Bounds,
-    way_out: WayOut,
+    library_exit: LibraryExit,
     /// The outermost frame is `entries[1]`. The first entry ends every search.
     entries: [Entry; CAPACITY + 1],
-    witnesses: Kept,
+    saved_words: Kept,
     /// Innermost first.
-    fresh: [Found; CAPACITY],
+    fresh: [UnwoundFrame; CAPACITY],
     recent: RecentNodes,
 }
 
@@ -79,10 +79,10 @@ impl NativeStack {
             base: 0,
             len: 0,
             bounds: Bounds { low: 0, high: 0 },
-            way_out: WayOut::NONE,
+            library_exit: LibraryExit::NONE,
             entries: [EMPTY; CAPACITY + 1],
-            witnesses: Kept::NONE,
-            fresh: [Found::NOTHING; CAPACITY],
+            saved_words: Kept::NONE,
+            fresh: [UnwoundFrame::NOTHING; CAPACITY],
             recent: RecentNodes::NONE,
         }
     }
@@ -117,15 +117,15 @@ impl NativeStack {
             }
         }
         let bounds = Bounds { low: registers.sp, ..self.bounds };
-        let start = self.way_out.follow(registers, unwinder, hidden, bounds);
+        let start = self.library_exit.follow(registers, unwinder, hidden, bounds);
         // the plain case: nothing has changed
-        // SAFETY: the length is at most the capacity. If `start` is the state of the kept innermost frame (never of `entries[0]`, which is no frame), that frame
+        // SAFETY: the length is at most the capacity. If `start` is the state of the kept innermost frame (never of `entries[0]`, which is not a frame), that frame
         // is live, as it was just reached from the registers.
         unsafe {
             let top = &*self.entries.as_ptr().add(self.len);
             if top.is(&start)
                 && (self.base == 0 || self.len >= SHORTEST_CUT)
-                && self.witnesses.stand(top.outer as usize)
+                && self.saved_words.are_unchanged(top.outer as usize)
             {
                 return top.node;
             }
@@ -145,10 +145,10 @@ impl NativeStack {
     ) -> u32 {
         let bounds = Bounds { low: registers.sp, ..self.bounds };
         let (entries, unwound) = (self.entries.as_mut_ptr(), self.fresh.as_mut_ptr());
-        let mut now = Found::start(start);
+        let mut now = UnwoundFrame::start(start);
         let mut fresh = 0;
         // SAFETY: the length is at most the capacity. `met` moves down the entries, of which the first ends the search for smaller ones; `fresh` is below the
-        // capacity whenever a frame is put there. Witnesses are compared for frames that were just reached by unwinding.
+        // capacity whenever a frame is put there. Saved words are compared for frames that were just reached by unwinding.
         let (kept, end) = unsafe {
             (*entries).found.state = State { ip: 0, sp: u64::MAX, bp: 0 };
             let mut met = entries.add(self.len);
@@ -162,10 +162,10 @@ impl NativeStack {
                     (*met).found = now;
                     let limit = met.offset_from_unsigned(entries);
                     let short = self.base != 0 && limit + fresh < SHORTEST_CUT;
-                    if !short && self.witnesses.stand((*met).outer as usize) {
+                    if !short && self.saved_words.are_unchanged((*met).outer as usize) {
                         break (limit, End::Outermost);
                     }
-                    // what is further out changed, or was cut off: go on unwinding from the last frame that is right
+                    // what is further out changed, or was cut off: continue unwinding from the last frame that is right
                     let right = entries.add(self.right_from(limit));
                     while met >= right && fresh < CAPACITY {
                         from = (*met).found.state;
@@ -223,13 +223,13 @@ impl NativeStack {
             }
         }
         let (entries, unwound) = (self.entries.as_mut_ptr(), self.fresh.as_ptr());
-        // SAFETY: kept + fresh is at most the capacity, so there is an entry for each, and room for as many times `EACH` witnesses.
+        // SAFETY: kept + fresh is at most the capacity, so there is an entry for each, and room for as many times `EACH` saved words.
         unsafe {
             let (mut node, mut outer, mut needs_bp) = match kept {
                 0 => (self.base, 0, true),
                 _ => {
                     let met = &*entries.add(kept);
-                    let next = self.witnesses.put(met.outer as usize, &met.found, met.needs_bp);
+                    let next = self.saved_words.put(met.outer as usize, &met.found, met.needs_bp);
                     (met.node, next, met.found.by_bp)
                 }
             };
@@ -243,7 +243,7 @@ impl NativeStack {
                 }
                 *entries.add(kept + fresh - at) =
                     Entry { found: *found, node, outer: outer as u32, needs_bp };
-                outer = self.witnesses.put(outer, found, needs_bp);
+                outer = self.saved_words.put(outer, found, needs_bp);
                 needs_bp = found.by_bp;
             }
             node
@@ -258,10 +258,10 @@ impl NativeStack {
     unsafe fn right_from(&self, mut at: usize) -> usize {
         let entries = self.entries.as_ptr();
         while at > 1 {
-            // SAFETY: the witnesses are those of the frame at `at - 1`, whose callee was just found to be as kept.
+            // SAFETY: the saved words are those of the frame at `at - 1`, whose callee was just found to be as kept.
             unsafe {
                 let (inner, outer) = (&*entries.add(at), &*entries.add(at - 1));
-                if !self.witnesses.stand_of(outer.outer as usize, inner.outer as usize) {
+                if !self.saved_words.are_unchanged_between(outer.outer as usize, inner.outer as usize) {
                     return at;
                 }
             }

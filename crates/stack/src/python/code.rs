@@ -2,7 +2,7 @@
 
 use super::{Interpreter, load};
 
-/// A Python string as it lies in memory: `kind` bytes (1, 2 or 4) a character, native byte order; kind 1 is Latin-1, not UTF-8.
+/// A Python string as it is in memory: `kind` bytes (1, 2 or 4) a character, native byte order; kind 1 is Latin-1, not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
     /// Bytes per character.
@@ -60,7 +60,7 @@ impl Interpreter {
             }
         }
         let mut hash = Hash(0);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `code` is a live code object.
         unsafe { self.describe(code, &mut hash) };
         hash.0
     }
@@ -73,7 +73,8 @@ impl Interpreter {
             return nothing;
         }
         let layout = &self.layout;
-        // SAFETY: the caller's. The characters of a compact string follow its head; names in code objects are compact.
+        // SAFETY: the caller guarantees that `text` is 0 or a live `str`. The characters of a compact string follow its
+        // head; names in code objects are compact.
         unsafe {
             let state: u32 = load(text, layout.text_state);
             let (kind, compact, ascii) = ((state >> 2 & 7) as u8, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
@@ -89,7 +90,7 @@ impl Interpreter {
     /// # Safety
     /// `code` is a live code object, `'a` no longer than its life.
     unsafe fn lines<'a>(&self, code: usize) -> &'a [u8] {
-        // SAFETY: the caller's; the table is a live `bytes`.
+        // SAFETY: the caller guarantees that `code` is a live code object; its table is a live `bytes`.
         unsafe {
             let table: usize = load(code, self.layout.code_lines);
             if table == 0 {

@@ -26,7 +26,7 @@ fn places<const ENTRY: bool>(interpreter: &Interpreter) -> (u16, u16) {
 #[inline(always)]
 pub(super) unsafe fn read<const ENTRY: bool>(interpreter: &Interpreter, frame: usize) -> Entry {
     let (previous, instruction) = places::<ENTRY>(interpreter);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that `frame` is a live frame of the interpreter.
     unsafe {
         Entry {
             previous: load(frame, previous),
@@ -78,7 +78,8 @@ pub(super) unsafe fn below_as_kept<const ENTRY: bool, const COMPARED: bool, cons
 /// `thread_state` is this thread's and not null. `ENTRY`: the layout is that of 3.11.
 #[inline(always)]
 pub(super) unsafe fn top_of<const ENTRY: bool>(interpreter: &Interpreter, thread_state: *const u8) -> usize {
-    // SAFETY: the caller's; the C frame is part of the state or on this thread's stack.
+    // SAFETY: the caller guarantees that `thread_state` is this thread's and not null; the C frame is part of it or on this
+    // thread's stack.
     unsafe {
         if !ENTRY {
             return interpreter.top_frame(thread_state);
@@ -98,7 +99,8 @@ unsafe fn as_kept<const ENTRY: bool, const COMPARED: bool>(
     end: *const Entry,
     mut at: *const Entry,
 ) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the entries exist, that the frame of `at` is alive, and that the others are on its
+    // page of memory.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if ENTRY {

@@ -6,12 +6,12 @@ use core::sync::atomic::AtomicU64;
 
 use super::{Interpreter, load, symbol};
 
-/// Where the GIL lies.
+/// Where the GIL is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gil {
     /// 3.11: in `_PyRuntime`.
     At(usize),
-    /// Later: where the main interpreter says, which lies in `_PyRuntime` and so is there as long as the process.
+    /// Later: where the main interpreter says, which is in `_PyRuntime` and so is there as long as the process.
     Of { main: unsafe extern "C" fn() -> *const u8, offset: u16 },
 }
 
@@ -20,7 +20,7 @@ const INTERVAL: u16 = 0;
 const HOLDER: u16 = 8;
 const LOCKED: u16 = 16;
 const SWITCHES: u16 = 24;
-/// Nobody waits longer for the GIL: an hour.
+/// The longest switch interval that is believed, in microseconds: an hour.
 const LONGEST_INTERVAL: u64 = 3_600_000_000;
 
 impl Gil {
@@ -35,7 +35,8 @@ impl Gil {
         if runtime == 0 {
             return None;
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `runtime` is the interpreter's `_PyRuntime`, which begins with the published
+        // offsets in these versions.
         let published = |at: u16| u16::try_from(unsafe { load::<u64>(runtime, at) }).ok();
         let offset = match version >> 16 {
             0x030b => return Some(Self::At(runtime + 360)),
@@ -61,7 +62,8 @@ impl Interpreter {
     /// # Safety
     /// `thread_state` is what [`Self::thread_state`] just gave to this thread.
     pub unsafe fn gil_switches(&self, thread_state: *const u8) -> Option<NonNull<AtomicU64>> {
-        // SAFETY: the caller's; the main interpreter is there while a thread has a GIL, and its GIL as long as the process.
+        // SAFETY: the caller guarantees that `thread_state` is this thread's. The main interpreter exists while a thread has
+        // a GIL, and its GIL as long as the process.
         unsafe {
             if !self.holds_gil(thread_state) {
                 return None;

@@ -91,7 +91,7 @@ impl Layout {
         ..Self::V3_11
     };
 
-    /// The index of the first instruction a debugger may see; it lies right before `co_extra`, which lies right before the instructions.
+    /// The index of the first instruction a debugger may see; it is right before `co_extra`, which is right before the instructions.
     pub fn code_first_traceable(&self) -> u16 {
         self.code_instructions - 16
     }
@@ -119,9 +119,11 @@ impl Layout {
         match (version >> 16, version & 0xf0) {
             (0x030b, 0xf0) => Ok(Self::V3_11),
             (0x030c, 0xf0) => Ok(Self::V3_12),
-            // SAFETY: the caller's; the structure begins with the published offsets in these versions.
+            // SAFETY: the caller guarantees that `runtime` is the interpreter's `_PyRuntime`, which begins with the
+            // published offsets in these versions.
             (0x030d, 0xf0) if runtime != 0 => unsafe { Self::published(version, runtime, &OFFSETS_3_13) },
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that `runtime` is the interpreter's `_PyRuntime`, which begins with the
+            // published offsets in these versions.
             (0x030e, 0xf0) if runtime != 0 => unsafe { Self::published(version, runtime, &OFFSETS_3_14) },
             _ => Err(Unsupported::Version(version)),
         }

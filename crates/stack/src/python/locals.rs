@@ -30,7 +30,7 @@ impl FrameVariables {
         if index >= self.variables + self.stack {
             return 0;
         }
-        // SAFETY: the caller's; the words of a frame follow each other.
+        // SAFETY: the caller guarantees that the frame has not changed since it was read; its words are contiguous.
         unsafe { *(self.first as *const usize).add(index) & super::REFERENCE }
     }
 }
@@ -64,7 +64,8 @@ impl Interpreter {
     /// # Safety
     /// `frame` is a live frame and the GIL is held.
     pub unsafe fn variables_of(&self, frame: usize) -> Option<FrameVariables> {
-        // SAFETY: the caller's; a visible frame has a live code object, which tells the number of its words.
+        // SAFETY: the caller guarantees that `frame` is live and the GIL is held; a visible frame has a live code object
+        // with its number of words.
         unsafe {
             let Visible { code, unit, .. } = self.visible(frame)?;
             let variables = load::<i32>(code, self.layout.code_locals()).max(0) as usize;
@@ -85,7 +86,7 @@ impl Interpreter {
     /// # Safety
     /// `address` to the end of a frame is readable; the words of it may be anything.
     pub unsafe fn is_generator_frame(&self, address: usize, is_code: impl Fn(usize) -> bool) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `address` is readable to the end of a frame; any words are accepted.
         unsafe {
             let code = load::<usize>(address, self.layout.frame_code) & super::REFERENCE;
             load::<u8>(address, self.layout.frame_owner) == super::OWNER_GENERATOR && is_code(code)
@@ -97,7 +98,7 @@ impl Interpreter {
     /// # Safety
     /// `code` is a live code object.
     pub unsafe fn variable_names(&self, code: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `code` is a live code object.
         unsafe { load(code, self.layout.code_file - 16) }
     }
 
@@ -106,7 +107,7 @@ impl Interpreter {
     /// # Safety
     /// `text` is 0 or a live `str`, `'a` no longer than its life.
     pub unsafe fn characters<'a>(&self, text: usize) -> Text<'a> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `text` is 0 or a live `str` that outlives `'a`.
         unsafe { self.text(text) }
     }
 }

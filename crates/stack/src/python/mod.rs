@@ -1,9 +1,10 @@
 //! Python stacks: which interpreter this process runs, this thread's state, and the walk over its frames.
 //!
-//! Read from memory, without calling Python, with or without the GIL: a thread's chain of frames is changed by nobody else while the
+//! Read from memory, without calling Python, with or without the GIL: a thread's chain of frames is changed by no other thread while the
 //! thread is in `malloc`.
 
 mod code;
+mod code_watch;
 mod frame_compare;
 mod gil;
 mod layout;
@@ -11,7 +12,6 @@ mod locals;
 mod marks;
 mod own_state;
 mod stack;
-mod watch;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -21,10 +21,10 @@ use core::mem::transmute_copy;
 use core::sync::atomic::AtomicPtr;
 
 pub use code::{CodeSink, Text};
+pub use code_watch::{CodeWatch, Destroyed, Ended};
 pub use locals::FrameVariables;
 pub use own_state::OwnState;
 pub use stack::{CAPACITY, PythonStack, Unchanged};
-pub use watch::{CodeWatch, Destroyed, Ended};
 
 use layout::{Layout, OWNER_GENERATOR, OWNER_SHIM, REFERENCE};
 
@@ -107,7 +107,7 @@ struct Visible {
 unsafe fn symbol<T>(name: &CStr) -> Option<T> {
     // SAFETY: a terminated name; looking a symbol up changes nothing.
     let address: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: the caller knows the symbol's type.
+    // SAFETY: the caller guarantees that `T` is pointer-sized and the type of the symbol.
     (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
 }
 
@@ -159,7 +159,7 @@ impl Interpreter {
     /// The process has not unloaded the interpreter.
     #[inline]
     pub unsafe fn thread_state(&self) -> *const u8 {
-        // SAFETY: the caller's; nothing is known.
+        // SAFETY: the caller guarantees that the interpreter has not been unloaded; null means that no state is known.
         unsafe { self.thread_state_after(core::ptr::null()) }
     }
 
@@ -169,7 +169,7 @@ impl Interpreter {
     /// The process has not unloaded the interpreter. `last` is null or was once this thread's state; it may be gone.
     #[inline(always)]
     pub unsafe fn thread_state_after(&self, last: *const u8) -> *const u8 {
-        // SAFETY: only reads a variable.
+        // SAFETY: CPython's function; it only reads a variable of the loaded interpreter.
         let attached = unsafe { (self.attached)() };
         if self.layout.frame_entry.is_none() && !attached.is_null() {
             return attached; // 3.12+: it is this thread's, null while that is without the GIL
@@ -185,7 +185,7 @@ impl Interpreter {
         if attached == own || attached.is_null() {
             return own;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that the interpreter is loaded; `attached` and `own` come from it.
         unsafe { self.state_on_3_11(attached, own) }
     }
 
@@ -216,7 +216,7 @@ impl Interpreter {
     /// # Safety
     /// `thread_state` is what [`Self::thread_state`] just gave.
     pub unsafe fn holds_gil(&self, thread_state: *const u8) -> bool {
-        // SAFETY: reads a variable.
+        // SAFETY: CPython's function; it only reads a variable of the loaded interpreter.
         !thread_state.is_null() && unsafe { (self.attached)() } == thread_state
     }
 
@@ -267,7 +267,7 @@ impl Interpreter {
     /// `frame` is a live frame.
     #[inline]
     unsafe fn previous(&self, frame: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `frame` is a live frame of the interpreter.
         unsafe { load(frame, self.layout.frame_previous) }
     }
 
@@ -277,7 +277,7 @@ impl Interpreter {
     /// `frame` is a live frame.
     #[inline]
     unsafe fn visible(&self, frame: usize) -> Option<Visible> {
-        // SAFETY: the caller's; a frame that is no shim refers to a live code object.
+        // SAFETY: the caller guarantees that `frame` is a live frame; one that is not a shim refers to a live code object.
         unsafe {
             if self.is_shim(frame) {
                 return None;
@@ -296,7 +296,7 @@ impl Interpreter {
     /// `frame` is a live frame.
     #[inline]
     unsafe fn is_shim(&self, frame: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `frame` is a live frame of the interpreter.
         self.layout.frame_entry.is_none()
             && unsafe { load::<u8>(frame, self.layout.frame_owner) } >= OWNER_SHIM
     }
@@ -305,7 +305,7 @@ impl Interpreter {
     /// `frame` is a live frame and `previous` its predecessor, or 0.
     #[inline]
     unsafe fn is_entry(&self, frame: usize, previous: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `frame` is a live frame and `previous` its predecessor, or 0.
         unsafe {
             match self.layout.frame_entry {
                 Some(at) => load::<u8>(frame, at) != 0,
@@ -329,7 +329,8 @@ unsafe fn finalizing(version: u32, runtime: usize) -> Option<usize> {
     }
     let offset = match version >> 16 {
         0x030b | 0x030c => BEFORE_3_13,
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `runtime` is the interpreter's `_PyRuntime`, which begins with the published
+        // offsets in these versions.
         0x030d | 0x030e => u16::try_from(unsafe { load::<u64>(runtime, PUBLISHED) }).ok()?,
         _ => return None,
     };
@@ -362,7 +363,7 @@ fn this_thread() -> u64 {
         x86_64::thread::this_thread()
     }
     #[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
-    // SAFETY: always safe.
+    // SAFETY: `pthread_self` has no precondition.
     unsafe {
         libc::pthread_self()
     }
@@ -372,6 +373,6 @@ fn this_thread() -> u64 {
 /// `base + offset` is readable as a `T`.
 #[inline(always)]
 unsafe fn load<T: Copy>(base: usize, offset: u16) -> T {
-    // SAFETY: the caller's; fields of C structures are aligned.
+    // SAFETY: the caller guarantees that `base + offset` is readable as a `T`; fields of C structures are aligned.
     unsafe { *((base + usize::from(offset)) as *const T) }
 }

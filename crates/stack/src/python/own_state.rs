@@ -1,4 +1,4 @@
-//! CPython 3.11 to 3.13: this thread's state read where it lies, which takes a tenth of the time of asking for it. Must never be believed in a
+//! CPython 3.11 to 3.13: this thread's state read where it is, which takes a tenth of the time of asking for it. Must never be believed in a
 //! thread before it has agreed there with what Python itself says.
 //!
 //! Python keeps the state under a key of thread-specific data, and the GNU C library keeps the values of the first keys in the thread's own
@@ -14,11 +14,11 @@ pub(super) struct Places {
     interpreter: u16,
     /// The key: 1 in the lower half when it is made, its number in the upper.
     key: u16,
-    /// How far behind the beginning of a thread's descriptor the value of key 0 lies.
+    /// How far behind the beginning of a thread's descriptor the value of key 0 is.
     first_value: usize,
 }
 
-/// So many keys have their values in the descriptor, each behind a number of its own.
+/// The number of keys whose values glibc keeps in the thread descriptor, each after its sequence number.
 const KEYS: usize = 32;
 const STRIDE: usize = 16;
 
@@ -36,7 +36,7 @@ impl Places {
     }
 }
 
-/// Where one thread's state lies, and what must still be so for it to lie there. Plain data.
+/// Where one thread's state is, and what must still hold for it to be there. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct OwnState {
@@ -57,7 +57,7 @@ impl OwnState {
     #[inline(always)]
     pub unsafe fn read(&self) -> *const u8 {
         let [key, interpreter] = self.places;
-        // SAFETY: all of it lies in memory that is there as long as the process or this thread.
+        // SAFETY: all of it is in memory that is there as long as the process or this thread.
         unsafe {
             let same = load::<usize>(key, 0) == self.key && load::<usize>(interpreter, 0) == self.interpreter;
             if same { load(self.state, 0) } else { core::ptr::null() }
@@ -66,7 +66,7 @@ impl OwnState {
 }
 
 impl Interpreter {
-    /// Where the state of this thread lies, if it can be read without asking and reading gives `own`, which Python said it is.
+    /// Where the state of this thread is, if it can be read without asking and reading gives `own`, which Python said it is.
     ///
     /// # Safety
     /// `own` is what Python just said; this interpreter runs in this process.
@@ -91,7 +91,7 @@ impl Interpreter {
     }
 }
 
-/// How far behind the beginning of a thread's descriptor the value of key 0 lies; 0 when that is not known.
+/// How far behind the beginning of a thread's descriptor the value of key 0 is; 0 when that is not known.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn first_value() -> usize {
     /// The part of the descriptor in which to look, in every version of the library: the values lie in the middle of it.

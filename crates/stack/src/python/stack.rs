@@ -17,9 +17,9 @@ use crate::Nodes;
 
 /// The deepest chain of frames that is kept whole. CPython's own default limit is 1000.
 pub const CAPACITY: usize = 1024;
-/// Of a deeper stack, so many frames at the bottom are kept, and ...
+/// Of a deeper stack, this many frames at the bottom are kept, and ...
 const BOTTOM: usize = 256;
-/// ... so many at the top when it is walked whole; the window then grows to the capacity before the next whole walk.
+/// ... this many at the top when it is walked whole; the window then grows to the capacity before the next whole walk.
 const WINDOW: usize = 512;
 /// A window that has shrunk to less is made anew.
 const SHORTEST_WINDOW: usize = 128;
@@ -28,7 +28,7 @@ const LONGEST: usize = 1 << 20;
 /// Places in the table from frame address to entry: a power of two, twice the capacity.
 const PLACES: usize = 2 * CAPACITY;
 
-/// Up to so many frames are compared one by one.
+/// Up to this many frames are compared one by one.
 const FEW: usize = 8;
 
 /// Nodes that are found again without asking the tree, by parent and instruction: a power of two.
@@ -43,7 +43,7 @@ pub(super) struct Entry {
     pub instruction: usize,
     pub frame: usize,
     pub node: u32,
-    /// So many entries, from this one outwards, are on one page of memory: while this one's frame is alive, they can be read at once.
+    /// The number of entries, from this one outwards, whose frames are on one page of memory: while this one's frame is alive, they can all be read.
     pub run: u16,
     /// 3.11: C called the frame.
     pub entry: bool,
@@ -74,7 +74,7 @@ pub struct PythonStack {
     era: u32,
     len: usize,
     /// 0, or the entry that stands for the hidden middle of a stack deeper than the capacity. Its `frame` is the hidden frame next to the
-    /// window. What lies below it was right when the stack was last walked whole.
+    /// window. What is below it was right when the stack was last walked whole.
     hidden: usize,
     /// 0, or the outermost entry whose code object may die unnoticed: it and what is above is looked up at every walk.
     unwatched: usize,
@@ -157,7 +157,7 @@ impl PythonStack {
         native: bool,
         nodes: &mut N,
     ) -> u32 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the interpreter gave `thread_state` to this thread in this very allocation.
         unsafe {
             let top = interpreter.top_frame(thread_state);
             if generation != self.generation {
@@ -184,7 +184,8 @@ impl PythonStack {
         interpreter: &Interpreter,
         thread_state: *const u8,
     ) -> Unchanged {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `thread_state` is this thread's and not null, and the generation what it was at
+        // the last call.
         unsafe {
             let top = top_of::<ENTRY>(interpreter, thread_state);
             self.compare_quickly::<ENTRY, false, DEEP>(interpreter, top)
@@ -220,7 +221,7 @@ impl PythonStack {
         thread_state: *const u8,
         nodes: &mut N,
     ) -> u32 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `thread_state` is this thread's and not null.
         unsafe { self.walk::<N, ENTRY>(interpreter, top_of::<ENTRY>(interpreter, thread_state), nodes) }
     }
 
@@ -233,7 +234,8 @@ impl PythonStack {
         top: usize,
         nodes: &mut N,
     ) -> u32 {
-        // SAFETY: the caller's; where the top frame moved on it is the one of the last entry, all of them alive.
+        // SAFETY: the caller guarantees that `top` is 0 or this thread's top frame; the frames of the entries below it are
+        // alive.
         unsafe {
             match self.compare_quickly::<ENTRY, COMPARED, true>(interpreter, top) {
                 Unchanged::Yes(node) => node,
@@ -335,7 +337,7 @@ impl PythonStack {
                 Compared::Same { changed } => {
                     let short = self.hidden > 0 && kept + fresh < self.hidden + SHORTEST_WINDOW;
                     if kept + fresh > CAPACITY || short {
-                        // SAFETY: `top` as given.
+                        // SAFETY: the caller guarantees that `top` is this thread's top frame.
                         return unsafe { self.whole(interpreter, top, nodes) };
                     }
                     self.len = kept;
@@ -354,7 +356,7 @@ impl PythonStack {
                     for place in (at..=kept).rev() {
                         let (Some(slot), Some(entry)) = (self.fresh.get_mut(fresh), self.entries.get(place))
                         else {
-                            // SAFETY: `top` as given.
+                            // SAFETY: the caller guarantees that `top` is this thread's top frame.
                             return unsafe { self.whole(interpreter, top, nodes) };
                         };
                         *slot = *entry;

@@ -23,7 +23,7 @@ pub(super) fn facts(path: &Path) -> Result<Facts, String> {
     let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
     let debug_link = file.gnu_debuglink().ok().flatten().and_then(|(name, _)| {
         let name = str::from_utf8(name).ok()?;
-        // a name, not a way out of the directories it is looked for in
+        // a plain file name: a `/` could lead out of the directories that are searched
         (!name.contains('/')).then(|| PathBuf::from(name))
     });
     Ok(Facts { build_id, debug_link })

@@ -1,6 +1,6 @@
 //! Python and native frames of one moment, merged in true order.
 //!
-//! The interpreter runs Python code in a C function that, from 3.11 on, stays the same while Python calls Python. So each activation of that function stands
+//! The interpreter runs Python code in a C function that, from 3.11 on, stays the same while Python calls Python. So each activation of that function is
 //! for a run of Python frames, the outermost of which C called (its `entry` flag), and is replaced by them.
 
 use std::vec::Vec;

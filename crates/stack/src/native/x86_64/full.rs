@@ -73,7 +73,7 @@ impl Full {
         }
     }
 
-    /// The caller, if there is one; the outer `None`: it cannot be told.
+    /// The caller, if there is one; the outer `None`: it is unknown.
     fn apply(
         &self,
         row: &Row,

@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Registers {
-    /// Where the frame goes on: a return address.
+    /// Where the frame continues: a return address.
     pub ip: u64,
     /// The stack pointer there.
     pub sp: u64,

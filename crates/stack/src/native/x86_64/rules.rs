@@ -1,6 +1,6 @@
 //! Unwind rules: read from `.eh_frame` once for each return address, kept in one word.
 //!
-//! Most rules are of one shape: the caller's frame starts a fixed distance above `rsp` or `rbp`, the return address lies right below it, and `rbp`
+//! Most rules are of one shape: the caller's frame starts a fixed distance above `rsp` or `rbp`, the return address is right below it, and `rbp`
 //! is where it was or at a fixed distance too. What is not of that shape is left to `full`.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

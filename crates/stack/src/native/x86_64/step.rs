@@ -8,7 +8,7 @@ use crate::native::bounds::Bounds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::native) struct State {
-    /// Where the frame goes on.
+    /// Where the frame continues.
     pub ip: u64,
     /// Its stack pointer there; for all but the innermost, the word below it is `ip`.
     pub sp: u64,
@@ -18,7 +18,7 @@ pub(in crate::native) struct State {
 /// A frame, and where on the stack its state was found.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(in crate::native) struct Found {
+pub(in crate::native) struct UnwoundFrame {
     pub state: State,
     /// Where `bp` was saved by the frame it called; 0: it was not.
     pub bp_at: u64,
@@ -29,7 +29,7 @@ pub(in crate::native) struct Found {
     pub by_bp: bool,
 }
 
-impl Found {
+impl UnwoundFrame {
     pub const NOTHING: Self = Self::start(State { ip: 0, sp: 0, bp: 0 });
 
     /// A frame that was not found by unwinding.
@@ -48,7 +48,11 @@ pub(in crate::native) enum End {
 
 /// The caller of a frame, by its simple rule.
 #[inline(always)]
-pub(in crate::native) fn step(from: &State, unwinder: &Unwinder, bounds: Bounds) -> Result<Found, End> {
+pub(in crate::native) fn step(
+    from: &State,
+    unwinder: &Unwinder,
+    bounds: Bounds,
+) -> Result<UnwoundFrame, End> {
     let rule = unwinder.rule(from.ip);
     // what a live frame may own: from its stack pointer on
     let own = Bounds { low: from.sp, ..bounds };
@@ -60,7 +64,7 @@ pub(in crate::native) fn step(from: &State, unwinder: &Unwinder, bounds: Bounds)
     } else {
         seldom(from, rule, own)?
     };
-    // A frame has at least its return address, and outwards is upwards: else that address lies below the stack pointer.
+    // A frame has at least its return address, and outwards is upwards: else that address is below the stack pointer.
     let ip = read(sp.wrapping_sub(8), own).ok_or(End::Lost)?;
     let (bp, bp_at, bp_kept) = match rule.bp() {
         0 => (from.bp, 0, true),
@@ -72,7 +76,9 @@ pub(in crate::native) fn step(from: &State, unwinder: &Unwinder, bounds: Bounds)
     };
     match ip {
         0 => Err(End::Outermost),
-        _ => Ok(Found { state: State { ip, sp, bp }, bp_at, sp_at, by_bp: base != Base::Sp || bp_kept }),
+        _ => {
+            Ok(UnwoundFrame { state: State { ip, sp, bp }, bp_at, sp_at, by_bp: base != Base::Sp || bp_kept })
+        }
     }
 }
 

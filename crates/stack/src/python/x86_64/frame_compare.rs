@@ -26,7 +26,8 @@ pub(in crate::python) unsafe fn as_kept<const COMPARED: bool>(
     end: *const Entry,
     mut at: *const Entry,
 ) -> bool {
-    // SAFETY: the caller's; an entry begins with the two words and is aligned to them.
+    // SAFETY: the caller guarantees that the entries exist and their frames can be read; an entry begins with the two words
+    // and is aligned to them.
     unsafe {
         let difference = |at: *const Entry| {
             let now = _mm_loadu_si128(((*at).frame + PAIR) as *const __m128i);

@@ -1,12 +1,12 @@
-//! What columns are like at the start of a Python program that imports the usual: a dictionary for each version of CPython, so that a capture
-//! says only what is different. Made by `examples/typical.rs`. Must never change once released: files were packed with it.
+//! The usual content of columns at the start of a Python program with common imports: a compression dictionary for each version of CPython, so
+//! that a capture stores only the difference. Made by `examples/make_dictionary.rs`. Must never change once released: files were packed with it.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::CaptureError;
 use crate::columns::{COLUMNS, FILE_NAMES};
-use crate::seal;
+use crate::repack;
 use crate::source::Source;
 use crate::wire::{Put, Take};
 
@@ -18,10 +18,10 @@ const MOST: usize = 1 << 20;
 
 /// By number from 1 on: CPython 3.11 and so on.
 static SEALED: [LazyLock<Option<Typical>>; 4] = [
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.11.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.12.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.13.zst"))),
-    LazyLock::new(|| load(include_bytes!("../typical/cpython-3.14.zst"))),
+    LazyLock::new(|| load(include_bytes!("../dictionaries/cpython-3.11.zst"))),
+    LazyLock::new(|| load(include_bytes!("../dictionaries/cpython-3.12.zst"))),
+    LazyLock::new(|| load(include_bytes!("../dictionaries/cpython-3.13.zst"))),
+    LazyLock::new(|| load(include_bytes!("../dictionaries/cpython-3.14.zst"))),
 ];
 
 /// The number of the dictionary for a Python of this version (as `Py_Version` gives it); 0: none.
@@ -48,7 +48,7 @@ fn load(packed: &[u8]) -> Option<Typical> {
 
 /// A dictionary from a capture, the file names of which begin with `prefix` where others begin with `/usr`.
 pub fn make(capture: &Path, prefix: &str) -> Result<Vec<u8>, CaptureError> {
-    let mut columns = seal::first_columns(&mut Source::open(capture)?)?;
+    let mut columns = repack::first_columns(&mut Source::open(capture)?)?;
     columns[FILE_NAMES] = renamed(&columns[FILE_NAMES], prefix.as_bytes()).unwrap_or_default();
     let mut bytes = Vec::new();
     columns.iter().for_each(|column| bytes.put_bytes(column));
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn dictionaries_of_the_format_stay() {
         let bytes: [&[u8]; 4] = [
-            include_bytes!("../typical/cpython-3.11.zst"),
-            include_bytes!("../typical/cpython-3.12.zst"),
-            include_bytes!("../typical/cpython-3.13.zst"),
-            include_bytes!("../typical/cpython-3.14.zst"),
+            include_bytes!("../dictionaries/cpython-3.11.zst"),
+            include_bytes!("../dictionaries/cpython-3.12.zst"),
+            include_bytes!("../dictionaries/cpython-3.13.zst"),
+            include_bytes!("../dictionaries/cpython-3.14.zst"),
         ];
         assert_eq!(bytes.map(crc32fast::hash), [0x7a2a_8499, 0x3812_1657, 0xd442_4222, 0xc8bb_db0a]);
     }

@@ -1,6 +1,6 @@
-//! Blocks that come from this library although the program frees them: what `dlsym` asks for before the real functions are known, and the
-//! words that CPython 3.11 keeps with its code objects for us. They lie in memory of our own, so that neither the beginning nor the end of such
-//! a block is taken for one of the program's. Must never give out what another thread has.
+//! Blocks that this library allocates although the program frees them: what `dlsym` requests before the real functions are known, and the
+//! words that CPython 3.11 keeps with its code objects for us. They are in memory of our own, so that neither the allocation nor the free of such
+//! a block is recorded as one of the program's. Must never give out what another thread has.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -22,7 +22,8 @@ static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
 
 static FIRST_USED: AtomicUsize = AtomicUsize::new(0);
 static PIECES_USED: AtomicUsize = AtomicUsize::new(FIRST);
-/// The pieces that came back, each pointing to the next. Whoever finds the list in use does without it.
+/// The pieces that came back, each pointing to the next. A thread that finds the list in use does without it: a request goes to the C library, a returned
+/// piece stays unused.
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn take_words(bytes: usize) -> *mut c_void {
     if bytes <= PIECE && !BUSY.swap(true, Ordering::Acquire) {
         let first = FREE.load(Ordering::Relaxed);
         if first != 0 {
-            // SAFETY: a piece in the list is nobody's and begins with the next one; the list is ours for the moment.
+            // SAFETY: a piece in the list is free and begins with the next one; the list is ours for the moment.
             FREE.store(unsafe { *(first as *const usize) }, Ordering::Relaxed);
             piece = first as *mut c_void;
         } else if PIECES_USED.load(Ordering::Relaxed) < SIZE {
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn take_words(bytes: usize) -> *mut c_void {
     if !piece.is_null() {
         return piece;
     }
-    let real = crate::real::MALLOC.known();
+    let real = crate::libc_symbols::MALLOC.known();
     // SAFETY: the real `malloc`, when it is known.
     if real == 0 { null_mut() } else { unsafe { core::mem::transmute::<usize, Malloc>(real)(bytes) } }
 }
@@ -74,7 +75,7 @@ pub fn give(block: *mut c_void) {
     BUSY.store(false, Ordering::Release);
 }
 
-/// A forked child has this thread alone: whoever was at the list had taken a piece off it or not yet.
+/// A forked child has only this thread: another thread at the list had taken a piece off it or not yet.
 pub fn after_fork() {
     BUSY.store(false, Ordering::Release);
 }
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn pieces_come_back_and_are_used_again() {
         let words = || {
-            // SAFETY: nothing is asked.
+            // SAFETY: the pieces are only compared, never written to.
             unsafe { take_words(16) }
         };
         let (first, second) = (words(), words());

@@ -1,5 +1,5 @@
-//! The functions behind the hooks: the next ones in the chain when preloaded, those the program uses otherwise. Must never be asked for
-//! through the hooks themselves.
+//! The C library's functions behind the hooks: the next ones in the chain when preloaded, those the program uses otherwise. Must never be
+//! looked up through the hooks themselves.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -118,8 +118,8 @@ functions! {
         POSIX_SPAWNP "posix_spawnp" crate::exec::posix_spawnp;
         KILL "kill" crate::kill::kill;
         KILLPG "killpg" crate::kill::killpg;
-        SIGACTION "sigaction" crate::cut::sigaction;
-        SIGNAL "signal" crate::cut::signal;
+        SIGACTION "sigaction" crate::sigbus::sigaction;
+        SIGNAL "signal" crate::sigbus::signal;
         DLOPEN "dlopen" crate::x86_64::loader::dlopen;
         DLMOPEN "dlmopen" crate::x86_64::loader::dlmopen;
         DLCLOSE "dlclose" crate::x86_64::loader::dlclose;
@@ -206,14 +206,14 @@ fn find(name: &CStr, hook: usize, preloaded: bool) -> usize {
     if preloaded {
         return 0;
     }
-    // A program not built as position-independent code may stand in for a function with its own jump to it, which goes through a slot
+    // A program not built as position-independent code may replace a function by its own jump to it, which goes through a slot
     // that is patched; and a library that is loaded late sees its own exports last. Both times the one meant is that of the
     // libraries this one depends on.
-    // SAFETY: as above.
+    // SAFETY: a terminated name; the lookup changes nothing.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
-/// True for an address that a program only stands in for: the symbol there is not defined by it.
+/// True for an address that is only a program's jump to a function: the symbol there is not defined by it.
 fn is_stub(address: usize) -> bool {
     const WITH_SYMBOL: c_int = 1;
     unsafe extern "C" {
@@ -236,14 +236,14 @@ fn is_stub(address: usize) -> bool {
 /// `errno` of this thread.
 #[inline]
 pub fn errno() -> c_int {
-    // SAFETY: always a valid place.
+    // SAFETY: the C library returns the address of this thread's `errno`, which is valid as long as the thread runs.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets `errno`.
 #[inline]
 pub fn set_errno(value: c_int) {
-    // SAFETY: always a valid place.
+    // SAFETY: the C library returns the address of this thread's `errno`, which is valid as long as the thread runs.
     unsafe { *libc::__errno_location() = value }
 }
 
@@ -255,6 +255,6 @@ pub unsafe fn text<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `text` is a C string that outlives `'a`; null was handled above.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }

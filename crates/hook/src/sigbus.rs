@@ -1,6 +1,5 @@
-//! What happens when the capture is cut while the program writes into it: someone truncates the file, or its disk fails. The kernel then sends
-//! SIGBUS to the thread that touches a page that is gone. That page is replaced by plain memory, recording ends, and the program goes on as if
-//! nothing had been. Every other SIGBUS is the program's.
+//! SIGBUS on the capture: another process truncates the file, or its disk fails, and the kernel signals the thread that touches a page that is
+//! gone. That page is replaced by anonymous memory, recording ends, and the program continues. Every other SIGBUS is the program's.
 //!
 //! The kernel keeps our handler in place of the program's, which is remembered and is all the program sees: `sigaction` and `signal` are hooked for this
 //! one signal. Must never swallow a SIGBUS that is not ours, and never allocate: the handler runs anywhere.
@@ -11,7 +10,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::hooks::call;
-use crate::real;
+use crate::libc_symbols;
 use crate::session;
 use crate::sys;
 
@@ -53,7 +52,7 @@ impl Program {
 
 /// The real `sigaction` for SIGBUS.
 fn set(new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-    call!(real::SIGACTION, Sigaction, (libc::SIGBUS, new, old), -1)
+    call!(libc_symbols::SIGACTION, Sigaction, (libc::SIGBUS, new, old), -1)
 }
 
 /// What the kernel gets for what the program wants: our handler with the program's stack and mask, so that its own runs as it expects. Ignoring the
@@ -88,7 +87,7 @@ pub fn guard() {
 
 /// The program's own handler is put back, unless it got round us and has put another there.
 pub fn release() {
-    // SAFETY: as above.
+    // SAFETY: all zeroes is a valid action, which the call fills.
     let mut now: libc::sigaction = unsafe { zeroed() };
     if GUARDED.swap(false, Ordering::AcqRel)
         && set(null(), &raw mut now) == 0
@@ -100,7 +99,7 @@ pub fn release() {
 }
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's.
+    // SAFETY: the kernel passes a valid `siginfo_t` to a handler with SA_SIGINFO.
     let (sent, address) = unsafe { ((*info).si_code <= 0, (*info).si_addr() as usize) };
     if !sent && session::cut_at(address) {
         return;
@@ -149,7 +148,7 @@ pub unsafe extern "C" fn sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     if signal != libc::SIGBUS || !GUARDED.load(Ordering::Acquire) {
-        return call!(real::SIGACTION, Sigaction, (signal, new, old), -1);
+        return call!(libc_symbols::SIGACTION, Sigaction, (signal, new, old), -1);
     }
     let before = PROGRAM.action();
     // SAFETY: null or an action, as for the real function.
@@ -161,7 +160,8 @@ pub unsafe extern "C" fn sigaction(
         }
         PROGRAM.remember(wanted);
     }
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `old` is null or points to an action that can be written, as the real function
+    // demands.
     if let Some(old) = unsafe { old.as_mut() } {
         *old = before;
     }
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn sigaction(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn signal(number: c_int, handler: usize) -> usize {
     if number != libc::SIGBUS || !GUARDED.load(Ordering::Acquire) {
-        return call!(real::SIGNAL, Signal, (number, handler), libc::SIG_ERR);
+        return call!(libc_symbols::SIGNAL, Signal, (number, handler), libc::SIG_ERR);
     }
     // SAFETY: all zeroes is a valid action; both are ours.
     unsafe {

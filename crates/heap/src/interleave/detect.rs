@@ -1,15 +1,15 @@
-//! Whose turn it is at an address that several streams use within one tick.
+//! Finds addresses that several streams use within one tick.
 //!
 //! A thread allocates a block, another frees it and gets the same address again, the first frees that: read stream by stream, the first
-//! thread seems to free its own block, and the second then frees nothing. So before a tick is taken in, such addresses are found and an
-//! order is made for them (see `order`). Must cost next to nothing where nothing is shared.
+//! thread seems to free its own block, and the second then frees nothing. So before a tick is applied, such addresses are found and an
+//! order is searched for them (see `solve`). Must cost next to nothing where nothing is shared.
 
 use rustc_hash::FxHashMap;
 use stormlog_capture::op::{Op, PAIRS, is_allocation, is_free, is_mapping, is_on_device};
 use stormlog_capture::record::kind;
 
-use crate::alternate::Address;
-use crate::order::{self, Turn};
+use super::address::Address;
+use super::solve::{self, Turn};
 
 const SHARED: u16 = u16::MAX;
 const MOST_BITS: u32 = 20;
@@ -85,7 +85,7 @@ impl Turns {
         }
         let turns: Vec<(usize, Vec<Turn>)> =
             streams.iter().map(|(stream, pieces)| (*stream, turns_of(pieces, &index))).collect();
-        let orders = order::solve(&mut addresses, &turns, &mut self.budget);
+        let orders = solve::solve(&mut addresses, &turns, &mut self.budget);
         for (key, mut order) in keys.into_iter().zip(orders) {
             order.reverse();
             self.left.insert(key, order);
@@ -97,12 +97,12 @@ impl Turns {
         self.left.clear();
     }
 
-    /// Nothing is shared: nobody need ask.
+    /// Nothing is shared: no turn needs to be taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// May this stream go on with this record, or does another come first? If so, its turn is over.
+    /// May this stream continue with this record, or does another come first? If so, its turn is over.
     pub(crate) fn take(&mut self, stream: usize, op: &Op) -> bool {
         let Some(left) = has_block(op.kind).then(|| self.left.get_mut(&op.address)).flatten() else {
             return true;

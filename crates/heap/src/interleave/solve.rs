@@ -1,21 +1,50 @@
-//! The order of a tick's records at shared addresses: one that suits every address and every stream at once.
+//! Searches an order of a tick's records at shared addresses that is consistent for every address and every stream at once.
 //!
-//! What has only one possible turn is done first. Where an address leaves a choice, the stream that is furthest behind in its share of the
-//! tick goes first, which is how it most likely was; a choice that leads nowhere is taken back. Must always end: when too many were taken back,
-//! the rest is taken as it comes.
+//! Where only one stream can be next, it is taken first. Where an address leaves a choice, the stream that is furthest behind in its share of the
+//! tick goes first, which is the most likely order; a choice that leads to a contradiction is taken back. After too many were, the search begins again
+//! in another way. Must always end: where no way finds an order, the records are applied in stream order.
 
 use std::collections::BTreeSet;
 
-use crate::alternate::Address;
+use super::address::Address;
 
-/// Most choices taken back in one tick.
+/// Most choices taken back in one attempt.
 const MOST_TAKEN_BACK: usize = 20_000;
+
+/// Strategies, tried in turn until one finds an order. A contradiction usually undoes the choice that caused it, which is fast but may skip an
+/// order that exists; every n-th one undoes the most recent choice instead.
+const ATTEMPTS: [Attempt; 8] = [
+    Attempt { prefers: Prefers::FurthestBehind, back_to_last: 16 },
+    Attempt { prefers: Prefers::FurthestBehind, back_to_last: 3 },
+    Attempt { prefers: Prefers::Same, back_to_last: 16 },
+    Attempt { prefers: Prefers::Same, back_to_last: 3 },
+    Attempt { prefers: Prefers::Same, back_to_last: 7 },
+    Attempt { prefers: Prefers::FurthestBehind, back_to_last: 7 },
+    Attempt { prefers: Prefers::Same, back_to_last: 1 },
+    Attempt { prefers: Prefers::FurthestBehind, back_to_last: 1 },
+];
+
+#[derive(Clone, Copy)]
+struct Attempt {
+    prefers: Prefers,
+    /// Every n-th contradiction undoes the most recent choice instead of the one that caused it.
+    back_to_last: usize,
+}
+
+/// The stream that goes first where an address leaves a choice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prefers {
+    /// The one that is furthest behind in its share of the tick: threads that run side by side.
+    FurthestBehind,
+    /// The one that went last, as long as it can: threads that take turns on a busy machine.
+    Same,
+}
 
 /// A stream's record at a shared address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) address: usize,
-    /// Where it stands in the stream's share of the tick, from 0 to 1.
+    /// Where it is in the stream's share of the tick, from 0 to 1.
     pub(crate) when: f32,
 }
 
@@ -25,14 +54,18 @@ struct Choice {
     refused: Vec<usize>,
 }
 
-/// The streams in the order they go on at each address. `budget` is how many steps may be taken back, in this tick and all that follow.
+/// The streams in the order they continue at each address. `budget` is how many steps may be taken back, in this tick and all that follow.
 pub(crate) fn solve(
     addresses: &mut [Address],
     streams: &[(usize, Vec<Turn>)],
     budget: &mut usize,
 ) -> Vec<Vec<usize>> {
     let mut search = Search { addresses, streams, at: vec![0; streams.len()], done: Vec::new() };
-    if !search.run(budget) {
+    let is_solved = ATTEMPTS.iter().any(|attempt| {
+        search.back_to(0);
+        search.run(budget, attempt)
+    });
+    if !is_solved {
         search.rest();
     }
     let mut orders = vec![Vec::new(); search.addresses.len()];
@@ -51,7 +84,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&mut self, budget: &mut usize) -> bool {
+    fn run(&mut self, budget: &mut usize, attempt: &Attempt) -> bool {
         let mut choices: Vec<Choice> = Vec::new();
         let mut refused: Vec<usize> = Vec::new();
         let mut taken_back = 0;
@@ -64,9 +97,13 @@ impl Search<'_> {
             }
             let open = (0..self.streams.len()).filter(|stream| !refused.contains(stream));
             let open = open.filter_map(|stream| Some((stream, *self.turn(stream)?))).collect::<Vec<_>>();
+            let same =
+                self.done.last().filter(|_| attempt.prefers == Prefers::Same).map(|(stream, _)| *stream);
             let mut best: Option<(usize, Turn)> = None;
             for (stream, turn) in open {
-                let is_earlier = best.is_none_or(|(_, best)| turn.when < best.when);
+                let is_earlier = best.is_none_or(|(best, earliest)| {
+                    same == Some(stream) || (same != Some(best) && turn.when < earliest.when)
+                });
                 if is_earlier && self.addresses[turn.address].next().contains(&self.streams[stream].0) {
                     best = Some((stream, turn));
                 }
@@ -78,11 +115,11 @@ impl Search<'_> {
                 self.go(stream, turn.address);
                 continue;
             }
-            // A choice at an address that somebody waits for is to blame.
+            // The cause is a choice at an address that a stream waits for.
             let waited: BTreeSet<usize> =
                 (0..self.streams.len()).filter_map(|stream| Some(self.turn(stream)?.address)).collect();
             taken_back += 1;
-            if taken_back % 16 != 0
+            if taken_back % attempt.back_to_last != 0
                 && let Some(to_blame) = choices.iter().rposition(|choice| waited.contains(&choice.address))
             {
                 choices.truncate(to_blame + 1);

@@ -1,5 +1,5 @@
-//! Code objects and Python frames of a stream that is packed whole, once its program has ended: every line is known then, and tables of lines
-//! are not kept. Must leave alone what it does not understand.
+//! Code objects and Python frames of a stream that is packed after its program has ended: every line is known then, and location tables
+//! are not stored. Must leave alone what it does not understand.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -32,7 +32,7 @@ impl Codes {
         });
         self.bytes += payload.len();
         let known = self.by_id.entry(id).or_insert_with(|| is_sound.then(|| payload.to_vec()));
-        // What is defined twice and not alike cannot be told apart without the order of streams.
+        // What is defined twice and not alike cannot be distinguished without the order of streams.
         if known.as_deref() != Some(payload) {
             *known = None;
         }
@@ -90,7 +90,7 @@ impl Names {
         (file.bytes.len() <= MAX_TEXT).then_some(())
     }
 
-    /// The file that was new so long ago, from 1 on.
+    /// The file that was added `distance` files ago; 1 is the last one.
     pub(crate) fn file(&self, distance: usize) -> Option<Text<'_>> {
         let (width, bytes) = self.files.get(self.files.len().checked_sub(distance)?)?;
         Some(Text { width: *width, bytes })

@@ -16,14 +16,14 @@ const ELEMENTS: usize = 64;
 const LONGEST_CYCLE: usize = 6;
 
 /// What is needed to describe paths.
-pub struct Words<'w, 'k> {
+pub struct PathDescriber<'w, 'k> {
     pub python: &'w Python,
     pub kinds: &'w mut Kinds<'k>,
     pub graph: &'w Graph<'w>,
     pub roots: &'w Roots<'w>,
 }
 
-impl Words<'_, '_> {
+impl PathDescriber<'_, '_> {
     /// The whole sentence of a chain.
     pub fn sentence(&mut self, chain: &Chain, line: &mut Line<'_>) {
         let first = chain.nodes[0];
@@ -315,7 +315,7 @@ impl Words<'_, '_> {
         match self.kind(element) {
             Kind::Tensor => line.push(b"tensor").push(plural),
             Kind::NdArray => line.push(b"array").push(plural),
-            Kind::Bytes => line.push(b"bytes object").push(plural),
+            Kind::Bytes => line.push(b"`bytes` object").push(plural),
             Kind::Text => line.push(b"string").push(plural),
             Kind::Atom => line.push(b"number").push(plural),
             Kind::Instance => line.name(element.class().short_name()).push(b" object").push(plural),
@@ -396,8 +396,8 @@ impl Words<'_, '_> {
     }
 
     fn code_place(&mut self, code: usize, line_number: u32, line: &mut Line<'_>) {
-        struct Place<'p, 'l>(&'p mut Line<'l>, u32);
-        impl CodeSink for Place<'_, '_> {
+        struct LineSink<'p, 'l>(&'p mut Line<'l>, u32);
+        impl CodeSink for LineSink<'_, '_> {
             fn code(&mut self, name: Text<'_>, file: Text<'_>, first_line: u32, _: &[u8]) {
                 let name = if name.kind == 1 { name.bytes } else { b"?" };
                 let name = name.rsplit(|byte| *byte == b'.').next().unwrap_or(name);
@@ -411,15 +411,15 @@ impl Words<'_, '_> {
                 self.0.push(b" at ").name(file).push(b":").number(u64::from(number));
             }
         }
-        // SAFETY: a live code object.
-        unsafe { self.python.interpreter.describe(code, &mut Place(line, line_number)) };
+        // SAFETY: a code object that its frame or function keeps alive while the GIL is held.
+        unsafe { self.python.interpreter.describe(code, &mut LineSink(line, line_number)) };
     }
 
     /// The frame of a frame object or of a generator, in which it is somewhere behind the head.
     fn frame_variables(&mut self, owner: Object, kind: Kind) -> Option<FrameVariables> {
         let python = self.python;
         if kind == Kind::Frame {
-            // SAFETY: a live frame object.
+            // SAFETY: `kind` says that it is a frame, and an `Object` is alive (`Object::of`).
             return unsafe { variables_of(python, owner) };
         }
         // SAFETY: a generator is as large as its type says, and its frame is inside it; a word is only compared before it is followed: what is

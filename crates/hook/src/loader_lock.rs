@@ -1,8 +1,8 @@
-//! The lock of the loader's list of libraries. Whoever goes through the list (`dl_iterate_phdr`) or changes it (`dlopen`, `dlclose`) holds it, and a fork frees
-//! it for nobody: in a child that was forked at such a moment it is locked for ever, and a hook that asked for it would never come back.
+//! The lock of the loader's list of libraries. `dl_iterate_phdr`, `dlopen` and `dlclose` hold it. fork() in another thread leaves it locked
+//! forever in the child, and a hook that took it there would never return.
 //!
-//! So the child looks whether it is. Where the lock lies is the C library's own business; it is looked for by its value while this thread holds it. Where it is
-//! not found, the list is taken to be free. Must never wait.
+//! So the child checks whether it is locked. The C library does not publish where the lock is; it is found by its value while this thread holds it. Where
+//! it is not found, the lock is taken to be free. Must never wait.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -54,7 +54,7 @@ pub fn after_fork() {
 
 /// True for a thread of this process.
 fn is_here(thread: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 sends nothing; the call only checks that the thread exists.
     unsafe { sys::call(libc::SYS_tgkill, [sys::process() as usize, thread as usize, 0, 0, 0, 0]) }.is_ok()
 }
 

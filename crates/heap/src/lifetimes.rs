@@ -1,15 +1,15 @@
-//! When blocks came and went, told by a few moments: for each allocation site, how much came before which moment and went before which.
-//! From it the heap at any of them follows, and what a span between two of them left behind.
+//! When blocks were allocated and freed, at the resolution of a few moments: for each allocation site, how much came before and went before each.
+//! From it follow the heap at each moment, and what a span between two of them left behind.
 //!
-//! A moment is the number of a change of the heap, so it lies exactly where the first reading found a maximum. Must stay bounded: when
-//! there is too much to tell apart, every second moment is given up.
+//! A moment is the number of a change of the heap, so it is exactly where the first reading found a maximum. Must stay bounded: when
+//! there are too many, every second moment is dropped.
 
 use rustc_hash::FxHashMap;
 
 use crate::ledger::Ledger;
 use crate::level::Amount;
 
-/// More than this is not told apart.
+/// More than this is not distinguished.
 const MOST: usize = 1 << 20;
 
 /// Blocks that came and went between the same moments.

@@ -1,13 +1,14 @@
-//! Packs a small capture anew when its program has ended: every stream whole, frames by their lines, compressed as well as can be.
-//! Programs that allocate little are mostly the start of their interpreter, and there every byte counts.
+//! Packs a small capture again when its program has ended: every stream as a whole, frames by their lines, at the best compression.
+//! A program that allocates little is mostly the start of its interpreter, and there every byte counts.
 //!
-//! Must lose no record and change no number that a reader goes on from: chunks keep their sequence and their length.
+//! Must lose no record and change no number that a reader continues from: chunks keep their sequence and their length.
 
 use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
 use crate::CaptureError;
+use crate::code_lines::Codes;
 use crate::columns::COLUMNS;
 use crate::file::{Entry, Finished, Run, block};
 use crate::live::Header;
@@ -15,9 +16,8 @@ use crate::op::Ops;
 use crate::pack::Packer;
 use crate::record::{definition, kind};
 use crate::source::{Piece, Source};
-use crate::whole::Codes;
 
-/// Streams are packed whole as far as they have so many records together. What comes behind stays as it is: there the records themselves
+/// Streams are packed whole as far as they have this many records together. What comes behind stays as it is: there the records themselves
 /// make the size, and they are packed well already.
 const MOST_RECORDS: u64 = 1 << 20;
 /// Captures with more bytes, in the file or of definitions, are left.
@@ -26,7 +26,7 @@ const MOST_DEFINITIONS: usize = 16 << 20;
 /// To follow the C library's allocator takes longer than all else that reading does: it is not done for streams of more records.
 const FOLLOWED: u64 = 1 << 19;
 
-/// What sealing makes use of. Only measurements leave something out; a reader takes any.
+/// What repacking may use. Both are on except in benchmarks; every reader accepts any combination.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Aids {

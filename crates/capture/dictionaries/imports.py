@@ -1,4 +1,4 @@
-"""Imports what programs usually import; `src/typical.rs` holds what captures of it have in common."""
+"""Imports what programs usually import; the dictionaries beside it hold what captures of it have in common."""
 
 import importlib
 

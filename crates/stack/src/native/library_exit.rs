@@ -1,4 +1,4 @@
-//! The way from the registers out of the library that took them: two frames, as a rule, of fixed size. What is kept are rules of that library's own code,
+//! The path from the registers out of the library that took them: two frames, as a rule, of fixed size. What is kept are rules of that library's own code,
 //! which stays loaded; never what they led to.
 
 use core::ops::Range;
@@ -9,15 +9,15 @@ use super::x86_64::full::read;
 use super::x86_64::rules::{AT_BP, Base, Unwinder};
 use super::x86_64::step::{State, step};
 
-/// Ways that are kept: a power of two.
+/// Paths that are kept: a power of two.
 const SLOTS: usize = 8;
 
 /// From a frame of the library, through one that called it and is another's of the library, to the first frame outside. All distances are from the
 /// innermost stack pointer.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Way {
-    /// Where the second frame goes on; 0: no way is kept here.
+struct ExitPath {
+    /// Where the second frame continues; 0: no path is kept here.
     second: u64,
     /// The stack pointer of the frame outside.
     sp: u32,
@@ -25,19 +25,20 @@ struct Way {
     bp_at: u32,
 }
 
-/// The ways that were found. Valid when zero.
+/// the paths that were found. Valid when zero.
 #[repr(C)]
-pub(super) struct WayOut {
-    /// Where the innermost frame goes on, and the second frame's stack pointer.
+pub(super) struct LibraryExit {
+    /// Where the innermost frame continues, and the second frame's stack pointer.
     first: u64,
     second_sp: u32,
-    ways: [Way; SLOTS],
+    paths: [ExitPath; SLOTS],
 }
 
-impl WayOut {
-    pub const NONE: Self = Self { first: 0, second_sp: 0, ways: [Way { second: 0, sp: 0, bp_at: 0 }; SLOTS] };
+impl LibraryExit {
+    pub const NONE: Self =
+        Self { first: 0, second_sp: 0, paths: [ExitPath { second: 0, sp: 0, bp_at: 0 }; SLOTS] };
 
-    /// The first frame outside `hidden`; the innermost where the way out cannot be told.
+    /// The first frame outside `hidden`; the innermost where the path out is unknown.
     #[inline(always)]
     pub fn follow(
         &mut self,
@@ -48,12 +49,12 @@ impl WayOut {
     ) -> State {
         if registers.ip == self.first
             && let Some(second) = read(above(registers.sp, self.second_sp).wrapping_sub(8), bounds)
-            && let Some(way) = self.ways.get(slot(second))
-            && way.second == second
+            && let Some(path) = self.paths.get(slot(second))
+            && path.second == second
         {
-            let sp = above(registers.sp, way.sp);
+            let sp = above(registers.sp, path.sp);
             let ip = read(sp.wrapping_sub(8), bounds);
-            let bp = match way.bp_at {
+            let bp = match path.bp_at {
                 0 => Some(registers.bp),
                 at => read(above(registers.sp, at), bounds),
             };
@@ -88,7 +89,7 @@ impl WayOut {
         state
     }
 
-    /// Keeps the way if it is of the usual shape.
+    /// Keeps the path if it is of the usual shape.
     fn keep(&mut self, innermost: &State, unwinder: &Unwinder, hidden: &Range<u64>, bounds: Bounds) {
         let fixed = |ip: u64| {
             let rule = unwinder.rule(ip);
@@ -109,7 +110,7 @@ impl WayOut {
             if self.first != innermost.ip {
                 *self = Self { first: innermost.ip, second_sp, ..Self::NONE };
             }
-            *self.ways.get_mut(slot(second))? = Way { second, sp, bp_at };
+            *self.paths.get_mut(slot(second))? = ExitPath { second, sp, bp_at };
             Some(())
         };
         let _ = keep();

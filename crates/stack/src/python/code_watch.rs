@@ -14,7 +14,7 @@ use super::{Interpreter, load, symbol};
 /// Called, with the GIL held, when a watched code object is about to be freed.
 pub type Destroyed = extern "C" fn(code: usize);
 
-/// Called when Python has ended and may begin anew: every code object is gone, told or not.
+/// Called when Python has ended and may begin anew: every code object is gone, reported or not.
 pub type Ended = extern "C" fn();
 
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ enum Means {
 }
 
 /// One of the interpreters (main or sub) that are watched.
-struct Watched {
+struct WatchedInterpreter {
     /// Its number plus one, which is not used again until Python ends; 0 for a free slot.
     interpreter: AtomicU64,
     /// The watcher's id or the index of the extra word, plus one; 0 where there is none.
@@ -84,7 +84,7 @@ pub struct CodeWatch {
     will_be_told: AtomicBool,
     /// One of the three below.
     plain: AtomicU8,
-    watched: [Watched; MOST],
+    interpreters: [WatchedInterpreter; MOST],
 }
 
 impl CodeWatch {
@@ -96,14 +96,15 @@ impl CodeWatch {
             means: Means::find(interpreter),
             // SAFETY: the type is that of CPython's header.
             number: unsafe { symbol(c"PyInterpreterState_GetID") },
-            // SAFETY: as above.
+            // SAFETY: the type is that of CPython's header.
             allocators: unsafe { symbol(c"_PyMem_GetCurrentAllocatorName") },
-            // SAFETY: as above.
+            // SAFETY: the type is that of CPython's header.
             at_exit: unsafe { symbol(c"Py_AtExit") },
             ended,
             will_be_told: AtomicBool::new(false),
             plain: AtomicU8::new(NOT_ASKED),
-            watched: [const { Watched { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } }; MOST],
+            interpreters: [const { WatchedInterpreter { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } };
+                MOST],
         }
     }
 
@@ -128,7 +129,8 @@ impl CodeWatch {
     /// # Safety
     /// `thread_state` is this thread's.
     pub unsafe fn prepare(&self, interpreter: &Interpreter, thread_state: *const u8) {
-        // SAFETY: the caller's; the GIL is held where the state is used.
+        // SAFETY: the caller guarantees that `thread_state` is this thread's own, so that it lives during the call. The GIL
+        // is held where it is used.
         unsafe {
             if interpreter.holds_gil(thread_state) {
                 self.install(load(thread_state as usize, INTERPRETER));
@@ -136,7 +138,7 @@ impl CodeWatch {
         }
     }
 
-    /// Makes sure that the death of `code` will be told. `false`: it will not be (no means, or none yet without the GIL): compare
+    /// Makes sure that the death of `code` will be reported. `false`: it will not be (no means, or none yet without the GIL): compare
     /// [`Interpreter::fingerprint`] for this code until a later call succeeds.
     ///
     /// Without the GIL this works once it has worked with it in the same interpreter, so that the threads that are mostly outside Python are watched too.
@@ -153,7 +155,7 @@ impl CodeWatch {
         code: usize,
         allocate: unsafe extern "C" fn(usize) -> *mut c_void,
     ) -> bool {
-        // SAFETY: the caller's; the GIL keeps the interpreter's structures ours for the moment. Without it the interpreter still lives as
+        // SAFETY: the caller guarantees that `thread_state` is this thread's; the GIL keeps the interpreter's structures stable. Without it the interpreter still lives as
         // long as this thread's state, and only its number, which never changes, is read.
         unsafe {
             if thread_state.is_null() {
@@ -177,18 +179,19 @@ impl CodeWatch {
     /// # Safety
     /// `thread_state` is this thread's.
     pub unsafe fn remove(&self, interpreter: &Interpreter, thread_state: *const u8) {
-        // SAFETY: the caller's; the GIL is held where the state is used.
+        // SAFETY: the caller guarantees that `thread_state` is this thread's own, so that it lives during the call. The GIL
+        // is held where it is used.
         unsafe {
             if !interpreter.holds_gil(thread_state) {
                 return;
             }
             let Means::Watcher { clear, .. } = self.means else { return };
             let Some(number) = self.number_of(load(thread_state as usize, INTERPRETER)) else { return };
-            for watched in self.watched.iter().filter(|watched| watched.interpreter.load(Relaxed) == number) {
-                if let Some(id) = watched.id.swap(0, Relaxed).checked_sub(1) {
+            for one in self.interpreters.iter().filter(|one| one.interpreter.load(Relaxed) == number) {
+                if let Some(id) = one.id.swap(0, Relaxed).checked_sub(1) {
                     clear(id as c_int);
                 }
-                watched.interpreter.store(0, Relaxed);
+                one.interpreter.store(0, Relaxed);
             }
         }
     }
@@ -196,16 +199,16 @@ impl CodeWatch {
     /// Python has ended, and every watcher with it: should it begin anew, its interpreters have the same numbers.
     pub fn forget(&self) {
         self.will_be_told.store(false, Relaxed);
-        for watched in &self.watched {
-            watched.id.store(0, Relaxed);
-            watched.interpreter.store(0, Relaxed);
+        for one in &self.interpreters {
+            one.id.store(0, Relaxed);
+            one.interpreter.store(0, Relaxed);
         }
     }
 
     /// # Safety
     /// `current` is an interpreter whose GIL is held.
     unsafe fn number_of(&self, current: *const u8) -> Option<u64> {
-        // SAFETY: reads a field.
+        // SAFETY: CPython's function; the caller guarantees that `current` is a live interpreter, of which it reads a field.
         u64::try_from(unsafe { self.number?(current) }).ok().map(|number| number + 1)
     }
 
@@ -214,9 +217,9 @@ impl CodeWatch {
     /// # Safety
     /// `current` is the interpreter of a live thread state of this thread.
     unsafe fn installed(&self, current: *const u8) -> Option<usize> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that `current` is the interpreter of a live thread state of this thread.
         let number = unsafe { self.number_of(current) }?;
-        let known = self.watched.iter().find(|watched| watched.interpreter.load(Relaxed) == number)?;
+        let known = self.interpreters.iter().find(|one| one.interpreter.load(Relaxed) == number)?;
         known.id.load(Relaxed).checked_sub(1)
     }
 
@@ -225,14 +228,15 @@ impl CodeWatch {
     /// # Safety
     /// The GIL of `current` is held, so no other thread is here for the same interpreter.
     unsafe fn install(&self, current: *const u8) -> Option<usize> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the GIL of `current` is held, so that no other thread is here for the same
+        // interpreter.
         let number = unsafe { self.number_of(current) }?;
-        let known = self.watched.iter().find(|watched| watched.interpreter.load(Relaxed) == number);
+        let known = self.interpreters.iter().find(|one| one.interpreter.load(Relaxed) == number);
         if let Some(known) = known {
             return known.id.load(Relaxed).checked_sub(1);
         }
         let free = self
-            .watched
+            .interpreters
             .iter()
             .find(|slot| slot.interpreter.compare_exchange(0, number, Relaxed, Relaxed).is_ok())?;
         if number == MAIN
@@ -270,7 +274,7 @@ const MAIN: u64 = 1;
 /// Offset of the interpreter in a thread state, the third pointer in every version.
 const INTERPRETER: u16 = 16;
 
-/// 3.11: puts the code's address into our word of its extra data, a length and so many words.
+/// 3.11: puts the code's address into our word of its extra data, a length and this many words.
 ///
 /// Without the GIL only a code object without extra data is taken, by exchanging its null. What that could lose is the word of another tool that does the
 /// same to the same code object in the same nanoseconds, or ours, never memory.

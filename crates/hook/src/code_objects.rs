@@ -1,5 +1,5 @@
-//! Which code objects of Python have been written, and under which id. Must never give an id whose definition is not in the file, and never be without one
-//! in silence.
+//! Which code objects of Python have been written, and under which id. Must never give an id whose definition is not in the file, and never
+//! leave one out without counting it.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -7,19 +7,19 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::session;
 use crate::sys;
 
-/// A place whose code object has died.
+/// A slot whose code object has died.
 const GONE: usize = 1;
-/// Places of the first table.
+/// Slots of the first table.
 const FIRST: usize = 4096;
 
-struct Place {
+struct TableSlot {
     code: AtomicUsize,
     id: AtomicU32,
-    /// Not 0: nobody will tell when this code object dies, so it is known by what it looks like.
+    /// Not 0: the death of this code object is not reported, so it is recognised by its fingerprint.
     looks: AtomicU32,
 }
 
-/// One table; a bigger one replaces it, but it is not given back while someone may read it.
+/// One table; a bigger one replaces it, but it is not unmapped while a thread may read it.
 struct Table {
     capacity: usize,
     used: AtomicUsize,
@@ -45,11 +45,11 @@ pub struct Again {
 
 /// How a code object that dies will be noticed.
 #[derive(Clone, Copy)]
-pub enum Watched {
-    /// Python tells.
-    Yes,
+pub enum DeathNotice {
+    /// Python reports it.
+    FromPython,
     /// By comparing what it looks like.
-    By(u32),
+    ByLooks(u32),
 }
 
 impl Codes {
@@ -58,7 +58,7 @@ impl Codes {
         // Python tells of a code object's death at any time, recording or not.
         self.alone(|| {
             let mut table = self.table.swap(null_mut(), Ordering::AcqRel);
-            // SAFETY: nobody reads tables without the lock while nothing is recorded; each was mapped with its capacity.
+            // SAFETY: no thread reads tables without the lock while nothing is recorded; each was mapped with its capacity.
             while let Some(old) = unsafe { table.as_ref() } {
                 let previous = old.previous;
                 sys::unmap(table.cast(), bytes(old.capacity));
@@ -75,20 +75,20 @@ impl Codes {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The id of the code object at `code`, and whether nobody will tell of its death. Where there is none, `define` writes its definition
+    /// The id of the code object at `code`, and whether its death is not reported. Where there is none, `define` writes its definition
     /// under a new id, or gives it one that needs no definition, before anyone sees the id, and says how its death will be noticed. `again` is asked for one that was unwatched.
     #[inline]
     pub fn id(
         &self,
         code: usize,
         again: impl FnOnce() -> Again,
-        define: impl FnOnce(u32) -> Option<(u32, Watched)>,
+        define: impl FnOnce(u32) -> Option<(u32, DeathNotice)>,
     ) -> Option<(u32, bool)> {
         match self.find(code) {
-            Some(place) if place.looks.load(Ordering::Relaxed) == 0 => {
-                Some((place.id.load(Ordering::Relaxed), false))
+            Some(slot) if slot.looks.load(Ordering::Relaxed) == 0 => {
+                Some((slot.id.load(Ordering::Relaxed), false))
             }
-            Some(place) => self.unwatched(code, place, again(), define),
+            Some(slot) => self.unwatched(code, slot, again(), define),
             None => self.add(code, define),
         }
     }
@@ -97,44 +97,48 @@ impl Codes {
     fn unwatched(
         &self,
         code: usize,
-        place: &Place,
+        slot: &TableSlot,
         now: Again,
-        define: impl FnOnce(u32) -> Option<(u32, Watched)>,
+        define: impl FnOnce(u32) -> Option<(u32, DeathNotice)>,
     ) -> Option<(u32, bool)> {
-        if place.looks.load(Ordering::Relaxed) != now.looks.max(1) {
+        if slot.looks.load(Ordering::Relaxed) != now.looks.max(1) {
             self.forget(code);
             return self.add(code, define);
         }
         if now.watched {
-            place.looks.store(0, Ordering::Relaxed);
+            slot.looks.store(0, Ordering::Relaxed);
         }
-        Some((place.id.load(Ordering::Relaxed), !now.watched))
+        Some((slot.id.load(Ordering::Relaxed), !now.watched))
     }
 
     #[inline]
-    fn find(&self, code: usize) -> Option<&Place> {
+    fn find(&self, code: usize) -> Option<&TableSlot> {
         let table = self.table.load(Ordering::Acquire);
         // SAFETY: a published table stays mapped while anything is recorded.
         let capacity = unsafe { table.as_ref() }?.capacity;
         let mut at = hash(code) & (capacity - 1);
         loop {
             // SAFETY: `at` is below the capacity.
-            let place = unsafe { &*places(table).add(at) };
-            match place.code.load(Ordering::Acquire) {
+            let slot = unsafe { &*slots(table).add(at) };
+            match slot.code.load(Ordering::Acquire) {
                 0 => return None,
-                found if found == code => return Some(place),
+                found if found == code => return Some(slot),
                 _ => at = (at + 1) & (capacity - 1),
             }
         }
     }
 
     #[cold]
-    fn add(&self, code: usize, define: impl FnOnce(u32) -> Option<(u32, Watched)>) -> Option<(u32, bool)> {
+    fn add(
+        &self,
+        code: usize,
+        define: impl FnOnce(u32) -> Option<(u32, DeathNotice)>,
+    ) -> Option<(u32, bool)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (id, watched) = define(id)?;
         let looks = match watched {
-            Watched::Yes => 0,
-            Watched::By(looks) => looks.max(1),
+            DeathNotice::FromPython => 0,
+            DeathNotice::ByLooks(looks) => looks.max(1),
         };
         self.alone(|| {
             // Another thread may have been quicker: both definitions are right.
@@ -145,7 +149,7 @@ impl Codes {
                 return Some((known.id.load(Ordering::Relaxed), known.looks.load(Ordering::Relaxed) != 0));
             }
             let Some(table) = self.with_room() else {
-                // The definition is in the file, but nobody would find it again: the frame is left out of the stack.
+                // The definition is in the file, but it could not be found again: the frame is left out of the stack.
                 session::lost(1);
                 return None;
             };
@@ -155,40 +159,35 @@ impl Codes {
         })
     }
 
-    /// A table that takes one more: the last places of one that cannot grow are slow to find, but places.
+    /// A table that takes one more: the last slots of one that cannot grow are slow to find, but usable.
     fn with_room(&self) -> Option<*mut Table> {
         let table = self.table.load(Ordering::Relaxed);
-        // SAFETY: null or mapped.
+        // SAFETY: null or a published table; `clear`, which alone unmaps tables, waits for the lock that is held here.
         let (used, capacity) = unsafe { table.as_ref() }
             .map_or((0, 0), |table| (table.used.load(Ordering::Relaxed), table.capacity));
         if used * 4 < capacity * 3 {
             return Some(table);
         }
-        // An empty place is left, so that looking for what is not there ends.
+        // An empty slot is left, so that looking for what is not there ends.
         self.grow(table).or_else(|| (used + 1 < capacity).then_some(table))
     }
 
     fn grow(&self, old: *mut Table) -> Option<*mut Table> {
-        // SAFETY: null or mapped.
+        // SAFETY: null or a published table; `clear`, which alone unmaps tables, waits for the lock that is held here.
         let capacity = unsafe { old.as_ref() }.map_or(FIRST, |old| old.capacity * 2);
         let table = sys::map_private(bytes(capacity)).cast::<Table>();
         if table.is_null() {
             return None;
         }
-        // SAFETY: a fresh mapping of the right length; zeroed places are empty ones.
+        // SAFETY: a fresh mapping of the right length; zeroed slots are empty ones.
         unsafe {
             table.write(Table { capacity, used: AtomicUsize::new(0), previous: old });
             if let Some(known) = old.as_ref() {
                 for at in 0..known.capacity {
-                    let place = &*places(old).add(at);
-                    let code = place.code.load(Ordering::Relaxed);
+                    let slot = &*slots(old).add(at);
+                    let code = slot.code.load(Ordering::Relaxed);
                     if code > GONE {
-                        put(
-                            table,
-                            code,
-                            place.id.load(Ordering::Relaxed),
-                            place.looks.load(Ordering::Relaxed),
-                        );
+                        put(table, code, slot.id.load(Ordering::Relaxed), slot.looks.load(Ordering::Relaxed));
                     }
                 }
             }
@@ -201,16 +200,16 @@ impl Codes {
     pub fn forget(&self, code: usize) {
         let known = self.alone(|| {
             let table = self.table.load(Ordering::Relaxed);
-            // SAFETY: null or mapped.
+            // SAFETY: null or a published table; `clear`, which alone unmaps tables, waits for the lock that is held here.
             let Some(capacity) = unsafe { table.as_ref() }.map(|t| t.capacity) else { return false };
             let mut at = hash(code) & (capacity - 1);
             loop {
                 // SAFETY: `at` is below the capacity.
-                let place = unsafe { &*places(table).add(at) };
-                match place.code.load(Ordering::Relaxed) {
+                let slot = unsafe { &*slots(table).add(at) };
+                match slot.code.load(Ordering::Relaxed) {
                     0 => return false,
                     found if found == code => {
-                        place.code.store(GONE, Ordering::Release);
+                        slot.code.store(GONE, Ordering::Release);
                         return true;
                     }
                     _ => at = (at + 1) & (capacity - 1),
@@ -226,13 +225,13 @@ impl Codes {
     pub fn forget_all(&self) {
         self.alone(|| {
             let table = self.table.load(Ordering::Relaxed);
-            // SAFETY: null or mapped.
+            // SAFETY: null or a published table; `clear`, which alone unmaps tables, waits for the lock that is held here.
             let capacity = unsafe { table.as_ref() }.map_or(0, |t| t.capacity);
             for at in 0..capacity {
                 // SAFETY: `at` is below the capacity.
-                let place = unsafe { &*places(table).add(at) };
-                if place.code.load(Ordering::Relaxed) != 0 {
-                    place.code.store(GONE, Ordering::Release);
+                let slot = unsafe { &*slots(table).add(at) };
+                if slot.code.load(Ordering::Relaxed) != 0 {
+                    slot.code.store(GONE, Ordering::Release);
                 }
             }
         });
@@ -251,32 +250,32 @@ impl Codes {
 }
 
 /// # Safety
-/// `table` is mapped, has an empty place, and the lock is held.
+/// `table` is mapped, has an empty slot, and the lock is held.
 unsafe fn put(table: *mut Table, code: usize, id: u32, looks: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `table` is mapped and has an empty slot, and that the lock is held.
     unsafe {
         let capacity = (*table).capacity;
         let mut at = hash(code) & (capacity - 1);
-        while (*places(table).add(at)).code.load(Ordering::Relaxed) != 0 {
+        while (*slots(table).add(at)).code.load(Ordering::Relaxed) != 0 {
             at = (at + 1) & (capacity - 1);
         }
-        let place = &*places(table).add(at);
-        place.id.store(id, Ordering::Relaxed);
-        place.looks.store(looks, Ordering::Relaxed);
-        place.code.store(code, Ordering::Release);
+        let slot = &*slots(table).add(at);
+        slot.id.store(id, Ordering::Relaxed);
+        slot.looks.store(looks, Ordering::Relaxed);
+        slot.code.store(code, Ordering::Release);
         (*table).used.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// # Safety
 /// `table` is mapped.
-unsafe fn places(table: *mut Table) -> *mut Place {
-    // SAFETY: the places lie behind the table's head in the same mapping.
+unsafe fn slots(table: *mut Table) -> *mut TableSlot {
+    // SAFETY: the slots are behind the table's head in the same mapping.
     unsafe { table.add(1).cast() }
 }
 
 const fn bytes(capacity: usize) -> usize {
-    size_of::<Table>() + capacity * size_of::<Place>()
+    size_of::<Table>() + capacity * size_of::<TableSlot>()
 }
 
 #[inline(always)]
@@ -294,8 +293,8 @@ mod tests {
         unsafe { core::mem::zeroed() }
     }
 
-    fn watched(id: u32) -> Option<(u32, Watched)> {
-        Some((id, Watched::Yes))
+    fn watched(id: u32) -> Option<(u32, DeathNotice)> {
+        Some((id, DeathNotice::FromPython))
     }
 
     fn never() -> Again {
@@ -307,7 +306,7 @@ mod tests {
         let codes = none();
         for round in 0..2 {
             for code in 1..10_000_usize {
-                let define = |id| (round == 0).then_some((id, Watched::Yes));
+                let define = |id| (round == 0).then_some((id, DeathNotice::FromPython));
                 assert_eq!(codes.id(code * 64, never, define), Some((code as u32 - 1, false)));
             }
         }
@@ -330,11 +329,11 @@ mod tests {
     fn an_unwatched_code_object_is_known_by_its_looks_until_it_is_watched() {
         let codes = none();
         let looks = |looks| move || Again { watched: false, looks };
-        let (first, unwatched) = codes.id(64, never, |id| Some((id, Watched::By(9)))).unwrap();
+        let (first, unwatched) = codes.id(64, never, |id| Some((id, DeathNotice::ByLooks(9)))).unwrap();
         assert!(unwatched);
         assert_eq!(codes.id(64, looks(9), |_| None), Some((first, true)));
         let before = codes.generation();
-        let (second, _) = codes.id(64, looks(8), |id| Some((id, Watched::By(8)))).unwrap();
+        let (second, _) = codes.id(64, looks(8), |id| Some((id, DeathNotice::ByLooks(8)))).unwrap();
         assert_ne!(second, first, "another one at that address");
         assert_ne!(codes.generation(), before);
         let now_watched = || Again { watched: true, looks: 8 };

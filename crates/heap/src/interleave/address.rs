@@ -1,6 +1,6 @@
-//! One address that several streams use within a tick: in which orders its allocations and frees could have taken turns.
+//! One address that several streams use within a tick: the orders in which its allocations and frees could have alternated.
 //!
-//! Must always end: what is not found out within the budget counts as not possible, and the address is then taken as it comes.
+//! Must always end: an order that is not found within the budget counts as impossible, and the address is then applied in stream order.
 
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Address {
     /// Each stream and what it does here, in its own order; true is a free.
     pub(crate) users: Vec<(usize, Vec<bool>)>,
     at: Vec<u32>,
-    /// No order is possible, or none was found: anybody may go on.
+    /// No order is possible, or none was found: any stream may continue.
     pub(crate) is_loose: bool,
     /// Can all come to their ends from here?
     known: FxHashMap<Vec<u32>, bool>,
@@ -36,7 +36,7 @@ impl Address {
         if self.can_finish(start.clone()) {
             return;
         }
-        // A block older than the recording: freed first, though nobody knows it.
+        // A block older than the recording: freed first, without a record of its allocation.
         self.is_live = !self.is_live;
         self.known.clear();
         self.is_loose = !self.is_live || !self.can_finish(start);
@@ -56,7 +56,7 @@ impl Address {
         streams
     }
 
-    /// This stream went on, or (with -1) back.
+    /// This stream advanced, or (with -1) went back.
     pub(crate) fn step(&mut self, stream: usize, by: i32) {
         if let Some(user) = self.users.iter().position(|(other, _)| *other == stream) {
             self.at[user] = self.at[user].saturating_add_signed(by);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_first_is_found() {
+    fn first_stream_is_found() {
         // Read stream by stream, the first would free its own block.
         let mut shared = address(false, &["af", "fa"]);
         assert_eq!(shared.next(), [0]);

@@ -1,19 +1,19 @@
-//! One name for each moment, the same for all threads: a moment ends when the coarse clock moves on or the GIL goes to another thread. By their
-//! names a reader knows the order of what different threads did in different moments. Must never give a later moment an earlier name.
+//! A process-wide logical timestamp: it advances when the coarse clock ticks or the GIL passes to another thread. A reader orders the records of
+//! different threads by it. Must never give a later record an earlier timestamp.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::clock::{self, Time};
 use crate::sys;
 
-/// What makes a moment: the coarse clock, and how often the GIL has changed hands.
+/// What makes a logical time: the coarse clock, and how often the GIL has changed hands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct LogicalTime {
     pub time: Time,
     pub turn: u64,
 }
 
-impl Moment {
+impl LogicalTime {
     /// None at all.
     pub const NEVER: Self = Self { time: Time::NEVER, turn: 0 };
 
@@ -24,9 +24,9 @@ impl Moment {
     }
 }
 
-/// The last moment that has a name. All zeroes: none.
+/// The last logical time that has a name. All zeroes: none.
 #[repr(C)]
-pub struct Moments {
+pub struct LogicalClock {
     lock: AtomicU32,
     second: AtomicU64,
     nanosecond: AtomicU64,
@@ -35,28 +35,28 @@ pub struct Moments {
     name: AtomicU64,
 }
 
-impl Moments {
+impl LogicalClock {
     /// Forgets it; only while nothing is recorded.
     pub fn clear(&self) {
         self.lock.store(0, Ordering::Relaxed);
         self.name.store(0, Ordering::Relaxed);
     }
 
-    /// The present moment and its name: nanoseconds of the monotonic clock, in whole microseconds that no other moment has.
-    pub fn now(&self) -> (Moment, u64) {
+    /// The present logical time and its name: nanoseconds of the monotonic clock, in whole microseconds that no other logical time has.
+    pub fn now(&self) -> (LogicalTime, u64) {
         // Held for a few memory accesses and two looks at a clock.
         while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             sys::give_way();
         }
-        let last = Moment {
+        let last = LogicalTime {
             time: Time {
                 second: self.second.load(Ordering::Relaxed),
                 nanosecond: self.nanosecond.load(Ordering::Relaxed),
             },
             turn: self.turn.load(Ordering::Relaxed),
         };
-        // Looked at under the lock: who comes later sees no earlier moment.
-        let now = Moment { time: clock::now(), turn: clock::turn() };
+        // Looked at under the lock: a later caller sees no earlier time.
+        let now = LogicalTime { time: clock::now(), turn: clock::turn() };
         let mut name = self.name.load(Ordering::Relaxed);
         if name == 0 || now != last {
             let here = if now.turn == last.turn { now.time.nanoseconds() } else { clock::exactly() };
@@ -80,13 +80,13 @@ mod tests {
         static TURN: AtomicU64 = AtomicU64::new(7);
         clock::follow(&TURN);
         // SAFETY: all zeroes is one without a name.
-        let moments: Moments = unsafe { core::mem::zeroed() };
-        let (mut last, mut name) = moments.now();
+        let clock: LogicalClock = unsafe { core::mem::zeroed() };
+        let (mut last, mut name) = clock.now();
         for round in 0..10_000 {
             if round % 3 == 0 {
                 TURN.fetch_add(1, Ordering::Relaxed);
             }
-            let (now, next) = moments.now();
+            let (now, next) = clock.now();
             assert_eq!(now == last, next == name, "{round}");
             assert!(next >= name);
             (last, name) = (now, next);
