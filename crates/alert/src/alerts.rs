@@ -11,6 +11,9 @@ use crate::latch::{Latch, Level, Step};
 use crate::seconds_between;
 use stormlog_model::format_duration as duration;
 
+/// 0.4.3's megabyte.
+const MIB: f64 = 1_048_576.0;
+
 /// The type of the event that ends an alert. Readers of 0.4.3 count only `warning`, `critical` and `error` as alerts.
 pub const RECOVERED: &str = "recovered";
 
@@ -25,6 +28,8 @@ pub struct Thresholds {
     pub memory_leak_threshold: f64,
     /// Share of the reserved bytes in inactive blocks beyond which it is fragmentation.
     pub fragmentation_threshold: f64,
+    /// Bytes of usage beyond which it is a warning whatever the size of the device; infinite where there is no such limit.
+    pub memory_threshold_bytes: f64,
     /// Percentage points below the threshold before usage counts as recovered.
     pub usage_margin_percent: f64,
     /// How far below its threshold fragmentation counts as recovered.
@@ -40,6 +45,7 @@ impl Default for Thresholds {
             memory_critical_percent: 95.0,
             memory_leak_threshold: 104_857_600.0,
             fragmentation_threshold: 0.3,
+            memory_threshold_bytes: f64::INFINITY,
             usage_margin_percent: 2.0,
             fragmentation_margin: 0.03,
             quiet_samples: 3,
@@ -65,6 +71,19 @@ pub enum ThresholdError {
 }
 
 impl Thresholds {
+    /// Only usage beyond this many bytes is an alert.
+    #[must_use]
+    pub fn only_above(bytes: f64) -> Self {
+        Thresholds {
+            memory_warning_percent: f64::INFINITY,
+            memory_critical_percent: f64::INFINITY,
+            memory_leak_threshold: f64::INFINITY,
+            fragmentation_threshold: f64::INFINITY,
+            memory_threshold_bytes: bytes,
+            ..Thresholds::default()
+        }
+    }
+
     /// Sets the threshold of that name, as `set_threshold` does.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), ThresholdError> {
         let field = match name {
@@ -72,6 +91,7 @@ impl Thresholds {
             "memory_critical_percent" => &mut self.memory_critical_percent,
             "memory_leak_threshold" => &mut self.memory_leak_threshold,
             "fragmentation_threshold" => &mut self.fragmentation_threshold,
+            "memory_threshold_bytes" => &mut self.memory_threshold_bytes,
             "usage_margin_percent" => &mut self.usage_margin_percent,
             "fragmentation_margin" => &mut self.fragmentation_margin,
             _ => return Err(ThresholdError::Unknown(name.to_owned())),
@@ -108,6 +128,8 @@ pub enum AlertKind {
     UsageCritical,
     /// Usage is high.
     UsageWarning,
+    /// Usage is beyond a number of bytes.
+    UsageThreshold,
     /// Much was allocated between two samples.
     LargeAllocation,
     /// Much of what is reserved is in inactive blocks.
@@ -124,6 +146,7 @@ impl AlertKind {
         match self {
             AlertKind::UsageCritical => "usage_critical",
             AlertKind::UsageWarning => "usage_warning",
+            AlertKind::UsageThreshold => "usage_threshold",
             AlertKind::LargeAllocation => "large_allocation",
             AlertKind::Fragmentation => "fragmentation",
             AlertKind::ForecastWarning => "forecast_warning",
@@ -185,6 +208,7 @@ pub struct Alerts {
     pub thresholds: Thresholds,
     critical: Alert,
     warning: Alert,
+    threshold: Alert,
     large: Alert,
     fragmentation: Alert,
 }
@@ -200,6 +224,7 @@ impl Alerts {
         let all = [
             (AlertKind::UsageCritical, &self.critical),
             (AlertKind::UsageWarning, &self.warning),
+            (AlertKind::UsageThreshold, &self.threshold),
             (AlertKind::LargeAllocation, &self.large),
             (AlertKind::Fragmentation, &self.fragmentation),
         ];
@@ -211,6 +236,9 @@ impl Alerts {
         let mut events = Vec::new();
         if let (Some(usage), Some(total @ 1..)) = (sample.usage_bytes, sample.total_bytes) {
             self.usage(sample.timestamp_ns, usage as f64 / total as f64 * 100.0, &mut events);
+        }
+        if let Some(usage) = sample.usage_bytes {
+            self.above(sample.timestamp_ns, usage as f64, &mut events);
         }
         if let Some(change) = sample.change_bytes {
             self.large(sample.timestamp_ns, change as f64, &mut events);
@@ -227,6 +255,7 @@ impl Alerts {
         for (kind, alert) in [
             (AlertKind::UsageCritical, &mut self.critical),
             (AlertKind::UsageWarning, &mut self.warning),
+            (AlertKind::UsageThreshold, &mut self.threshold),
             (AlertKind::LargeAllocation, &mut self.large),
             (AlertKind::Fragmentation, &mut self.fragmentation),
         ] {
@@ -277,6 +306,38 @@ impl Alerts {
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn above(&mut self, at: u64, bytes: f64, events: &mut Vec<AlertEvent>) {
+        let (kind, rules) = (AlertKind::UsageThreshold, self.thresholds);
+        let threshold = rules.memory_threshold_bytes;
+        let level = match Level::of(bytes, threshold, threshold * (rules.usage_margin_percent / 100.0)) {
+            // "Exceeds", as 0.4.3 has it.
+            Level::Breach if bytes <= threshold => Level::Near,
+            level => level,
+        };
+        let since = self.threshold.latch.started_at_ns();
+        let (now, limit) = (bytes / MIB, threshold / MIB);
+        match (self.threshold.observe(at, bytes, level, rules.quiet_samples), since) {
+            (Step::Started, _) => {
+                let context = format!("Memory usage {now:.1} MB exceeds threshold {limit:.1} MB");
+                let mut metadata = started(kind, "memory_mb", now.into());
+                metadata.insert("threshold_mb".into(), limit.into());
+                events.push(AlertEvent { kind, timestamp_ns: at, event_type: "warning", context, metadata });
+            }
+            (Step::Ended, Some(since)) => {
+                let lasted = duration(seconds_between(since, at));
+                let worst = self.threshold.worst / MIB;
+                let context = format!(
+                    "RECOVERED: Memory usage {now:.1} MB (above {limit:.1} MB for {lasted}, highest {worst:.1} MB)"
+                );
+                let mut metadata = ended(kind, since, at, "recovered");
+                metadata.insert("memory_mb".into(), now.into());
+                metadata.insert("peak".into(), worst.into());
+                events.push(AlertEvent { kind, timestamp_ns: at, event_type: RECOVERED, context, metadata });
+            }
+            _ => {}
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Where `value` lies. What is not a number is neither a breach nor calm.
+    /// Where `value` is. What is not a number is neither a breach nor calm.
     pub(crate) fn of(value: f64, threshold: f64, margin: f64) -> Self {
         if value >= threshold {
             Level::Breach

@@ -78,7 +78,7 @@ fn large_allocations_in_a_row_are_one_alert() {
         events.extend(alerts.observe(&AlertSample { timestamp_ns, change_bytes, ..AlertSample::default() }));
     }
     assert_eq!(kinds(&events), [("warning", "large_allocation"), (RECOVERED, "large_allocation")]);
-    assert_eq!(events[0].context, "Large allocation detected: 200.00 MiB");
+    assert_eq!(events[0].context, "Large allocation detected: 200.0 MiB");
     assert_eq!(events[0].metadata["large_allocation"], true);
     assert_eq!(events[1].metadata["total_bytes"], 700u64 << 20);
     assert_eq!(events[1].metadata["peak"], 300u64 << 20);
@@ -130,6 +130,26 @@ fn thresholds_are_set_by_name() {
         let error = thresholds.set("memory_leak_threshold", wrong).unwrap_err();
         assert!(matches!(error, ThresholdError::NotANumber { .. }), "{error}");
     }
+}
+
+#[test]
+fn usage_beyond_a_number_of_bytes_is_one_alert_without_any_total() {
+    let mut alerts = Alerts::new(Thresholds::only_above((100 << 20) as f64));
+    let mut seen = Vec::new();
+    for (at, mib) in [100u64, 101, 150, 99, 120, 90, 90, 90, 130].into_iter().enumerate() {
+        let sample =
+            AlertSample { timestamp_ns: at as u64, usage_bytes: Some(mib << 20), ..AlertSample::default() };
+        seen.extend(alerts.observe(&sample).into_iter().map(|event| (at, event.event_type, event.context)));
+    }
+    assert_eq!(seen[0], (1, "warning", "Memory usage 101.0 MB exceeds threshold 100.0 MB".to_owned()));
+    assert_eq!((seen[1].0, seen[1].1), (7, RECOVERED));
+    assert!(seen[1].2.contains("highest 150.0 MB"), "{}", seen[1].2);
+    assert_eq!((seen[2].0, seen[2].1, seen.len()), (8, "warning", 3));
+    // A threshold that nothing reaches takes an alert back.
+    alerts.thresholds.memory_threshold_bytes = f64::MAX;
+    let calm = AlertSample { usage_bytes: Some(130 << 20), ..AlertSample::default() };
+    let ended: Vec<_> = (0..3).flat_map(|_| alerts.observe(&calm)).map(|event| event.event_type).collect();
+    assert_eq!(ended, [RECOVERED]);
 }
 
 proptest! {

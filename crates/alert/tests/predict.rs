@@ -64,7 +64,9 @@ fn a_slow_leak_is_foretold_with_the_right_time() {
     let critical = hit - run.first(AlertKind::ForecastCritical).unwrap();
     assert!((40.0..80.0).contains(&critical), "{critical}");
     assert_eq!(run.events.len(), 2, "one warning, one escalation: {:?}", run.events);
-    assert!(run.events[0].1.context.starts_with("WARNING: Memory limit of 16.00 GiB in about "));
+    assert!(
+        run.events[0].1.context.starts_with("WARNING: Memory limit of 16.00 GiB will be reached in about ")
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The process ended, or its number now belongs to another one.
-    #[error("process {pid} is gone")]
+    #[error("process {pid} has exited")]
     ProcessGone {
         /// The process asked for.
         pid: u32,
@@ -29,7 +29,7 @@ pub enum CollectError {
         source: io::Error,
     },
     /// The file is there but does not say what its documentation promises.
-    #[error("{} does not read as expected near {found:?}", path.display())]
+    #[error("unexpected content in {} near {found:?}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum CollectError {
         reason: String,
     },
     /// A framework was to push counters and has not yet, or stopped in the middle of it.
-    #[error("{name} has pushed no counters yet")]
+    #[error("{name} has not reported any counters yet")]
     NothingPushed {
         /// The collector.
         name: String,

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_that_never_ended_blocks_nobody() {
+    fn unfinished_push_blocks_no_reader() {
         let counters = ExternalCounters::default();
         counters.push(&all(4));
         // What a fork in the middle of a push leaves in the child.

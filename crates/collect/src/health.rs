@@ -136,15 +136,15 @@ pub struct Polled {
 
 /// A collector with its health.
 #[derive(Debug)]
-pub struct Watched<C> {
+pub struct MonitoredCollector<C> {
     collector: C,
     health: Health,
 }
 
-impl<C: Collector> Watched<C> {
+impl<C: Collector> MonitoredCollector<C> {
     /// Wraps a collector that is believed healthy.
     pub fn new(collector: C) -> Self {
-        Watched { collector, health: Health::default() }
+        MonitoredCollector { collector, health: Health::default() }
     }
 
     /// Asks for a sample if it is time to. Never fails: a failure shows in the health.
@@ -231,36 +231,36 @@ mod tests {
 
     #[test]
     fn one_failure_is_one_event_and_is_not_asked_again_too_early() {
-        let mut watched =
-            Watched::new(scripted(vec![whole(), broken(), broken(), broken(), whole(), whole()]));
-        assert_eq!(watched.poll(0).transition, None);
-        assert_eq!(watched.poll(10).transition, Some(Transition::Degraded));
-        assert_eq!(watched.health().state, HealthState::Degraded);
+        let mut collector =
+            MonitoredCollector::new(scripted(vec![whole(), broken(), broken(), broken(), whole(), whole()]));
+        assert_eq!(collector.poll(0).transition, None);
+        assert_eq!(collector.poll(10).transition, Some(Transition::Degraded));
+        assert_eq!(collector.health().state, HealthState::Degraded);
         // Within the pause nothing is asked: the script would otherwise move on.
-        assert_eq!(watched.poll(S).sample, None);
-        assert_eq!(watched.collector().0.len(), 4);
-        assert_eq!(watched.health().retry_in_ns(S), Some(10));
-        assert_eq!(watched.poll(S + 10).transition, None);
-        watched.poll(3 * S + 10);
-        assert_eq!(watched.health().state, HealthState::Unhealthy);
-        assert_eq!(watched.health().next_retry_ns, Some(7 * S + 10));
-        let polled = watched.poll(7 * S + 10);
+        assert_eq!(collector.poll(S).sample, None);
+        assert_eq!(collector.collector().0.len(), 4);
+        assert_eq!(collector.health().retry_in_ns(S), Some(10));
+        assert_eq!(collector.poll(S + 10).transition, None);
+        collector.poll(3 * S + 10);
+        assert_eq!(collector.health().state, HealthState::Unhealthy);
+        assert_eq!(collector.health().next_retry_ns, Some(7 * S + 10));
+        let polled = collector.poll(7 * S + 10);
         assert_eq!((polled.sample.is_some(), polled.transition), (true, Some(Transition::Recovered)));
-        assert_eq!(watched.health().consecutive_failures, 0);
-        assert_eq!(watched.health().last_error.as_deref(), Some("process 7 is gone"));
-        assert_eq!(watched.poll(7 * S + 11).transition, None);
+        assert_eq!(collector.health().consecutive_failures, 0);
+        assert_eq!(collector.health().last_error.as_deref(), Some("process 7 has exited"));
+        assert_eq!(collector.poll(7 * S + 11).transition, None);
     }
 
     #[test]
     fn a_partial_reading_is_kept_and_named() {
-        let mut watched = Watched::new(scripted(vec![partial(), partial(), whole()]));
-        let polled = watched.poll(0);
+        let mut collector = MonitoredCollector::new(scripted(vec![partial(), partial(), whole()]));
+        let polled = collector.poll(0);
         assert_eq!(polled.sample.unwrap().total, None);
         assert_eq!(polled.transition, Some(Transition::Degraded));
-        assert_eq!(watched.health().partial_fields, ["device_total_bytes"]);
-        assert_eq!(watched.health().last_error.as_deref(), Some("total: refused"));
-        assert_eq!(watched.poll(1).transition, None);
-        assert_eq!(watched.poll(2).transition, Some(Transition::Recovered));
-        assert!(watched.health().partial_fields.is_empty());
+        assert_eq!(collector.health().partial_fields, ["device_total_bytes"]);
+        assert_eq!(collector.health().last_error.as_deref(), Some("total: refused"));
+        assert_eq!(collector.poll(1).transition, None);
+        assert_eq!(collector.poll(2).transition, Some(Transition::Recovered));
+        assert!(collector.health().partial_fields.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Polled memory readings behind plain structs: processes, host, cgroups, pressure, kernel log, GPUs, framework counters.
 //!
-//! One file a quantity. A device-like source implements [`Collector`]; [`Watched`] turns its failures into a visible
+//! One file a quantity. A device-like source implements [`Collector`]; [`MonitoredCollector`] turns its failures into a visible
 //! state with back-off. This crate must never report 0 for unknown, read another process's environment, start a thread,
 //! read a clock (callers hand the time in), print, or hold `unsafe`. Whatever a file of another process says is
 //! untrusted text: bounded, checked, never a panic.
@@ -30,7 +30,7 @@ pub use combine::Combined;
 pub use devices::{Gpu, Vitals, bytes_held, discover_gpus, drm, find_gpu, nvml};
 pub use error::CollectError;
 pub use external::{ExternalCollector, ExternalCounters, Pushed};
-pub use health::{Health, HealthState, Polled, Transition, Watched, retry_delay_ns};
+pub use health::{Health, HealthState, MonitoredCollector, Polled, Transition, retry_delay_ns};
 pub use tree::{ProcessTree, TreeChange, TreeMember};
 pub use user::user_name;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use stormlog_collect::drm::process_clients;
 use stormlog_collect::{
-    Collector, Combined, ExternalCollector, ExternalCounters, Gpu, HealthState, Pushed, Roots, Watched,
-    bytes_held, discover_gpus,
+    Collector, Combined, ExternalCollector, ExternalCounters, Gpu, HealthState, MonitoredCollector, Pushed,
+    Roots, bytes_held, discover_gpus,
 };
 use stormlog_model::{Counter, Support};
 
@@ -77,7 +77,7 @@ fn cards_are_read_from_a_stand_in_sysfs() {
 fn a_card_that_stops_answering_degrades_from_a_stand_in_sysfs() {
     let (_temporary, roots) = amd_machine();
     let used = roots.sys.join("class/drm/card1/device/mem_info_vram_used");
-    let mut card = Watched::new(devices(&roots).remove(0));
+    let mut card = MonitoredCollector::new(devices(&roots).remove(0));
     assert_eq!(card.poll(0).sample.unwrap().used, Some(1000));
     fs::write(&used, "banana\n").unwrap();
     let sample = card.poll(1).sample.unwrap();
@@ -126,7 +126,7 @@ fn clients_are_counted_once_from_a_stand_in_proc() {
 }
 
 #[test]
-fn the_driver_says_what_is_used_and_the_framework_what_it_allocated_from_a_stand_in_sysfs() {
+fn used_bytes_come_from_the_driver_and_allocated_bytes_from_the_framework() {
     let (_temporary, roots) = amd_machine();
     let counters = Arc::new(ExternalCounters::default());
     let allocator = ExternalCollector::new(
@@ -137,7 +137,7 @@ fn the_driver_says_what_is_used_and_the_framework_what_it_allocated_from_a_stand
         "torch.cuda.memory_stats",
         &[Counter::Allocated, Counter::Reserved],
     );
-    let mut both = Watched::new(Combined::new(Box::new(devices(&roots).remove(0)), allocator));
+    let mut both = MonitoredCollector::new(Combined::new(Box::new(devices(&roots).remove(0)), allocator));
     // Before the first push the driver's side is there alone.
     let sample = both.poll(0).sample.unwrap();
     assert_eq!((sample.used, sample.reserved), (Some(1000), None));

@@ -1,4 +1,4 @@
-//! Real processes: this one, children, grandchildren, orphans, zombies, and numbers that belong to nobody any more.
+//! Real processes: this one, children, grandchildren, orphans, zombies, and numbers of processes that have ended.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn a_dead_process_is_gone_and_a_zombie_has_no_memory() {
 
 #[test]
 fn a_tree_follows_children_grandchildren_and_orphans() {
-    // The child lives until it is told, the grandchild outlives it. What runs behind has no standard input of its own.
+    // The child lives until it is signalled, the grandchild outlives it. What runs behind has no standard input of its own.
     let script = "exec 3<&0; sh -c 'sleep 61 & read line <&3; :' & sleep 60; :";
     let mut root = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
     let mut tree = ProcessTree::of(root.id()).unwrap();

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, fchmod, fchown, fstat, mkdirat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -21,6 +21,8 @@ use crate::draft::Draft;
 const PRIVATE: u32 = 0o700;
 /// The set-group-ID bit hands the group on, and tells such a directory from one that merely has a liberal mode.
 const SHARED: u32 = 0o2750;
+/// Of what is below a directory that the user named: the umask takes bits off it.
+const OF_USER: u32 = 0o777;
 /// The bits that tell.
 const SHARING: u32 = 0o2077;
 
@@ -31,7 +33,7 @@ pub struct Directory {
     path: PathBuf,
     /// Mode of directories made below it; files have it without the execute bits.
     mode: u32,
-    /// Whom new files are handed to: the directory's owner, where root writes for someone else.
+    /// The owner that new files get: the directory's, where root writes into the directory of another user.
     owner: Option<(Uid, Gid)>,
 }
 
@@ -70,10 +72,37 @@ impl Directory {
         Ok(Directory { handle, path, mode, owner })
     }
 
+    /// The same directory as an output that the user named: what is made below it follows the umask and the directory's set-group-ID bit.
+    #[must_use]
+    pub fn of_user(self) -> Self {
+        Directory { mode: OF_USER, ..self }
+    }
+
+    /// A directory in this one.
+    fn below(&self, handle: OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let directory = Self::from_handle(handle, self.path.join(name))?;
+        Ok(if self.mode == OF_USER { directory.of_user() } else { directory })
+    }
+
+    /// Gives a new file or directory its mode: neither what the umask took off nor what a default ACL added counts, but for an output of the user.
+    fn set_mode(&self, file: impl AsFd, mode: Mode) -> io::Result<()> {
+        if self.mode == OF_USER { Ok(()) } else { Ok(fchmod(file, mode)?) }
+    }
+
     /// Where it was when it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is still what its path leads to: it may have been removed, renamed or unmounted.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let there = statat(CWD, or_here(&self.path), AtFlags::SYMLINK_NOFOLLOW);
+        let is_same = |(there, own): (rustix::fs::Stat, rustix::fs::Stat)| {
+            (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+        };
+        there.ok().zip(fstat(&self.handle).ok()).is_some_and(is_same)
     }
 
     /// The user it belongs to.
@@ -91,10 +120,10 @@ impl Directory {
         };
         let handle = openat(&self.handle, name, DIRECTORY, Mode::empty())?;
         if is_new {
-            fchmod(&handle, Mode::from_raw_mode(self.mode))?;
+            self.set_mode(&handle, Mode::from_raw_mode(self.mode))?;
             self.hand_over(&handle)?;
         }
-        Self::from_handle(handle, self.path.join(name))
+        self.below(handle, name)
     }
 
     /// Begins a file that will replace `name` when it is whole.
@@ -114,8 +143,7 @@ impl Directory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(self.mode & 0o666);
         let file = openat(&self.handle, plain(name.as_ref())?, flags, mode)?;
-        // Neither what the umask took off nor what a default ACL added.
-        fchmod(&file, mode)?;
+        self.set_mode(&file, mode)?;
         self.hand_over(&file)?;
         Ok(file.into())
     }
@@ -126,6 +154,45 @@ impl Directory {
         let file = openat(&self.handle, plain(name.as_ref())?, flags, Mode::empty())?;
         only_regular(&fstat(&file)?)?;
         Ok(file.into())
+    }
+
+    /// A directory in it that exists. A link in its place is an error.
+    pub fn existing(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = plain(name.as_ref())?;
+        let handle = openat(&self.handle, name, DIRECTORY, Mode::empty())?;
+        self.below(handle, name)
+    }
+
+    /// Opens a regular file in it to read. A link, a pipe or a device in its place is an error.
+    pub fn open_to_read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = openat(&self.handle, plain(name.as_ref())?, flags, Mode::empty())?;
+        only_regular(&fstat(&file)?)?;
+        Ok(file.into())
+    }
+
+    /// Gives a file in it another name in `to`, in place of whatever has that.
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: &Directory, name: impl AsRef<OsStr>) -> io::Result<()> {
+        Ok(renameat(&self.handle, plain(from.as_ref())?, &to.handle, plain(name.as_ref())?)?)
+    }
+
+    /// Lets a file or a directory in it and one in `to` change places, in one step.
+    pub fn exchange(
+        &self,
+        from: impl AsRef<OsStr>,
+        to: &Directory,
+        name: impl AsRef<OsStr>,
+    ) -> io::Result<()> {
+        let (from, name) = (plain(from.as_ref())?, plain(name.as_ref())?);
+        Ok(renameat_with(&self.handle, from, &to.handle, name, RenameFlags::EXCHANGE)?)
+    }
+
+    /// Removes a directory in it that is empty; one that is not stays.
+    pub fn remove_empty(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match unlinkat(&self.handle, plain(name.as_ref())?, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Removes a file in it; no error where there is none.
@@ -284,6 +351,7 @@ mod tests {
         assert!(run.create_new("run.json").is_err());
         assert!(run.open_in_place("run.json").is_err());
         assert!(run.directory("rank0").is_err());
+        assert!(run.existing("rank0").is_err() && run.open_to_read("run.json").is_err());
         run.replace("run.json", b"ours").unwrap();
         assert_eq!(fs::read(&precious).unwrap(), b"precious");
         assert_eq!(fs::read(run.path().join("run.json")).unwrap(), b"ours");

@@ -7,7 +7,7 @@
 //!   points: [`Draft`] replaces a whole file, [`create_new`] makes a file that grows in place (appended to or mapped), [`open_in_place`]
 //!   writes into one that exists. [`Directory`] makes and opens the directories.
 //! - **Outputs** are named by the user ([`Output`], [`write_output`]): they follow the umask and the user's own links, and what is not a
-//!   regular file (`/dev/null`, a pipe) is written to, never renamed over.
+//!   regular file (`/dev/null`, a pipe) is written to, never renamed over. A whole directory of outputs is [`Directory::of_user`].
 //!
 //! Must never follow a link in the last component of an evidence path, never leave half a file under its final name, and never print.
 #![forbid(unsafe_code)]

@@ -140,7 +140,7 @@ mod tests {
         }
         other.site = Site::of(Path::new("/"));
         let elsewhere = other.life(place.path(), LockState::Free, true);
-        assert_eq!(elsewhere, Life::Unknown, "a copy has nobody's locks");
+        assert_eq!(elsewhere, Life::Unknown, "a copy has no locks");
     }
 
     #[test]

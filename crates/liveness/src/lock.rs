@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -26,6 +27,55 @@ pub fn hold(directory: &Directory, name: &str) -> io::Result<Held> {
     // Locked before it has its name: under that it is never seen free.
     flock(&*draft.file(), FlockOperation::NonBlockingLockExclusive)?;
     Ok(Held { _file: draft.place()? })
+}
+
+/// The right of one process to do something; its file is removed with it.
+#[derive(Debug)]
+pub struct Claim {
+    file: File,
+    directory: Directory,
+    name: String,
+}
+
+impl Claim {
+    /// Takes the lock on a file of a fixed name, which is made where it is missing; `None` where another process has it. Works on a network file system
+    /// too, as far as its locks do: other processes are never asked by looking at their lock, only by trying to take it.
+    pub fn take(directory: Directory, name: &str) -> io::Result<Option<Self>> {
+        loop {
+            let file = match directory.create_new(name) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    match directory.open_in_place(name) {
+                        Ok(file) => file,
+                        // It was given back in between.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            // The holder before may have removed the file that is locked here.
+            let own = file.metadata()?;
+            let is_same = std::fs::symlink_metadata(directory.path().join(name))
+                .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
+            if is_same {
+                return Ok(Some(Claim { file, directory, name: name.to_owned() }));
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Removed while it is locked: a process that opened it meanwhile sees that it is gone. Left behind, an empty file.
+        let _ = self.directory.remove(&self.name);
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// Whether some process holds the lock at `path`.
@@ -83,6 +133,37 @@ mod tests {
         sweep(&run, "locks", true);
         assert_eq!(state(&path), LockState::Missing);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn claim_has_one_holder_at_a_time_also_when_many_want_it_at_once() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let place = tempfile::tempdir().unwrap();
+        let take = || Claim::take(Directory::open(place.path()).unwrap(), "claim").unwrap();
+        let path = place.path().join("claim");
+        // A file that a killed process left.
+        std::fs::write(&path, "").unwrap();
+        let (holders, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = || {
+            for _ in 0..200 {
+                let Some(claim) = take() else { continue };
+                assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
+                taken.fetch_add(1, Ordering::SeqCst);
+                holders.fetch_sub(1, Ordering::SeqCst);
+                drop(claim);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(work);
+            }
+        });
+        assert!(taken.into_inner() > 0 && !path.exists());
+        let held = take().unwrap();
+        assert_eq!(state(&path), LockState::Held);
+        assert!(take().is_none());
+        drop(held);
+        assert!(take().is_some());
     }
 
     #[test]

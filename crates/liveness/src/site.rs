@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_told_apart_and_local_ones_are_local() {
+    fn directories_are_distinguished_and_local_ones_are_local() {
         assert_eq!(Site::of(Path::new("/")), Site::of(Path::new("/.")));
         assert_ne!(Site::of(Path::new("/")), Site::of(Path::new("/proc")));
         assert_eq!(Site::of(Path::new("/nonexistent")), None);

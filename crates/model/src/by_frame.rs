@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::frame::Frame;
-use crate::stacks::{Holdings, Weight};
+use crate::stacks::{StackProfile, Weight};
 
 /// A line or function, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Entry {
     pub total: Weight,
 }
 
-impl Holdings {
+impl StackProfile {
     /// By line, the largest own share first.
     #[must_use]
     pub fn by_line(&self) -> Vec<Entry> {

@@ -1,7 +1,7 @@
 //! The rules of schemas 2, 3 and 4, applied to one record.
 //!
 //! Problems come out in the order in which 0.4.3 would have found them, so the first one is the one it raises;
-//! unlike it we go on and report the rest. A record without a `schema_version` is legacy and not judged here.
+//! unlike it we continue and report the rest. A record without a `schema_version` is legacy and not judged here.
 
 use serde_json::Value;
 

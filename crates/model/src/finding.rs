@@ -116,8 +116,9 @@ pub struct Holder {
 }
 
 /// Metrics that measure how large a condition is, the most telling first.
-const SIZES: [&str; 8] = [
+const SIZES: [&str; 9] = [
     "growth_bytes",
+    "copied_bytes",
     "kept_bytes",
     "unknown_bytes",
     "outside_bytes",

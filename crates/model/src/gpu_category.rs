@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_say_what_memory_is_for() {
+    fn frames_decide_the_category() {
         for (expected, frames) in [
             (
                 Some(Category::Parameters),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_names_say_the_same() {
+    fn qualified_names_give_the_same_category() {
         let loaded = (MODULE, "Module.load_state_dict.<locals>.load");
         for (expected, frames) in [
             (Category::Parameters, &[(MODULE, "Module.to.<locals>.convert"), (MODULE, "Module._apply")][..]),

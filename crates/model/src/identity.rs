@@ -30,12 +30,18 @@ const RANK_GROUPS: [[&str; 3]; 3] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"],
     ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
 ];
-const JOB_KEYS: [&str; 3] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RAY_JOB_ID"];
+/// What the user states, before every launcher.
+const OWN_JOB_KEY: &str = "STORMLOG_JOB_ID";
+const ELASTIC_JOB_KEY: &str = "TORCHELASTIC_RUN_ID";
+/// Schedulers, whose job may hold several launches.
+const SCHEDULER_JOB_KEYS: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+/// Ray's name is that of a driver, which may launch torchrun; the name of PMIx is one of a launch of `mpirun`.
+const OTHER_JOB_KEYS: [&str; 2] = ["RAY_JOB_ID", "PMIX_NAMESPACE"];
 /// Launchers and schedulers that start a job again, and count it.
 const ATTEMPT_KEYS: [&str; 2] = ["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"];
-/// What torchrun calls a run that nobody named.
+/// What torchrun calls a run without a name.
 const UNNAMED: &str = "none";
-/// Where the ranks of such a run meet: the same for all of them, and no other run meets there meanwhile.
+/// Where the ranks of a run without a name meet: the same for all of them, and no other run meets there meanwhile. A later run may.
 const MEETING: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
 pub(crate) const IDENTITY_KEYS: [&str; 4] = ["job_id", "rank", "local_rank", "world_size"];
 
@@ -100,16 +106,39 @@ fn fill_from_env(raw: &mut [Value; 4], env: &Env<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The job by its name, else by where it meets. Only where the environment has neither does `none` stand, as in 0.4.3: the ranks
+/// The job by its name, else by where its ranks meet. `none` is used only where the environment has neither, as in 0.4.3: the ranks
 /// of a job are recognised by having the same.
 fn job_of(env: &Env<'_>) -> Option<String> {
-    let given = |key| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    let [elastic, slurm, ray] = JOB_KEYS.map(given);
-    if elastic.as_deref() != Some(UNNAMED) {
-        return elastic.or(slurm).or(ray);
-    }
-    let [address, port] = MEETING.map(given);
-    slurm.or_else(|| Some(format!("{}:{}", address?, port?))).or(elastic)
+    let given = |key: &str| env(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let elastic = given(ELASTIC_JOB_KEY);
+    let is_unnamed = elastic.as_deref() == Some(UNNAMED);
+    let named = elastic.clone().filter(|_| !is_unnamed);
+    let other = || OTHER_JOB_KEYS.into_iter().find_map(given).filter(|_| !is_unnamed);
+    let meeting = || {
+        let [address, port] = MEETING.map(given);
+        // Outside a job of several ranks the variables may be left from another program.
+        (is_unnamed || is_one_of_several(env)).then_some(format!("{}:{}", address?, port?))
+    };
+    given(OWN_JOB_KEY)
+        .or(named)
+        .or_else(|| SCHEDULER_JOB_KEYS.into_iter().find_map(given))
+        .or_else(other)
+        .or_else(meeting)
+        .or(elastic)
+}
+
+/// Whether the environment gives a rank among several, as `torch.distributed` reads it.
+fn is_one_of_several(env: &Env<'_>) -> bool {
+    let [rank, _, world] = RANK_GROUPS[0];
+    let world_size = env(world).and_then(|text| text.trim().parse::<u64>().ok());
+    env(rank).is_some() && world_size.is_some_and(|ranks| ranks > 1)
+}
+
+/// The address of a job whose id is only where its ranks met (`node-3:29500`): runs at other times may have met there too.
+#[must_use]
+pub fn meeting_address(job_id: &str) -> Option<&str> {
+    let (address, port) = job_id.rsplit_once(':')?;
+    (!address.is_empty() && port.parse::<u16>().is_ok()).then_some(address)
 }
 
 /// How often the job had been restarted when the process was started: 0 is the first attempt. `None` where no launcher counts.
@@ -189,6 +218,37 @@ mod tests {
         assert_eq!(job(&[unnamed, meets[0], meets[1], ("SLURM_JOB_ID", "77")]).as_deref(), Some("77"));
         assert_eq!(job(&[unnamed, meets[0]]).as_deref(), Some("none"));
         assert_eq!(job(&meets), None, "without torchrun these may be left from another program");
+        let rank = [("RANK", "1"), ("WORLD_SIZE", "4")];
+        assert_eq!(job(&[rank[0], rank[1], meets[0], meets[1]]).as_deref(), Some("node-3:29500"));
+        assert_eq!(
+            job(&[("RANK", "0"), ("WORLD_SIZE", "1"), meets[0], meets[1]]),
+            None,
+            "a rank alone meets no one"
+        );
+        assert_eq!(job(&rank), None);
+        assert_eq!(meeting_address("node-3:29500"), Some("node-3"));
+        assert_eq!(meeting_address("::1:29500"), Some("::1"));
+        let others = ["77", "none", ":29500", "exp:one", "node:99999"].map(meeting_address);
+        assert_eq!(others, [None; 5]);
+    }
+
+    #[test]
+    fn job_has_the_id_that_the_user_states_then_that_of_launcher_and_scheduler() {
+        let job = |pairs: &[(&str, &str)]| from_env(pairs).unwrap().job_id;
+        let keys = [
+            ("STORMLOG_JOB_ID", "own"),
+            ("TORCHELASTIC_RUN_ID", "elastic"),
+            ("SLURM_JOB_ID", "slurm"),
+            ("PBS_JOBID", "12.pbs"),
+            ("LSB_JOBID", "lsf"),
+            ("RAY_JOB_ID", "ray"),
+            ("PMIX_NAMESPACE", "prterun-node-3-41@1"),
+        ];
+        for (at, (_, expected)) in keys.iter().enumerate() {
+            assert_eq!(job(&keys[at..]).as_deref(), Some(*expected));
+        }
+        let unnamed = [keys[0], ("TORCHELASTIC_RUN_ID", "none"), keys[2]];
+        assert_eq!(job(&unnamed).as_deref(), Some("own"));
     }
 
     #[test]
@@ -202,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_say_so() {
+    fn bad_values_are_reported() {
         let message = |pairs: &[(&str, &str)]| from_env(pairs).unwrap_err().message;
         assert_eq!(message(&[("RANK", "x"), ("WORLD_SIZE", "2")]), "rank must be an integer");
         assert_eq!(message(&[("RANK", "2"), ("WORLD_SIZE", "2")]), "rank must be < world_size");

@@ -23,6 +23,12 @@ pub struct Launch {
     /// How often the job had been restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u64>,
+    /// What runs of the same job over time have in common: `STORMLOG_JOB_NAME`, else SLURM's name for the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_name: Option<String>,
+    /// Version of the job's code or configuration, as the user states it in `STORMLOG_JOB_VERSION`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_version: Option<String>,
     /// systemd's name for this run of the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invocation_id: Option<String>,
@@ -42,6 +48,8 @@ impl Launch {
             rank: is_ranked.then_some(identity.rank),
             world_size: is_ranked.then_some(identity.world_size),
             attempt: attempt(env),
+            job_name: text("STORMLOG_JOB_NAME").or_else(|| text("SLURM_JOB_NAME")),
+            job_version: text("STORMLOG_JOB_VERSION"),
             invocation_id: text("INVOCATION_ID"),
         };
         (launch != Launch::default()).then_some(launch)
@@ -97,6 +105,14 @@ mod tests {
             ("TORCHELASTIC_RESTART_COUNT", "0"),
         ];
         assert_eq!(of(&torchrun).unwrap().words(), "job j · rank 0/1 · attempt 0");
+    }
+
+    #[test]
+    fn job_has_the_name_and_version_that_the_user_states() {
+        let named =
+            of(&[("STORMLOG_JOB_NAME", "llama"), ("STORMLOG_JOB_VERSION", "v2"), ("SLURM_JOB_NAME", "x")]);
+        let launch = named.unwrap();
+        assert_eq!((launch.job_name.as_deref(), launch.job_version.as_deref()), (Some("llama"), Some("v2")));
     }
 
     #[test]

@@ -7,9 +7,14 @@
 //!     run.json                           what was started, when, and how it ended
 //!     output.log                         what the program printed, under `run --live`
 //!     .locks/supervisor, .locks/PID-START  held while that process lives
+//!     .shipping.json, .shipping.lock     how far it is shipped elsewhere, and by which process
+//!     .shipment.json                     in a copy that was shipped here: what of it is there
 //!     ends.log                           which process sent a signal to which, and which exited in order, while the run lives
 //!     exceptions/PID-N.json              what Python processes reported before they ended
 //!     retained-PID.json                  what kept the memory of a Python process, by its own look at itself
+//!     requests/PID-ID.json               what a process is asked to do, until it takes it; PID-ID.answer.json what came of it
+//!     requests/PID.listener.json         that a process takes requests itself
+//!     snapshots/pid77-ID/snapshot.json   the memory of a process at a moment that was asked for
 //!     heap/PID.bin[.N]                   captures of processes that have not ended
 //!     rank0-pid77/                       a process, seen from outside
 //!       session.json, events.ring, log/    its session and its samples
@@ -57,6 +62,18 @@ pub const OUTPUT_FILE: &str = "output.log";
 pub const MEMORY_MAP_FILE: &str = "memory_map.json";
 /// PyTorch's allocator with its history, in the bundle of a CUDA out-of-memory error.
 pub const SNAPSHOT_FILE: &str = "cuda_allocator_snapshot.pickle";
+/// Where processes of a run are asked for something, and answer.
+pub const REQUESTS_DIRECTORY: &str = "requests";
+/// Where processes put the snapshots that they were asked for, one directory each.
+pub const SNAPSHOTS_DIRECTORY: &str = "snapshots";
+/// The memory of a process at one moment: what holds it, by component and by line.
+pub const MEMORY_SNAPSHOT_FILE: &str = "snapshot.json";
+/// In the directory of a JAX program's first device: its devices and its compiled programs.
+pub const JAX_FILE: &str = "jax.json";
+/// Beside it: the memory profile by line at the highest use, and at the end.
+pub const JAX_PEAK_PROFILE: &str = "jax-memory-peak.pb.gz";
+/// See [`JAX_PEAK_PROFILE`].
+pub const JAX_END_PROFILE: &str = "jax-memory-end.pb.gz";
 /// The directory of runs that `stormlog run` makes where it is started.
 pub const RUNS_DIRECTORY: &str = "stormlog-runs";
 /// The variable that names another one.
@@ -65,6 +82,13 @@ pub const RUNS_VARIABLE: &str = "STORMLOG_DIR";
 pub const RUN_VARIABLE: &str = "STORMLOG_RUN_DIR";
 /// Where trackers of a program put their bundles, unless it chooses another place.
 pub const DUMPS_DIRECTORY: &str = "oom_dumps";
+
+/// In a copy of a run: what of it is there. A run directory with this file was recorded elsewhere.
+pub const SHIPMENT_FILE: &str = ".shipment.json";
+/// In a run that is shipped: how far that is.
+pub const SHIPPING_FILE: &str = ".shipping.json";
+/// Held by the process that ships a run.
+pub const SHIPPING_LOCK: &str = ".shipping.lock";
 
 /// What a session recorded, by the name of its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -162,6 +186,61 @@ pub fn retained_pid(name: &str) -> Option<u32> {
     name.strip_prefix("retained-")?.strip_suffix(".json")?.parse().ok()
 }
 
+/// What the name of an answer has in front of `.json`, and that of a listener.
+const ANSWER_SUFFIX: &str = ".answer.json";
+const LISTENER_SUFFIX: &str = ".listener.json";
+
+/// The name of a request to a process, in [`REQUESTS_DIRECTORY`].
+#[must_use]
+pub fn request_name(pid: u32, id: &str) -> String {
+    format!("{pid}-{id}.json")
+}
+
+/// The process and the number of a request by its name; `None` for another file.
+#[must_use]
+pub fn request_parts(name: &str) -> Option<(u32, &str)> {
+    let (pid, id) = name.strip_suffix(".json")?.split_once('-')?;
+    is_request_id(id).then_some((pid.parse().ok()?, id))
+}
+
+/// The name of the answer to a request.
+#[must_use]
+pub fn answer_name(pid: u32, id: &str) -> String {
+    format!("{pid}-{id}{ANSWER_SUFFIX}")
+}
+
+/// Whether a file is an answer by its name.
+#[must_use]
+pub fn is_answer(name: &str) -> bool {
+    name.strip_suffix(ANSWER_SUFFIX)
+        .and_then(|name| name.split_once('-'))
+        .is_some_and(|(pid, id)| is_number(pid) && is_request_id(id))
+}
+
+/// The name of the file by which a process shows that it takes requests itself.
+#[must_use]
+pub fn listener_name(pid: u32) -> String {
+    format!("{pid}{LISTENER_SUFFIX}")
+}
+
+/// The process whose file of that kind has this name; `None` for another file.
+#[must_use]
+pub fn listener_pid(name: &str) -> Option<u32> {
+    name.strip_suffix(LISTENER_SUFFIX)?.parse().ok()
+}
+
+/// The name of the directory of a snapshot, in [`SNAPSHOTS_DIRECTORY`].
+#[must_use]
+pub fn snapshot_name(pid: u32, id: &str) -> String {
+    format!("pid{pid}-{id}")
+}
+
+/// A number of a request has letters and digits only, so that it can be a part of a file's name.
+#[must_use]
+pub fn is_request_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// Whether a file is a capture by its name alone: `heap.bin` and `heap-2.bin` of a run, `heap-PID.bin` and `stormlog-heap-PID.bin` of the
 /// library, each with a number behind it for the programs a process became.
 #[must_use]
@@ -218,6 +297,20 @@ mod tests {
         assert_eq!(retained_pid(&retained_name("77")), Some(77));
         for other in ["retained-.json", "retained-7.json.tmp", "retained-x.json", "run.json"] {
             assert_eq!(retained_pid(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn requests_answers_and_listeners_are_distinguished_by_name() {
+        let (request, answer, listener) =
+            (request_name(77, "ab12"), answer_name(77, "ab12"), listener_name(77));
+        assert_eq!(request_parts(&request), Some((77, "ab12")));
+        assert!(is_answer(&answer) && !is_answer(&request) && !is_answer(&listener));
+        assert_eq!(listener_pid(&listener), Some(77));
+        for other in
+            [answer.as_str(), &listener, "77-.json", "77-a/b.json", "x-ab.json", ".77-ab12.json.1.2.tmp"]
+        {
+            assert_eq!(request_parts(other), None, "{other}");
         }
     }
 

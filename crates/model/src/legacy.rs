@@ -1,6 +1,6 @@
 //! Records from before the schemas: tracker dictionaries, TensorFlow samples, OOM bundle events.
 //!
-//! The rules of 0.4.3, with its two losses mended: an unknown counter stays unknown (it refused `null`), and the
+//! The rules of 0.4.3, with its two losses fixed: an unknown counter stays unknown (it refused `null`), and the
 //! names an OOM bundle uses (`device_used`, `active_memory`, …) are understood, so a bundle reloads whole.
 
 use serde_json::Value;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alloc_conf;
+pub mod allocator_frames;
 mod by_frame;
 mod capability;
 mod check;
@@ -28,7 +29,7 @@ pub mod memory;
 pub mod naming;
 mod normalize;
 pub mod own_code;
-pub mod passing;
+pub mod page_facts;
 pub mod phases;
 mod problem;
 mod project;
@@ -47,7 +48,7 @@ pub use derived::{DerivedFields, DerivedInputs, SessionDerived, is_degraded_coll
 pub use event::{Event, Head, Metadata};
 pub use fields::{FIELDS, Field, SCHEMA_LATEST, Schema};
 pub use finding::{Evidence, Finding, Holder, Severity};
-pub use identity::{Env, Identity, IdentityInputs, attempt, resolve_identity};
+pub use identity::{Env, Identity, IdentityInputs, attempt, meeting_address, resolve_identity};
 pub use intern::Interner;
 pub use launch::Launch;
 pub use normalize::{Defaults, event_from_record};

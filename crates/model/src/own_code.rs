@@ -1,8 +1,8 @@
 //! Which frame of a stack is responsible for memory: one rule for statistics, leaks, the run summary, trees and flame graphs. Must decide by the
 //! frames and [`OwnCode`] alone, so that every view of a recording names the same line.
 
+use crate::allocator_frames::passes_on;
 use crate::frame::{Frame, FrameKind, Origin, is_library};
-use crate::passing::passes_on;
 
 /// What is known of the program beyond the paths of its frames: the installed package that it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -95,7 +95,7 @@ pub struct Holding {
 
 /// Stacks and what they hold at one moment or over one span.
 #[derive(Debug, Clone, Default)]
-pub struct Holdings {
+pub struct StackProfile {
     /// The stacks.
     pub tree: StackTree,
     /// Who holds what.
@@ -120,7 +120,7 @@ impl std::ops::AddAssign for Weight {
     }
 }
 
-impl Holdings {
+impl StackProfile {
     /// Everything together.
     #[must_use]
     pub fn whole(&self) -> Weight {
@@ -164,7 +164,7 @@ mod tests {
         tree.frames = vec![python("main", "a.py"), python("load", "a.py")];
         let main = tree.push(0, 0);
         let load = tree.push(main, 1);
-        let held = Holdings {
+        let held = StackProfile {
             rows: vec![
                 Holding { node: load, thread: 0, bytes: 10, count: 1 },
                 Holding { node: main, thread: 0, bytes: 5, count: 2 },

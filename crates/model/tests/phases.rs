@@ -69,7 +69,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn what_was_open_at_death_is_told_from_the_events() {
+fn phases_open_at_death_are_found_in_the_events() {
     let mut phases = Phases::default();
     let mut events = Vec::new();
     let mut at = START;

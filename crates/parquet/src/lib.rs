@@ -2,8 +2,14 @@
 //! crates whose rows they hold. Must never hold more than one row group, and must never read.
 #![forbid(unsafe_code)]
 
+mod group_writer;
+mod leaves;
+
 use std::io::Write;
 use std::sync::Arc;
+
+pub use group_writer::{CellKind, GROUP_ROWS as ENGINE_GROUP_ROWS, GroupCell, GroupColumn, GroupWriter};
+pub use leaves::{Leaf, LeafValues, write_leaves};
 
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;

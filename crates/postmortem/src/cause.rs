@@ -1,6 +1,6 @@
 //! The ways a program can end, under the words scripts match; and the names of signals.
 //!
-//! Must never grow a word without the readers of `oom show --json` being told.
+//! Must never grow a word without a note to the readers of `oom show --json`.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Cause {
     CgroupOomKill,
     /// The kernel killed it because the machine ran out of memory.
     GlobalOomKill,
-    /// Somebody sent SIGKILL.
+    /// SIGKILL from a process, not from the OOM killer.
     SigKill,
     /// Another signal.
     Signal,

@@ -1,7 +1,7 @@
 //! Whether an exception means that memory ran out, and by which sign.
 //!
 //! Where 0.4.3 is right the reason is spelt as it spells it, because scripts match it. What it misses is added, and what
-//! it takes for memory (ports, quotas, locks) is told apart by the words around the phrase. Must never look at anything
+//! it takes for memory (ports, quotas, locks) is distinguished by the words around the phrase. Must never look at anything
 //! but the facts handed in, and never at more than a bounded part of a message.
 
 use std::borrow::Cow;

@@ -155,7 +155,7 @@ fn a_bundle_whose_writer_died_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_no_bundle_is_said_to_be_none() {
+fn non_bundle_is_rejected() {
     let root = tempfile::tempdir().unwrap();
     let error = Bundle::read(root.path()).unwrap_err().to_string();
     assert!(error.contains("not an OOM bundle"), "{error}");

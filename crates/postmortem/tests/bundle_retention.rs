@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use stormlog_postmortem::bundle::Retention;
 
-/// A directory like a bundle, so many hours old and so many bytes large.
+/// A directory like a bundle, this many hours old and this many bytes large.
 fn bundle(root: &Path, name: &str, hours: u64, bytes: usize) -> PathBuf {
     let path = root.join(name);
     fs::create_dir(&path).unwrap();
@@ -84,7 +84,7 @@ fn only_bundles_are_touched() {
 }
 
 #[test]
-fn a_missing_root_is_said_not_feared() {
+fn missing_root_is_reported_as_a_failure() {
     let removal =
         Retention::default().enforce(Path::new("/no/such/place"), Path::new("/no/such/place/oom_dump_x"));
     assert_eq!((removal.removed.len(), removal.failed.len()), (0, 1));

@@ -1,4 +1,4 @@
-//! Verdicts: each way to die told apart, and evidence that does not agree with itself.
+//! Verdicts: each way to die distinguished, and evidence that does not agree with itself.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use stormlog_postmortem::bundle::HeldBy;
@@ -102,7 +102,7 @@ fn a_cgroup_kill_names_limit_and_usage() {
     assert_eq!(
         verdict.sentence,
         "train.py (pid 4711) was killed by the kernel's OOM killer after 41 min 12 s: cgroup /train reached its limit of \
-         16.00 GiB, 15.98 GiB in use at the last look, growing 37.00 MiB/min."
+         16.00 GiB, 15.98 GiB in use at the last sample, growing 37.00 MiB/min."
     );
     assert_eq!(verdict.tries[0], "cap what dataset.py:88 Cache.put holds (11.00 GiB, still growing)");
     assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
@@ -296,7 +296,7 @@ fn other_signals_and_plain_exits() {
     let verdict = of(Ending::Signaled(15));
     assert_eq!((verdict.cause, verdict.signal), (Cause::Signal, Some(15)));
     assert!(
-        verdict.sentence.contains("was ended by SIGTERM from an unknown sender after"),
+        verdict.sentence.contains("was terminated by SIGTERM from an unknown sender after"),
         "{}",
         verdict.sentence
     );
@@ -325,11 +325,11 @@ fn a_shell_that_reports_137_is_believed_only_with_evidence() {
 }
 
 #[test]
-fn a_process_nobody_waited_for() {
+fn vanished_process_has_an_unknown_cause_unless_its_cgroup_killed() {
     let mut facts = facts(Ending::Vanished);
     let verdict = judge(&facts);
     assert_eq!((verdict.cause, verdict.signal, verdict.exit_code), (Cause::Unknown, None, None));
-    assert!(verdict.sentence.contains("how is not known"), "{}", verdict.sentence);
+    assert!(verdict.sentence.contains("its exit status was not recorded"), "{}", verdict.sentence);
     facts.cgroups = vec![cgroup(1, 1)];
     let verdict = judge(&facts);
     // The OOM killer has one way to kill, seen or not.
@@ -337,7 +337,7 @@ fn a_process_nobody_waited_for() {
 }
 
 #[test]
-fn contradictions_are_said() {
+fn contradictions_are_noted() {
     // The cgroup's kills were of others: a worker died by the OOM killer, this one by hand.
     let mut others = facts(KILLED);
     others.cgroups = vec![CgroupFacts { kills_elsewhere: 2, ..cgroup(2, 2) }];
@@ -362,7 +362,7 @@ fn contradictions_are_said() {
     caught.exception = exception(Some(Cause::OomException), false);
     let verdict = judge(&caught);
     assert_eq!(verdict.cause, Cause::SigKill);
-    assert!(has_note(&verdict, "went on"), "{verdict:?}");
+    assert!(has_note(&verdict, "continued"), "{verdict:?}");
     // A fatal exception, then SIGKILL while it unwound: the kernel decides.
     let mut both = facts(KILLED);
     both.cgroups = vec![cgroup(1, 1)];

@@ -7,7 +7,7 @@ use stormlog_model::{
     Defaults, Event, Interner, Record, SessionSummary, event_from_record, legacy_session_id,
 };
 
-use crate::{Place, StoreError, file, json};
+use crate::{SourcePosition, StoreError, file, json};
 
 /// The kind of a directory that has a `manifest.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum ManifestKind {
     Sink,
 }
 
-/// What a manifest is the manifest of; `None` when it is somebody else's.
+/// What a manifest is the manifest of; `None` when another program wrote it.
 pub(crate) fn manifest_kind(manifest: &Record) -> Option<ManifestKind> {
     let has = |keys: &[&str]| keys.iter().all(|key| manifest.contains_key(*key));
     if has(&["bundle_name", "reason", "backend", "event_count"]) {
@@ -48,19 +48,19 @@ pub(crate) fn stated_session(directory: &Path) -> Option<SessionSummary> {
 pub(crate) fn timeline_events(path: &Path) -> Result<Vec<Event>, StoreError> {
     let Value::Object(timeline) = json::read_value(path)? else {
         return Err(StoreError::malformed(
-            Place::file(path),
+            SourcePosition::file(path),
             "expected an object with timestamps, allocated, reserved",
         ));
     };
     let list = |key: &str| match timeline.get(key) {
         Some(Value::Array(items)) => Ok(items.as_slice()),
-        _ => Err(StoreError::malformed(Place::file(path), format!("expected a list under {key:?}"))),
+        _ => Err(StoreError::malformed(SourcePosition::file(path), format!("expected a list under {key:?}"))),
     };
     let (timestamps, allocated, reserved) = (list("timestamps")?, list("allocated")?, list("reserved")?);
     if timestamps.len() != allocated.len() || timestamps.len() != reserved.len() {
         let lengths = format!("{}, {} and {}", timestamps.len(), allocated.len(), reserved.len());
         let message = format!("timestamps, allocated and reserved differ in length ({lengths})");
-        return Err(StoreError::malformed(Place::file(path), message));
+        return Err(StoreError::malformed(SourcePosition::file(path), message));
     }
     let directory = path.parent().unwrap_or(Path::new("."));
     let session = stated_session(directory);
@@ -81,8 +81,11 @@ pub(crate) fn timeline_events(path: &Path) -> Result<Vec<Event>, StoreError> {
         }
         let event = event_from_record(&record, &Defaults::default(), &mut interner);
         // Binary-like lists have no line of their own: say which entry.
-        events
-            .push(event.map_err(|problem| StoreError::record(Place::line(path, index as u64 + 1), problem))?);
+        events.push(
+            event.map_err(|problem| {
+                StoreError::record(SourcePosition::line(path, index as u64 + 1), problem)
+            })?,
+        );
     }
     Ok(events)
 }

@@ -18,7 +18,7 @@ use stormlog_model::{
 use crate::json::event_text::MetadataText;
 use crate::json::{MAX_RECORD, write};
 use crate::quick::{Quick, RawFields};
-use crate::{Place, ReadOptions, StoreError, file, python_literal};
+use crate::{ReadOptions, SourcePosition, StoreError, file, python_literal};
 
 /// Number columns of trackers from before the schemas.
 const LEGACY_NUMBERS: [&str; 11] = [
@@ -62,12 +62,12 @@ impl CsvReader {
         let known = |name: &String| Field::of_name(name).is_some() || LEGACY_NUMBERS.contains(&name.as_str());
         if !columns.iter().any(known) {
             let message = "the header names no telemetry column (timestamp_ns, event_type, …)";
-            return Err(StoreError::malformed(Place::line(path, 1), message));
+            return Err(StoreError::malformed(SourcePosition::line(path, 1), message));
         }
         if let Some(twice) = columns.iter().enumerate().find(|(index, name)| columns[..*index].contains(name))
         {
-            let message = format!("the column {:?} is there twice", twice.1);
-            return Err(StoreError::malformed(Place::line(path, 1), message));
+            let message = format!("the column {:?} occurs twice", twice.1);
+            return Err(StoreError::malformed(SourcePosition::line(path, 1), message));
         }
         let resolved = file::resolved(path);
         let default_session = options
@@ -89,12 +89,12 @@ impl CsvReader {
         })
     }
 
-    fn event(&mut self, place: Place) -> Result<Event, StoreError> {
+    fn event(&mut self, position: SourcePosition) -> Result<Event, StoreError> {
         if let Some(event) = self.quickly() {
             return Ok(event);
         }
-        let record = self.record().map_err(|problem| StoreError::record(place.clone(), problem))?;
-        self.options.event(&record, place, &self.default_session, "legacy.csv", &mut self.interner)
+        let record = self.record().map_err(|problem| StoreError::record(position.clone(), problem))?;
+        self.options.event(&record, position, &self.default_session, "legacy.csv", &mut self.interner)
     }
 
     /// The row by the quick path, which knows rows as we write them.
@@ -161,7 +161,7 @@ impl Iterator for CsvReader {
             }
             Ok(true) => {
                 let line = self.row.position().map_or(line, csv::Position::line);
-                Some(self.event(Place::line(&self.path, line)))
+                Some(self.event(SourcePosition::line(&self.path, line)))
             }
             Err(error) => {
                 // A row of another width is that row's problem; anything else may have lost the reader its place.
@@ -219,18 +219,20 @@ fn metadata_cell(cell: &str) -> Result<Value, Problem> {
 
 fn csv_error(path: &Path, error: &csv::Error, line: u64) -> StoreError {
     let line = error.position().map_or(line, csv::Position::line);
-    let place = Place::line(path, line.max(1));
+    let position = SourcePosition::line(path, line.max(1));
     match error.kind() {
         csv::ErrorKind::Io(inner) if inner.kind() == io::ErrorKind::FileTooLarge => {
-            StoreError::TooLarge { place, limit: MAX_RECORD }
+            StoreError::TooLarge { position, limit: MAX_RECORD }
         }
         csv::ErrorKind::Io(inner) => StoreError::io(path, io::Error::new(inner.kind(), inner.to_string())),
-        csv::ErrorKind::Utf8 { .. } => StoreError::malformed(place, "not a CSV file: the text is not UTF-8"),
+        csv::ErrorKind::Utf8 { .. } => {
+            StoreError::malformed(position, "not a CSV file: the text is not UTF-8")
+        }
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => StoreError::malformed(
-            place,
+            position,
             format!("the row has {len} cells where the header has {expected_len}"),
         ),
-        _ => StoreError::malformed(place, format!("not a CSV file: {error}")),
+        _ => StoreError::malformed(position, format!("not a CSV file: {error}")),
     }
 }
 

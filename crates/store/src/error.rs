@@ -7,26 +7,26 @@ use stormlog_model::Problem;
 
 /// A position in an input: the file, and the line (from 1) or record (from 0) when known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// The file.
     pub file: PathBuf,
     /// The line the record starts on, from 1; for binary files the record's number, from 1.
     pub line: Option<u64>,
 }
 
-impl Place {
+impl SourcePosition {
     /// A whole file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Place { file: path.into(), line: None }
+        SourcePosition { file: path.into(), line: None }
     }
 
     /// A line of a file.
     pub fn line(path: impl Into<PathBuf>, line: u64) -> Self {
-        Place { file: path.into(), line: Some(line) }
+        SourcePosition { file: path.into(), line: Some(line) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}:{line}", self.file.display()),
@@ -70,28 +70,28 @@ pub enum StoreError {
         found: String,
     },
     /// The bytes are not what the format allows.
-    #[error("{place}: {message}")]
+    #[error("{position}: {message}")]
     Malformed {
         /// Where.
-        place: Place,
+        position: SourcePosition,
         /// What was found and what was expected.
         message: String,
     },
     /// A well-formed record breaks a rule.
-    #[error("{place}: {}", problems_text(problems))]
+    #[error("{position}: {}", problems_text(problems))]
     Record {
         /// Where.
-        place: Place,
+        position: SourcePosition,
         /// The fields and the rules, the first one first.
         problems: Vec<Problem>,
     },
     /// One record is larger than any real one.
     #[error(
-        "{place}: one record is larger than {limit} bytes; this is not a telemetry file, or it is damaged"
+        "{position}: one record is larger than {limit} bytes; this is not a telemetry file, or it is damaged"
     )]
     TooLarge {
         /// Where it starts.
-        place: Place,
+        position: SourcePosition,
         /// The most one record may take.
         limit: usize,
     },
@@ -123,13 +123,13 @@ impl StoreError {
     }
 
     /// Bytes that break the format at a place.
-    pub fn malformed(place: Place, message: impl Into<String>) -> Self {
-        StoreError::Malformed { place, message: message.into() }
+    pub fn malformed(position: SourcePosition, message: impl Into<String>) -> Self {
+        StoreError::Malformed { position, message: message.into() }
     }
 
     /// A record that breaks one rule.
-    pub fn record(place: Place, problem: Problem) -> Self {
-        StoreError::Record { place, problems: vec![problem] }
+    pub fn record(position: SourcePosition, problem: Problem) -> Self {
+        StoreError::Record { position, problems: vec![problem] }
     }
 }
 

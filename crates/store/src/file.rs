@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::{Place, StoreError};
+use crate::{SourcePosition, StoreError};
 
 /// Opens a regular file for reading. A FIFO or device is refused without blocking on it.
 pub(crate) fn open_regular(path: &Path) -> Result<File, StoreError> {
@@ -25,7 +25,7 @@ pub(crate) fn read_bounded(path: &Path, limit: usize) -> Result<Vec<u8>, StoreEr
     let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| StoreError::io(path, error))?;
     if bytes.len() > limit {
-        return Err(StoreError::TooLarge { place: Place::file(path), limit });
+        return Err(StoreError::TooLarge { position: SourcePosition::file(path), limit });
     }
     Ok(bytes)
 }

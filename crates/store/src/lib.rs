@@ -22,9 +22,11 @@ pub mod run_record;
 pub mod sink;
 mod source;
 
-pub use error::{Place, StoreError};
+pub use error::{SourcePosition, StoreError};
 pub use load::{LoadOptions, LoadedSession, load_sessions};
 pub use options::ReadOptions;
 pub use output::{Format, Output};
+#[cfg(feature = "parquet")]
+pub use parquet::{TableBatches, TableColumn, TableFile};
 pub use source::{Events, Source, Sources};
 pub use stormlog_ring::wall_ns;

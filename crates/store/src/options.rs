@@ -2,7 +2,7 @@
 
 use stormlog_model::{Defaults, Event, Interner, Record, check_record, event_from_record};
 
-use crate::{Place, StoreError};
+use crate::{SourcePosition, StoreError};
 
 /// Choices of the reader's caller.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ impl ReadOptions {
     pub(crate) fn event(
         &self,
         record: &Record,
-        place: Place,
+        position: SourcePosition,
         default_session: &str,
         collector: &str,
         interner: &mut Interner,
@@ -36,7 +36,7 @@ impl ReadOptions {
         if self.strict && record.contains_key("schema_version") {
             let problems = check_record(record);
             if !problems.is_empty() {
-                return Err(StoreError::Record { place, problems });
+                return Err(StoreError::Record { position, problems });
             }
         }
         let defaults = Defaults {
@@ -46,6 +46,6 @@ impl ReadOptions {
             ..Defaults::default()
         };
         let event = event_from_record(record, &defaults, interner);
-        event.map_err(|problem| StoreError::record(place, problem))
+        event.map_err(|problem| StoreError::record(position, problem))
     }
 }

@@ -13,10 +13,13 @@ use crate::json::{self, EventReader};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
 use crate::run_record::{RunHead, run_head};
-use crate::{Place, ReadOptions, StoreError, file, recording, sink};
+use crate::{ReadOptions, SourcePosition, StoreError, file, recording, sink};
 
 /// Directories are searched this deep; deeper trees are not recordings.
 const MAX_DEPTH: usize = 12;
+
+/// Enough of a file for its magic bytes, or for the first columns of a CSV header.
+const HEADER: u64 = 4096;
 
 /// One thing that holds telemetry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,7 +66,7 @@ pub trait Events: Iterator<Item = Result<Event, StoreError>> {
 
 impl Events for EventReader {
     fn notes(&self) -> Vec<String> {
-        let torn = "the last line is cut off, as a killed writer leaves it; it was left out";
+        let torn = "the last line is truncated (its writer was killed) and was left out";
         if self.torn_tail() { vec![torn.to_owned()] } else { Vec::new() }
     }
 }
@@ -98,7 +101,7 @@ impl Source {
         Ok(found)
     }
 
-    /// The same, with the files named `companions` that are met on the way; nothing at all is no error.
+    /// The same, with the files named `companions` that are met on the way; nothing at all is not an error.
     pub fn survey(path: &Path, companions: &[&str]) -> Result<Sources, StoreError> {
         let metadata = std::fs::metadata(path).map_err(|error| StoreError::input(path, error))?;
         let mut found = Sources::default();
@@ -123,10 +126,9 @@ impl Source {
         {
             return Ok(source);
         }
-        let mut start = [0; 8];
-        let mut input = file::open_regular(path)?;
-        let length = input.read(&mut start).map_err(|error| StoreError::io(path, error))?;
-        let start = &start[..length];
+        let mut start = Vec::new();
+        let input = file::open_regular(path)?;
+        input.take(HEADER).read_to_end(&mut start).map_err(|error| StoreError::io(path, error))?;
         let path = path.to_owned();
         if start.starts_with(b"PAR1") {
             #[cfg(feature = "parquet")]
@@ -134,16 +136,17 @@ impl Source {
             #[cfg(not(feature = "parquet"))]
             return Err(StoreError::Unrecognised { path, message: "this build cannot read Parquet".into() });
         }
-        if start == stormlog_ring::MAGIC_BYTES {
+        if start.starts_with(&stormlog_ring::MAGIC_BYTES) {
             let is_segment = extension == "slog";
             return Ok(if is_segment { Source::Log(parent_of(&path)) } else { Source::Ring(path) });
         }
-        if extension == "csv" {
+        // `gpumemprof track --output run.json` writes CSV unless `--format` asks for JSON: the name does not decide.
+        if extension == "csv" || has_csv_header(&start) {
             return Ok(Source::Csv(path));
         }
         if extension == "parquet" {
             return Err(StoreError::malformed(
-                Place::file(path),
+                SourcePosition::file(path),
                 "not a Parquet file: it does not start with PAR1",
             ));
         }
@@ -311,6 +314,13 @@ impl Events for Segments {
 
 fn is_segment(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(sink::is_segment_name)
+}
+
+/// Whether a file starts with the line of column names that every CSV file of events has.
+fn has_csv_header(start: &[u8]) -> bool {
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut columns = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    line.first().is_some_and(u8::is_ascii_alphabetic) && columns.any(|name| name.starts_with(b"timestamp"))
 }
 
 fn parent_of(path: &Path) -> PathBuf {

@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{golden, read_all, records};
-use stormlog_store::{ReadOptions, Source};
+use stormlog_store::{ReadOptions, Source, TableFile};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/parquet").join(name)
@@ -33,6 +33,32 @@ fn integers_with_gaps_that_pandas_made_floats_of_are_integers() {
         record.insert("device_free_bytes".into(), serde_json::Value::Null);
     }
     assert_eq!(found, expected);
+}
+
+#[test]
+fn row_group_read_in_batches_has_the_cells_of_the_whole_group() {
+    let columns = ["timestamp_ns", "session_id", "device_free_bytes", "no_such_column"];
+    for name in ["pyarrow-none", "pyarrow-zstd-pages2", "duckdb", "polars", "pandas"] {
+        let file = TableFile::open(&data(&format!("{name}.parquet"))).unwrap();
+        let whole = file.read_group(0, &columns).unwrap();
+        let mut batches = file.batches(0, &columns).unwrap();
+        assert_eq!(batches.left(), file.group_rows(0));
+        let mut first = 0;
+        while batches.left() > 0 {
+            let rows = batches.left().min(2);
+            let batch = batches.read(rows).unwrap();
+            for (own, all) in batch.iter().zip(&whole) {
+                for row in 0..rows {
+                    assert_eq!(own.float(row), all.float(first + row), "{name}");
+                    assert_eq!(own.text(row), all.text(first + row), "{name}");
+                }
+                assert_eq!(own.float(rows), None, "{name}");
+            }
+            first += rows;
+        }
+        assert_eq!(first, file.group_rows(0));
+        assert!(whole[0].float(first - 1).is_some(), "{name}");
+    }
 }
 
 #[test]

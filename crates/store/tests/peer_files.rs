@@ -41,7 +41,7 @@ fn tracker_export_as_json() {
 }
 
 #[test]
-fn tracker_export_as_csv_says_the_same() {
+fn tracker_export_as_csv_has_the_same_events() {
     check("cpu_tracker.csv", "cpu_tracker.jsonl");
     check("cuda_tracker_pandas.csv", "cuda_tracker.jsonl");
 }

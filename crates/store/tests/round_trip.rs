@@ -105,3 +105,12 @@ fn damaged_parquet_is_an_error() {
         assert!(events.iter().any(Result::is_err), "{name}");
     }
 }
+
+#[test]
+fn a_csv_file_is_known_by_its_header_whatever_its_name() {
+    let events = varied_events(7, 20);
+    let (directory, path) = written(&events, "events.csv");
+    let renamed = directory.path().join("events.json");
+    std::fs::rename(path, &renamed).unwrap();
+    assert_eq!(records(&read_all(&renamed)), records(&events));
+}

@@ -59,7 +59,7 @@ fn a_forked_child_writes_its_own() {
     sink.flush(true).unwrap();
     sink.append(r#"{"who": "parent, buffered"}"#, Some("s")).unwrap();
     assert!(in_child(|| {
-        // The child's own thread flushes it, without being told.
+        // The child's own thread flushes it without a request.
         sink.append(r#"{"who": "child"}"#, Some("s")).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         while sink.failure_diagnostics().buffered_records > 0 && Instant::now() < deadline {

@@ -53,7 +53,7 @@ fn rolled(root: &Path, records: &[String]) -> RollupFile {
 }
 
 #[test]
-fn says_what_happened() {
+fn rollups_count_events_and_samples() {
     let root = tempfile::tempdir().unwrap();
     let rollups = rolled(root.path(), &records());
     let [session] = rollups.sessions.as_slice() else { panic!("{rollups:?}") };

@@ -1,4 +1,4 @@
-//! What a tracker is told once: whose memory, how often, and in which words.
+//! The settings of a tracker: whose memory, how often, and in which words.
 
 use std::time::Duration;
 

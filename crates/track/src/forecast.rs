@@ -40,7 +40,7 @@ pub struct Forecasts {
 }
 
 impl Forecasts {
-    /// For readings that come so often.
+    /// For readings taken every `interval`.
     pub fn every(interval: Duration) -> Self {
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         Forecasts { config: PredictConfig::for_interval(interval), predictors: Vec::new(), growth: None }

@@ -18,7 +18,7 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// For events of this session that are taken so often.
+    /// For events of this session, taken every `interval`.
     pub fn new(session: &SessionSummary, identity: &Identity, collector: &str, interval: Duration) -> Self {
         let like = Head {
             session_id: session.session_id.clone(),

@@ -1,4 +1,4 @@
-//! The last so many events in memory; what is pushed out is counted.
+//! The last events in memory, up to a number; dropped ones are counted.
 
 use std::collections::VecDeque;
 

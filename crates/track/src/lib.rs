@@ -5,6 +5,7 @@
 //! up, callbacks are called with no lock held, and a forked child never waits for a lock of its parent's threads.
 #![forbid(unsafe_code)]
 
+mod compat_text;
 mod config;
 mod evidence;
 mod forecast;
@@ -28,7 +29,6 @@ mod statistics;
 mod timeline;
 mod tracker;
 mod tree_source;
-mod words;
 
 pub use config::{Config, Wording};
 pub use evidence::evidence_now;

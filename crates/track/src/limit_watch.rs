@@ -18,7 +18,7 @@ pub struct LimitWatch {
 }
 
 impl LimitWatch {
-    /// Of the process `pid` and its descendants, sampled so often; `limit_as` is the limit of its address space.
+    /// Of the process `pid` and its descendants, sampled every `interval`; `limit_as` is the limit of its address space.
     pub fn of(pid: u32, limit_as: Option<u64>, interval: Duration) -> Self {
         let pace = interval.max(SHORTEST_INTERVAL);
         let options = LimitOptions { limit_as, pace, is_thorough: true };

@@ -32,7 +32,7 @@ pub struct LimitOptions {
     /// The shortest time between two looks.
     pub pace: Duration,
     /// Whether pressure and the page cache are read as well, and the machine's memory is followed only while the process
-    /// itself fills it. A tracker inside a program leaves both out: it costs least, and warns whoever fills the machine.
+    /// itself fills it. A tracker inside a program leaves both out: it costs least, and warns the program that fills the machine.
     pub is_thorough: bool,
 }
 

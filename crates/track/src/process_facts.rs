@@ -4,21 +4,22 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use stormlog_collect::process::ProcessReader;
 use stormlog_model::Record;
+use stormlog_model::page_facts::{
+    ANONYMOUS, FILE_BACKED, FORKED, MINOR_FAULTS, PRIVATE_DIRTY, PSS, PSS_FILE, SHARED_DIRTY, SHARED_MEMORY,
+    USS,
+};
 
 /// How long what is swapped out is taken for current: reading it costs more than the sample itself.
 pub(crate) const FACT_AGE: Duration = Duration::from_secs(1);
-/// By these names `analyze` splits resident memory: what files or shared memory back, and what shared memory backs.
-const FILE_BACKED: &str = "file_backed_bytes";
-const SHARED_MEMORY: &str = "shared_memory_bytes";
-/// By these it counts pages that several processes share once: the proportional set size, and the part of it that files back.
-const PSS: &str = "pss_bytes";
-const PSS_FILE: &str = "pss_file_bytes";
-/// The kernel walks the page tables of the process for it: between two readings pass so many times what one took, and this at least.
+/// The kernel walks the page tables of the process for it: between two readings pass this many times the processor time that one took, and this at least.
 const PSS_SHARE: u32 = 100;
 const PSS_AGE: Duration = Duration::from_secs(10);
+/// The first pause of a fork, whose pages are copied in its first seconds; it doubles with each reading.
+const FORK_AGE: Duration = Duration::from_secs(2);
 /// Of a larger process it is not read: a walk of tens of milliseconds would delay the samples.
 const PSS_MOST_RSS: u64 = 8 << 30;
 
@@ -33,6 +34,8 @@ pub(crate) struct ProcessFacts {
     since: Instant,
     swap_read_at: Option<Instant>,
     pss: Reported,
+    private_dirty: Reported,
+    pss_readings: u32,
     next_pss: Option<Instant>,
 }
 
@@ -48,6 +51,8 @@ impl ProcessFacts {
             since: Instant::now(),
             swap_read_at: None,
             pss: Reported::default(),
+            private_dirty: Reported::default(),
+            pss_readings: 0,
             next_pss: None,
         }
     }
@@ -84,20 +89,42 @@ impl ProcessFacts {
     }
 
     /// Reads its share of pages that several processes have, where that is due.
-    pub(crate) fn read_pss(&mut self, reader: &ProcessReader, rss: Option<u64>) {
+    pub(crate) fn read_pss(&mut self, reader: &mut ProcessReader, rss: Option<u64>) {
         let begin = Instant::now();
         let is_small = rss.is_some_and(|rss| rss <= PSS_MOST_RSS);
         if !is_small || self.next_pss.is_some_and(|next| begin < next) {
             return;
         }
+        // Not by the clock on the wall: on a busy machine most of that is waiting, which is not a cost.
+        let before = processor_time();
         let detail = reader.detail().ok();
-        self.next_pss = Some(begin + pss_pause(begin.elapsed()));
-        let share = detail.and_then(|detail| Some((detail.pss?, detail.pss_file?)));
-        if let Some((all, of_files)) = share
-            && self.pss.update(all, self.since.elapsed(), Instant::now())
-        {
-            self.set(PSS, all.into());
-            self.set(PSS_FILE, of_files.into());
+        let cost = processor_time().saturating_sub(before);
+        let stat = reader.stat().ok();
+        let is_fork = stat.as_ref().is_some_and(|stat| stat.is_copy);
+        self.next_pss = Some(begin + pss_pause(cost, is_fork.then_some(self.pss_readings)));
+        self.pss_readings += 1;
+        let share = detail.and_then(|detail| Some((detail, detail.pss?, detail.pss_file?)));
+        let Some((detail, all, of_files)) = share else { return };
+        let (age, now) = (self.since.elapsed(), Instant::now());
+        let is_changed = self.pss.update(all, age, now)
+            | detail.private_dirty.is_some_and(|bytes| self.private_dirty.update(bytes, age, now));
+        if !is_changed {
+            return;
+        }
+        self.set(PSS, all.into());
+        self.set(PSS_FILE, of_files.into());
+        let known = [
+            (USS, detail.uss),
+            (PRIVATE_DIRTY, detail.private_dirty),
+            (SHARED_DIRTY, detail.shared_dirty),
+            (ANONYMOUS, detail.anonymous),
+        ];
+        for (key, bytes) in known {
+            bytes.into_iter().for_each(|bytes| self.set(key, bytes.into()));
+        }
+        if let Some(stat) = stat.filter(|stat| stat.is_copy || self.known.contains_key(FORKED)) {
+            self.set(FORKED, stat.is_copy.into());
+            self.set(MINOR_FAULTS, stat.minor_faults.into());
         }
     }
 
@@ -124,9 +151,16 @@ impl ProcessFacts {
     }
 }
 
-/// The time between two readings, of which one took `cost`.
-fn pss_pause(cost: Duration) -> Duration {
-    (cost * PSS_SHARE).max(PSS_AGE)
+/// The time between two readings, of which one took `cost`; of a fork after this many readings.
+fn pss_pause(cost: Duration, of_fork: Option<u32>) -> Duration {
+    let young = of_fork.map(|readings| FORK_AGE * 2_u32.saturating_pow(readings.min(8)));
+    (cost * PSS_SHARE).max(young.map_or(PSS_AGE, |pause| pause.min(PSS_AGE)))
+}
+
+/// What this thread has used of the processor.
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// A part of the resident memory, as the metadata last had it. Each change is metadata of its own, for which a ring has little room: every half
@@ -203,17 +237,20 @@ mod tests {
 
     #[test]
     fn share_of_a_process_is_read_every_ten_seconds_and_for_a_hundredth_of_the_time() {
-        assert_eq!(pss_pause(Duration::from_millis(2)), Duration::from_secs(10));
-        assert_eq!(pss_pause(Duration::from_millis(300)), Duration::from_secs(30));
+        let pause = |cost, of_fork| pss_pause(Duration::from_millis(cost), of_fork).as_secs();
+        assert_eq!([pause(2, None), pause(300, None), pause(300, Some(0))], [10, 30, 30]);
+        assert_eq!([0, 1, 2, 3, u32::MAX].map(|readings| pause(2, Some(readings))), [2, 4, 8, 10, 10]);
         let mut facts = ProcessFacts::new();
-        let reader = ProcessReader::open(std::process::id()).unwrap();
-        facts.read_pss(&reader, Some(PSS_MOST_RSS + 1));
+        let mut reader = ProcessReader::open(std::process::id()).unwrap();
+        facts.read_pss(&mut reader, Some(PSS_MOST_RSS + 1));
         assert!(facts.known().is_empty() && facts.next_pss.is_none(), "too large");
-        facts.read_pss(&reader, Some(1));
+        facts.read_pss(&mut reader, Some(1));
         let known = |key: &str| facts.known()[key].as_u64().unwrap();
         assert!(known(PSS) > 0 && known(PSS_FILE) <= known(PSS));
+        assert!(known(PRIVATE_DIRTY) <= known(USS) && known(ANONYMOUS) > 0);
+        assert!(!facts.known().contains_key(FORKED), "the test runner executed this program");
         let next = facts.next_pss;
-        facts.read_pss(&reader, Some(1));
+        facts.read_pss(&mut reader, Some(1));
         assert_eq!(facts.next_pss, next, "not due");
     }
 

@@ -123,6 +123,12 @@ impl ProcessSession {
         self.raise_peak(status.as_ref().and_then(|status| status.peak_rss));
         self.facts.note_shared_memory(status.as_ref().and_then(|status| status.rss_shared_memory));
         self.facts.note_shortage(status.and_then(|status| status.swap), stalls);
+        self.read_pages(reader);
+    }
+
+    /// The pages that it shares and those of its own, where that is due. The first reading of a fork is what later ones are compared with: it is wanted
+    /// before the fork has copied much.
+    pub fn read_pages(&mut self, reader: &mut ProcessReader) {
         self.facts.read_pss(reader, self.seen.last_rss);
     }
 
@@ -143,6 +149,19 @@ impl ProcessSession {
         limits: &MemoryLimits,
         context: Option<&str>,
     ) -> bool {
+        self.record_at(event_type, wall_ns(), rss, limits, context)
+    }
+
+    /// The same, as of a moment: the samples that are taken of several processes in one turn have one time, so that what they held together is known
+    /// even where it was their last.
+    pub fn record_at(
+        &mut self,
+        event_type: &str,
+        at_ns: u64,
+        rss: Option<u64>,
+        limits: &MemoryLimits,
+        context: Option<&str>,
+    ) -> bool {
         let sample = host_sample(rss, limits.total(), limits.free());
         if rss.is_some() {
             self.last = sample;
@@ -151,7 +170,7 @@ impl ProcessSession {
             // The start is written with the first sample, at the same moment.
             self.samples += u64::from(event_type == "sample");
         }
-        self.append_own(event_type, wall_ns(), &sample, context, Record::new())
+        self.append_own(event_type, at_ns, &sample, context, Record::new())
     }
 
     /// Records the beginning or the end of a warning, with the numbers of the last sample.

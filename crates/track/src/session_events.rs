@@ -30,7 +30,7 @@ pub struct SessionEvents {
 }
 
 impl SessionEvents {
-    /// For events of this session that are taken so often. `base` holds `memory_capabilities`.
+    /// For events of this session, taken every `interval`. `base` holds `memory_capabilities`.
     pub fn new(
         session: &SessionSummary,
         identity: &Identity,

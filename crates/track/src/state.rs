@@ -1,6 +1,6 @@
 //! What a tracker knows: the rules that turn a sample into events, alerts and statistics.
 //!
-//! Reads no clock and calls nobody: times are handed in, and events somebody should be told of are handed back.
+//! Reads no clock and calls nothing: times are passed in, and events to report are returned.
 
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use stormlog_model::{Counter, Counters, Event, Problem, Record, SessionStatus, S
 
 use crate::health::{Health, HealthStatus};
 use crate::history::History;
-use crate::{Config, Forecasts, LimitReading, Outlets, Sampled, SessionEvents, Statistics, Wording, words};
+use crate::{
+    Config, Forecasts, LimitReading, Outlets, Sampled, SessionEvents, Statistics, Wording, compat_text,
+};
 
-/// An event that is no sample: a start, a phase, an error.
+/// An event that is not a sample: a start, a phase, an error.
 #[derive(Debug, Clone, Default)]
 pub struct NewEvent<'a> {
     /// Its kind.
@@ -65,7 +67,7 @@ impl State {
             health: Health::default(),
             session,
             stats: Statistics { total_bytes: config.total_bytes, ..Statistics::default() },
-            sample_text: words::sample(config.wording, &[]),
+            sample_text: compat_text::sample(config.wording, &[]),
             last: None,
             last_followed: None,
             config,
@@ -76,7 +78,7 @@ impl State {
         Ok(state)
     }
 
-    /// One answer of the source. Gives back the events that somebody should be told of.
+    /// One answer of the source. Returns the events to report.
     pub(crate) fn observe(&mut self, sampled: Sampled, now_ns: u64) -> Vec<Event> {
         let Some(sample) = sampled.sample else {
             let error = sampled.error.unwrap_or_else(|| "Collector unavailable".to_owned());
@@ -99,7 +101,10 @@ impl State {
         let is_cpu = self.config.wording == Wording::Cpu;
         // Of a process that is seen from outside it is the resident memory that grows and shrinks.
         let followed = allocated.or(sample.used.filter(|_| is_cpu && !has_allocator));
-        // The first sample is where counting starts: what was there before is no allocation of this session.
+        if let Some(bytes) = followed {
+            self.stats.followed(bytes);
+        }
+        // The first sample is where counting starts: what was there before is not an allocation of this session.
         let change = followed.zip(self.last_followed).map(|(now, before)| now.wrapping_sub(before) as i64);
         self.last_followed = followed.or(self.last_followed);
         // Only a change of what an allocator holds is one in an event.
@@ -114,14 +119,14 @@ impl State {
                 "peak",
                 sample.device_id,
                 with(counters, told),
-                words::peak(bytes, self.config.wording),
+                compat_text::peak(bytes, self.config.wording),
                 now_ns,
             );
         }
         if let Some(change) = change.filter(|change| *change != 0) {
             self.stats.changed(change);
             let kind = if change > 0 { "allocation" } else { "deallocation" };
-            let text = words::change(change, self.config.wording);
+            let text = compat_text::change(change, self.config.wording);
             self.keep(kind, sample.device_id, with(counters, of_allocator(Some(change))), text, now_ns);
         }
         let alerts = match self.config.alerts {
@@ -130,7 +135,7 @@ impl State {
         };
         let change = of_allocator(if is_cpu { Some(0) } else { change });
         let text = if is_partial {
-            words::sample(self.config.wording, &self.health.partial_fields)
+            compat_text::sample(self.config.wording, &self.health.partial_fields)
         } else {
             Arc::clone(&self.sample_text)
         };
@@ -138,7 +143,7 @@ impl State {
         alerts
     }
 
-    /// An event from outside. Given back when somebody should be told of it.
+    /// An event from outside. Returned when it is to be reported.
     pub(crate) fn add(&mut self, new: NewEvent<'_>, now_ns: u64) -> Option<Event> {
         let sample = new.sample.or(self.last);
         let device_id = sample.map_or(self.fallback_device(), |sample| sample.device_id);
@@ -158,7 +163,7 @@ impl State {
     /// The start: with the numbers of the first sample, so that a reader need not guess them.
     pub(crate) fn begin(&mut self, sampled: &Sampled, now_ns: u64) {
         self.stats.started_at_ns = Some(now_ns);
-        let context = words::started(self.config.wording);
+        let context = compat_text::started(self.config.wording);
         let start = NewEvent {
             event_type: "start",
             change: Some(0),
@@ -174,7 +179,7 @@ impl State {
         for alert in self.alerts.finish(now_ns) {
             self.add_alert(alert, None, None);
         }
-        let context = words::stopped(self.config.wording);
+        let context = compat_text::stopped(self.config.wording);
         let stop =
             NewEvent { event_type: "stop", change: Some(0), context: Some(context), ..NewEvent::default() };
         self.add(stop, now_ns);
@@ -191,6 +196,7 @@ impl State {
             dropped_events: self.history.dropped(),
             last_sample: self.last.filter(|_| is_readable),
             seconds_to_limit: self.forecasts.nearest().map(|forecast| forecast.seconds_left),
+            forecast_seconds: self.forecasts.warning().map(|forecast| forecast.seconds_left),
             ..self.stats
         }
     }
@@ -275,8 +281,8 @@ impl State {
         found.into_iter().filter_map(|alert| self.add_alert(alert, change, Some(*sample))).collect()
     }
 
-    /// What is used of a device that is its own limit; of the host by everybody, since it is the host's memory that runs
-    /// out.
+    /// What is used of a device that is its own limit; of the host the use of all processes, since it is the host's memory
+    /// that runs out.
     fn reading(&self, sample: &DeviceSample) -> LimitReading {
         let total = self.stats.total_bytes;
         let by_all = total.zip(sample.free).map(|(total, free)| total.saturating_sub(free));

@@ -83,7 +83,7 @@ fn steady_growth_is_foretold_before_the_limit_is_near() {
     }
     let (second, text) = first.unwrap();
     assert!(
-        second < 300 && text.starts_with("WARNING: Memory limit of 16.00 GiB in about"),
+        second < 300 && text.starts_with("WARNING: Memory limit of 16.00 GiB will be reached in about"),
         "{second} {text}"
     );
     assert!(state.statistics().seconds_to_limit.unwrap() > 100.0);
@@ -104,14 +104,16 @@ fn on_the_host_it_is_the_room_left_that_counts() {
     let mut state = state();
     let mut told = Vec::new();
     for tick in 0..3000_u64 {
-        // This process stays small; somebody else fills the machine.
+        // This process stays small; another process fills the machine.
         let mut sampled = sample(GIB, 0);
         let seen = sampled.sample.as_mut().unwrap();
         seen.device_id = HOST_DEVICE;
         seen.free = Some(12 * GIB - tick * (2 << 20));
         told.extend(state.observe(sampled, tick * S / 10));
     }
-    assert!(texts(&told).iter().any(|text| text.contains("Memory limit of 16.00 GiB in about")));
+    assert!(
+        texts(&told).iter().any(|text| text.contains("Memory limit of 16.00 GiB will be reached in about"))
+    );
 }
 
 #[test]

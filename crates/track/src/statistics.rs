@@ -7,6 +7,10 @@ use stormlog_collect::DeviceSample;
 pub struct Statistics {
     /// Most bytes allocated (RSS on the host).
     pub peak_memory: Option<u64>,
+    /// Fewest bytes allocated (RSS on the host) in a sample.
+    pub lowest_memory: Option<u64>,
+    /// The mean over all samples.
+    pub mean_memory: Option<f64>,
     /// Most bytes used on the device.
     pub peak_device_used: Option<u64>,
     /// Samples that found more allocated than the one before.
@@ -31,8 +35,10 @@ pub struct Statistics {
     pub dropped_events: u64,
     /// The last sample; `None` while the source fails.
     pub last_sample: Option<DeviceSample>,
-    /// Seconds until the limit if it goes on like this; `None` when nothing grows or too little was seen.
+    /// Seconds until the limit if it continues like this; `None` when nothing grows or too little was seen.
     pub seconds_to_limit: Option<f64>,
+    /// The same where the forecast is sure and near enough to warn.
+    pub forecast_seconds: Option<f64>,
     /// The device's size.
     pub total_bytes: Option<u64>,
 }
@@ -47,6 +53,14 @@ impl Statistics {
             total_bytes: self.total_bytes,
             ..Statistics::default()
         };
+    }
+
+    /// Counts the bytes of one sample; `sample_count` includes it.
+    pub(crate) fn followed(&mut self, bytes: u64) {
+        self.lowest_memory = Some(self.lowest_memory.map_or(bytes, |lowest| lowest.min(bytes)));
+        let before = self.mean_memory.unwrap_or(bytes as f64);
+        // A running mean: a sum of bytes over weeks would lose precision.
+        self.mean_memory = Some(before + (bytes as f64 - before) / self.sample_count.max(1) as f64);
     }
 
     /// Counts a change between two samples.

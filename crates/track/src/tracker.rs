@@ -177,7 +177,7 @@ impl Tracker {
         self.shared.state().map_or(0, |state| state.history.iter().filter(|event| wanted(event)).count())
     }
 
-    /// Memory in intervals of so many seconds, as [`TooManyPoints`] allows.
+    /// Memory in intervals of this many seconds, as [`TooManyPoints`] allows.
     pub fn timeline(&self, interval_s: f64) -> Result<Vec<(f64, Counters)>, TooManyPoints> {
         let Some(state) = self.shared.state() else { return Ok(Vec::new()) };
         timeline::filled(state.history.iter().map(|event| (event.timestamp_ns, event.counters)), interval_s)
@@ -242,8 +242,8 @@ impl Tracker {
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        // Dropped while running: the thread must not outlive what it watches for. The session stays open: it was not
-        // ended by anybody.
+        // Dropped while running: the thread must not outlive what it watches for. The session stays open: the
+        // caller did not end it.
         if self.is_running() {
             self.shared.lock_control().stop = true;
             self.shared.wake.notify_all();

@@ -16,7 +16,7 @@ use crate::{Sampled, Source};
 /// How often children are looked for: a look reads a file of every thread.
 const TREE_AGE: Duration = Duration::from_millis(200);
 
-/// The processes of a tree as of the last look, for whoever wants to know what else they hold.
+/// The processes of a tree as of the last look, for callers that read what else they hold.
 #[derive(Debug, Clone, Default)]
 pub struct TreePids(Arc<Mutex<Vec<u32>>>);
 

@@ -60,7 +60,7 @@ fn config(interval: Duration, wording: Wording) -> Config {
     }
 }
 
-/// Gives what it is told to, then the last for ever.
+/// Returns the given answers, then the last one forever.
 struct ScriptedStandIn(VecDeque<Sampled>);
 
 impl Source for ScriptedStandIn {

@@ -87,7 +87,7 @@ fn a_process_is_summed_up_with_its_children_until_it_is_gone() {
     family.0.wait().unwrap();
     let gone = source.sample();
     assert_eq!(gone.sample, None);
-    assert!(gone.error.unwrap().contains("gone"));
+    assert!(gone.error.unwrap().contains("has exited"));
     assert!(source.pids().list().is_empty());
 }
 

@@ -76,7 +76,7 @@ pub struct Reading {
     pub psi_full_avg10: Option<f64>,
 }
 
-/// When the limit will be met if it goes on like this.
+/// When the limit will be met if it continues like this.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
     /// Seconds until then.
@@ -197,7 +197,7 @@ impl Predictor {
         if slope <= 0.0 || !slope.is_finite() {
             return None;
         }
-        // A window's own growth is no swing; what remains of it is the height of the teeth above the floor.
+        // A window's own growth is not a swing; what remains of it is the height of the teeth above the floor.
         let teeth = (swing - slope * scale.width_ns as f64 / 1e9).max(0.0);
         let floor_now = last.floor as f64 + slope * seconds_between(last.floor_at_ns, reading.timestamp_ns);
         let headroom = (limit as f64 - floor_now - teeth).max(0.0);
@@ -251,7 +251,7 @@ impl Predictor {
                 (Step::Started, _, Some(found)) => events.push(announced(kind, at, event_type, &found)),
                 (Step::Ended, Some(since), _) => {
                     let metadata = ended(kind, since, at, "recovered");
-                    let context = "RECOVERED: memory no longer heads for the limit".to_owned();
+                    let context = "RECOVERED: memory is no longer growing toward the limit".to_owned();
                     events.push(AlertEvent {
                         kind,
                         timestamp_ns: at,
@@ -272,7 +272,7 @@ fn tolerance(floor: u64) -> f64 {
     NOISE_BYTES.max(floor as f64 * 0.0005)
 }
 
-/// Stalls on memory confirm a trend; alone, or far from the limit, they are somebody else's.
+/// Stalls on memory confirm a trend; alone, or far from the limit, another program causes them.
 fn under_pressure(confidence: f64, share: f64, reading: &Reading) -> f64 {
     let clean = |value: Option<f64>| value.filter(|value| value.is_finite()).unwrap_or(0.0).clamp(0.0, 100.0);
     let stalled = clean(reading.psi_full_avg10) / 100.0 + clean(reading.psi_some_avg10) / 200.0;
@@ -289,7 +289,7 @@ fn announced(kind: AlertKind, at: u64, event_type: &'static str, found: &Forecas
         seconds => format!("about {}", duration(seconds)),
     };
     let context = format!(
-        "{}: Memory limit of {} in {left} at {} (confidence {:.2})",
+        "{}: Memory limit of {} will be reached in {left} at {} (confidence {:.2})",
         event_type.to_uppercase(),
         format_bytes(found.limit_bytes),
         rate(found.bytes_per_second),

@@ -22,7 +22,7 @@ pub(super) struct Trend {
     pub(super) late_slope: f64,
 }
 
-/// The trend of points in time order; `tolerance` is the difference that is no difference.
+/// The trend of points in time order; a difference up to `tolerance` does not count.
 pub(super) fn trend(points: &[(f64, f64)], tolerance: f64) -> Option<Trend> {
     if points.len() < 4 || points.len() > WINDOWS {
         return None;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_points_say_nothing() {
+    fn too_few_points_give_no_trend() {
         assert_eq!(trend(&[], 0.0), None);
         assert_eq!(trend(&[(0.0, 1.0); 3], 0.0), None);
         assert_eq!(trend(&[(0.0, 1.0); 9], 0.0), None, "all at one time");

@@ -3,7 +3,7 @@
 //! Version 1 and 2 differ in every file name and in what counts where; `v1.rs` and `v2.rs` hold that, everything else is
 //! common. "Unlimited" is known and differs from "unknown". Nothing here may be mistaken for the host's memory.
 
-mod place;
+mod cgroup_path;
 mod v1;
 mod v2;
 mod watch;
@@ -184,7 +184,7 @@ impl MemoryCgroup {
 
     /// The same below another `/proc`.
     pub fn of_in(roots: &Roots, pid: u32) -> Result<Self, CollectError> {
-        place::find(roots, pid)
+        cgroup_path::find(roots, pid)
     }
 
     /// The directories from the group up to the mount.

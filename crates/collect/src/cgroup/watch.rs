@@ -1,6 +1,6 @@
 //! What the OOM killer did to a cgroup between two moments, and whose limit it was.
 //!
-//! Kills count at the group of the victim whoever killed it, the host's own OOM killer included; the sign of a cgroup's
+//! Kills count at the group of the victim whatever killed it, the host's own OOM killer included; the sign of a cgroup's
 //! limit is that level's `oom` count (v2) or `failcnt` (v1). Without such a sign it was not a limit we can see. On v1 the
 //! sign is weaker, since `failcnt` also rises when reclaim then helped: where the kernel log can be read, it decides.
 

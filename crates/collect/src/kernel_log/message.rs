@@ -1,6 +1,6 @@
 //! The texts of the kernel's OOM killer, from Linux 3 to 7.
 //!
-//! A kill is told in several lines: who asked, whose limit (before 4.19 "Task in … killed as a result of limit of …",
+//! A kill is reported in several lines: the process that asked, the limit (before 4.19 "Task in … killed as a result of limit of …",
 //! since then "oom-kill:constraint=…"), and who was killed. The first lines may be missing when the kernel limits its
 //! rate: then what they say is unknown, never that of the kill before. The victim's name is its own choice.
 
@@ -217,7 +217,7 @@ impl Context {
     }
 }
 
-/// Cuts `…Killed process ` from the line; the mark must stand at its start or after the kernel's own words.
+/// Cuts `…Killed process ` from the line; the mark must be at its start or after the kernel's own words.
 fn killed(line: &str) -> Option<(&str, &str)> {
     let (before, rest) = line.split_once("Killed process ")?;
     let known =

@@ -170,7 +170,7 @@ fn a_kill_without_its_own_lines_does_not_inherit_those_of_another() {
     ]);
     assert_eq!(found.len(), 2);
     assert_eq!((found[1].cgroup.as_deref(), found[1].constraint), (None, Some(Constraint::Memcg)));
-    // And when the lines name somebody else.
+    // And when the lines name another process.
     let found = kills(&[REAL[6].1[0], REAL[5].1[1]]);
     assert_eq!((found[0].pid, found[0].cgroup.as_deref()), (63214, None));
 }
@@ -196,7 +196,7 @@ fn a_group_shares_its_cause() {
 }
 
 #[test]
-fn lines_of_others_say_nothing() {
+fn unrelated_lines_are_ignored() {
     for line in [
         "systemd: Killed process 5 (x) total-vm:1kB",
         "Killed process",

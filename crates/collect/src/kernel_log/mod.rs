@@ -37,7 +37,7 @@ pub struct KernelReport {
     pub records: u64,
     /// True when the kernel overwrote records before they were read: kills may be missing.
     pub overwritten: bool,
-    /// True when the bound on records ended the reading; reading again goes on.
+    /// True when the bound on records ended the reading; reading again continues.
     pub more: bool,
 }
 
@@ -116,7 +116,7 @@ impl KernelLog {
 }
 
 /// The kills in a log that was kept as a file: what `dmesg`, the journal or `/dev/kmsg` printed, one message a line. The
-/// text is taken at its word: whoever kept it could have written anything.
+/// text is taken at its word: the program that kept it could have written anything.
 pub fn kills_in(text: &str) -> Vec<OomKill> {
     let mut parser = OomParser::default();
     let messages = text.lines().map(|line| match kernel_text(line.as_bytes()) {
@@ -155,7 +155,7 @@ fn kernel_text(record: &[u8]) -> Option<(Option<u64>, String)> {
     let semicolon = record.iter().position(|byte| *byte == b';')?;
     let mut head = record[..semicolon].split(|byte| *byte == b',');
     let priority = number(head.next()?)?;
-    // Above the three bits of the level lies the facility; 0 is the kernel, and user space cannot use it.
+    // Above the three bits of the level is the facility; 0 is the kernel, and user space cannot use it.
     if priority >> 3 != 0 {
         return None;
     }

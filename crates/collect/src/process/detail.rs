@@ -21,6 +21,10 @@ pub struct MemoryDetail {
     pub uss: Option<u64>,
     /// Resident bytes that others share.
     pub shared: Option<u64>,
+    /// Those no other process shares and that were written: heap, stacks, copies of pages that were shared before.
+    pub private_dirty: Option<u64>,
+    /// Those that others share and that were written, by this process or before it was forked.
+    pub shared_dirty: Option<u64>,
     /// Bytes that belong to no file, shared or not.
     pub anonymous: Option<u64>,
     /// Bytes in transparent huge pages.
@@ -33,13 +37,18 @@ pub struct MemoryDetail {
     pub locked: Option<u64>,
 }
 
-/// Reads the rollup. `None` when it is no rollup; a kernel thread's is empty.
+/// Reads the rollup. `None` when it is not a rollup; a kernel thread's is empty.
 pub(crate) fn parse(text: &[u8]) -> Option<MemoryDetail> {
     let mut detail = MemoryDetail::default();
     let mut uss = Sum::default();
     let mut shared = Sum::default();
     for line in lines(text) {
         let Some((key, value)) = key_size(line) else { continue };
+        match key {
+            b"Private_Dirty" => detail.private_dirty = Some(value),
+            b"Shared_Dirty" => detail.shared_dirty = Some(value),
+            _ => {}
+        }
         let slot = match key {
             b"Rss" => &mut detail.rss,
             b"Pss" => &mut detail.pss,
@@ -89,6 +98,7 @@ mod tests {
         let detail = parse(text).unwrap();
         assert_eq!(detail.uss, Some(60 << 10));
         assert_eq!(detail.shared, Some(40 << 10));
+        assert_eq!((detail.private_dirty, detail.shared_dirty), (Some(50 << 10), Some(0)));
         assert_eq!(detail.swap, Some(0));
         assert_eq!(detail.pss_anonymous, None);
         assert_eq!(parse(b"nonsense"), None);

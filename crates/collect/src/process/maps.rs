@@ -42,7 +42,7 @@ pub struct MapGroup {
     pub rss: Option<u64>,
     /// Resident bytes, shared pages divided by their users.
     pub pss: Option<u64>,
-    /// Resident bytes nobody shares.
+    /// Resident bytes that are not shared.
     pub private: Option<u64>,
     /// Bytes that belong to no file (of a file: the part written to).
     pub anonymous: Option<u64>,

@@ -145,7 +145,7 @@ impl ProcessReader {
                     }
                 });
                 match pages {
-                    // Without an address space the kernel prints zeros: that is no reading.
+                    // Without an address space the kernel prints zeros: that is not a reading.
                     Ok(Ok(ProcessMemory { vms: 0, .. })) => Err(CollectError::NoMemory { pid }),
                     Ok(Ok(memory)) => Ok(memory),
                     Ok(Err(text)) => Err(CollectError::malformed(file.path(), &text)),

@@ -1,4 +1,4 @@
-//! Which phases were open when the recording ended, told from its events: for programs that cannot be asked any more.
+//! Which phases were open when the recording ended, derived from its events: for programs that have ended.
 //!
 //! A ring forgets its oldest events, so an end without a beginning is normal. Must never hold more phases than a program
 //! can sensibly have open, however many beginnings it is fed.

@@ -17,18 +17,24 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// `3.83 GiB`, `512 B`; three significant places are enough to compare by eye.
+/// `3.83 GiB`, `256.0 MiB`, `512 B`: at most four significant digits. The pages have the same rule (`say.js` of the render crate).
 pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 1;
+    // Limits are those after rounding: what would be printed as 1024 is one of the next unit.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{value:.2} {}", UNITS[unit])
+    let places = match value {
+        value if value < 99.995 => 2,
+        value if value < 999.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$} {}", UNITS[unit])
 }
 
 const MINUTE: f64 = 60.0;
@@ -85,7 +91,7 @@ pub fn format_rate(bytes_per_second: f64) -> String {
     format!("{}/{unit}", format_bytes((bytes_per_second.max(0.0) * per) as u64))
 }
 
-/// Reads `64MiB`, `1.5 GiB`, `512`, `10g`; decimal prefixes (`MB`) are taken as binary, as everybody means them.
+/// Reads `64MiB`, `1.5 GiB`, `512`, `10g`; decimal prefixes (`MB`) are taken as binary, which is what users mean.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -116,6 +122,10 @@ mod tests {
         assert_eq!(format_bytes(4_112_377_610), "3.83 GiB");
         assert_eq!(format_bytes(5 << 50), "5.00 PiB");
         assert_eq!(format_bytes(u64::MAX), "16.00 EiB");
+        assert_eq!(format_bytes(256 << 20), "256.0 MiB");
+        assert_eq!(format_bytes(1000 << 20), "1000 MiB");
+        assert_eq!(format_bytes((99 << 20) + 1_048_000), "100.0 MiB");
+        assert_eq!(format_bytes((1023 << 20) + 600_000), "1.00 GiB");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum BundleError {
         source: io::Error,
     },
     /// Every name tried was taken.
-    #[error("{}: no free bundle name after {tried} tries; is something filling this directory?", root.display())]
+    #[error("{}: no free bundle name after {tried} attempts; check what else writes to this directory", root.display())]
     NoFreeName {
         /// The directory.
         root: PathBuf,

@@ -87,7 +87,7 @@ pub struct DeviceSample {
     pub counters: Counters,
 }
 
-/// Somebody who held memory.
+/// A holder of memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeldBy {
     /// A line, a function, a library or a process.

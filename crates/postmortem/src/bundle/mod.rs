@@ -1,4 +1,4 @@
-//! OOM bundles: the directory that says why a program died, written whole or not at all, and read whoever wrote it.
+//! OOM bundles: the directory that says why a program died, written whole or not at all, and read whatever its origin.
 //!
 //! The four files of 0.4.3 keep its names, keys, order and indentation; what we know beyond it is in `evidence.json`
 //! beside them. Must never leave half a bundle under a final name, hold more than a buffer of events, or delete anything
@@ -6,9 +6,9 @@
 
 mod draft;
 mod error;
+mod event_evidence;
 mod event_text;
 mod evidence;
-mod glean;
 mod list;
 mod name;
 mod read;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use stormlog_model::{Event, Record, SessionSummary};
 use stormlog_store::{ReadOptions, Source, StoreError, json};
 
-use super::glean::Glean;
+use super::event_evidence::EventEvidence;
 use super::name::BundleName;
 use super::{EVIDENCE_FILE, Evidence};
 use crate::classify::{ExceptionFacts, classify};
@@ -56,7 +56,7 @@ pub struct Bundle {
     pub metadata: Record,
     /// `environment.json`; empty when missing.
     pub environment: Record,
-    /// `evidence.json`; for bundles of others, what could be told from their events.
+    /// `evidence.json`; for bundles of other origin, what follows from their events.
     pub evidence: Record,
     /// What is missing or odd.
     pub notes: Vec<String>,
@@ -157,12 +157,12 @@ impl Bundle {
     /// What a bundle without our evidence says all the same.
     fn tell_from_events(&mut self) {
         let source = Source::OomBundle(self.path.clone());
-        let mut glean = Glean::default();
+        let mut event_evidence = EventEvidence::default();
         match source.events(&ReadOptions::default()) {
             Ok(events) => {
                 for event in events {
                     match event {
-                        Ok(event) => glean.observe(&event),
+                        Ok(event) => event_evidence.observe(&event),
                         Err(error) => {
                             self.notes.push(error.to_string());
                             break;
@@ -172,12 +172,13 @@ impl Bundle {
             }
             Err(error) => self.notes.push(error.to_string()),
         }
-        if self.event_count.is_some_and(|promised| promised != glean.count) {
+        if self.event_count.is_some_and(|promised| promised != event_evidence.count) {
             let promised = self.event_count.unwrap_or_default();
-            self.notes.push(format!("the manifest promises {promised} events, {} were read", glean.count));
+            self.notes
+                .push(format!("the manifest promises {promised} events, {} were read", event_evidence.count));
         }
         let mut evidence = Evidence::of(self.cause);
-        glean.complete(&mut evidence);
+        event_evidence.complete(&mut evidence);
         self.last_event_timestamp_ns = evidence.last_event_timestamp_ns;
         self.peak_rss_bytes = evidence.peak_rss_bytes;
         self.evidence = evidence.to_record();

@@ -12,12 +12,12 @@ use super::BundleError;
 use super::draft::hidden_name;
 use super::name::PREFIX;
 
-/// Bundles are flat; what lies deeper is counted no further.
+/// Bundles are flat; what is deeper is counted no further.
 const MAX_DEPTH: usize = 8;
 /// Entries counted in one bundle before it is called large enough.
 const MAX_ENTRIES: usize = 100_000;
 
-/// How much may stay. 0 is no limit, as in 0.4.3.
+/// How much may stay. 0 means no limit, as in 0.4.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Bundles.
@@ -41,7 +41,7 @@ pub struct Removal {
     pub failed: Vec<BundleError>,
 }
 
-struct Found {
+struct BundleEntry {
     path: PathBuf,
     modified: SystemTime,
     bytes: u64,
@@ -55,18 +55,18 @@ impl Retention {
         others.sort_by(|a, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
         let kept = u64::from(fs::symlink_metadata(keep).is_ok());
         let mut count = others.len() as u64 + kept;
-        let mut total = others.iter().fold(0u64, |sum, found| sum.saturating_add(found.bytes));
+        let mut total = others.iter().fold(0u64, |sum, bundle| sum.saturating_add(bundle.bytes));
         if self.max_total_bytes > 0 {
             total = total.saturating_add(size_of_tree(keep));
         }
-        for found in others {
+        for bundle in others {
             let is_many = self.max_bundles > 0 && count > self.max_bundles;
             let is_much = self.max_total_bytes > 0 && total > self.max_total_bytes;
             if !is_many && !is_much {
                 break;
             }
-            match remove(root, &found.path) {
-                Ok(true) => removal.removed.push(found.path),
+            match remove(root, &bundle.path) {
+                Ok(true) => removal.removed.push(bundle.path),
                 Ok(false) => {}
                 Err(error) => {
                     removal.failed.push(error);
@@ -74,13 +74,13 @@ impl Retention {
                 }
             }
             count -= 1;
-            total = total.saturating_sub(found.bytes);
+            total = total.saturating_sub(bundle.bytes);
         }
         removal
     }
 }
 
-fn bundles(root: &Path, keep: &Path, removal: &mut Removal) -> Vec<Found> {
+fn bundles(root: &Path, keep: &Path, removal: &mut Removal) -> Vec<BundleEntry> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(error) => {
@@ -92,10 +92,10 @@ fn bundles(root: &Path, keep: &Path, removal: &mut Removal) -> Vec<Found> {
     found
         .filter(|entry| Some(entry.file_name().as_os_str()) != keep.file_name())
         .filter_map(|entry| {
-            // Gone in between: somebody else removed it.
+            // Gone in between: another process removed it.
             let modified = entry.metadata().ok()?.modified().ok()?;
             let path = entry.path();
-            Some(Found { bytes: size_of_tree(&path), path, modified })
+            Some(BundleEntry { bytes: size_of_tree(&path), path, modified })
         })
         .collect()
 }
@@ -131,7 +131,7 @@ fn size_of_tree(path: &Path) -> u64 {
     bytes
 }
 
-/// True when we removed it, false when somebody else did.
+/// True when we removed it, false when another process did.
 fn remove(root: &Path, path: &Path) -> Result<bool, BundleError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("bundle");
     let hidden = root.join(hidden_name(name.trim_start_matches(PREFIX)));

@@ -15,8 +15,8 @@ use stormlog_model::{Event, Record, SessionSummary};
 use stormlog_store::json::write::write_indented;
 
 use super::draft::{Draft, Naming, Unpublished};
+use super::event_evidence::EventEvidence;
 use super::event_text::EventText;
-use super::glean::Glean;
 use super::name::{BundleName, utc_text};
 use super::retention::{Removal, Retention};
 use super::{BundleError, EVIDENCE_FILE, Evidence};
@@ -119,11 +119,12 @@ impl BundleWriter {
     ) -> Result<Draft<'_>, BundleError> {
         stormlog_files::create_directory(root).map_err(|error| BundleError::io(root, error))?;
         let directory = Unpublished::create(root, content.pid)?;
-        let mut glean = Glean::default();
+        let mut event_evidence = EventEvidence::default();
         let mut evidence = content.evidence.clone();
         let path = directory.path().join("events.json");
         let mut file = create_new(&path).map_err(|error| BundleError::io(&path, error))?;
-        if let Err(error) = stream(&mut self.buffer, &mut file, content.backend, events, &mut glean) {
+        if let Err(error) = stream(&mut self.buffer, &mut file, content.backend, events, &mut event_evidence)
+        {
             if !is_full(&error) {
                 return Err(BundleError::io(&path, error));
             }
@@ -131,10 +132,10 @@ impl BundleWriter {
             let emptied = file.set_len(0).and_then(|()| file.rewind());
             emptied.and_then(|()| file.write_all(b"[]")).map_err(|error| BundleError::io(&path, error))?;
             evidence.notes.push(format!("the events are missing: {error}"));
-            glean.count = 0;
+            event_evidence.count = 0;
         }
-        let event_count = glean.count;
-        glean.complete(&mut evidence);
+        let event_count = event_evidence.count;
+        event_evidence.complete(&mut evidence);
         let metadata = metadata(content, event_count);
         let environment = Record::from_iter([
             ("pid".to_owned(), Value::from(content.pid)),
@@ -186,15 +187,15 @@ fn stream<E: Borrow<Event>>(
     out: &mut File,
     backend: &str,
     events: impl IntoIterator<Item = E>,
-    glean: &mut Glean,
+    event_evidence: &mut EventEvidence,
 ) -> io::Result<()> {
     buffer.clear();
     buffer.push(b'[');
     let mut text = EventText::new(backend);
     for event in events {
         let event = event.borrow();
-        buffer.extend_from_slice(if glean.count == 0 { b"\n  " } else { b",\n  " });
-        glean.observe(event);
+        buffer.extend_from_slice(if event_evidence.count == 0 { b"\n  " } else { b",\n  " });
+        event_evidence.observe(event);
         text.append(buffer, event)?;
         if buffer.len() >= BUFFER {
             out.write_all(buffer)?;
@@ -202,7 +203,7 @@ fn stream<E: Borrow<Event>>(
             buffer.shrink_to(MAX_BUFFER);
         }
     }
-    buffer.extend_from_slice(if glean.count == 0 { b"]" } else { b"\n]" });
+    buffer.extend_from_slice(if event_evidence.count == 0 { b"]" } else { b"\n]" });
     out.write_all(buffer)
 }
 

@@ -61,7 +61,7 @@ fn growth(facts: &DeathFacts) -> Option<String> {
 }
 
 fn room(verdict: &Verdict) -> String {
-    let less = "hold less at once (smaller batches, fewer workers)";
+    let less = "reduce peak memory (smaller batches, fewer workers)";
     if verdict.cause == Cause::GlobalOomKill {
         return format!("run fewer programs on this machine at once, or {less}");
     }

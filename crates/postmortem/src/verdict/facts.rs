@@ -1,4 +1,4 @@
-//! What is known about a death, as plain data: whoever reads counters, logs and wait statuses fills it in.
+//! What is known about a death, as plain data, filled in by the reader of counters, logs and wait statuses.
 //!
 //! Unknown is `None`: an unread counter must never look like one that did not move.
 
@@ -13,7 +13,7 @@ pub enum Ending {
     Exited(i32),
     /// A signal ended it.
     Signaled(i32),
-    /// It is gone and nobody waited for it.
+    /// It is gone and no process waited for it.
     Vanished,
     /// It still runs (a bundle made at an exception).
     Running,

@@ -56,8 +56,8 @@ pub struct Verdict {
     pub usage_bytes: Option<u64>,
 }
 
-/// A cause and how it was found.
-struct Found {
+/// A cause and how sure it is.
+struct JudgedCause {
     cause: Cause,
     confidence: f64,
     /// Which of the cgroups met its limit.
@@ -74,20 +74,20 @@ pub fn judge(facts: &DeathFacts) -> Verdict {
         Ending::Exited(code) => (None, Some(code)),
         Ending::Vanished | Ending::Running => (None, None),
     };
-    let found = find(facts, signal, &mut notes);
-    contradictions(facts, &found, &mut notes);
-    let (limit_bytes, limit_source, usage_bytes) = limit(facts, &found);
+    let judged = find(facts, signal, &mut notes);
+    contradictions(facts, &judged, &mut notes);
+    let (limit_bytes, limit_source, usage_bytes) = limit(facts, &judged);
     let mut verdict = Verdict {
-        cause: found.cause,
-        ended: ended(facts, found.cause, signal),
-        signal: match found.cause {
+        cause: judged.cause,
+        ended: ended(facts, judged.cause, signal),
+        signal: match judged.cause {
             Cause::Exit => None,
             // Known by what it does, also where nothing saw how the process ended.
             Cause::GlobalOomKill | Cause::CgroupOomKill => Some(signal.unwrap_or(SIGKILL)),
             _ => signal,
         },
         exit_code,
-        confidence: found.confidence,
+        confidence: judged.confidence,
         sentence: String::new(),
         tries: Vec::new(),
         notes,
@@ -133,8 +133,8 @@ fn ended(facts: &DeathFacts, cause: Cause, signal: Option<i32>) -> Ended {
     }
 }
 
-fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Found {
-    let sure = |cause| Found { cause, confidence: 1.0, cgroup: None };
+fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> JudgedCause {
+    let sure = |cause| JudgedCause { cause, confidence: 1.0, cgroup: None };
     let exception = facts.exception.as_ref().filter(|exception| exception.is_fatal);
     let exception = exception.and_then(|exception| exception.cause);
     match facts.ending {
@@ -147,25 +147,25 @@ fn find(facts: &DeathFacts, signal: Option<i32>, notes: &mut Vec<String>) -> Fou
         Ending::Exited(_) if handled_request(facts).is_some() => {
             let is_device = handled_request(facts).is_some_and(|request| request.is_device);
             let cause = if is_device { Cause::OomException } else { Cause::MemoryError };
-            Found { cause, confidence: HANDLED_CONFIDENCE, cgroup: None }
+            JudgedCause { cause, confidence: HANDLED_CONFIDENCE, cgroup: None }
         }
         Ending::Exited(_) if signal == Some(SIGKILL) => {
             // Only evidence of a kill makes more of it than the exit it is.
-            let found = killed(facts, notes);
-            if found.cause == Cause::SigKill { sure(Cause::Exit) } else { found }
+            let judged = killed(facts, notes);
+            if judged.cause == Cause::SigKill { sure(Cause::Exit) } else { judged }
         }
         Ending::Exited(_) => sure(Cause::Exit),
         Ending::Vanished => match exception {
-            Some(cause) => Found { cause, confidence: 0.9, cgroup: None },
+            Some(cause) => JudgedCause { cause, confidence: 0.9, cgroup: None },
             None => {
-                let found = killed(facts, notes);
-                if found.cause == Cause::SigKill {
+                let judged = killed(facts, notes);
+                if judged.cause == Cause::SigKill {
                     notes.push("an exit, a signal and a stopped machine look the same afterwards".to_owned());
-                    return Found { cause: Cause::Unknown, confidence: 1.0, cgroup: None };
+                    return JudgedCause { cause: Cause::Unknown, confidence: 1.0, cgroup: None };
                 }
                 // The number in the log may have been used again; counters and usage say less of a process that was not seen to end.
                 let trust = if kernel_report(facts).is_some() { 0.97 } else { 0.95 };
-                Found { confidence: found.confidence * trust, ..found }
+                JudgedCause { confidence: judged.confidence * trust, ..judged }
             }
         },
     }
@@ -183,13 +183,13 @@ fn reported(facts: &DeathFacts) -> Option<Cause> {
     facts.exception.as_ref().and_then(|exception| exception.cause)
 }
 
-/// Who sent a SIGKILL: the kernel for a cgroup, the kernel for the machine, or somebody.
-fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
+/// What sent a SIGKILL: the kernel for a cgroup, the kernel for the machine, or a process.
+fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> JudgedCause {
     let log = facts.kernel.as_deref();
     if let Some(kill) = kernel_report(facts) {
         return match kill.scope {
-            Some(Scope::Global) => Found { cause: Cause::GlobalOomKill, confidence: 1.0, cgroup: None },
-            _ => Found { cause: Cause::CgroupOomKill, confidence: 1.0, cgroup: named(facts, kill) },
+            Some(Scope::Global) => JudgedCause { cause: Cause::GlobalOomKill, confidence: 1.0, cgroup: None },
+            _ => JudgedCause { cause: Cause::CgroupOomKill, confidence: 1.0, cgroup: named(facts, kill) },
         };
     }
     // The log may have rolled over or be of another pid namespace, so its silence is weak evidence.
@@ -204,22 +204,24 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
             let is_uncounted = facts.cgroups.iter().all(|cgroup| cgroup.oom.rise().is_none());
             let nearest = limiting(facts).filter(|at| is_reached(&facts.cgroups[*at]).unwrap_or(true));
             return match met {
-                Some(cgroup) => Found { cause: Cause::CgroupOomKill, confidence, cgroup: Some(cgroup) },
+                Some(cgroup) => JudgedCause { cause: Cause::CgroupOomKill, confidence, cgroup: Some(cgroup) },
                 None if is_uncounted && nearest.is_some() && !host_is_full => {
-                    Found { cause: Cause::CgroupOomKill, confidence: confidence * 0.9, cgroup: nearest }
+                    JudgedCause { cause: Cause::CgroupOomKill, confidence: confidence * 0.9, cgroup: nearest }
                 }
-                None => Found { cause: Cause::GlobalOomKill, confidence: confidence * 0.9, cgroup: None },
+                None => {
+                    JudgedCause { cause: Cause::GlobalOomKill, confidence: confidence * 0.9, cgroup: None }
+                }
             };
         }
         if rise > 0 {
             notes.push(format!("the cgroup had {rise} OOM kills, all of other processes"));
         }
-        return Found { cause: Cause::SigKill, confidence: 0.95, cgroup: None };
+        return JudgedCause { cause: Cause::SigKill, confidence: 0.95, cgroup: None };
     }
     match facts.host.oom_kill.rise() {
-        Some(0) => return Found { cause: Cause::SigKill, confidence: 0.95, cgroup: None },
+        Some(0) => return JudgedCause { cause: Cause::SigKill, confidence: 0.95, cgroup: None },
         Some(_) if (is_host_full(facts) || is_large(facts)) && facts.sender.is_none() => {
-            return Found { cause: Cause::GlobalOomKill, confidence: 0.7, cgroup: None };
+            return JudgedCause { cause: Cause::GlobalOomKill, confidence: 0.7, cgroup: None };
         }
         _ => {}
     }
@@ -227,7 +229,7 @@ fn killed(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
 }
 
 /// Without the kernel's word: only usage at the limit itself makes a kill an OOM kill, and then it is a guess.
-fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
+fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> JudgedCause {
     let at_limit = limiting(facts).filter(|at| is_reached_soon(&facts.cgroups[*at]));
     if let Some(at) = at_limit.filter(|_| facts.sender.is_none()) {
         let note = match facts.cgroups[at].soon_bytes {
@@ -235,16 +237,20 @@ fn guess(facts: &DeathFacts, notes: &mut Vec<String>) -> Found {
             None => "the cgroup's OOM counters could not be read: inferred from its usage",
         };
         notes.push(note.into());
-        return Found { cause: Cause::CgroupOomKill, confidence: 0.6, cgroup: Some(at) };
+        return JudgedCause { cause: Cause::CgroupOomKill, confidence: 0.6, cgroup: Some(at) };
     }
     if is_host_full(facts) && facts.sender.is_none() {
         notes.push("no OOM counter could be read: inferred from the machine's available memory".into());
-        return Found { cause: Cause::GlobalOomKill, confidence: 0.5, cgroup: None };
+        return JudgedCause { cause: Cause::GlobalOomKill, confidence: 0.5, cgroup: None };
     }
     if facts.kernel.is_none() {
         notes.push("neither OOM counters nor the kernel log could be read".into());
     }
-    Found { cause: Cause::SigKill, confidence: if facts.sender.is_some() { 1.0 } else { 0.7 }, cgroup: None }
+    JudgedCause {
+        cause: Cause::SigKill,
+        confidence: if facts.sender.is_some() { 1.0 } else { 0.7 },
+        cgroup: None,
+    }
 }
 
 /// The kernel's own report of this kill.
@@ -258,8 +264,8 @@ fn named(facts: &DeathFacts, kill: &KernelKill) -> Option<usize> {
     // A container sees its groups by another root than the kernel does.
     let is_same = |path: &str, seen: &str| path.ends_with(seen) && seen != "/" || path == seen;
     let is_it = |cgroup: &CgroupFacts| kill.cgroup.as_deref().is_some_and(|path| is_same(path, &cgroup.path));
-    let found = facts.cgroups.iter().position(|cgroup| is_it(cgroup) && cgroup.limit_bytes.is_some());
-    found.or_else(|| kill.limit_bytes.is_none().then(|| limiting(facts)).flatten())
+    let position = facts.cgroups.iter().position(|cgroup| is_it(cgroup) && cgroup.limit_bytes.is_some());
+    position.or_else(|| kill.limit_bytes.is_none().then(|| limiting(facts)).flatten())
 }
 
 /// The cgroup whose limit is nearest.
@@ -300,12 +306,12 @@ fn is_host_full(facts: &DeathFacts) -> bool {
     }
 }
 
-fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Option<u64>) {
+fn limit(facts: &DeathFacts, judged: &JudgedCause) -> (Option<u64>, Option<String>, Option<u64>) {
     let of_cgroup = |at: usize| {
         let cgroup = &facts.cgroups[at];
         (cgroup.limit_bytes, Some(format!("cgroup {}", cgroup.path)), cgroup.usage_bytes)
     };
-    match found.cause {
+    match judged.cause {
         Cause::GlobalOomKill => {
             let used = facts.host.total_bytes.zip(facts.host.available_bytes);
             let used = used.map(|(total, available)| total.saturating_sub(available));
@@ -314,8 +320,8 @@ fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Opt
         Cause::MemoryError if facts.rlimit_as_bytes.is_some() => {
             (facts.rlimit_as_bytes, Some("RLIMIT_AS".to_owned()), facts.peak_vms_bytes)
         }
-        _ => match (found.cgroup, kernel_report(facts).filter(|kill| kill.limit_bytes.is_some())) {
-            (None, Some(kill)) if found.cause == Cause::CgroupOomKill => {
+        _ => match (judged.cgroup, kernel_report(facts).filter(|kill| kill.limit_bytes.is_some())) {
+            (None, Some(kill)) if judged.cause == Cause::CgroupOomKill => {
                 let name = kill.cgroup.as_deref().map(|path| format!("cgroup {path}"));
                 (kill.limit_bytes, name, kill.usage_bytes)
             }
@@ -325,28 +331,28 @@ fn limit(facts: &DeathFacts, found: &Found) -> (Option<u64>, Option<String>, Opt
 }
 
 /// What does not fit the verdict is said, not dropped.
-fn contradictions(facts: &DeathFacts, found: &Found, notes: &mut Vec<String>) {
-    if found.cause == Cause::CgroupOomKill
+fn contradictions(facts: &DeathFacts, judged: &JudgedCause, notes: &mut Vec<String>) {
+    if judged.cause == Cause::CgroupOomKill
         && let Some(share) =
-            found.cgroup.and_then(|at| share(&facts.cgroups[at])).filter(|share| *share < 0.8)
+            judged.cgroup.and_then(|at| share(&facts.cgroups[at])).filter(|share| *share < 0.8)
     {
         let percent = share * 100.0;
         notes.push(format!(
-            "the last look saw only {percent:.0}% of the limit in use: it rose between two samples"
+            "the last sample had only {percent:.0}% of the limit in use: memory rose after it"
         ));
     }
-    if found.cause == Cause::CgroupOomKill && facts.sender.is_some() {
+    if judged.cause == Cause::CgroupOomKill && facts.sender.is_some() {
         notes.push("a process also sent it SIGKILL; the kernel's record decides".into());
     }
     let kills = facts.kernel.as_deref().unwrap_or_default();
     let named = kills.iter().any(|kill| kill.pid == facts.pid);
-    if named && !matches!(found.cause, Cause::CgroupOomKill | Cause::GlobalOomKill) {
+    if named && !matches!(judged.cause, Cause::CgroupOomKill | Cause::GlobalOomKill) {
         let why = "the process did not end by SIGKILL: the pid was used again";
         notes.push(format!("the kernel reports an OOM kill of this pid, but {why}"));
     }
     if let Some(exception) = facts.exception.as_ref().filter(|exception| exception.cause.is_some())
-        && !matches!(found.cause, Cause::OomException | Cause::MemoryError)
+        && !matches!(judged.cause, Cause::OomException | Cause::MemoryError)
     {
-        notes.push(format!("it reported {} before and went on", exception.type_name));
+        notes.push(format!("it reported {} before and continued", exception.type_name));
     }
 }

@@ -12,7 +12,7 @@ use stormlog_model::{format_duration as duration, format_rate as rate};
 
 /// Messages are quoted up to here.
 const MAX_QUOTE: usize = 200;
-/// So much of a message is recognised.
+/// Characters of a message that identify it in a sentence.
 const START: usize = 24;
 
 pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
@@ -52,8 +52,8 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
         }
         Cause::Unknown => {
             let last = known(facts.last_rss_bytes, "; ")
-                .map_or(String::new(), |text| text + " resident at the last look");
-            format!("{who} ended unobserved{after}: how is not known; nothing shows an OOM kill{last}.")
+                .map_or(String::new(), |text| text + " resident at the last sample");
+            format!("{who} ended{after}; its exit status was not recorded; nothing shows an OOM kill{last}.")
         }
         Cause::SigKill => match &facts.sender {
             Some(sender) => {
@@ -71,12 +71,12 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
             (Some(sender), Ended::Deliberate) => {
                 format!("{who} was stopped with {signal} by {}{after}.", sender.words())
             }
-            (Some(sender), _) => format!("{who} was ended by {signal} from {}{after}.", sender.words()),
+            (Some(sender), _) => format!("{who} was terminated by {signal} from {}{after}.", sender.words()),
             (None, Ended::Unknown) => format!(
-                "{who} was ended by {signal} from an unknown sender{after}{}.",
+                "{who} was terminated by {signal} from an unknown sender{after}{}.",
                 at_last_look(facts, verdict)
             ),
-            (None, _) => format!("{who} was ended by {signal}{after}{}.", at_last_look(facts, verdict)),
+            (None, _) => format!("{who} was terminated by {signal}{after}{}.", at_last_look(facts, verdict)),
         },
         Cause::MemoryError => match facts.rlimit_as_bytes {
             Some(limit) => {
@@ -110,7 +110,7 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 format!("{who} exited with status {code} (128 + {}){after}.", signal_name(code - 128))
             }
             (_, Some(code)) if verdict.ended == Ended::Deliberate => {
-                format!("{who} exited with status {code} by its own choice (sys.exit){after}.")
+                format!("{who} called sys.exit({code}){after}.")
             }
             (_, Some(code)) => format!("{who} exited with status {code}{after}."),
             (_, None) => format!("{who} ended{after}."),
@@ -135,8 +135,8 @@ fn known(bytes: Option<u64>, before: &str) -> Option<String> {
 
 fn at_last_look(facts: &DeathFacts, verdict: &Verdict) -> String {
     let usage = match verdict.usage_bytes {
-        Some(_) => known(verdict.usage_bytes, ", ").map(|text| text + " in use at the last look"),
-        None => known(facts.last_rss_bytes, ", ").map(|text| text + " resident at the last look"),
+        Some(_) => known(verdict.usage_bytes, ", ").map(|text| text + " in use at the last sample"),
+        None => known(facts.last_rss_bytes, ", ").map(|text| text + " resident at the last sample"),
     };
     usage.unwrap_or_default() + &growing(facts)
 }

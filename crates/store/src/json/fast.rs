@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         if digits == 0 || digits > 19 || padded || goes_on || (negative && value == 0) {
             return None;
         }
-        // A number at the very end of the window may go on in the next one.
+        // A number at the very end of the window may continue in the next one.
         self.peek()?;
         Some(if negative { -i128::from(value) } else { i128::from(value) })
     }

@@ -16,7 +16,7 @@ use std::path::Path;
 use serde_json::Value;
 use stormlog_model::Record;
 
-use crate::{Place, StoreError};
+use crate::{SourcePosition, StoreError};
 
 /// The most one record may take. A CUDA event is 2 KB; this leaves room for any metadata a person would write.
 pub const MAX_RECORD: usize = 16 << 20;
@@ -29,8 +29,8 @@ pub fn read_value(path: &Path) -> Result<Value, StoreError> {
 
 pub(crate) fn parse_value(path: &Path, line: u64, bytes: &[u8]) -> Result<Value, StoreError> {
     strict::parse(bytes).map_err(|error| {
-        let place = Place::line(path, line + error.line_offset);
-        StoreError::malformed(place, format!("not JSON: {} (column {})", error.message, error.column))
+        let position = SourcePosition::line(path, line + error.line_offset);
+        StoreError::malformed(position, format!("not JSON: {} (column {})", error.message, error.column))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Events out of a JSON or JSONL file, one at a time, in a bounded window.
 //!
 //! Shapes: an array of records; an object with `events` or `telemetry_events`; one lone record; one record a line.
-//! After a record that is wrong in itself reading goes on with the next one; the caller decides whether to.
+//! After a record that is wrong in itself reading continues with the next one; the caller decides whether to.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -16,7 +16,7 @@ use super::survey::{Member, Survey, survey};
 use super::window::{Filled, Window};
 use super::{MAX_RECORD, parse_value};
 use crate::quick::Quick;
-use crate::{Place, ReadOptions, StoreError, file};
+use crate::{ReadOptions, SourcePosition, StoreError, file};
 
 /// With less than this in the window more is read first, so that nearly every record is seen whole at once.
 const LOW_WATER: usize = 64 << 10;
@@ -84,12 +84,15 @@ impl EventReader {
                 }
             },
             Some(_) => {
-                let place = Place::line(path, window.line());
-                return Err(StoreError::malformed(place, "Telemetry payload must be a JSON object or array"));
+                let position = SourcePosition::line(path, window.line());
+                return Err(StoreError::malformed(
+                    position,
+                    "Telemetry payload must be a JSON object or array",
+                ));
             }
             None => {
                 return Err(StoreError::malformed(
-                    Place::file(path),
+                    SourcePosition::file(path),
                     "the file is empty; expected telemetry events",
                 ));
             }
@@ -160,10 +163,7 @@ impl EventReader {
         if token == b']' {
             self.window.consume(1);
             if !inside && self.window.next_token().map_err(|e| StoreError::io(&self.path, e))?.is_some() {
-                return Err(StoreError::malformed(
-                    self.here(),
-                    "not JSON: something follows the list of events",
-                ));
+                return Err(StoreError::malformed(self.here(), "not JSON: text after the list of events"));
             }
             return Ok(None);
         }
@@ -264,7 +264,7 @@ impl EventReader {
 
     /// The record in the first `length` bytes of the window by the strict path.
     fn slow(&mut self, length: usize) -> Result<Event, StoreError> {
-        let place = self.here();
+        let position = self.here();
         let index = self.index;
         self.index += 1;
         let value = parse_value(&self.path, self.window.line(), &self.window.bytes()[..length])?;
@@ -273,9 +273,9 @@ impl EventReader {
                 Shape::Lines => format!("Telemetry record at line {} must be an object", self.window.line()),
                 _ => format!("Event at index {index} must be an object"),
             };
-            return Err(StoreError::malformed(place, message));
+            return Err(StoreError::malformed(position, message));
         };
-        self.options.event(&record, place, &self.default_session, "legacy.unknown", &mut self.interner)
+        self.options.event(&record, position, &self.default_session, "legacy.unknown", &mut self.interner)
     }
 
     /// A tracker export states its session once; an event of another one does not belong in it.
@@ -301,8 +301,8 @@ impl EventReader {
         token.ok_or_else(|| self.truncated())
     }
 
-    fn here(&self) -> Place {
-        Place::line(&self.path, self.window.line())
+    fn here(&self) -> SourcePosition {
+        SourcePosition::line(&self.path, self.window.line())
     }
 
     fn truncated(&self) -> StoreError {
@@ -310,7 +310,7 @@ impl EventReader {
     }
 
     fn too_large(&self) -> StoreError {
-        StoreError::TooLarge { place: self.here(), limit: MAX_RECORD }
+        StoreError::TooLarge { position: self.here(), limit: MAX_RECORD }
     }
 }
 
@@ -336,7 +336,9 @@ fn choose<'a>(
     let list = |key: &str| find(key).filter(|member| member.first_byte == b'[');
     if let Some(key) = &options.events_key {
         let message = || format!("Top-level key '{key}' must contain a list of events");
-        return list(key).map(Some).ok_or_else(|| StoreError::malformed(Place::file(path), message()));
+        return list(key)
+            .map(Some)
+            .ok_or_else(|| StoreError::malformed(SourcePosition::file(path), message()));
     }
     if let Some(member) = list("events").or_else(|| list("telemetry_events")) {
         return Ok(Some(member));
@@ -344,7 +346,7 @@ fn choose<'a>(
     if EVENT_KEYS.iter().any(|key| find(key).is_some()) {
         return Ok(None);
     }
-    Err(StoreError::malformed(Place::file(path), "JSON payload does not contain telemetry events"))
+    Err(StoreError::malformed(SourcePosition::file(path), "JSON payload does not contain telemetry events"))
 }
 
 fn summary_of(path: &Path, members: &[Member]) -> Result<Option<SessionSummary>, StoreError> {
@@ -355,5 +357,5 @@ fn summary_of(path: &Path, members: &[Member]) -> Result<Option<SessionSummary>,
         return Ok(None);
     };
     let summary = SessionSummary::from_record(record);
-    summary.map(Some).map_err(|problem| StoreError::record(Place::line(path, line), problem))
+    summary.map(Some).map_err(|problem| StoreError::record(SourcePosition::line(path, line), problem))
 }

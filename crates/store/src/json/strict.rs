@@ -43,7 +43,7 @@ fn syntax_error(text: &[u8], error: &serde_json::Error) -> SyntaxError {
     let spelt = error.to_string();
     let message =
         if [&b"NaN"[..], b"Infinity", b"-Infinity", b"Infinity"].iter().any(|word| found.starts_with(word)) {
-            "NaN and Infinity are no JSON numbers; an unknown value is null".to_owned()
+            "NaN and Infinity are not JSON numbers; write null for an unknown value".to_owned()
         } else {
             // serde_json repeats the position in its text; the reader prints a better one.
             spelt.split(" at line ").next().unwrap_or(&spelt).to_owned()
@@ -162,8 +162,8 @@ mod tests {
     fn refuses_what_python_would_let_pass() {
         for (text, message) in [
             (r#"{"a": 1, "a": 2}"#, "the key \"a\" is given twice"),
-            (r#"{"a": NaN}"#, "NaN and Infinity are no JSON numbers; an unknown value is null"),
-            (r#"{"a": -Infinity}"#, "NaN and Infinity are no JSON numbers; an unknown value is null"),
+            (r#"{"a": NaN}"#, "NaN and Infinity are not JSON numbers; write null for an unknown value"),
+            (r#"{"a": -Infinity}"#, "NaN and Infinity are not JSON numbers; write null for an unknown value"),
             (r#"{"a": [18446744073709551616]}"#, "the integer 18446744073709551616 does not fit 64 bits"),
             (r#"{"a": -9223372036854775809}"#, "the integer -9223372036854775809 does not fit 64 bits"),
             (r#"{"a": 1} x"#, "trailing characters"),

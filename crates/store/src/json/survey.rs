@@ -1,6 +1,6 @@
 //! A first look at a JSON file that starts with an object: which keys it has at the top, and where their values lie.
 //!
-//! Needed because the list of events may stand behind other keys, and because a file of several objects is JSONL
+//! Needed because the list of events may follow other keys, and because a file of several objects is JSONL
 //! whatever its name. Values are skipped, not held.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::extent::Extent;
 use super::window::{Filled, Window};
 use super::{MAX_RECORD, parse_value};
-use crate::{Place, StoreError, file};
+use crate::{SourcePosition, StoreError, file};
 
 /// Keys whose small values are kept because the reader needs them.
 const KEPT: [&str; 1] = ["session_summary"];
@@ -132,8 +132,8 @@ impl Scan<'_> {
         token.ok_or_else(|| self.truncated())
     }
 
-    fn here(&self) -> Place {
-        Place::line(self.path, self.window.line())
+    fn here(&self) -> SourcePosition {
+        SourcePosition::line(self.path, self.window.line())
     }
 
     fn truncated(&self) -> StoreError {
@@ -141,7 +141,7 @@ impl Scan<'_> {
     }
 
     fn too_large(&self) -> StoreError {
-        StoreError::TooLarge { place: self.here(), limit: MAX_RECORD }
+        StoreError::TooLarge { position: self.here(), limit: MAX_RECORD }
     }
 
     fn unexpected(&self, found: u8, expected: &str) -> StoreError {

@@ -42,7 +42,7 @@ impl ChunkReader for Input {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let left = self.length.saturating_sub(start);
         if length as u64 > left {
-            return Err(ParquetError::EOF(format!("{length} bytes wanted at {start}, {left} are there")));
+            return Err(ParquetError::EOF(format!("{length} bytes expected at {start}, {left} found")));
         }
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;

@@ -6,7 +6,9 @@
 mod input;
 mod pages;
 mod read;
+mod table;
 mod write;
 
 pub use read::ParquetReader;
+pub use table::{TableBatches, TableColumn, TableFile};
 pub use write::ParquetWriter;

@@ -17,6 +17,7 @@ use super::input::Input;
 /// The most one page may need; writers aim at a megabyte.
 const MAX_PAGE: i64 = 64 << 20;
 /// A header with its statistics is a few hundred bytes.
+const USUAL_HEADER: usize = 512;
 const MAX_HEADER: usize = 64 << 10;
 const MAX_NESTING: usize = 8;
 
@@ -41,7 +42,7 @@ impl Budget {
     }
 }
 
-/// Refuses a column chunk with an impossible place or an outsized page.
+/// Refuses a column chunk with an impossible place, an outsized page, or a page of a dictionary that is not there, at which the library panics.
 pub(super) fn check(
     input: &Input,
     chunk: &ColumnChunkMetaData,
@@ -53,12 +54,22 @@ pub(super) fn check(
     };
     let end = start.checked_add(length).filter(|end| *end <= input.len());
     let end = end.ok_or_else(|| ParquetError::EOF("a column reaches beyond the end of the file".into()))?;
-    let mut at = start;
+    let (mut at, mut has_dictionary) = (start, false);
     while at < end {
-        let window = usize::try_from(end - at).unwrap_or(MAX_HEADER).min(MAX_HEADER);
-        let bytes = input.get_bytes(at, window)?;
+        let read = |most: usize| {
+            let window = usize::try_from(end - at).unwrap_or(most).min(most);
+            input.get_bytes(at, window).map(|bytes| header(&bytes))
+        };
         let damaged = || ParquetError::General("a page header is damaged".into());
-        let (sizes, header) = header(&bytes).ok_or_else(damaged)?;
+        let found = match read(USUAL_HEADER)? {
+            Some(found) => Some(found),
+            None => read(MAX_HEADER)?,
+        };
+        let (sizes, header) = found.ok_or_else(damaged)?;
+        has_dictionary |= sizes.is_dictionary;
+        if sizes.refers_to_dictionary && !has_dictionary {
+            return Err(ParquetError::General("a page refers to a dictionary that is not there".into()));
+        }
         let (body, takes) = (at + header as u64, u64::try_from(sizes.takes).ok());
         if !(0..=MAX_PAGE).contains(&sizes.needs) || takes.is_none() {
             let message =
@@ -101,18 +112,27 @@ struct Sizes {
     takes: i64,
     /// Bytes of levels before the packed values of a page of version 2.
     levels: usize,
+    is_dictionary: bool,
+    refers_to_dictionary: bool,
 }
+
+/// Thrift's numbers of a page that is a dictionary, and of the encodings that refer to one.
+const DICTIONARY_PAGE: i64 = 2;
+const DICTIONARY_ENCODINGS: [i64; 2] = [2, 8];
 
 /// The sizes in the header at the start of `bytes`, and its length.
 fn header(bytes: &[u8]) -> Option<(Sizes, usize)> {
     let mut thrift = Thrift { bytes, at: 0 };
-    let mut sizes = Sizes { needs: 0, takes: 0, levels: 0 };
+    let mut sizes =
+        Sizes { needs: 0, takes: 0, levels: 0, is_dictionary: false, refers_to_dictionary: false };
     let mut field = 0i64;
     while let Some(kind) = thrift.field(&mut field)? {
         match (field, kind) {
+            (1, 5) => sizes.is_dictionary = thrift.zigzag()? == DICTIONARY_PAGE,
             (2, 5) => sizes.needs = thrift.zigzag()?,
             (3, 5) => sizes.takes = thrift.zigzag()?,
-            (8, 12) => sizes.levels = thrift.levels()?,
+            (5, 12) => sizes.refers_to_dictionary = thrift.page(2)?.1,
+            (8, 12) => (sizes.levels, sizes.refers_to_dictionary) = thrift.page(4)?,
             _ => thrift.skip(kind, 0)?,
         }
     }
@@ -161,16 +181,18 @@ impl Thrift<'_> {
         Some(Some(byte & 0x0f))
     }
 
-    /// The bytes of both kinds of levels in the header of a page of version 2.
-    fn levels(&mut self) -> Option<usize> {
-        let (mut field, mut levels) = (0, 0i64);
+    /// The header of the page itself, whose encoding is in the field of that number: the bytes of both kinds of levels of a page of version 2, and whether
+    /// its values are places in a dictionary.
+    fn page(&mut self, encoding: i64) -> Option<(usize, bool)> {
+        let (mut field, mut levels, mut refers) = (0, 0i64, false);
         while let Some(kind) = self.field(&mut field)? {
             match (field, kind) {
+                (number, 5) if number == encoding => refers = DICTIONARY_ENCODINGS.contains(&self.zigzag()?),
                 (5 | 6, 5) => levels = levels.checked_add(self.zigzag()?)?,
                 _ => self.skip(kind, 1)?,
             }
         }
-        usize::try_from(levels).ok()
+        usize::try_from(levels).ok().map(|levels| (levels, refers))
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {

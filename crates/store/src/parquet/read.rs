@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parquet::basic::{ConvertedType, Encoding};
-use parquet::column::page::Page;
+use parquet::basic::ConvertedType;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -14,10 +13,10 @@ use stormlog_model::{Event, Field, Interner, Problem, Record, legacy_session_id}
 use super::input::Input;
 use super::pages;
 use crate::quick::{Quick, RawFields};
-use crate::{Place, ReadOptions, StoreError, file};
+use crate::{ReadOptions, SourcePosition, StoreError, file};
 
 /// Rows of a foreign file's group we are willing to hold.
-const MAX_GROUP_ROWS: i64 = 4 << 20;
+pub(super) const MAX_GROUP_ROWS: i64 = 4 << 20;
 
 /// Whole numbers up to this one are exact as floats.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -93,7 +92,7 @@ impl ParquetReader {
         let count = self.reader.metadata().row_group(at).num_rows();
         if !(0..=MAX_GROUP_ROWS).contains(&count) {
             let message = format!("a row group of {count} rows; at most {MAX_GROUP_ROWS} are read");
-            return Err(StoreError::malformed(Place::file(&self.path), message));
+            return Err(StoreError::malformed(SourcePosition::file(&self.path), message));
         }
         let chunks = self.reader.metadata().row_group(at).columns();
         let mut budget = pages::Budget::of_group();
@@ -107,15 +106,15 @@ impl ParquetReader {
 
     fn event(&mut self, row: usize) -> Result<Event, StoreError> {
         self.row += 1;
-        let place = Place::line(&self.path, self.row);
+        let position = SourcePosition::line(&self.path, self.row);
         let quickly = quick_fields(&self.columns, row)
             .and_then(|fields| self.quick.event(&fields, &self.default_session, &mut self.interner));
         if let Some(event) = quickly {
             return Ok(event);
         }
         let record =
-            record(&self.columns, row).map_err(|problem| StoreError::record(place.clone(), problem))?;
-        self.options.event(&record, place, &self.default_session, "legacy.unknown", &mut self.interner)
+            record(&self.columns, row).map_err(|problem| StoreError::record(position.clone(), problem))?;
+        self.options.event(&record, position, &self.default_session, "legacy.unknown", &mut self.interner)
     }
 }
 
@@ -149,7 +148,6 @@ fn read_group(group: &dyn RowGroupReader, count: usize) -> Result<Vec<Column>, P
         if descriptor.max_rep_level() > 0 {
             return Err(ParquetError::General(format!("the column {name:?} holds lists")));
         }
-        check_dictionary(group, index)?;
         let mut levels = Vec::new();
         let values = match group.get_column_reader(index)? {
             ColumnReader::Int64ColumnReader(mut reader) => {
@@ -199,22 +197,8 @@ fn read_group(group: &dyn RowGroupReader, count: usize) -> Result<Vec<Column>, P
     Ok(columns)
 }
 
-/// A page that refers to a dictionary must come after one: the library takes that for granted.
-fn check_dictionary(group: &dyn RowGroupReader, index: usize) -> Result<(), ParquetError> {
-    let mut pages = group.get_column_page_reader(index)?;
-    let mut has_dictionary = false;
-    while let Some(page) = pages.get_next_page()? {
-        has_dictionary |= matches!(page, Page::DictionaryPage { .. });
-        let refers = matches!(page.encoding(), Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
-        if refers && !has_dictionary {
-            return Err(ParquetError::General("a page refers to a dictionary that is not there".into()));
-        }
-    }
-    Ok(())
-}
-
 /// Turns a panic of the library on damaged input into the error it should have been.
-fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     // What `work` touches is dropped or re-made after an error, so nothing half-changed is seen again.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".into())))
@@ -290,13 +274,13 @@ fn record(columns: &[Column], row: usize) -> Result<Record, Problem> {
     Ok(record)
 }
 
-fn wrong(path: &Path, error: &ParquetError) -> StoreError {
+pub(super) fn wrong(path: &Path, error: &ParquetError) -> StoreError {
     let disabled = error.to_string();
     if disabled.contains("Disabled feature at compile time") {
         let message = format!(
             "its codec is not one of snappy, gzip, zstd and lz4 ({disabled}); write it with one of them"
         );
-        return StoreError::malformed(Place::file(path), message);
+        return StoreError::malformed(SourcePosition::file(path), message);
     }
-    StoreError::malformed(Place::file(path), format!("not a Parquet file of telemetry: {error}"))
+    StoreError::malformed(SourcePosition::file(path), format!("not a Parquet file of telemetry: {error}"))
 }

@@ -155,6 +155,8 @@ pub(crate) struct Decoder {
     interner: Interner,
     heads: FxHashMap<DefId, Arc<Head>>,
     metadata: FxHashMap<DefId, Arc<Metadata>>,
+    /// Metadata whose capabilities were inferred: of a collector, from the counters that are known.
+    inferred: FxHashMap<(DefId, u8), (Arc<Head>, Arc<Metadata>)>,
     /// Of the last event whose metadata was read.
     last: Option<Arc<Metadata>>,
 }
@@ -197,7 +199,7 @@ impl Decoder {
         let head = self.head(&head)?;
         let metadata = match &self.last {
             Some(last) if !wants_metadata(&head) => Arc::clone(last),
-            _ => self.metadata(&metadata, &head.collector, &counters)?,
+            _ => self.metadata(&metadata, &head, &counters)?,
         };
         self.last = Some(Arc::clone(&metadata));
         check_totals(&counters)?;
@@ -225,19 +227,27 @@ impl Decoder {
     fn metadata(
         &mut self,
         text: &Text<'_>,
-        collector: &str,
+        head: &Arc<Head>,
         counters: &Counters,
     ) -> Result<Arc<Metadata>, Problem> {
+        let key = text.id.map(|id| (id, counters.known_bits()));
+        if let Some((known, metadata)) = key.and_then(|key| self.inferred.get(&key))
+            && (Arc::ptr_eq(known, head) || known.collector == head.collector)
+        {
+            return Ok(Arc::clone(metadata));
+        }
         if let Some(metadata) = text.id.and_then(|id| self.metadata.get(&id))
-            && !metadata.inferred
             && metadata.permits(counters)
         {
             return Ok(Arc::clone(metadata));
         }
         let object = text.bytes.get(1..).map(serde_json::from_slice);
         let Some(Ok(Value::Object(map))) = object else { return Err(damaged("metadata")) };
-        let metadata = self.interner.metadata(Metadata::read(map, collector, counters)?);
-        self.metadata.extend(text.id.map(|id| (id, Arc::clone(&metadata))));
+        let metadata = self.interner.metadata(Metadata::read(map, &head.collector, counters)?);
+        match metadata.inferred {
+            true => self.inferred.extend(key.map(|key| (key, (Arc::clone(head), Arc::clone(&metadata))))),
+            false => self.metadata.extend(text.id.map(|id| (id, Arc::clone(&metadata)))),
+        }
         Ok(metadata)
     }
 }

@@ -7,7 +7,7 @@ use stormlog_ring::{LogReader, Loss, ReadStats, RingReader, Status};
 
 use super::codec::{Decoder, KIND_EVENT};
 use crate::source::Events;
-use crate::{Place, StoreError};
+use crate::{SourcePosition, StoreError};
 
 /// The events of a ring or a log.
 pub struct RecordedEvents {
@@ -39,7 +39,9 @@ impl RecordedEvents {
             if record.kind == KIND_EVENT {
                 let number = events.len() as u64 + 1;
                 let event = decoder.decode(record.payload, record.definitions);
-                events.push(event.map_err(|problem| StoreError::record(Place::line(path, number), problem)));
+                events.push(
+                    event.map_err(|problem| StoreError::record(SourcePosition::line(path, number), problem)),
+                );
             }
         }
         let stats = records.stats();
@@ -122,9 +124,9 @@ impl RecordedEvents {
                 let event = self.decoder.decode_sparsely(record.payload, record.definitions, wants_metadata);
                 // The low half of a position numbers the record within its segment.
                 let number = record.position & u64::from(u32::MAX);
-                return Some(
-                    event.map_err(|problem| StoreError::record(Place::line(&self.path, number), problem)),
-                );
+                return Some(event.map_err(|problem| {
+                    StoreError::record(SourcePosition::line(&self.path, number), problem)
+                }));
             }
             if !reader.skip_unfinished() {
                 return None;
@@ -153,7 +155,7 @@ impl Events for RecordedEvents {
             notes.push(format!("{} records were begun and not finished", stats.unfinished));
         }
         if stats.damaged > 0 {
-            notes.push(format!("{} damaged places were passed over", stats.damaged));
+            notes.push(format!("{} damaged places were skipped", stats.damaged));
         }
         if stats.missing_segments > 0 {
             notes.push(format!("{} segments are missing or unreadable", stats.missing_segments));
@@ -175,7 +177,10 @@ pub(crate) fn wrong(path: &Path, error: stormlog_ring::Error) -> StoreError {
         other => {
             let message = other.to_string();
             let prefix = format!("{}: ", path.display());
-            StoreError::malformed(Place::file(path), message.strip_prefix(&prefix).unwrap_or(&message))
+            StoreError::malformed(
+                SourcePosition::file(path),
+                message.strip_prefix(&prefix).unwrap_or(&message),
+            )
         }
     }
 }

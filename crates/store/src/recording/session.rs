@@ -8,15 +8,16 @@ use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_ring::{LogReader, RingReader, Status};
 
 use crate::json::{self, write};
-use crate::{Place, StoreError};
+use crate::{SourcePosition, StoreError};
 
 /// Reads the session of a directory.
 pub fn read_session(directory: &Path) -> Result<SessionSummary, StoreError> {
     let path = directory.join(SESSION_FILE);
     let Value::Object(record) = json::read_value(&path)? else {
-        return Err(StoreError::malformed(Place::file(path), "expected a session object"));
+        return Err(StoreError::malformed(SourcePosition::file(path), "expected a session object"));
     };
-    SessionSummary::from_record(&record).map_err(|problem| StoreError::record(Place::file(path), problem))
+    SessionSummary::from_record(&record)
+        .map_err(|problem| StoreError::record(SourcePosition::file(path), problem))
 }
 
 /// Writes the session of a directory, whole or not at all.

@@ -246,7 +246,7 @@ impl Recorder {
     }
 }
 
-/// The first bytes of the session id, so that a file found alone can be told apart.
+/// The first bytes of the session id, so that a file found alone can be identified.
 fn label(session_id: &str) -> [u8; 16] {
     let mut label = [0; 16];
     let bytes = session_id.as_bytes();

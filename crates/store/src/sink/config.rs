@@ -96,7 +96,7 @@ impl SinkConfig {
         wait(self.flush_every_seconds)
     }
 
-    /// How long the disk is left alone after so many failures in a row.
+    /// How long the disk is left alone after this many failures in a row.
     pub(super) fn backoff(&self, failures: u64) -> Duration {
         let doublings = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let delay = self.failure_backoff_seconds * 2f64.powi(doublings);
@@ -104,7 +104,7 @@ impl SinkConfig {
     }
 }
 
-/// A number of seconds as a wait; what is no number waits longest.
+/// A number of seconds as a wait; what is not a number waits longest.
 fn wait(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).clamp(SHORTEST, LONGEST)
 }

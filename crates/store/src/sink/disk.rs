@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Counts a failure; bounded mode goes on, else it is the caller's.
+    /// Counts a failure; bounded mode continues, else it is the caller's.
     pub(super) fn failed(&mut self, error: SinkError) -> Result<(), SinkError> {
         self.failures.record(&error, &self.config);
         if self.config.is_bounded() { Ok(()) } else { Err(error) }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{SinkConfig, SinkError};
 
-/// Warnings kept until someone asks for them; more in a row say nothing new.
+/// Warnings kept until the caller takes them; more in a row add nothing.
 const MAX_WARNINGS: usize = 16;
 
 /// A sink's buffer and losses at one moment.
@@ -62,7 +62,7 @@ impl Failures {
         self.retry_at.is_none_or(|at| Instant::now() >= at)
     }
 
-    /// Keeps a warning for whoever can say it: a sink prints nothing itself.
+    /// Keeps a warning for the caller to print: a sink prints nothing itself.
     pub(super) fn warn(&mut self, text: String) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(text);

@@ -80,7 +80,7 @@ pub(super) fn read_manifest_file(path: &Path) -> Option<SinkManifest> {
     let Ok(Value::Object(record)) = read_value(path) else { return None };
     let schema_version = record.get("schema_version").map_or(1, |value| coerce(value, 1, 1));
     let format = record.get("format").and_then(Value::as_str).filter(|text| !text.is_empty());
-    // Schema 1 had no sessions; whatever stands there is not one.
+    // Schema 1 had no sessions; whatever is there is not one.
     let sessions = if schema_version >= 2 { entries(&record, "sessions") } else { &[] };
     let sessions = sessions.iter().filter_map(Value::as_object);
     let segments = entries(&record, "segments").iter().filter_map(Value::as_object);
@@ -120,7 +120,7 @@ fn coerce(value: &Value, default: u64, least: u64) -> u64 {
 }
 
 fn whole(float: f64) -> Option<u64> {
-    // Beyond 2^63 a float is no count of anything on a disk.
+    // Beyond 2^63 a float is not a count of anything on a disk.
     (float > -1.0 && float < 9.2e18).then_some(float as u64)
 }
 

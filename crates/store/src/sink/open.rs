@@ -10,8 +10,8 @@ use super::paths::discover;
 use super::state::{Origin, State, Tracked, now_ns};
 use super::{MANIFEST_FILENAME, SINK_SCHEMA_VERSION, SinkConfig, SinkError, SinkSegment, segment};
 
-/// What a directory says of itself.
-struct Found {
+/// Sessions and segments that a sink's directory holds.
+struct SinkContents {
     /// The manifest's schema; `None` when there is no manifest to be read.
     schema: Option<u64>,
     sessions: BTreeMap<String, SessionSummary>,
@@ -23,7 +23,7 @@ struct Found {
 pub(super) fn open(config: Arc<SinkConfig>, host: String) -> Result<State, SinkError> {
     let root = &config.root_dir;
     stormlog_files::create_directory(root).map_err(|error| SinkError::at(root, error))?;
-    let Found { schema, mut sessions, mut segments } = find(&config)?;
+    let SinkContents { schema, mut sessions, mut segments } = find(&config)?;
     let mut rewrite = match schema {
         Some(schema) => schema != SINK_SCHEMA_VERSION,
         None => !segments.is_empty(),
@@ -60,7 +60,7 @@ pub(super) fn inherit(parent: &State) -> State {
 /// The same when the parent's state was being changed at the moment of the fork and must not be looked at: from what
 /// is on disk, changing nothing there. What is not listed may be another process's open segment: it is let be.
 pub(super) fn inherit_from_disk(config: Arc<SinkConfig>, host: String) -> State {
-    let Found { sessions, mut segments, .. } = listed(&config);
+    let SinkContents { sessions, mut segments, .. } = listed(&config);
     disown(&mut segments);
     State::new(config, host, sessions, segments)
 }
@@ -72,23 +72,23 @@ fn disown(segments: &mut [Tracked]) {
 }
 
 /// What the manifest lists and what is found beside it.
-fn find(config: &SinkConfig) -> Result<Found, SinkError> {
-    let mut found = listed(config);
-    let names: BTreeSet<String> = found.segments.iter().map(|it| it.segment.filename.clone()).collect();
+fn find(config: &SinkConfig) -> Result<SinkContents, SinkError> {
+    let mut contents = listed(config);
+    let names: BTreeSet<String> = contents.segments.iter().map(|it| it.segment.filename.clone()).collect();
     for (filename, path) in discover(&config.root_dir) {
         if names.contains(&filename) {
             continue;
         }
         let (size_bytes, event_count) = segment::measure(&path)?;
         let segment = SinkSegment { filename, event_count, size_bytes, closed: true, session_id: None };
-        found.segments.push(Tracked { segment, origin: Origin::Existing });
+        contents.segments.push(Tracked { segment, origin: Origin::Existing });
     }
-    found.segments.sort_by(|a, b| a.segment.filename.cmp(&b.segment.filename));
-    Ok(found)
+    contents.segments.sort_by(|a, b| a.segment.filename.cmp(&b.segment.filename));
+    Ok(contents)
 }
 
 /// What the manifest lists, in the order of names; of two entries with one name the later holds.
-fn listed(config: &SinkConfig) -> Found {
+fn listed(config: &SinkConfig) -> SinkContents {
     let manifest = read_manifest_file(&config.root_dir.join(MANIFEST_FILENAME));
     let schema = manifest.as_ref().map(|manifest| manifest.schema_version);
     let (sessions, segments) = manifest.map_or_else(Default::default, |it| (it.sessions, it.segments));
@@ -96,5 +96,5 @@ fn listed(config: &SinkConfig) -> Found {
         segments.into_iter().map(|segment| (segment.filename.clone(), segment)).collect();
     let segments = segments.into_values().map(|segment| Tracked { segment, origin: Origin::Existing });
     let sessions = sessions.into_iter().map(|session| (session.session_id.clone(), session));
-    Found { schema, sessions: sessions.collect(), segments: segments.collect() }
+    SinkContents { schema, sessions: sessions.collect(), segments: segments.collect() }
 }

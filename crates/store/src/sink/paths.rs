@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_lead_elsewhere_are_no_names() {
+    fn names_that_leave_the_directory_are_rejected() {
         for name in ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "a\0b"] {
             assert!(!is_plain_name(name), "{name:?}");
         }

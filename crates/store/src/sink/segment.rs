@@ -52,7 +52,7 @@ pub(super) fn create(path: &Path) -> Result<Option<File>, SinkError> {
     }
 }
 
-/// A segment opened to go on with.
+/// A segment opened to continue.
 pub(super) fn reopen(path: &Path) -> Result<File, SinkError> {
     let there = match stormlog_files::open_in_place(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => stormlog_files::create_new(path),
@@ -61,7 +61,7 @@ pub(super) fn reopen(path: &Path) -> Result<File, SinkError> {
     there.and_then(appending).map_err(|error| SinkError::at(path, error))
 }
 
-/// Every write goes to the end, whoever else writes.
+/// Every write goes to the end, also when other processes write.
 fn appending(file: File) -> io::Result<File> {
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)
@@ -177,7 +177,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn blank_lines_are_no_records() {
+    fn blank_lines_are_skipped() {
         let count = |text: &str| count_records(&mut text.as_bytes()).unwrap();
         assert_eq!([count(""), count("\n \n\t\r\n"), count("{}\n\n{}\r\n{}")], [0, 0, 3]);
         let long = format!("{}\n{{}}", "x".repeat(3 * CHUNK));

@@ -17,7 +17,7 @@ use super::{RollupCoverage, SinkConfig, SinkError, SinkSegment};
 
 /// Memory kept for the next records after a flush; a burst's larger buffer is given back.
 const KEPT_BUFFER: usize = 1 << 20;
-/// What recorded a session that nobody described.
+/// What recorded a session without a description.
 const SOURCE: &str = "stormlog.telemetry_sink";
 
 /// Counters of a sink's housekeeping.
@@ -40,7 +40,7 @@ pub struct Diagnostics {
 pub(super) enum Origin {
     /// Has a name, but no file yet.
     Planned,
-    /// There is a file to go on with.
+    /// There is a file to continue.
     Existing,
     /// The process this one was forked from is writing it.
     Foreign,
@@ -245,7 +245,7 @@ impl State {
         }
         let running = given.and_then(|id| self.sessions.get(id));
         if let Some(session) = running.filter(|session| session.status == SessionStatus::Running) {
-            // Only after a fork is a session running that is not active: the records go on in it.
+            // Only after a fork is a session running that is not active: the records continue in it.
             self.active = Some(session.session_id.clone());
             return Ok(());
         }

@@ -46,7 +46,7 @@ struct Shared {
 }
 
 impl Sink {
-    /// Opens the sink in `config.root_dir`, taking up what is there. `host` names this machine in sessions nobody
+    /// Opens the sink in `config.root_dir`, taking up what is there. `host` names this machine in sessions that were not
     /// describes.
     pub fn open(config: SinkConfig, host: impl Into<String>) -> Result<Self, SinkError> {
         config.check()?;
@@ -152,7 +152,7 @@ impl Drop for Sink {
             return;
         }
         // Left open on purpose or by mistake: the records are kept, the session stays running for the next opener
-        // to find. A failure has nobody left to be told to.
+        // to find. A failure cannot be reported any more.
         let mut state = last.shared.lock();
         let _ = state.flush(true);
         state.thread_stop = true;

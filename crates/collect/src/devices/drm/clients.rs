@@ -1,7 +1,7 @@
 //! What one process holds on graphics cards, from the fdinfo of its open `/dev/dri` files.
 //!
 //! A client may be open through several descriptors (and shared by fork): its id keeps it from being counted twice.
-//! Reads only descriptors that lead to a graphics device, and only so many.
+//! Reads only descriptors that lead to a graphics device, and only this many.
 
 use std::collections::BTreeMap;
 use std::fs;

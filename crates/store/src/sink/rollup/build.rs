@@ -129,7 +129,7 @@ fn one_pass(
             group.sources.push(at);
         }
     }
-    // What was found in the pass before is no news.
+    // What was found in the pass before is not news.
     moved.retain(|id, start| starts.get(id) != Some(start));
     Ok((groups, moved))
 }

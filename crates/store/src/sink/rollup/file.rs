@@ -12,7 +12,7 @@ use crate::json::{parse_value, write::write_indented};
 use crate::sink::manifest::read_manifest_file;
 use crate::sink::{MANIFEST_FILENAME, ROLLUP_FILENAME, SinkError, SinkManifest, manifest_path};
 
-/// The largest file looked at: a hundred times a rollup of a month in minutes. A larger one is no summary.
+/// The largest file looked at: a hundred times a rollup of a month in minutes. A larger one is not a summary.
 const MAX_FILE: usize = 256 << 20;
 
 /// Where the rollups of the sink are that a directory, manifest, segment or rollup file belongs to.

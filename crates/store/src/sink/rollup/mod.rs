@@ -1,7 +1,7 @@
 //! Rollups: what a sink's records come to, per session, rank and window, beside the manifest in `rollups.json`.
 //!
-//! Derived and replaceable: whoever cannot read them, or finds that they do not cover the segments there are, reads
-//! the records. Field for field what 0.4.3 computes; fields stand in the order of the file, which is alphabetical.
+//! Derived and replaceable: a reader that cannot read them, or finds that they do not cover the segments, reads
+//! the records. Field for field what 0.4.3 computes; fields are in the order of the file, which is alphabetical.
 
 mod build;
 mod file;

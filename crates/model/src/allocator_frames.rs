@@ -52,7 +52,7 @@ pub fn passes_on(function: &str, file: &str) -> bool {
         let name = name.strip_prefix("mut ").unwrap_or(name);
         LIBRARIES.iter().any(|library| name.starts_with(library)) || (is_rust && name.starts_with("core::"))
     };
-    // `<A as B>::f` belongs to whoever wrote A or B; a generic A, which has no path, to the author of B.
+    // `<A as B>::f` belongs to the author of A or B; a generic A, which has no path, to the author of B.
     if let Some((of, like)) = name.strip_prefix('<').and_then(|rest| rest.split_once(" as ")) {
         return of_library(like) && (of_library(of) || !of.contains("::"));
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_only_passes_a_request_on_is_known() {
+    fn forwarding_frames_are_known() {
         for name in [
             "operator new(unsigned long)",
             "operator new[](unsigned long, std::nothrow_t const&)",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_memory_is_not_passed_over() {
+    fn requesting_frames_are_not_skipped() {
         for name in [
             "main",
             "load(std::vector<int>&)",

@@ -17,7 +17,7 @@ pub(super) fn find(roots: &Roots, pid: u32) -> Result<MemoryCgroup, CollectError
     let mountinfo = text::read_whole(&roots.proc.join("self/mountinfo"))?;
     let (version, path) = member_of(&membership).ok_or_else(|| CollectError::Unavailable {
         what: "the memory cgroup",
-        reason: format!("process {pid} is in none"),
+        reason: format!("process {pid} is in no memory cgroup"),
     })?;
     let mount = mount_of(&mountinfo, version).ok_or_else(|| CollectError::Unavailable {
         what: "the memory cgroup",
@@ -96,7 +96,7 @@ fn mount_of(mountinfo: &[u8], version: Version) -> Option<Mount> {
     found
 }
 
-/// The group's directory below the mount. When the group lies outside of what is mounted, the mount itself is the best
+/// The group's directory below the mount. When the group is outside of what is mounted, the mount itself is the best
 /// there is: it is the container's own group.
 fn directory_of(mount: &Mount, path: &str) -> PathBuf {
     let below = match path.strip_prefix(mount.root.trim_end_matches('/')) {

@@ -1,4 +1,4 @@
-//! What the events themselves say about the end, picked up while they pass: nothing is read twice.
+//! Evidence about the end from the events, collected while they are written or read: no event is read twice.
 //!
 //! Must never need more memory for more events.
 
@@ -15,9 +15,9 @@ const MAX_DEVICES: usize = 1024;
 /// The host among the devices.
 const HOST: i64 = -1;
 
-/// Follows events on their way into a bundle or out of one.
+/// Evidence from the events of a bundle, collected while they are written or read.
 #[derive(Debug, Default)]
-pub(super) struct Glean {
+pub(super) struct EventEvidence {
     pub(super) count: u64,
     pub(super) last_timestamp_ns: Option<u64>,
     pub(super) peak_rss_bytes: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Glean {
     phases: OpenPhases,
 }
 
-impl Glean {
+impl EventEvidence {
     pub(super) fn observe(&mut self, event: &Event) {
         self.count += 1;
         self.last_timestamp_ns = self.last_timestamp_ns.max(Some(event.timestamp_ns));
