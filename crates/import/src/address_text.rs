@@ -5,8 +5,8 @@
 use stormlog_model::memory::Memory;
 use stormlog_model::stacks::Weight;
 
-use crate::error::ImportError;
-use crate::input::{File, Lines};
+use crate::error::{ImportError, Position};
+use crate::input::{ENDS_EARLY, File, Lines};
 use crate::maps::Maps;
 use crate::recognise::Format;
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
@@ -25,24 +25,29 @@ struct Row {
 
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut lines = file.lines()?;
-    let Some((head, _)) = lines.next()? else { return Err(file.nothing("without content: record again")) };
+    let Some((head, is_whole)) = lines.next()? else {
+        return Err(file.nothing("without content: record again"));
+    };
+    // Half a line may have half a sampling period.
+    if !is_whole {
+        return Err(file.damaged("it ends within its first line", Position::End));
+    }
     let mut rows = Vec::new();
-    let period = match file.format {
+    let (period, has_map) = match file.format {
         Format::Jemalloc => {
             let period = head.strip_prefix("heap_v2/").and_then(|text| text.trim().parse().ok());
             let period = period
                 .ok_or_else(|| file.damaged("its sampling period is not a number", lines.position()))?;
-            jemalloc_rows(file, &mut lines, &mut rows)?;
-            Some(period)
+            (Some(period), jemalloc_rows(file, &mut lines, &mut rows)?)
         }
         _ => {
             let period = head.rsplit_once("@ heap_v2/").and_then(|(_, text)| text.trim().parse().ok());
-            gperftools_rows(file, &mut lines, &mut rows)?;
-            period
+            (period, gperftools_rows(file, &mut lines, &mut rows)?)
         }
     };
     let mut maps = Maps::default();
-    while let Some((line, _)) = lines.next()? {
+    // Half a line has half a path.
+    while let Some((line, true)) = lines.next()? {
         maps.line(&line);
     }
     sink.about(About::default());
@@ -58,6 +63,9 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
         "A {} is one moment: what was held then is shown as the peak and as the end.",
         file.format
     ));
+    if lines.is_cut() || !has_map {
+        sink.note(ENDS_EARLY.to_owned());
+    }
     if let Some(period) = period.filter(|period| *period > 1) {
         let every = stormlog_model::format_bytes(period);
         sink.note(format!("The profile was sampled about every {every}: the numbers are estimates."));
@@ -65,12 +73,12 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     Ok(())
 }
 
-/// `@ address…`, then one line for all threads (`t*`) and one for each thread.
-fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<(), ImportError> {
+/// `@ address…`, then one line for all threads (`t*`) and one for each thread. Whether the memory map follows.
+fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<bool, ImportError> {
     while let Some((line, is_whole)) = lines.next()? {
         let text = line.trim();
         if text == MAP || !is_whole {
-            break;
+            return Ok(text == MAP);
         }
         if let Some(addresses) = text.strip_prefix('@') {
             let stack = stack(addresses)
@@ -82,15 +90,15 @@ fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) ->
             (row.live, row.total) = parsed;
         }
     }
-    Ok(())
+    Ok(false)
 }
 
-/// `objects: bytes [objects: bytes] @ address…`: held, and allocated in all.
-fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<(), ImportError> {
+/// `objects: bytes [objects: bytes] @ address…`: held, and allocated in all. Whether the memory map follows.
+fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<bool, ImportError> {
     while let Some((line, is_whole)) = lines.next()? {
         let text = line.trim();
         if text == MAP || !is_whole {
-            break;
+            return Ok(text == MAP);
         }
         if text.is_empty() {
             continue;
@@ -99,9 +107,9 @@ fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) 
             let (live, total) = amounts(numbers)?;
             Some(Row { stack: stack(addresses)?, live, total })
         });
-        push(file, rows, row.ok_or_else(|| file.damaged("a stack is not one", lines.position()))?)?;
+        push(file, rows, row.ok_or_else(|| file.damaged("a stack is damaged", lines.position()))?)?;
     }
-    Ok(())
+    Ok(false)
 }
 
 fn push(file: &File<'_>, rows: &mut Vec<Row>, row: Row) -> Result<(), ImportError> {

@@ -9,7 +9,7 @@ use stormlog_model::memory::Memory;
 use stormlog_model::stacks::FrameKind;
 
 use crate::error::{ImportError, Position};
-use crate::input::{File, MOST_IN_ONE, is_cut};
+use crate::input::{ENDS_EARLY, File, MOST_IN_ONE, is_cut};
 use crate::sink::{About, Node, ROOT, Sink, Site, Step};
 
 /// Texts, instructions, stacks or kinds of blocks.
@@ -46,19 +46,25 @@ struct Block {
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut reader = file.open()?;
     let mut recording = Recording { traces: vec![ROOT], next_address: 16, ..Recording::default() };
-    let (mut line, mut number, mut is_sized) = (Vec::new(), 0, false);
+    let (mut line, mut number, mut is_sized, mut ends_early) = (Vec::new(), 0, false, false);
     loop {
         line.clear();
         match reader.by_ref().take(MOST_IN_ONE).read_until(b'\n', &mut line) {
             Ok(0) => break,
             Ok(length) if length as u64 == MOST_IN_ONE => return Err(file.too_large()),
             Ok(_) => {}
-            Err(error) if is_cut(&error) && number > 0 => break,
+            Err(error) if is_cut(&error) && number > 0 => {
+                ends_early = true;
+                break;
+            }
             Err(source) => return Err(file.io(source)),
         }
         number += 1;
         // A killed recorder leaves half a line.
-        let Some(text) = line.strip_suffix(b"\n") else { break };
+        let Some(text) = line.strip_suffix(b"\n") else {
+            ends_early = true;
+            break;
+        };
         let text = String::from_utf8_lossy(text);
         let (tag, rest) = text.split_at_checked(1).unwrap_or((&text, ""));
         let rest = rest.strip_prefix(' ').unwrap_or(rest);
@@ -81,7 +87,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
             "s" if is_sized => {
                 let (length, start) = rest.split_once(' ').ok_or_else(|| damaged("a text has no length"))?;
                 let length = hex(length).filter(|length| *length <= MOST_TEXT);
-                let length = length.ok_or_else(|| damaged("the length of a text is not one"))?;
+                let length = length.ok_or_else(|| damaged("the length of a text is damaged"))?;
                 let mut whole = start.to_owned();
                 while (whole.len() as u64) < length {
                     // A text may have lines of its own.
@@ -97,7 +103,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
                 recording.texts.push(whole);
             }
             "s" => recording.texts.push(rest.to_owned()),
-            _ => recording.record(tag, rest, sink).ok_or_else(|| damaged("a record is not one"))?,
+            _ => recording.record(tag, rest, sink).ok_or_else(|| damaged("a record is damaged"))?,
         }
         if recording.entries() > MOST_ENTRIES {
             return Err(file.too_large());
@@ -105,6 +111,9 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     }
     if recording.blocks.is_empty() {
         return Err(file.nothing("without an allocation: record again"));
+    }
+    if ends_early {
+        sink.note(ENDS_EARLY.to_owned());
     }
     Ok(())
 }

@@ -11,6 +11,8 @@ pub(crate) const MOST_IN_ONE: u64 = 128 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
+/// The note on a file that was cut where what is left of it is of use.
+pub(crate) const ENDS_EARLY: &str = "The file ends early: what came after its end is missing here.";
 
 /// A file being read, for its errors.
 pub(crate) struct File<'a> {
@@ -35,7 +37,7 @@ impl File<'_> {
     }
 
     pub(crate) fn lines(&self) -> Result<Lines<'_>, ImportError> {
-        Ok(Lines { file: self, reader: self.open()?, bytes: Vec::new(), number: 0 })
+        Ok(Lines { file: self, reader: self.open()?, bytes: Vec::new(), number: 0, is_cut: false })
     }
 
     pub(crate) fn io(&self, source: io::Error) -> ImportError {
@@ -64,6 +66,7 @@ pub(crate) struct Lines<'a> {
     reader: Box<dyn BufRead>,
     bytes: Vec<u8>,
     number: u64,
+    is_cut: bool,
 }
 
 impl Lines<'_> {
@@ -76,14 +79,23 @@ impl Lines<'_> {
             Ok(length) if length as u64 == MOST_IN_ONE => return Err(self.file.too_large()),
             Ok(_) => {}
             // A compressed file that was cut: what came before is whole.
-            Err(error) if is_cut(&error) && self.number > 0 => return Ok(None),
+            Err(error) if is_cut(&error) && self.number > 0 => {
+                self.is_cut = true;
+                return Ok(None);
+            }
             Err(source) => return Err(self.file.io(source)),
         }
         self.number += 1;
         let is_whole = self.bytes.last() == Some(&b'\n');
+        self.is_cut |= !is_whole;
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         Ok(Some((String::from_utf8_lossy(line).into_owned(), is_whole)))
+    }
+
+    /// Whether the text ended within a line, or within its compressed data.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The number of the last line.

@@ -37,7 +37,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
             .to_owned(),
     );
     if !has_python {
-        sink.note("No line of Python is known: record with `with_stack=True`.".to_owned());
+        sink.note("Python lines are unknown: record with `with_stack=True`.".to_owned());
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod kineto;
 mod kineto_json;
 mod maps;
 mod massif;
+mod nsight;
 mod perfetto;
 mod perfetto_tables;
 mod pprof;
@@ -24,6 +25,9 @@ mod recognise;
 mod sanitizer;
 mod sanitizer_xml;
 mod sink;
+mod sqlite;
+mod sqlite_record;
+mod sqlite_schema;
 mod wire;
 
 use std::path::Path;
@@ -42,6 +46,8 @@ pub fn read(path: &Path, format: Format, sink: &mut dyn Sink) -> Result<(), Impo
         Format::Jemalloc | Format::Gperftools => address_text::read(&file, sink),
         Format::Kineto => kineto::read(&file, sink),
         Format::Perfetto => perfetto::read(&file, sink),
+        Format::NsightSystems => nsight::read(&file, sink),
+        Format::Sqlite => Err(nsight::other_database(&file)),
         Format::SanitizerText => sanitizer::read(&file, sink),
         Format::SanitizerXml => sanitizer_xml::read(&file, sink),
     }

@@ -4,7 +4,7 @@ use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::{ImportError, Position};
-use crate::input::{File, Lines};
+use crate::input::{ENDS_EARLY, File, Lines};
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 
 const MOST_DEPTH: usize = 4096;
@@ -76,10 +76,13 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     } else {
         sink.note("massif counted instructions or bytes instead of time: record with --time-unit=ms for memory over time.".to_owned());
     }
-    sink.note("massif has no numbers of blocks, and of small places only their sum.".to_owned());
+    sink.note("massif stores no block counts, and only a total for small sites.".to_owned());
+    if lines.is_cut() {
+        sink.note(ENDS_EARLY.to_owned());
+    }
     if last.tree.is_empty() {
         sink.note(
-            "What was held at the end is known as a sum alone: record with --detailed-freq=1 for its stacks."
+            "What was held at the end is known only as a sum: record with --detailed-freq=1 for its stacks."
                 .to_owned(),
         );
     }
@@ -101,7 +104,7 @@ fn tree(file: &File<'_>, lines: &mut Lines<'_>) -> Result<Vec<(usize, u64, Strin
             Some((children.parse::<u64>().ok()?, bytes.parse().ok()?, place.to_owned()))
         });
         let (children, bytes, place) =
-            row.ok_or_else(|| file.damaged("a row of a tree is not one", lines.position()))?;
+            row.ok_or_else(|| file.damaged("a row of a tree is damaged", lines.position()))?;
         missing = (missing - 1).saturating_add(children);
         rows.push((depth, bytes, place));
     }

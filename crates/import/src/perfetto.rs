@@ -56,7 +56,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     let (mut trace, mut packet, mut offset) = (Trace::default(), Vec::new(), 0u64);
     while let Some((key, length)) = head(&mut reader, &mut offset) {
         if key & 7 != 2 {
-            return Err(file.damaged("a packet is not one", Position::Byte(offset)));
+            return Err(file.damaged("a packet is damaged", Position::Byte(offset)));
         }
         if length > MOST_IN_ONE {
             return Err(file.too_large());
@@ -168,7 +168,7 @@ impl Trace {
             }
         }
         let known = self.dumps.entry((pid, heap)).or_default();
-        // Counts go on from dump to dump: the last has all. One dump may be in several packets.
+        // Counts continue from dump to dump: the last has all. One dump may be in several packets.
         if time > known.time {
             self.samples -= std::mem::take(&mut known.samples).len();
         }

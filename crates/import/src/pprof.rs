@@ -89,10 +89,8 @@ struct Columns {
 impl Columns {
     fn notes(&self, profile: &Profile<'_>, sink: &mut dyn Sink) {
         sink.note(match self.only_allocated {
-            true => {
-                "A pprof profile of allocations: what was freed since is not known, and is shown as held."
-                    .to_owned()
-            }
+            true => "A pprof profile of allocations: what was freed since is unknown and is shown as held."
+                .to_owned(),
             false => "A pprof profile is one moment: what was held then is shown as the peak and as the end."
                 .to_owned(),
         });

@@ -1,4 +1,4 @@
-//! Which tool wrote a file, by its first bytes. Must answer for any file without reading more than its head.
+//! Which tool wrote a file, by its first bytes. Must answer for any file without reading more than its head, and of a database its list of tables.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,6 +6,8 @@ use std::path::Path;
 use memchr::memmem::find;
 
 use crate::input::open;
+use crate::nsight::is_export;
+use crate::sqlite::{Database, MAGIC};
 use crate::wire;
 
 /// Bytes that are looked at, after decompression. A program's own output may come before a sanitizer's first line.
@@ -32,6 +34,10 @@ pub enum Format {
     SanitizerText,
     /// compute-sanitizer's XML.
     SanitizerXml,
+    /// Nsight Systems, exported as SQLite.
+    NsightSystems,
+    /// A database of another program.
+    Sqlite,
 }
 
 impl Format {
@@ -47,6 +53,8 @@ impl Format {
             Format::Kineto => "PyTorch profiler trace",
             Format::Perfetto => "Perfetto trace",
             Format::SanitizerText | Format::SanitizerXml => "compute-sanitizer report",
+            Format::NsightSystems => "Nsight Systems export",
+            Format::Sqlite => "SQLite database",
         }
     }
 }
@@ -71,6 +79,11 @@ pub fn recognise(path: &Path) -> Option<Format> {
     let mut head = Vec::new();
     // What does not decompress further is judged by what did.
     let _ = open(path).ok()?.take(HEAD).read_to_end(&mut head);
+    if head.starts_with(MAGIC) {
+        // Where its tables are listed is not known by the head alone. One that cannot be opened says why when it is read.
+        let is_other = Database::open(path).is_ok_and(|database| !is_export(&database));
+        return Some(if is_other { Format::Sqlite } else { Format::NsightSystems });
+    }
     of_head(&head)
 }
 

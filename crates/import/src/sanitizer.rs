@@ -5,10 +5,12 @@ use stormlog_model::memory::{Device, Memory, Source};
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::ImportError;
-use crate::input::File;
+use crate::input::{ENDS_EARLY, File};
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 
 const MOST_FRAMES: usize = 4096;
+/// Characters of an error.
+pub(crate) const MOST_TEXT: usize = 300;
 /// The report does not say which GPU a block is on.
 pub(crate) const GPU: Memory = Memory::Device(Device { kind: 1, index: 0, source: Source::Driver });
 
@@ -52,20 +54,58 @@ pub(crate) fn begin(sink: &mut dyn Sink) {
     );
 }
 
-/// A report without a leak: either there is none, or none was looked for.
-pub(crate) fn no_leak(file: &File<'_>, was_looked_for: bool) -> ImportError {
-    file.nothing(match was_looked_for {
-        true => "without a leak: all device memory was freed",
-        false => "without leaks: record with `compute-sanitizer --tool memcheck --leak-check full`",
-    })
+/// What a report has beside its leaks, for one without any.
+#[derive(Default)]
+pub(crate) struct Summary {
+    /// Its last line, or its closing tag, is there.
+    pub(crate) is_whole: bool,
+    pub(crate) leaks_were_counted: bool,
+    pub(crate) errors: u64,
+    /// What the first error is, and where.
+    pub(crate) first_error: Option<String>,
+}
+
+impl Summary {
+    /// The error of a report without a leak: there is none, none was looked for, or the program failed before.
+    pub(crate) fn no_leak(&self, file: &File<'_>) -> ImportError {
+        let errors = match self.errors {
+            0 => String::new(),
+            1 => "with 1 error and no leak".to_owned(),
+            count => format!("with {count} errors and no leak"),
+        };
+        file.nothing(match &self.first_error {
+            Some(first) if self.errors > 0 => format!("{errors}: {first}; fix that and run again"),
+            Some(first) => format!("without a leak: {first}"),
+            None if self.errors > 0 => errors,
+            None if self.leaks_were_counted => "without a leak: all device memory was freed".to_owned(),
+            None if !self.is_whole => {
+                "without a result: the program was killed, or compute-sanitizer could not start it".to_owned()
+            }
+            None => "without a leak; if it was recorded without `--leak-check full`, record with \
+                     `compute-sanitizer --tool memcheck --leak-check full`"
+                .to_owned(),
+        })
+    }
 }
 
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut lines = file.lines()?;
-    let (mut leak, mut leaks, mut was_looked_for): (Option<Leak>, u64, bool) = (None, 0, false);
+    let (mut leak, mut leaks): (Option<Leak>, u64) = (None, 0);
+    let mut summary = Summary::default();
     begin(sink);
-    while let Some((line, _)) = lines.next()? {
-        let Some(text) = line.strip_prefix("=========").map(str::trim) else { continue };
+    while let Some((line, is_whole)) = lines.next()? {
+        let Some(rest) = line.strip_prefix("=========") else { continue };
+        let text = rest.trim();
+        if let Some(count) = text.strip_prefix("ERROR SUMMARY:") {
+            summary.is_whole = is_whole || count.contains(" error");
+            summary.errors =
+                count.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            continue;
+        }
+        // Half a line has half a number.
+        if !is_whole {
+            break;
+        }
         if let Some(frame) = text.strip_prefix("Host Frame:") {
             if let Some(leak) = &mut leak {
                 leak.push(host_frame(frame.trim()));
@@ -83,10 +123,34 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
         } else if text.is_empty() {
             finish(&mut leak, &mut leaks, sink);
         }
-        was_looked_for |= text.starts_with("LEAK SUMMARY");
+        summary.line(rest);
     }
     finish(&mut leak, &mut leaks, sink);
-    if leaks == 0 { Err(no_leak(file, was_looked_for)) } else { Ok(()) }
+    if leaks == 0 {
+        return Err(summary.no_leak(file));
+    }
+    if !summary.is_whole {
+        sink.note(ENDS_EARLY.to_owned());
+    }
+    Ok(())
+}
+
+impl Summary {
+    /// A line of the text behind its `=========`: a finding has one blank before it, what belongs to it has more.
+    fn line(&mut self, rest: &str) {
+        let text = rest.trim();
+        self.leaks_were_counted |= text.starts_with("LEAK SUMMARY");
+        let is_other = text.is_empty()
+            || ["COMPUTE-SANITIZER", "LEAK SUMMARY", "Leaked "].iter().any(|start| text.starts_with(start));
+        let is_finding = !is_other && !rest.starts_with("  ");
+        match &mut self.first_error {
+            None if is_finding => self.first_error = Some(text.chars().take(MOST_TEXT).collect()),
+            Some(first) if text.starts_with("at ") && !first.contains(" at ") => {
+                *first = format!("{first} {}", text.chars().take(MOST_TEXT).collect::<String>());
+            }
+            _ => {}
+        }
+    }
 }
 
 fn finish(leak: &mut Option<Leak>, leaks: &mut u64, sink: &mut dyn Sink) {

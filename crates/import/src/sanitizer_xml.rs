@@ -1,9 +1,9 @@
 //! compute-sanitizer's XML (`--xml`). Its writer gives each element a line of its own or begins and ends it on one, which is what is read here; no
 //! entity but the five of XML is resolved, and no other file is.
 
-use crate::error::ImportError;
+use crate::error::{ImportError, Position};
 use crate::input::File;
-use crate::sanitizer::{Frame, Leak, begin, no_leak};
+use crate::sanitizer::{Frame, Leak, MOST_TEXT, Summary, begin};
 use crate::sink::Sink;
 
 /// The record being read.
@@ -11,6 +11,8 @@ use crate::sink::Sink;
 struct Record {
     is_leak: bool,
     is_in_stack: bool,
+    /// What the record says of itself.
+    text: String,
     leak: Leak,
     frame: Frame,
     address: String,
@@ -19,7 +21,7 @@ struct Record {
 
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut lines = file.lines()?;
-    let (mut record, mut leaks, mut is_whole) = (Record::default(), 0u64, false);
+    let (mut record, mut leaks, mut summary) = (Record::default(), 0u64, Summary::default());
     begin(sink);
     while let Some((line, _)) = lines.next()? {
         let text = line.trim();
@@ -30,27 +32,40 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
                 record.is_leak = false;
                 leaks += 1;
             }
+            "</record>" => {
+                let text = std::mem::take(&mut record.text);
+                if !text.is_empty() {
+                    summary.errors += 1;
+                    summary.first_error.get_or_insert(text.chars().take(MOST_TEXT).collect());
+                }
+            }
             "<hostStack>" => record.is_in_stack = true,
             "</hostStack>" => record.is_in_stack = false,
             "<frame>" => (record.frame, record.address, record.module) = Default::default(),
             "</frame>" if record.is_in_stack => record.end_frame(),
-            "</ComputeSanitizerOutput>" => is_whole = true,
+            "</ComputeSanitizerOutput>" => summary.is_whole = true,
             _ => {
                 if let Some((name, value)) = element(text) {
                     record
                         .value(name, &value)
-                        .ok_or_else(|| file.damaged("a number is not one", lines.position()))?;
+                        .ok_or_else(|| file.damaged("a number is damaged", lines.position()))?;
                 }
             }
         }
     }
-    if leaks == 0 { Err(no_leak(file, is_whole)) } else { Ok(()) }
+    if !summary.is_whole {
+        return Err(file.damaged("its closing tag is missing", Position::End));
+    }
+    // The XML has no count of leaks: without errors it is whole, so they were looked for.
+    summary.leaks_were_counted = true;
+    if leaks == 0 { Err(summary.no_leak(file)) } else { Ok(()) }
 }
 
 impl Record {
     fn value(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "kind" => self.is_leak = value == "Leak",
+            "text" if self.text.is_empty() => value.clone_into(&mut self.text),
             "size" if self.is_leak => self.leak.bytes = value.parse().ok()?,
             "func" => value.clone_into(&mut self.frame.function),
             "path" => value.clone_into(&mut self.frame.file),

@@ -92,7 +92,7 @@ fn damaged_profile_is_refused_with_its_place_and_what_to_do() {
     let sentence = |bytes: &[u8], format| read_bytes(bytes, format).unwrap_err().to_string();
     let text = sentence(b"heap profile: 1: 2 [1: 2] @ heapprofile\nnonsense\n", Format::Gperftools);
     assert!(
-        text.contains("is a damaged gperftools heap profile: a stack is not one in line 2; copy it again"),
+        text.contains("is a damaged gperftools heap profile: a stack is damaged in line 2; copy it again"),
         "{text}"
     );
     let text = sentence(b"{\"traceEvents\": []}", Format::Kineto);
