@@ -99,6 +99,13 @@ mod tests {
     }
 
     #[test]
+    fn last_samples_of_one_time_add_up() {
+        let grown = |at| if at == 4 { 100 } else { 10 } * MI;
+        let both = (0..5).flat_map(|at| [1, 2].map(|pid| of(pid, sample(at * 10, grown(at)))));
+        assert_eq!(peak(both.collect()), Some(200 * MI));
+    }
+
+    #[test]
     fn pages_that_forked_processes_share_count_once_where_their_shares_were_read() {
         // 100 MiB of the parent that three children still share: each has a quarter of it, and 10 MiB of its own.
         let share = |own: u64| {

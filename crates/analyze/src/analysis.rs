@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use stormlog_model::{Evidence, Finding, Record, Severity};
 
 use crate::all_processes::host_peak;
-use crate::jobs::{JobRecord, jobs};
+use crate::jobs::{JobRank, JobRecord, jobs};
 use crate::joined::StreamFindings;
 use crate::layers::{self, Layers};
 use crate::phases::{PhaseAttribution, PhaseIndex};
@@ -16,9 +16,9 @@ use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
 use crate::rules::gap::{GapFinding, GapThresholds, hidden_gaps};
 use crate::rules::inputs::{self, Input};
-use crate::rules::outliers::{self, Odd, Peak};
+use crate::rules::outliers::{self, MemoryKind, Odd, Peak};
 use crate::rules::ranks::{CrossRank, cross_rank};
-use crate::rules::{RuleContext, findings, growth, heap, hidden, metrics, oom};
+use crate::rules::{RuleContext, copy_on_write, findings, growth, heap, hidden, limit, metrics, oom};
 use crate::series::Envelope;
 
 /// The same finding of more streams than this is said once.
@@ -165,6 +165,7 @@ impl Analysis {
             self.findings.retain(|finding| !heap::is_use_of(finding, capture));
         }
         self.findings.iter_mut().for_each(|finding| hidden::explain(finding, capture));
+        self.findings.iter_mut().for_each(|finding| copy_on_write::explain(finding, capture));
         self.layers.iter_mut().for_each(|layers| layers.split(capture));
         self.findings.extend(own);
         self.sort();
@@ -172,7 +173,9 @@ impl Analysis {
 
     /// Adds the line by which the odd rank of a job differs from the others, as heap captures of them show it.
     pub fn explain_rank(&mut self, own: &heap::Capture, others: &[heap::Capture]) {
-        for finding in self.findings.iter_mut().filter(|finding| finding.id == outliers::ID) {
+        let is_of_memory =
+            |finding: &&mut Finding| finding.id == outliers::ID && finding.memory == Some(own.memory);
+        for finding in self.findings.iter_mut().filter(is_of_memory) {
             outliers::explain(finding, own, others);
         }
     }
@@ -197,7 +200,7 @@ impl Analysis {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// Whether something was found that somebody should look at.
+    /// Whether something was found that needs attention.
     pub fn has_trouble(&self) -> bool {
         self.worst() >= Some(Severity::Warning)
     }
@@ -251,12 +254,22 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
         inputs,
     };
     let mut of_streams = StreamFindings::default();
+    let processes = recording.by_process();
     for (session, phases) in recording.sessions.iter().zip(&phases) {
         for (rank, phases) in session.ranks.iter().zip(phases) {
             for stream in &rank.streams {
                 let gaps = hidden_gaps(&stream.samples, &stream.gap_fragmentation, &options.gap);
                 let context = RuleContext { stream, phases, gaps: &gaps };
-                let found = stream.rules.iter().flat_map(|rule| rule.findings(&context)).collect();
+                let mut found: Vec<Finding> =
+                    stream.rules.iter().flat_map(|rule| rule.findings(&context)).collect();
+                if found.iter().any(|finding| finding.id == limit::ID) {
+                    let is_of =
+                        |streams: &&Vec<&Stream>| streams.iter().any(|one| std::ptr::eq(*one, stream));
+                    let of_process = processes.iter().find(is_of);
+                    if of_process.is_some_and(|streams| limit::is_judged_inside(stream, streams)) {
+                        found.retain(|finding| finding.id != limit::ID);
+                    }
+                }
                 of_streams.add(session.process, stream, found);
                 analysis.take_gaps(stream, phases, gaps);
             }
@@ -264,8 +277,8 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     }
     analysis.findings.extend(of_streams.findings);
     one_fact(&mut analysis.findings);
-    let processes = recording.by_process();
     analysis.layers = layers::layers(&processes);
+    analysis.findings.extend(copy_on_write::findings(&processes));
     for streams in &processes {
         let hidden = hidden::findings(streams).into_iter();
         let hidden: Vec<Finding> = hidden
@@ -299,30 +312,33 @@ impl Analysis {
         if job.ranks.len() < 2 {
             return;
         }
-        let peaks: Vec<Peak> = job
-            .ranks
-            .iter()
-            .filter_map(|rank| {
-                let most = rank.used.iter().max_by_key(|sample| sample.used())?;
-                Some(Peak {
-                    rank: rank.record.head.identity.rank,
-                    session_id: rank.session_id.to_owned(),
-                    pid: rank.record.head.pid,
-                    host: rank.record.head.host.clone(),
-                    bytes: most.used()?,
-                    at_ns: most.at_ns,
-                    phase: rank.phases.resolve(most.at_ns),
-                })
-            })
-            .collect();
-        if let Some((finding, odd)) = outliers::finding(&peaks) {
-            self.findings.push(finding);
-            self.odd_ranks.push(odd);
+        for (memory, ranks) in job.by_memory() {
+            let peaks: Vec<Peak> = ranks.iter().filter_map(peak).collect();
+            if let Some((finding, odd)) = outliers::finding(memory, &peaks) {
+                self.findings.push(finding);
+                // The heaps that are compared are those of the host.
+                if memory == MemoryKind::Host {
+                    self.odd_ranks.push(odd);
+                }
+            }
         }
         let across = cross_rank(&job.as_job(), job.has_one_clock());
         self.findings.extend(findings::of_first_cause(&across, job));
         self.jobs.push(across);
     }
+}
+
+fn peak(rank: &JobRank<'_>) -> Option<Peak> {
+    let most = rank.used.iter().max_by_key(|sample| sample.used())?;
+    Some(Peak {
+        rank: rank.record.head.identity.rank,
+        session_id: rank.session_id.to_owned(),
+        pid: rank.record.head.pid,
+        host: rank.record.head.host.clone(),
+        bytes: most.used()?,
+        at_ns: most.at_ns,
+        phase: rank.phases.resolve(most.at_ns),
+    })
 }
 
 /// The use of a device that grows because an allocator's memory does is reported once, as the allocator's: a process is sampled from inside, where
@@ -430,6 +446,10 @@ pub fn summary_metrics(analysis: &Analysis) -> Record {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use stormlog_model::Head;
+
     use super::*;
     use crate::testing::{finish, gpu, on_rank, sample};
 
@@ -467,7 +487,36 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_no_trouble() {
+    fn host_and_device_sessions_of_ranks_are_compared_apart() {
+        // Each rank has a session of the host and one of the device; which of them started last differs between the ranks.
+        let events = (0..8).flat_map(|rank| {
+            let host_later = u64::from(rank % 3 == 0);
+            let session = move |event: stormlog_model::Event, name: &str| {
+                let event = on_rank(event, rank, 8);
+                let head = Head { session_id: format!("{name}{rank}"), ..(*event.head).clone() };
+                stormlog_model::Event { head: Arc::new(head), ..event }
+            };
+            (0..10).flat_map(move |i| {
+                let device = if rank == 5 { 60_000 } else { 41_000 } * MI;
+                let at = |is_later: u64| (i + is_later) * SECOND;
+                [
+                    session(sample(at(host_later), 6_000 * MI), "host"),
+                    session(gpu(at(1 - host_later), device, device, device, 80_000 * MI), "device"),
+                ]
+            })
+        });
+        let found = of(events);
+        let odd: Vec<&Finding> =
+            found.findings.iter().filter(|finding| finding.kind == "rank_outlier").collect();
+        assert_eq!(odd.len(), 1, "{odd:#?}");
+        assert_eq!((&odd[0].metrics["rank"], &odd[0].metrics["rank_count"]), (&5.into(), &8.into()));
+        assert!(odd[0].title.contains("against 40.04 GiB of device memory"), "{}", odd[0].title);
+        assert_eq!(found.jobs[0].participating.len(), 8);
+        assert!(found.odd_ranks.is_empty(), "a heap of the host explains no device");
+    }
+
+    #[test]
+    fn empty_recording_has_no_findings() {
         let nothing = of([]);
         assert!(nothing.findings.is_empty() && nothing.event_count == 0);
         assert_eq!(nothing.peak(0), None);

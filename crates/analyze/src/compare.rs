@@ -130,12 +130,12 @@ impl Comparison {
             let _ = writeln!(page, "phase {name:<18} {:>12} → {:>12}  {}", size(a), size(b), change(a, b));
         }
         let kept = self.pairs(lines);
-        for (name, a, b) in kept.iter().take(LINES) {
+        for (name, a, b) in kept.iter().filter(|(_, a, b)| a != b).take(LINES) {
             let _ =
                 writeln!(page, "keeps {name:<18} {:>12} → {:>12}  {}", size(*a), size(*b), change(*a, *b));
         }
         if !kept.is_empty() {
-            let _ = writeln!(page, "all lines: stormlog diff A B");
+            let _ = writeln!(page, "`stormlog diff A B` lists all lines");
         }
         let kinds: BTreeSet<&String> = self.a.findings.keys().chain(self.b.findings.keys()).collect();
         for kind in kinds {

@@ -75,7 +75,7 @@ pub fn check(measures: &Measures, budget: &Budget) -> Vec<Check> {
     if let Some(baseline) = &budget.baseline {
         let increase = budget.max_increase.unwrap_or(DEFAULT_INCREASE);
         let before = baseline.gated_peak();
-        // Of the same kind: what is resident is no answer to what an allocator handed out.
+        // Of the same kind: what is resident is not an answer to what an allocator handed out.
         let peak =
             if baseline.peak_allocated.is_some() { measures.peak_allocated } else { measures.peak_used };
         let most = before.map(|before| (before as f64 * (1.0 + increase)) as u64);
@@ -168,7 +168,7 @@ impl Check {
             metrics: Record::new(),
             evidence: Vec::new(),
             advice: vec![
-                "If the increase is meant, take it into the baseline with --update-baseline and say why in the commit."
+                "If the increase is intended, accept it with --update-baseline and give the reason in the commit."
                     .to_owned(),
             ],
             undecided: false,

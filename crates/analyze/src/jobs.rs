@@ -2,18 +2,22 @@
 //!
 //! A session with several ranks is a job of its own; sessions of one rank each belong together when they say so (the same job
 //! name and world size, more than one rank). A rank that was restarted counts once, by its latest session, which is said.
+//!
+//! Host and device memory are kept apart: the sessions of one rank that started last may be of the host in some ranks and of the
+//! device in others, and their bytes have nothing to do with each other.
 
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
 use crate::phases::PhaseIndex;
-use crate::recording::{RankRecord, Recording};
+use crate::recording::{RankRecord, Recording, Stream};
 use crate::rules::collective::RankView;
+use crate::rules::outliers::MemoryKind;
 use crate::rules::ranks::Job;
 use crate::sample::Sample;
 
-/// One rank, ready for the rules.
+/// One rank in one memory, ready for the rules.
 #[derive(Debug)]
 pub(crate) struct JobRank<'a> {
     pub(crate) record: &'a RankRecord,
@@ -30,7 +34,12 @@ pub(crate) struct JobRank<'a> {
 #[derive(Debug)]
 pub(crate) struct JobRecord<'a> {
     pub(crate) job_id: Option<String>,
+    /// The memory that its ranks are compared by over time: that of more ranks, of devices where both are of equally many.
+    pub(crate) memory: MemoryKind,
+    /// Its ranks in that memory.
     pub(crate) ranks: Vec<JobRank<'a>>,
+    /// Its ranks in the other one.
+    pub(crate) in_other_memory: Vec<JobRank<'a>>,
     pub(crate) world_size: u64,
     pub(crate) first_ns: u64,
     pub(crate) notes: Vec<String>,
@@ -66,24 +75,35 @@ pub(crate) fn jobs<'a>(recording: &'a Recording, phases: &'a [Vec<PhaseIndex>]) 
     groups.into_iter().map(|members| job(recording, phases, members)).collect()
 }
 
-fn job<'a>(
-    recording: &'a Recording,
-    phases: &'a [Vec<PhaseIndex>],
-    mut members: Vec<Member>,
-) -> JobRecord<'a> {
+fn is_of(stream: &Stream, memory: MemoryKind) -> bool {
+    stream.is_host() == (memory == MemoryKind::Host)
+}
+
+/// Each rank that has this memory once, by its latest session, and the number of earlier sessions that were left out.
+fn latest(recording: &Recording, members: &[Member], memory: MemoryKind) -> (Vec<Member>, usize) {
     let session = |member: &Member| &recording.sessions[member.0];
-    let rank_of = |member: &Member| session(member).ranks[member.1].head.identity.rank;
-    let mut notes = Vec::new();
-    // By rank, the latest session of each first.
-    members.sort_by_key(|member| (rank_of(member), std::cmp::Reverse(session(member).span_ns)));
+    let rank = |member: &Member| &session(member).ranks[member.1];
+    let number = |member: &Member| rank(member).head.identity.rank;
+    let has_memory = |member: &&Member| rank(member).streams.iter().any(|stream| is_of(stream, memory));
+    let mut latest: Vec<Member> = members.iter().filter(has_memory).copied().collect();
+    latest.sort_by_key(|member| (number(member), std::cmp::Reverse(session(member).span_ns)));
     let mut count = 0;
-    members.dedup_by(|other, kept| {
-        let is_same_rank = rank_of(other) == rank_of(kept);
+    latest.dedup_by(|other, kept| {
+        let is_same_rank = number(other) == number(kept);
         // Two recordings of one process are no restart.
         let is_one_process = session(other).process.is_some_and(|of| session(kept).process == Some(of));
         count += usize::from(is_same_rank && !is_one_process);
         is_same_rank
     });
+    (latest, count)
+}
+
+fn job<'a>(recording: &'a Recording, phases: &'a [Vec<PhaseIndex>], members: Vec<Member>) -> JobRecord<'a> {
+    let session = |member: &Member| &recording.sessions[member.0];
+    let [host, device] = MemoryKind::ALL.map(|memory| (memory, latest(recording, &members, memory)));
+    let (main, other) = if device.1.0.len() >= host.1.0.len() { (device, host) } else { (host, device) };
+    let (memory, (members, count)) = main;
+    let mut notes = Vec::new();
     if count > 0 {
         notes.push(format!(
             "{count} earlier sessions of restarted ranks are left out of the comparison of ranks."
@@ -94,28 +114,37 @@ fn job<'a>(
         notes.push("Ignored non-sample events during cross-rank analysis.".to_owned());
     }
     let first_ns = members.iter().map(|member| session(member).span_ns.0).min().unwrap_or(0);
-    let ranks: Vec<JobRank<'a>> = members
-        .iter()
-        .map(|&(number, rank)| {
+    let records = |members: &[Member], memory: MemoryKind| -> Vec<JobRank<'a>> {
+        let record = |&(number, rank): &Member| {
             let session = &recording.sessions[number];
-            rank_record(&session.ranks[rank], &phases[number][rank], &session.session_id)
-        })
-        .collect();
+            rank_record(&session.ranks[rank], &phases[number][rank], &session.session_id, memory)
+        };
+        members.iter().map(record).collect()
+    };
+    let ranks = records(&members, memory);
     if ranks.iter().any(|rank| rank.used.len() < rank.samples.len()) {
         notes.push("Ignored samples without device-used memory during cross-rank analysis.".to_owned());
     }
     let head = ranks.first().map(|rank| &rank.record.head.identity);
     JobRecord {
         job_id: head.and_then(|identity| identity.job_id.clone()),
+        memory,
         world_size: ranks.iter().map(|rank| rank.record.head.identity.world_size).max().unwrap_or(1),
         ranks,
+        in_other_memory: records(&other.1.0, other.0),
         first_ns,
         notes,
     }
 }
 
-fn rank_record<'a>(record: &'a RankRecord, phases: &'a PhaseIndex, session_id: &'a str) -> JobRank<'a> {
-    let samples: Cow<'a, [Sample]> = match record.streams.as_slice() {
+fn rank_record<'a>(
+    record: &'a RankRecord,
+    phases: &'a PhaseIndex,
+    session_id: &'a str,
+    memory: MemoryKind,
+) -> JobRank<'a> {
+    let streams: Vec<&Stream> = record.streams.iter().filter(|stream| is_of(stream, memory)).collect();
+    let samples: Cow<'a, [Sample]> = match streams.as_slice() {
         [only] if only.samples.is_sorted_by_key(|sample| sample.at_ns) => Cow::Borrowed(&only.samples),
         streams => {
             let mut all: Vec<Sample> =
@@ -140,6 +169,11 @@ fn rank_record<'a>(record: &'a RankRecord, phases: &'a PhaseIndex, session_id: &
 }
 
 impl JobRecord<'_> {
+    /// Its ranks by memory: the ranks of one are compared with each other.
+    pub(crate) fn by_memory(&self) -> [(MemoryKind, &[JobRank<'_>]); 2] {
+        [(self.memory, &self.ranks), (self.memory.other(), &self.in_other_memory)]
+    }
+
     /// For collective attribution: every sample.
     pub(crate) fn views(&self) -> Vec<RankView<'_>> {
         self.ranks.iter().map(|rank| view(rank, &rank.samples)).collect()

@@ -32,7 +32,7 @@ pub enum BaselineError {
     )]
     Format(String),
     /// A number is missing or not a number.
-    #[error("the baseline's {0} is not a number of bytes; make it anew with --update-baseline")]
+    #[error("the baseline's {0} is not a number of bytes; write it again with --update-baseline")]
     Number(&'static str),
 }
 

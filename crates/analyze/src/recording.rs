@@ -14,7 +14,7 @@ use stormlog_model::{Capabilities, Counter, DerivedFields, DerivedInputs, Event,
 use crate::phases::PhaseRecord;
 use crate::rules::collective::MarkerSearch;
 use crate::rules::gap::{FragmentationSeen, is_usable};
-use crate::rules::{Observed, Rule, Rules, hidden, limit, oom, resident, start};
+use crate::rules::{Observed, Rule, Rules, hidden, limit, oom, resident, shared_pages, start};
 use crate::sample::Sample;
 use crate::series::Envelope;
 use crate::timeline;
@@ -26,7 +26,7 @@ pub struct Recording {
     pub sessions: Vec<SessionRecord>,
     /// All events.
     pub event_count: u64,
-    /// Events left out because another source had told that stretch of their stream already (a bundle beside its log).
+    /// Events left out because another source had that part of their stream already (a bundle beside its log).
     pub overlapping: u64,
     /// Events older than the one before them in the same source.
     pub disordered: u64,
@@ -36,7 +36,7 @@ pub struct Recording {
     by_id: FxHashMap<String, usize>,
     ranks: FxHashMap<(usize, u64), usize>,
     streams: FxHashMap<(usize, usize, StreamKey), usize>,
-    last: Option<Place>,
+    last: Option<StreamSlot>,
     markers: MarkerSearch,
     marked: Option<(Arc<Metadata>, bool)>,
 }
@@ -46,7 +46,7 @@ type StreamKey = (i64, i64, String);
 
 /// Where the events of a head go: found once, used until the head changes.
 #[derive(Debug, Clone)]
-struct Place {
+struct StreamSlot {
     head: Arc<Head>,
     session: usize,
     rank: usize,
@@ -131,6 +131,8 @@ pub struct StreamFacts {
     pub start: start::LibraryRises,
     /// Anonymous and shared memory.
     pub resident: resident::ResidentParts,
+    /// What the process shares with others and what is its own.
+    pub pages: shared_pages::SharedPages,
     /// What other processes hold on the device.
     pub others: hidden::OtherProcesses,
     /// Alerts, for pictures.
@@ -151,17 +153,17 @@ impl Recording {
 
     /// Takes one event.
     pub fn observe(&mut self, event: &Event) {
-        let place = match &self.last {
-            Some(place) if Arc::ptr_eq(&place.head, &event.head) => place.clone(),
+        let slot = match &self.last {
+            Some(slot) if Arc::ptr_eq(&slot.head, &event.head) => slot.clone(),
             _ => self.find(&event.head, event.timestamp_ns),
         };
-        let stream = &mut self.sessions[place.session].ranks[place.rank].streams[place.stream];
+        let stream = &mut self.sessions[slot.session].ranks[slot.rank].streams[slot.stream];
         let is_old = stream.event_count > 0 && event.timestamp_ns <= stream.last_ns;
         if is_old && stream.source != self.source {
             // The bundle of a death knows that it was one; the log beside it may not.
             stream.facts.oom.observe(event);
             self.overlapping += 1;
-            self.last = Some(place);
+            self.last = Some(slot);
             return;
         }
         self.disordered += u64::from(is_old && event.timestamp_ns < stream.last_ns);
@@ -169,17 +171,17 @@ impl Recording {
         stream.source = self.source;
         stream.last_ns = stream.last_ns.max(event.timestamp_ns);
         let is_marker = self.names_a_collective(event);
-        let session = &mut self.sessions[place.session];
+        let session = &mut self.sessions[slot.session];
         session.span_ns.0 = session.span_ns.0.min(event.timestamp_ns);
         session.span_ns.1 = session.span_ns.1.max(event.timestamp_ns);
         session.event_count += 1;
-        let rank = &mut session.ranks[place.rank];
+        let rank = &mut session.ranks[slot.rank];
         rank.phases.observe(event);
         if is_marker {
             rank.markers.push(event.timestamp_ns);
         }
-        session.sample_count += u64::from(rank.streams[place.stream].observe(event));
-        self.last = Some(place);
+        session.sample_count += u64::from(rank.streams[slot.stream].observe(event));
+        self.last = Some(slot);
     }
 
     /// States that these sessions are of one process: seen from outside, from inside, or by another collector.
@@ -191,7 +193,7 @@ impl Recording {
         }
     }
 
-    fn find(&mut self, head: &Arc<Head>, at_ns: u64) -> Place {
+    fn find(&mut self, head: &Arc<Head>, at_ns: u64) -> StreamSlot {
         let session = match self.by_id.get(&head.session_id) {
             Some(index) => *index,
             None => {
@@ -222,14 +224,14 @@ impl Recording {
         // A bundle's events name no process: they are those of the stream that is known already.
         let known = streams.iter().position(|known| known.head.device_id == head.device_id);
         if let Some(stream) = known.filter(|_| head.pid < 0) {
-            return Place { head: Arc::clone(head), session, rank, stream };
+            return StreamSlot { head: Arc::clone(head), session, rank, stream };
         }
         let key = (head.device_id, head.pid, head.host.clone());
         let stream = *self.streams.entry((session, rank, key)).or_insert_with(|| {
             streams.push(Stream::new(Arc::clone(head), rules));
             streams.len() - 1
         });
-        Place { head: Arc::clone(head), session, rank, stream }
+        StreamSlot { head: Arc::clone(head), session, rank, stream }
     }
 
     fn names_a_collective(&mut self, event: &Event) -> bool {
@@ -310,6 +312,7 @@ impl Stream {
         facts.oom.observe(event);
         facts.start.observe(event);
         facts.resident.observe(event);
+        facts.pages.observe(event);
         facts.limit.observe(event);
         facts.others.observe(event);
         facts.moments.observe(event);
@@ -328,6 +331,11 @@ impl Stream {
             _ => a.device_id == b.device_id,
         };
         a.pid == b.pid && is_one_device
+    }
+
+    /// Whether JAX's allocator was sampled, whose pool and settings are its own.
+    pub fn is_of_jax(&self) -> bool {
+        self.head.collector.contains("jax")
     }
 
     /// Whether this is host memory.
@@ -379,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_that_names_no_process_is_no_second_stream() {
+    fn bundle_without_a_process_adds_no_second_stream() {
         let nameless = |event: Event| Event {
             head: Arc::new(Head { pid: -1, host: "unknown".into(), ..(*event.head).clone() }),
             ..event
@@ -391,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_by_device_and_process() {
+    fn streams_are_split_by_device_and_process() {
         let other =
             |event: Event, pid| Event { head: Arc::new(Head { pid, ..(*event.head).clone() }), ..event };
         let recording = finish([sample(0, 1), other(sample(1, 1), 9), sample(2, 1)]);

@@ -1,12 +1,14 @@
 //! What of a recording can be drawn over time: the counters of each stream, its limit, its phases and its alerts.
 //!
 //! Long streams are thinned to what a picture can show; the least and the greatest value of every stretch stay. Must never judge,
-//! and never invent a counter: one that was not read is no line.
+//! and never invent a counter: one that was not read is not a line.
+
+use std::collections::BTreeMap;
 
 use stormlog_model::{Event, Severity};
 
 use crate::Recording;
-use crate::phases::PhaseIndex;
+use crate::phases::{PhaseIndex, Span};
 use crate::recording::{RankRecord, SessionRecord, Stream};
 use crate::sample::Sample;
 
@@ -49,7 +51,7 @@ pub struct Timeline {
     /// Name of the phase that comes again and again, and each time it ran.
     pub steps: Option<(String, Vec<(u64, u64)>)>,
     /// Alerts and deaths.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelineMark>,
 }
 
 /// One counter over time.
@@ -81,9 +83,9 @@ impl Line {
     }
 }
 
-/// A moment at which something was said.
+/// An event that is marked on the time axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moment {
+pub struct TimelineMark {
     /// When.
     pub at_ns: u64,
     /// What.
@@ -119,7 +121,7 @@ impl Forecast {
 /// Keeps the moments of a stream.
 #[derive(Debug, Default, Clone)]
 pub struct AlertMarks {
-    kept: Vec<Moment>,
+    kept: Vec<TimelineMark>,
 }
 
 impl AlertMarks {
@@ -136,7 +138,7 @@ impl AlertMarks {
             let text = event.context.as_deref().unwrap_or_default().chars().take(MOST_TEXT).collect();
             let forecast = Forecast::of(event);
             let name = if forecast.is_some() { "forecast" } else { name };
-            self.kept.push(Moment { at_ns: event.timestamp_ns, name, severity, text, forecast });
+            self.kept.push(TimelineMark { at_ns: event.timestamp_ns, name, severity, text, forecast });
         }
     }
 }
@@ -159,6 +161,41 @@ pub fn timelines(recording: &Recording) -> Vec<Timeline> {
         }
     }
     found.sort_by_key(|timeline| (std::cmp::Reverse(timeline.peak()), timeline.session_id.clone()));
+    found
+}
+
+/// The phases of one thread.
+#[derive(Debug, Clone)]
+pub struct ThreadPhases {
+    /// The processes they are of, each with its program: one, unless a session has samples of several.
+    pub processes: Vec<(i64, Option<String>)>,
+    /// The name of the thread.
+    pub thread_name: String,
+    /// Every phase, an outer one before those in it.
+    pub spans: Vec<Span>,
+}
+
+/// The phases of every thread, nested ones too. [`Timeline`] has only what fits into a row of a picture.
+pub fn phases(recording: &Recording) -> Vec<ThreadPhases> {
+    let mut found = Vec::new();
+    for rank in recording.sessions.iter().flat_map(|session| &session.ranks) {
+        let mut threads: BTreeMap<i64, Vec<Span>> = BTreeMap::new();
+        for span in rank.phases.clone().spans() {
+            threads.entry(span.thread_id).or_default().push(span);
+        }
+        let streams = rank.streams.iter().filter(|stream| !stream.samples.is_empty());
+        let mut processes: Vec<_> = streams.map(|stream| (stream.head.pid, stream.program.clone())).collect();
+        processes.sort_by_key(|(pid, program)| (*pid, program.is_none()));
+        processes.dedup_by_key(|(pid, _)| *pid);
+        if processes.is_empty() {
+            processes.push((rank.head.pid, None));
+        }
+        found.extend(threads.into_values().map(|mut spans| {
+            spans.sort_by_key(|span| (span.from_ns, std::cmp::Reverse(span.to_ns), span.depth));
+            let thread_name = spans.first().map(|span| span.thread_name.clone()).unwrap_or_default();
+            ThreadPhases { processes: processes.clone(), thread_name, spans }
+        }));
+    }
     found
 }
 
@@ -195,7 +232,7 @@ fn of_stream(
         moments.retain(|moment| moment.at_ns != mark.at_ns);
         let (name, severity) = ("out of memory", Severity::Critical);
         let text = mark.context.iter().flat_map(|text| text.chars()).take(MOST_TEXT).collect();
-        moments.push(Moment { at_ns: mark.at_ns, name, severity, text, forecast: None });
+        moments.push(TimelineMark { at_ns: mark.at_ns, name, severity, text, forecast: None });
     }
     let identity = &rank.head.identity;
     Some(Timeline {

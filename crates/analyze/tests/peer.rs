@@ -54,7 +54,7 @@ fn assert_same(name: &str, ours: &Value, theirs: &Value) {
 }
 
 #[test]
-fn hidden_gaps_are_theirs() {
+fn hidden_gaps_equal_those_of_0_4_3() {
     let mut compared = 0;
     for (name, events, expected) in cases() {
         let samples: Vec<Sample> = events.iter().filter_map(Sample::of).collect();
@@ -82,7 +82,7 @@ fn hidden_gaps_are_theirs() {
 }
 
 #[test]
-fn phases_of_gaps_are_theirs() {
+fn phases_of_gaps_equal_those_of_0_4_3() {
     let (_, events, expected) = cases().into_iter().find(|(name, ..)| name == "phases").unwrap();
     let found = analyze(recorded(&events), Vec::new(), &AnalysisOptions::default());
     let phase = found.gaps[0].phase.as_ref().unwrap().to_record();
@@ -90,7 +90,7 @@ fn phases_of_gaps_are_theirs() {
 }
 
 #[test]
-fn collective_intervals_are_theirs() {
+fn collective_intervals_equal_those_of_0_4_3() {
     let mut compared = 0;
     for (name, events, expected) in cases() {
         for preset in ["low", "medium", "high"] {
@@ -106,7 +106,7 @@ fn collective_intervals_are_theirs() {
 }
 
 #[test]
-fn suspects_are_theirs() {
+fn suspects_equal_those_of_0_4_3() {
     let mut compared = 0;
     for (name, events, expected) in cases() {
         let found = analyze(recorded(&events), Vec::new(), &AnalysisOptions::default());
@@ -122,7 +122,7 @@ fn suspects_are_theirs() {
 
 /// With STORMLOG_PEER_PYTHON (an interpreter that has stormlog 0.4.3) the file itself is held against the real package.
 #[test]
-fn the_file_is_what_the_peer_says_today() {
+fn expected_file_equals_the_output_of_0_4_3() {
     let Some(python) = std::env::var_os("STORMLOG_PEER_PYTHON") else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/analysis/make.py");
     let output = std::process::Command::new(python).arg(script).output().unwrap();

@@ -178,6 +178,7 @@ pub(super) mod tests {
             scope_id: format!("s:{sequence}"),
             path: path.to_owned(),
             parts: path.split(" / ").map(str::to_owned).collect(),
+            label: path.rsplit(" / ").next().unwrap_or(path).to_owned(),
             is_open: false,
         }
     }

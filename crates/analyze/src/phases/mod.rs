@@ -17,6 +17,8 @@ pub use index::{Intervals, PhaseIndex};
 pub const SCOPE_KEY: &str = "phase_scope";
 /// More boundaries than this are a loop that marks its every turn; the rest is counted, not kept.
 const MAX_SPANS: usize = 500_000;
+/// Characters of a phase's label.
+const MAX_LABEL: usize = 120;
 
 /// A phase from its beginning to its end.
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub struct Span {
     pub path: String,
     /// The same, name by name.
     pub parts: Vec<String>,
+    /// Its own name with its attributes, `step 3`.
+    pub label: String,
     /// It was never left: it ends with the last event.
     pub is_open: bool,
 }
@@ -62,6 +66,8 @@ pub struct Boundary {
     pub thread_name: String,
     /// Its number among the phases of its session.
     pub sequence: i64,
+    /// Its own name with its attributes, `step 3`.
+    pub label: String,
 }
 
 impl Boundary {
@@ -80,8 +86,10 @@ impl Boundary {
         let parts = scope.get("path")?.as_array()?.iter().filter_map(Value::as_str);
         let parts: Vec<String> = parts.filter(|part| !part.is_empty()).map(str::to_owned).collect();
         (!parts.is_empty()).then_some(())?;
+        let label = labelled(name, &parts, scope.get("attributes").and_then(Value::as_object));
         Some(Boundary {
             enters,
+            label,
             name: name.to_owned(),
             parts,
             scope_id: text("scope_id")?.to_owned(),
@@ -103,8 +111,35 @@ impl Boundary {
             scope_id: self.scope_id,
             path: self.parts.join(" / "),
             parts: self.parts,
+            label: self.label,
             is_open: false,
         }
+    }
+}
+
+/// A phase's own name and what the program said of it: `step 3`, `forward (layer 2)`. An attribute that has the name of an outer phase is that
+/// phase's. Bounded, because a recording may have hundreds of thousands of phases.
+fn labelled(name: &str, parts: &[String], attributes: Option<&Record>) -> String {
+    let mut label = name.to_owned();
+    let mut details = Vec::new();
+    for (key, value) in attributes.into_iter().flatten() {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => continue,
+        };
+        if key == name {
+            label = format!("{name} {value}");
+        } else if !parts.contains(key) {
+            details.push(format!("{key} {value}"));
+        }
+    }
+    if !details.is_empty() {
+        label = format!("{label} ({})", details.join(", "));
+    }
+    match label.char_indices().nth(MAX_LABEL) {
+        Some((end, _)) => format!("{}…", &label[..end]),
+        None => label,
     }
 }
 
@@ -221,6 +256,18 @@ mod tests {
             assert!(boundary("phase_enter", broken.clone()).is_none(), "{broken}");
         }
         assert!(boundary("sample", json!({})).is_none());
+    }
+
+    #[test]
+    fn label_has_the_attributes_that_no_outer_phase_has() {
+        let label = |name: &str, attributes: Value| {
+            let changes = json!({"name": name, "path": ["train", "epoch", name], "attributes": attributes});
+            boundary("phase_enter", changes).unwrap().label
+        };
+        assert_eq!(label("step", json!({"epoch": 0, "step": 3})), "step 3");
+        assert_eq!(label("forward", json!({"layer": "conv", "shape": [1, 2]})), "forward (layer conv)");
+        assert_eq!(label("load", json!(null)), "load");
+        assert_eq!(label("load", json!({"load": "x".repeat(500)})).chars().count(), MAX_LABEL + 1);
     }
 
     #[test]

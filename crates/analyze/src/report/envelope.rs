@@ -150,7 +150,9 @@ pub fn verdict_sentence(analysis: &Analysis) -> String {
     let place = places.join(" and ");
     let undecided = analysis.findings.iter().filter(|finding| finding.undecided).count();
     match found.as_slice() {
-        [] if undecided > 0 => format!("undecided: memory grew, too short to tell a leak, in {place}"),
+        [] if undecided > 0 => {
+            format!("undecided: memory grew in {place}, but the recording is too short to call it a leak")
+        }
         [] => format!("nothing wrong in {place}"),
         found => format!("{} in {place}", found.join(", ")),
     }

@@ -8,7 +8,7 @@ use super::{SessionLine, evidence_line, fullest, score, verdict_sentence};
 use crate::Analysis;
 use crate::text::counted;
 
-/// Growth that is no leak and less than this is in the report, not on the page.
+/// Growth that is not a leak and less than this is in the report, not on the page.
 const LEAST_TOLD: f64 = 64.0 * 1_048_576.0;
 /// Sessions that are listed; `stormlog sessions` has all of them.
 const LISTED: usize = 4;
@@ -44,11 +44,11 @@ pub fn text(analysis: &Analysis) -> String {
     if rest > 0 {
         let _ = writeln!(page, "… and {rest} more, smaller ones: `stormlog sessions` lists them");
     }
-    // Of host memory nobody expects what only an allocator can tell.
+    // What only an allocator knows is not expected of host memory.
     let unavailable = if analysis.has_devices { analysis.unavailable.as_slice() } else { &[] };
     for alike in unavailable.chunk_by(|a, b| a.reason == b.reason) {
         let names: Vec<String> = alike.iter().map(|missing| missing.what.replace('_', " ")).collect();
-        let _ = writeln!(page, "not asked: {}: {}", names.join(", "), alike[0].reason);
+        let _ = writeln!(page, "skipped: {}: {}", names.join(", "), alike[0].reason);
     }
     // The score counts; beside trouble its kind words would mislead.
     let score = score(&analysis.findings);
@@ -60,7 +60,7 @@ pub fn text(analysis: &Analysis) -> String {
     page
 }
 
-/// What an interpreter takes to start has levelled off in every recording, and nobody wants to read it in each.
+/// What an interpreter takes to start has levelled off in every recording, and is of no interest.
 #[must_use]
 pub fn is_worth_a_line(finding: &Finding) -> bool {
     let bytes = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);

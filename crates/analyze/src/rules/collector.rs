@@ -71,7 +71,7 @@ impl CollectorDegraded {
         }
         finding.advice = advice([
             "Read the collector's last error; what it could not read is null in the events, not 0.",
-            "Do not read a flat line in that stretch as proof of anything.",
+            "During that time memory may have changed without being recorded.",
         ]);
         Some(finding)
     }

@@ -78,7 +78,7 @@ pub(crate) fn of_collectives(intervals: &[CollectiveInterval], job: &JobRecord<'
         severity: Severity::Info,
         confidence: best.confidence,
         title: format!(
-            "{} stretches of hidden memory (up to {}) go with collective communication on {} ranks",
+            "{} periods of hidden memory (up to {}) coincide with collective communication on {} ranks",
             intervals.len(),
             format_bytes(most),
             ranks.len()

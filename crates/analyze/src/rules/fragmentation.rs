@@ -13,12 +13,12 @@ use crate::recording::Stream;
 
 const HIGH: f64 = 0.3;
 const SEVERE: f64 = 0.5;
-/// Slack below this is no reason to look.
+/// Slack below this is not a reason to look.
 const LEAST_SLACK: u64 = 256 << 20;
 
-/// The state at one moment.
+/// The state of the allocator at one sample.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub struct AllocatorState {
     /// When.
     pub at_ns: u64,
     /// Held.
@@ -29,7 +29,7 @@ pub struct Moment {
     pub ratio: Option<f64>,
 }
 
-impl Moment {
+impl AllocatorState {
     /// The older formula: reserved and not allocated, over reserved.
     pub fn legacy_ratio(&self) -> f64 {
         if self.reserved == 0 { 0.0 } else { self.slack() as f64 / self.reserved as f64 }
@@ -40,14 +40,14 @@ impl Moment {
     }
 }
 
-/// The moments that count.
+/// The samples that the findings use.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Fragmentation {
     /// Where reserved was highest; of equals, where most was handed out.
-    pub at_peak: Option<Moment>,
+    pub at_peak: Option<AllocatorState>,
     /// The last sample before the first out-of-memory error.
-    pub at_oom: Option<Moment>,
-    last: Option<Moment>,
+    pub at_oom: Option<AllocatorState>,
+    last: Option<AllocatorState>,
 }
 
 impl Rule for Fragmentation {
@@ -56,10 +56,10 @@ impl Rule for Fragmentation {
         let counters = event.counter(Counter::Reserved).zip(event.counter(Counter::Allocated));
         if let Some((reserved, allocated)) = counters.filter(|(reserved, _)| *reserved > 0) {
             let ratio = derived.fragmentation_ratio;
-            let moment = Moment { at_ns: event.timestamp_ns, reserved, allocated, ratio };
-            self.last = Some(moment);
+            let state = AllocatorState { at_ns: event.timestamp_ns, reserved, allocated, ratio };
+            self.last = Some(state);
             if self.at_peak.is_none_or(|peak| (reserved, allocated) > (peak.reserved, peak.allocated)) {
-                self.at_peak = Some(moment);
+                self.at_peak = Some(state);
             }
         }
         if self.at_oom.is_none()
@@ -80,55 +80,61 @@ impl Rule for Fragmentation {
 }
 
 fn at_oom(stream: &Stream, rule: &Fragmentation) -> Option<Finding> {
-    let moment = rule.at_oom?;
+    let state = rule.at_oom?;
     let asked = stream.facts.oom.first.as_ref()?.requested_bytes?;
-    if moment.slack() < asked {
+    if state.slack() < asked {
         return None;
     }
     let title = format!(
-        "out of memory by fragmentation: {} was asked for and {} lay free in the allocator",
+        "out of memory by fragmentation: {} was requested while {} was free in the allocator",
         format_bytes(asked),
-        format_bytes(moment.slack())
+        format_bytes(state.slack())
     );
     let finding = about(stream, "fragmentation.oom", "fragmentation", Severity::Critical, 0.85, title);
-    let mut finding = described(finding, &moment);
+    let mut finding = described(finding, stream, &state);
     finding.metrics.insert("requested_bytes".to_owned(), asked.into());
     Some(finding)
 }
 
-fn at_peak(stream: &Stream, moment: Moment) -> Option<Finding> {
-    let ratio = moment.ratio?;
-    if ratio < HIGH || moment.slack() < LEAST_SLACK {
+fn at_peak(stream: &Stream, state: AllocatorState) -> Option<Finding> {
+    let ratio = state.ratio?;
+    if ratio < HIGH || state.slack() < LEAST_SLACK {
         return None;
     }
     let severity = if ratio > SEVERE { Severity::Critical } else { Severity::Warning };
     let title = format!(
-        "{:.0} % of the allocator's {} lay in split blocks at the peak",
+        "{:.0} % of the allocator's {} was in split blocks at the peak",
         ratio * 100.0,
-        format_bytes(moment.reserved)
+        format_bytes(state.reserved)
     );
     let confidence = (ratio / 0.6).min(1.0);
     Some(described(
         about(stream, "fragmentation.peak", "fragmentation", severity, confidence, title),
-        &moment,
+        stream,
+        &state,
     ))
 }
 
-fn described(mut finding: Finding, moment: &Moment) -> Finding {
+fn described(mut finding: Finding, stream: &Stream, state: &AllocatorState) -> Finding {
     finding.metrics.extend(metrics([
-        ("fragmentation_ratio", moment.ratio.map_or(Value::Null, Value::from)),
-        ("fragmentation_ratio_legacy", moment.legacy_ratio().into()),
-        ("reserved_bytes", moment.reserved.into()),
-        ("allocated_bytes", moment.allocated.into()),
+        ("fragmentation_ratio", state.ratio.map_or(Value::Null, Value::from)),
+        ("fragmentation_ratio_legacy", state.legacy_ratio().into()),
+        ("reserved_bytes", state.reserved.into()),
+        ("allocated_bytes", state.allocated.into()),
     ]));
     if let Some(pointer) = finding.evidence.first_mut() {
-        (pointer.start_ns, pointer.end_ns) = (Some(moment.at_ns), Some(moment.at_ns));
+        (pointer.start_ns, pointer.end_ns) = (Some(state.at_ns), Some(state.at_ns));
     }
-    finding.advice = advice([
-        &format!(
+    let of_allocator = if stream.is_of_jax() {
+        "Keep XLA_PYTHON_CLIENT_PREALLOCATE on: one pool fragments less than one that grows.".to_owned()
+    } else {
+        format!(
             "Set {}, so that segments grow in place instead of being split.",
             setting("expandable_segments:True", None)
-        ),
+        )
+    };
+    finding.advice = advice([
+        &of_allocator,
         "Allocate what lives long (weights, optimizer state, buffers) before the loop.",
         "Pad or bucket shapes into a few sizes; largest batch first.",
     ]);
@@ -156,6 +162,28 @@ mod tests {
         assert_eq!(found.severity, Severity::Warning);
         assert_eq!(found.metrics["fragmentation_ratio"], 0.45);
         assert_eq!(found.metrics["fragmentation_ratio_legacy"], 0.6);
+    }
+
+    #[test]
+    fn advice_for_jax_names_its_own_settings() {
+        let message = "RESOURCE_EXHAUSTED: Out of memory. Tried to allocate 2.00 GiB";
+        let events = [
+            gpu(1, 10 * GIB, 16 * GIB, 16 * GIB, 80 * GIB),
+            metadata(
+                with(gpu(2, 10 * GIB, 16 * GIB, 16 * GIB, 80 * GIB), "error", message),
+                &[("oom_reason", "x".into())],
+            ),
+        ];
+        let events = events.map(|mut event| {
+            let head = stormlog_model::Head {
+                collector: "stormlog.jax.memory_tracker".into(),
+                ..(*event.head).clone()
+            };
+            event.head = std::sync::Arc::new(head);
+            event
+        });
+        let advice = of(events.to_vec()).unwrap().advice;
+        assert!(advice[0].contains("XLA_PYTHON_CLIENT_PREALLOCATE"), "{advice:?}");
     }
 
     #[test]

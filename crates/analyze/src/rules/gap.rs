@@ -51,7 +51,7 @@ pub enum GapClass {
     TransientSpike,
     /// It grows.
     PersistentDrift,
-    /// Much of the reserved memory lies in inactive splits.
+    /// Much of the reserved memory is in inactive splits.
     FragmentationLike,
 }
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_gap_is_no_finding_and_a_growing_one_is() {
+    fn growing_gap_is_a_finding_and_a_steady_one_is_not() {
         assert!(classes(&series(|_| 5 * GIB, 50)).is_empty());
         assert_eq!(classes(&series(|at| GIB + at * (GIB / 4), 50)), [GapClass::PersistentDrift]);
     }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn small_gaps_few_samples_and_no_time_are_no_trouble() {
+    fn small_gaps_few_samples_and_zero_duration_give_no_finding() {
         assert!(classes(&series(|at| at << 10, 50)).is_empty());
         assert!(classes(&series(|_| 40 * GIB, 2)).is_empty());
         let at_once: Vec<Sample> =

@@ -1,4 +1,4 @@
-//! Memory that grows and is not given back, told from telemetry alone: host, allocator and driver each on its own.
+//! Memory that grows and is not given back, from telemetry alone: host, allocator and driver each on its own.
 //!
 //! What the floor does is asked of [`crate::series::growth`]; here it is decided which counter to blame, how bad it is and what
 //! to say. A floor that keeps rising is a `leak`; one that rose and stopped is `growth`, for information. Page:
@@ -99,7 +99,7 @@ impl Counter {
                 ),
             ]),
             Counter::Driver => advice([
-                "Something beside the framework's allocator allocates: a library, a custom kernel, another process on the device.",
+                "Something other than the framework's allocator allocates device memory: a library, a custom kernel, another process on the device.",
                 "Compare the processes on the device (`nvidia-smi`) at the start and at the end.",
             ]),
             Counter::Used => advice([
@@ -206,7 +206,7 @@ fn anonymous(stream: &Stream) -> &Envelope {
     if parts.covers(resident.count()) { &parts.anonymous } else { resident }
 }
 
-/// The growth of the least memory of each run of a repeated phase, when that goes on: batches in between do not matter then.
+/// The growth of the least memory of each run of a repeated phase, when that continues: batches in between do not matter then.
 fn by_phase<'a>(
     stream: &Stream,
     counter: Counter,
@@ -233,7 +233,7 @@ fn by_phase<'a>(
     (found.shape.goes_on() && found.confidence >= SURE && is_kept(envelope, &found)).then_some((path, found))
 }
 
-/// Whether the program as a whole keeps what a phase gains: a step that needs more and gives it back is no leak.
+/// Whether the program as a whole keeps what a phase gains: a step that needs more and gives it back is not a leak.
 fn is_kept(envelope: &Envelope, growth: &Growth) -> bool {
     let windows = envelope.windows();
     let third = windows.len() / 3;
@@ -256,7 +256,7 @@ fn finding(
     let is_undecided = is_undecided(counter, growth);
     let title = if is_undecided {
         format!(
-            "{} grew by {} for {}, from {} to {}: too short to tell",
+            "{} grew by {} for {}, from {} to {}; the recording is too short to call it a leak",
             counter.name(),
             rate(growth.bytes_per_second),
             duration(growth.seconds),
@@ -298,9 +298,7 @@ fn finding(
     if is_leak {
         finding.advice = counter.advice();
     } else if is_undecided {
-        finding.advice = advice([
-            "Leave it running for longer, or record its heap: `stormlog run --heap -- COMMAND` shows which lines keep memory.",
-        ]);
+        finding.advice = advice(["Record a longer run: the lines that keep growing are named then."]);
     }
     finding
 }
@@ -363,15 +361,15 @@ fn message(growth: &Growth, seconds_left: Option<f64>) -> String {
     let shape = growth.shape.as_str();
     let how = match (growth.by_cycle, growth.releases) {
         (true, releases) => format!("the floor after each of {releases} releases rises"),
-        (false, 0) => "nothing was given back".to_owned(),
+        (false, 0) => "no memory was released".to_owned(),
         (false, releases) => format!("{releases} releases gave back only part of it"),
     };
     let pace = rate(growth.bytes_per_second);
     let start = (growth.after_seconds >= 1.0)
         .then(|| format!(" after a start of {}", duration(growth.after_seconds)));
-    let limit = seconds_left.map(|left| format!("; at this pace the limit is {} away", duration(left)));
+    let limit = seconds_left.map(|left| format!("; at this rate the limit is reached in {}", duration(left)));
     match growth.shape {
-        Shape::Start => format!("{shape}: libraries or other files were being mapped all the while"),
+        Shape::Start => format!("{shape}: libraries or other files were being mapped throughout"),
         Shape::Step | Shape::Saturating => {
             format!("{shape}: it rose once and stays; a warm-up or a cache looks like this")
         }
@@ -420,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_of_each_step_is_said_and_what_is_given_back_is_no_leak() {
+    fn growth_rule_reports_a_rising_step_floor_and_not_released_memory() {
         let kept = steps(|base, noise| base + (noise * 7919 % 500) * MI);
         assert_eq!(kept[0].kind, "leak");
         assert!(kept[0].message.as_ref().unwrap().contains("each run of phase step rises"), "{kept:?}");
@@ -489,7 +487,7 @@ mod tests {
         let (kind, severity, undecided, title) =
             judged(of((0..27).map(|i| sample(i * SECOND / 10, (30 + 23 * i) * MI))));
         assert_eq!((kind.as_str(), severity, undecided), ("growth", Severity::Info, true));
-        assert!(title.contains(" for 2.") && title.contains(": too short to tell"), "{title}");
+        assert!(title.contains(" for 2.") && title.contains("; the recording is too short"), "{title}");
         let few = judged(of((0..7).map(|i| sample(i * 3 * SECOND, (30 + 100 * i) * MI))));
         assert_eq!((few.0.as_str(), few.2), ("growth", true), "seven samples");
         let long = judged(of((0..100).map(|i| sample(i * SECOND / 10, (30 + 2 * i) * MI))));
@@ -507,7 +505,7 @@ mod tests {
         );
         let of_host = pace_of((0..200).map(|i| sample(i * SECOND, (100 + i) * MI)).collect()).unwrap();
         assert!((of_host / MIB - 1.0).abs() < 0.05, "{of_host}");
-        // Somebody else fills the device.
+        // Another process fills the device.
         let others =
             (0..200).map(|i| gpu(i * SECOND, 900 * MI, 1000 * MI, (1500 + 50 * i) * MI, 80_000 * MI));
         assert_eq!(pace_of(others.collect()), None);

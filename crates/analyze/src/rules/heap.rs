@@ -172,7 +172,7 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
         found.title = sentence.clone();
         found.metrics.insert("failed_requests".to_owned(), (*count).into());
         found.advice = advice([
-            "`stormlog flamegraph` on the capture shows who held the memory at that moment.",
+            "`stormlog flamegraph` on the capture shows which lines held the memory at that moment.",
             "Raise the limit, or make the largest holder smaller.",
         ]);
         findings.push(found);
@@ -229,8 +229,8 @@ fn never_freed(capture: &Capture, kept: &Kept) -> Finding {
     found.metrics.extend(metrics(figures));
     found.holder = Some(kept.holder.clone());
     found.advice = advice([
-        "Free the memory where its owner ends, or keep it in an object that does.",
-        "What a framework's allocator keeps until the end is reported too, and is no loss.",
+        "Free the memory when its owner ends, or hold it in an object that frees it.",
+        "Memory that a framework's allocator keeps until the end is reported too; that is not a leak.",
     ]);
     found
 }
@@ -289,7 +289,7 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) -> bool {
 /// What to do where the line is known.
 fn line_advice() -> Vec<String> {
     advice([
-        "Find what keeps a reference to what this line makes: a list, a cache, a logger.",
+        "Find what references the objects made on this line: a list, a cache, a logger.",
         "`stormlog leaks` lists every such line; `stormlog tree` shows the stacks.",
     ])
 }
@@ -313,7 +313,7 @@ fn touched_later(finding: &Finding, capture: &Capture) -> Option<String> {
     let is_later = finding.id == "growth.host" && !capture.grew_by_a_part_of(grown) && at_end >= resident;
     is_later.then(|| {
         format!(
-            "no leak: the heap did not grow meanwhile and holds {}, more than is resident; memory asked for earlier was touched for the first time",
+            "no leak: the heap did not grow and holds {}, more than is resident; the growth is memory that was allocated earlier and touched only now",
             format_bytes(at_end as u64)
         )
     })
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!((found.kind.as_str(), found.undecided, found.severity), ("growth", false, Severity::Info));
         assert!(found.title.starts_with("host memory grew: 5"), "{}", found.title);
         let message = found.message.as_deref().unwrap_or_default();
-        assert!(message.contains("no leak: 569.00 MiB of it were given back"), "{message}");
+        assert!(message.contains("no leak: 569.0 MiB of it were given back"), "{message}");
         let mut analysis = short();
         analysis.take_capture(&building(26, 598));
         let leaks: Vec<&Finding> =
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_touched_pages_is_no_leak() {
+    fn growth_of_touched_pages_is_not_a_leak() {
         let mut analysis = leak();
         let reserved = Kept { live: (0..100).map(|at| (at * 1_000_000, 64 << 30)).collect(), ..kept(|_| 1) };
         analysis.take_capture(&Capture { pid: 7, ..capture(vec![reserved]) });

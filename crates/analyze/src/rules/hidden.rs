@@ -11,7 +11,7 @@ use crate::recording::Stream;
 
 /// The one id of this rule.
 pub const ID: &str = "hidden_memory.outside";
-/// What is outside is a finding from so much on, or from this share of the device on.
+/// Memory outside the allocator is a finding from this size, or this share of the device, on.
 const LEAST_BYTES: u64 = 512 << 20;
 const LEAST_SHARE: f64 = 0.05;
 /// A context with the modules of a framework takes less.

@@ -20,7 +20,7 @@ pub struct Input {
     pub problems: Vec<String>,
     /// How many were wrong.
     pub problem_count: u64,
-    /// Good records of a stretch that another input had told already; a bundle beside its log has none.
+    /// Good records of a period that another input had already; a bundle beside its log has none.
     pub overlapping: u64,
     /// What the reader noticed: losses, a torn last line, a writer that died.
     pub notes: Vec<String>,
@@ -87,7 +87,7 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             severity: Severity::Info,
             confidence: 1.0,
             title: format!(
-                "{} counted once: another input tells the same stretch of their session, process and device",
+                "{} counted once: another input has the same period of their session, process and device",
                 counted(count, "event")
             ),
             message: Some(format!(
@@ -111,7 +111,7 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             severity: Severity::Info,
             confidence: 1.0,
             title: format!(
-                "{} not whole: a writer died or lost records",
+                "{} incomplete: a writer died or lost records",
                 if noted.len() == 1 {
                     "1 input is".to_owned()
                 } else {

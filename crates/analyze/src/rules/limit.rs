@@ -5,6 +5,8 @@ use stormlog_model::{Counter, Event, Finding, Severity, format_bytes};
 use super::{Rule, RuleContext, about, advice, metrics};
 use crate::recording::Stream;
 
+/// The one id of this rule.
+pub const ID: &str = "limit.near";
 /// A share of the limit that leaves no room for an accident.
 const NEAR: f64 = 0.95;
 /// A share worth knowing; 0.4.3's diagnose calls it high.
@@ -14,6 +16,7 @@ const HIGH: f64 = 0.85;
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LimitShare {
     most: Option<Highest>,
+    least_total: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -25,9 +28,10 @@ struct Highest {
 }
 
 impl LimitShare {
-    /// The limit, where it is known.
+    /// The limit, where it is known: the least that was recorded. A sample with more resident than its limit, which does not count all shared pages, has
+    /// that amount as its total.
     pub(crate) fn total(&self) -> Option<u64> {
-        self.most.map(|most| most.total)
+        self.least_total
     }
 
     pub(crate) fn observe(&mut self, event: &Event) {
@@ -37,6 +41,7 @@ impl LimitShare {
         let handed_out = event.counter(Counter::Allocated).filter(|_| on_device);
         let Some(used) = handed_out.or(event.counter(Counter::Used)) else { return };
         let share = used as f64 / total as f64;
+        self.least_total = Some(self.least_total.map_or(total, |least| least.min(total)));
         if self.most.is_none_or(|most| share > most.share) {
             self.most = Some(Highest { share, used, total, at_ns: event.timestamp_ns });
         }
@@ -53,6 +58,15 @@ impl Rule for NearLimit {
     }
 }
 
+/// Whether a device is seen from outside only by this stream, and from inside by another one of its process: then the pool that an allocator holds,
+/// which may be nearly all of the device by design, is not judged.
+pub(crate) fn is_judged_inside(stream: &Stream, streams: &[&Stream]) -> bool {
+    let counts = |stream: &Stream| stream.reserved.peak().is_some_and(|bytes| bytes > 0);
+    !stream.is_host()
+        && !counts(stream)
+        && streams.iter().any(|other| counts(other) && other.is_same_memory(stream))
+}
+
 /// The finding, if it came close.
 fn finding(stream: &Stream) -> Option<Finding> {
     let most = stream.facts.limit.most.filter(|most| most.share >= HIGH)?;
@@ -63,7 +77,7 @@ fn finding(stream: &Stream) -> Option<Finding> {
         format_bytes(most.used),
         format_bytes(most.total)
     );
-    let mut finding = about(stream, "limit.near", "near_limit", severity, 0.9, title);
+    let mut finding = about(stream, ID, "near_limit", severity, 0.9, title);
     finding.metrics.extend(metrics([
         ("utilization_ratio", most.share.into()),
         ("used_bytes", most.used.into()),
@@ -74,7 +88,7 @@ fn finding(stream: &Stream) -> Option<Finding> {
     }
     finding.advice = advice([
         "Leave room: a longer sequence or one more worker will not fit.",
-        "If this is meant (a pool sized to the device), say so with a budget: `stormlog check --max-peak`.",
+        "If this is intended (a pool sized to the device), set a budget: `stormlog check --max-peak`.",
     ]);
     Some(finding)
 }
@@ -83,6 +97,29 @@ fn finding(stream: &Stream) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::testing::{finish, gpu};
+
+    #[test]
+    fn a_pool_that_is_counted_from_inside_is_not_judged_from_outside() {
+        let seen = |inside: bool| {
+            let mut recording = crate::recording::Recording::default();
+            for (id, allocated, reserved) in [("outside", None, None), ("inside", Some(10), Some(97))] {
+                if id == "inside" && !inside {
+                    continue;
+                }
+                recording.next_source();
+                let mut event = gpu(1, 0, 0, 97, 100);
+                let head = stormlog_model::Head { session_id: id.into(), ..(*event.head).clone() };
+                event.head = std::sync::Arc::new(head);
+                event.counters.set(Counter::Allocated, allocated);
+                event.counters.set(Counter::Reserved, reserved);
+                recording.observe(&event);
+            }
+            recording.join(["outside", "inside"].into_iter());
+            let found = crate::analyze(recording, Vec::new(), &crate::AnalysisOptions::default()).findings;
+            found.iter().filter(|finding| finding.id == ID).count()
+        };
+        assert_eq!((seen(false), seen(true)), (1, 0));
+    }
 
     #[test]
     fn what_is_handed_out_counts_not_what_is_cached() {

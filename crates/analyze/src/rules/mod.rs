@@ -1,10 +1,12 @@
 //! One rule a file: what it watches for, when it speaks, and what it advises. Each has a page under `docs/rules/`.
 //!
-//! A rule implements [`Rule`] and has one line in `registry.rs`. Rules about several ranks (`collective`, `outliers`, `ranks`) see jobs instead of streams.
+//! A rule implements [`Rule`] and has one line in `registry.rs`. Rules about several ranks (`collective`, `outliers`, `ranks`) see jobs instead of streams,
+//! and `copy_on_write` sees a process with those that were forked from it.
 
 pub mod collective;
 pub mod collective_ranks;
 pub mod collector;
+pub(crate) mod copy_on_write;
 pub(crate) mod findings;
 pub mod fragmentation;
 pub mod gap;
@@ -21,6 +23,7 @@ pub mod ranks;
 mod registry;
 pub mod resident;
 pub mod retries;
+pub mod shared_pages;
 pub mod start;
 
 pub use registry::{MakeRule, Observed, Rule, RuleContext, Rules};

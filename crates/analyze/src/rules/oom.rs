@@ -100,9 +100,9 @@ fn finding(stream: &Stream) -> Option<Finding> {
         pointer.path.clone_from(&mark.bundle);
     }
     finding.advice = advice([
-        "Look at the bundle: `stormlog oom show` says what was asked for and what was held.",
-        "If another finding names a leak or fragmentation, mend that first: the failing allocation is only the last one.",
-        "Else the program needs less at once: smaller batches, activation checkpointing, a lower precision.",
+        "`stormlog oom show` prints the bundle: what was requested and what was held.",
+        "If another finding names a leak or fragmentation, fix that first: the failing allocation is only the last one.",
+        "Otherwise reduce peak memory: smaller batches, activation checkpointing, a lower precision.",
     ]);
     Some(finding)
 }
@@ -182,7 +182,7 @@ pub fn of_bundle(death: &Death) -> Finding {
             ..Evidence::default()
         }],
         advice: advice([
-            "`stormlog oom show` on the bundle has the page: what was held, what was asked for, the last events.",
+            "`stormlog oom show` prints the bundle: what was held, what was requested, the last events.",
         ]),
         undecided: false,
         process: death.process,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_death_is_told_once() {
+    fn one_death_is_reported_once() {
         let second = 1_000_000_000;
         let on = |pid: i64, device: i64, at: u64| {
             let oom = with(sample(at, 10), "error", "CUDA out of memory");

@@ -1,6 +1,7 @@
 //! A rank whose peak is unlike the others': uneven shards, one more process on its device, a leak of its own.
 //! Page: `docs/rules/rank_outlier.md`.
 
+use stormlog_model::memory::Memory;
 use stormlog_model::{Evidence, Finding, Severity, format_bytes};
 
 use super::{advice, metrics};
@@ -19,9 +20,41 @@ const MOST_SHARE: f64 = 0.25;
 /// The finding's id.
 pub const ID: &str = "ranks.outlier";
 /// Ranks like the rest that one is compared with.
-const TYPICAL: usize = 3;
+pub const TYPICAL: usize = 3;
 /// A line that keeps less more than elsewhere explains nothing.
 const LEAST_LINE: f64 = 16_777_216.0;
+
+/// One of the two memories that ranks are compared by, each apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemoryKind {
+    /// Of the machine.
+    Host,
+    /// Of its devices.
+    Device,
+}
+
+impl MemoryKind {
+    /// Both.
+    pub const ALL: [MemoryKind; 2] = [MemoryKind::Host, MemoryKind::Device];
+
+    /// The word in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MemoryKind::Host => "host",
+            MemoryKind::Device => "device",
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            MemoryKind::Host => MemoryKind::Device,
+            MemoryKind::Device => MemoryKind::Host,
+        }
+    }
+}
 
 /// A rank's highest memory.
 #[derive(Debug, Clone)]
@@ -51,20 +84,36 @@ pub struct Odd {
     pub typical: Vec<i64>,
 }
 
+/// Lines and the bytes each keeps.
+pub type KeptLines<'a> = Vec<(&'a str, u64)>;
+
+/// The rule: which line keeps most more than it usually does in the others (its place in `own`), and how much more. `None` where no line explains
+/// anything: the difference is small, or there is nothing to compare with.
+#[must_use]
+pub fn different_line(own: &[(&str, u64)], others: &[KeptLines<'_>], own_peak: u64) -> Option<(usize, u64)> {
+    if others.is_empty() {
+        return None;
+    }
+    let usual = |place: &str| {
+        let kept = |lines: &KeptLines<'_>| {
+            lines.iter().filter(|(other, _)| *other == place).map(|(_, bytes)| *bytes).sum::<u64>()
+        };
+        median(&mut others.iter().map(|lines| kept(lines) as f64).collect::<Vec<f64>>())
+    };
+    let more = own.iter().enumerate().map(|(at, (place, bytes))| (at, *bytes as f64 - usual(place)));
+    let (at, more) = more.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (more >= LEAST_LINE.max(LEAST_SHARE * own_peak as f64)).then_some((at, more as u64))
+}
+
 /// The line that makes the difference, where the heaps of both sides were recorded.
 pub fn explain(finding: &mut Finding, own: &Capture, others: &[Capture]) {
-    let usual = |place: &str| {
-        let kept = |capture: &Capture| {
-            capture.kept.iter().filter(|kept| kept.place == place).map(|kept| kept.bytes).sum::<u64>()
-        };
-        median(&mut others.iter().map(|capture| kept(capture) as f64).collect::<Vec<f64>>())
-    };
-    let more = own.kept.iter().map(|kept| (kept, kept.bytes as f64 - usual(&kept.place)));
-    let Some((kept, more)) = more.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    if others.is_empty() || more < LEAST_LINE.max(LEAST_SHARE * own.peak_bytes as f64) {
-        return;
+    fn lines(capture: &Capture) -> KeptLines<'_> {
+        capture.kept.iter().map(|kept| (kept.place.as_str(), kept.bytes)).collect()
     }
-    let line = format!("it keeps {} more than the others at {}", format_bytes(more as u64), kept.words());
+    let elsewhere: Vec<KeptLines<'_>> = others.iter().map(lines).collect();
+    let Some((at, more)) = different_line(&lines(own), &elsewhere, own.peak_bytes) else { return };
+    let Some(kept) = own.kept.get(at) else { return };
+    let line = format!("it holds {} more than the others at {}", format_bytes(more), kept.words());
     finding.message = Some(match finding.message.take() {
         Some(message) => format!("{message}; {line}"),
         None => line.clone(),
@@ -102,8 +151,8 @@ pub fn outlying(peaks: &[f64]) -> Option<Outlying> {
     are_few.then_some(Outlying { centre, threshold, indices })
 }
 
-/// The ranks that stand out, if they are few.
-pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
+/// The ranks that stand out in a memory, if they are few. The peaks are all of that memory.
+pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, Odd)> {
     let values: Vec<f64> = peaks.iter().map(|peak| peak.bytes as f64).collect();
     let Outlying { centre, threshold, indices } = outlying(&values)?;
     let mut out: Vec<&Peak> = indices.into_iter().map(|at| &peaks[at]).collect();
@@ -113,12 +162,13 @@ pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
     let side = if worst.bytes as f64 > centre { "above" } else { "below" };
     let phase = worst.phase.as_ref().and_then(PhaseAttribution::label);
     let title = format!(
-        "rank {} peaks {} {side} the median of {} ranks ({} against {}){}",
+        "rank {} peaks {} {side} the median of {} ranks ({} against {} of {} memory){}",
         worst.rank,
         format_bytes(away(worst) as u64),
         peaks.len(),
         format_bytes(worst.bytes),
         format_bytes(centre as u64),
+        memory.as_str(),
         phase.map(|phase| format!(", in phase {phase}")).unwrap_or_default(),
     );
     let mut usual: Vec<&Peak> = peaks.iter().collect();
@@ -156,12 +206,13 @@ pub fn finding(peaks: &[Peak]) -> Option<(Finding, Odd)> {
             })
             .collect(),
         advice: advice([
-            "Compare what this rank was given: tokens, experts, sequence lengths, the last shard of a dataset.",
+            "Compare the input of this rank: tokens, experts, sequence lengths, the last shard of a dataset.",
             "Look for a second process on its device.",
         ]),
         undecided: false,
         process: Some(worst.pid),
-        memory: None,
+        // Which of the devices it is, the ranks need not agree on.
+        memory: (memory == MemoryKind::Host).then_some(Memory::Host),
         holder: None,
     };
     Some((finding, odd))
@@ -187,7 +238,8 @@ mod tests {
 
     #[test]
     fn the_one_that_differs_is_named() {
-        let (mut found, odd) = finding(&peaks(&[50, 50, 50, 61, 50, 50, 50, 50])).unwrap();
+        let (mut found, odd) =
+            finding(MemoryKind::Device, &peaks(&[50, 50, 50, 61, 50, 50, 50, 50])).unwrap();
         assert_eq!(found.metrics["rank"], 3);
         assert!(found.title.starts_with("rank 3 peaks 11.00 GiB above the median of 8 ranks"));
         assert_eq!(odd, Odd { pid: 103, typical: vec![100, 101, 102] });
@@ -198,16 +250,16 @@ mod tests {
             Capture { peak_bytes: (20 + dispatched) << 30, kept, ..Capture::default() }
         };
         explain(&mut found, &heap(13), &[]);
-        assert_eq!(found.message, None, "with nobody to compare with");
+        assert_eq!(found.message, None, "with no other rank to compare with");
         explain(&mut found, &heap(13), &[heap(2), heap(2), heap(3)]);
-        let line = "it keeps 11.00 GiB more than the others at moe.py:77 dispatch";
+        let line = "it holds 11.00 GiB more than the others at moe.py:77 dispatch";
         assert_eq!(found.message.as_deref(), Some(line));
     }
 
     #[test]
     fn even_ranks_two_groups_and_too_few_are_silent() {
-        assert_eq!(finding(&peaks(&[50; 8])), None);
-        assert_eq!(finding(&peaks(&[50, 50, 50, 50, 80, 80, 80, 80])), None);
-        assert_eq!(finding(&peaks(&[50, 90, 10])), None);
+        assert_eq!(finding(MemoryKind::Device, &peaks(&[50; 8])), None);
+        assert_eq!(finding(MemoryKind::Device, &peaks(&[50, 50, 50, 50, 80, 80, 80, 80])), None);
+        assert_eq!(finding(MemoryKind::Device, &peaks(&[50, 90, 10])), None);
     }
 }

@@ -79,7 +79,7 @@ impl MemoryPressure {
             pointer.end_ns = Some(watch.at_ns);
         }
         finding.advice = advice([
-            "Give the job more memory, or fewer neighbours: what is swapped or stalled is not computing.",
+            "Give the job more memory, or run fewer jobs on the machine: a process that swaps or stalls does no work.",
             "Lower the number of data-loader workers; each holds its own copy of what it touches.",
         ]);
         Some(finding)
@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::{finding_of, finish, metadata, sample};
 
     #[test]
-    fn swap_and_stalls_are_told_and_calm_is_not() {
+    fn pressure_rule_reports_swap_and_stalls_and_not_idle() {
         let of = |pairs: &[(&str, Value)]| {
             let recording = finish([metadata(sample(1, 10), pairs)]);
             finding_of(&recording, "memory_pressure")

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_tell_clocks_apart() {
+    fn markers_detect_different_clocks() {
         let all = [samples(0, 20), samples(7_000_000_000, 30)];
         let markers = [vec![5, 10, 15], vec![7_000_000_005, 7_000_000_010, 7_000_000_015]];
         let found = cross_rank(&job(&all, &markers, 2), false);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_ranks_and_a_lone_rank_are_said() {
+    fn missing_ranks_and_a_lone_rank_are_reported() {
         let all = [samples(0, 20)];
         let found = cross_rank(&job(&all, &[], 4), true);
         assert_eq!(found.missing, [1, 2, 3]);

@@ -3,20 +3,12 @@
 
 use std::sync::Arc;
 
+use stormlog_model::page_facts::{FILE_BACKED, PSS, PSS_FILE, SHARED_MEMORY};
 use stormlog_model::{Counter, Event, Metadata};
 
 use crate::series::Envelope;
 
-/// In a sample's metadata: resident bytes that files or shared memory back, reported again when they have changed.
-pub(crate) const FILE_BACKED: &str = "file_backed_bytes";
-/// Those of them that are shared memory; 0 until it is reported.
-const SHARED_MEMORY: &str = "shared_memory_bytes";
-
-/// The share of the process in pages that several have, and the part of it that files back; reported again when it has changed.
-const PSS: &str = "pss_bytes";
-const PSS_FILE: &str = "pss_file_bytes";
-
-/// The first reading of a share counts for so long before it.
+/// The first reading of a share also counts for this time before it.
 const FIRST_READING_NS: u64 = 10_000_000_000;
 
 /// The parts of a process's resident memory.

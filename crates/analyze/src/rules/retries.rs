@@ -53,7 +53,7 @@ impl AllocatorRetries {
         finding.advice = advice([
             "Lower the peak a little: it just fits, and each retry synchronises the device.",
             &format!(
-                "Try {}, which gives cached memory back by the page.",
+                "Try {}, which returns cached memory to the driver page by page.",
                 setting("expandable_segments:True", None)
             ),
         ]);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use stormlog_model::page_facts::FILE_BACKED;
 use stormlog_model::{Event, Metadata};
 
-use super::resident::FILE_BACKED;
 use crate::Sample;
 
 /// What is taken so soon after a library was mapped is taken by it.
@@ -14,7 +14,7 @@ const BELONGS_NS: u64 = 500_000_000;
 const LEAST_RISE: u64 = 256 << 10;
 /// Growth without a library beside it: imports measured have up to 0.08 of it, leaks that follow an import from 0.43.
 const QUIET_SHARE: f64 = 0.25;
-/// Rises remembered: a start is told in a few hundred, and what maps files all day is no start.
+/// Rises remembered: a start has a few hundred; a program that maps files all day is not starting.
 const MOST_RISES: usize = 4096;
 
 /// When file-backed memory rose.

@@ -14,7 +14,7 @@ const MIN_POINTS: usize = 6;
 const LEAST_GROWTH: f64 = 4.0 * MIB;
 /// What scattered series must grow by.
 const LEAST_NOISY_GROWTH: f64 = 16.0 * MIB;
-/// Agreement of ranks below this is no direction.
+/// Agreement of ranks below this is not a direction.
 const LEAST_AGREEMENT: f64 = 0.5;
 /// Growth over scatter below this is lost in noise.
 const LEAST_SIGNAL: f64 = 3.0;
@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// Whether it would go on like this.
+    /// Whether it would continue like this.
     pub fn goes_on(self) -> bool {
         matches!(self, Shape::Steady | Shape::Accelerating | Shape::Stepwise)
     }
@@ -110,7 +110,7 @@ pub fn growth(envelope: &Envelope) -> Option<Growth> {
     growth_of(envelope.windows())
 }
 
-/// The growth of the floor of windows in time order. Where the whole of them does not go on rising, what follows the start and precedes the end
+/// The growth of the floor of windows in time order. Where the whole of them does not continue rising, what follows the start and precedes the end
 /// is asked.
 pub fn growth_of(windows: &[Window]) -> Option<Growth> {
     let series = series_of(windows);
@@ -292,7 +292,7 @@ fn stepping(points: &[Point], bytes: f64) -> Option<Shape> {
     Some(if idle > 2.5 * pause && idle > 0.25 * (end - begin) { Shape::Saturating } else { Shape::Stepwise })
 }
 
-/// Whether smooth growth goes on, quickens, or ends.
+/// Whether smooth growth continues, quickens, or ends.
 fn pace(points: &[Point], bytes: f64) -> Shape {
     let at = |share: f64| {
         let centre = (share * (points.len() - 1) as f64).round() as usize;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_told_apart() {
+    fn growth_shapes_are_distinguished() {
         let shape = |found: Option<Growth>| found.map(|growth| growth.shape);
         assert_eq!(shape(of((0..200).map(|i| 1000.0 + 10.0 * f64::from(i)))), Some(Shape::Steady));
         assert_eq!(shape(of((0..200).map(|i| 1000.0 + 0.05 * f64::from(i * i)))), Some(Shape::Accelerating));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_two_teeth_is_no_leak() {
+    fn second_of_two_teeth_is_not_a_leak() {
         let goes_on = |found: Option<Growth>| found.is_some_and(|found| found.shape.goes_on());
         let teeth =
             |first: u32| (0..200).map(move |i| if i < first { 10 + 2 * i } else { 10 + 2 * (i - first) });
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exit_gives_back_is_no_release() {
+    fn memory_freed_at_exit_is_not_a_release() {
         // A program of five seconds, recorded: its dictionary doubled at 290 and 550.
         let rss = "27 38 47 58 63 69 84 91 98 104 111 136 143 150 157 164 171 177 184 191 197 204 290 253 259 266 273 280 286 292 299 305 \
                    311 318 325 331 338 345 352 358 364 371 377 411 550 470 477 484 490 495 501 479 264 81 0";

@@ -8,6 +8,5 @@ mod tail;
 
 pub use envelope::{Envelope, Window};
 pub use growth::{Growth, Shape, growth, growth_of};
-pub(crate) use statistics::{
-    mad, mean, median, round_to, sample_deviation, slope_of_line, student_t_two_sided,
-};
+pub use statistics::median;
+pub(crate) use statistics::{mad, mean, round_to, sample_deviation, slope_of_line, student_t_two_sided};

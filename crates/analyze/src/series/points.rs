@@ -17,7 +17,7 @@ const MIN_VALLEYS: usize = 5;
 
 /// The last part of a recording, in which the program may be on its way out.
 const ENDING: f64 = 0.06;
-/// An exit takes its time however short the program was: so many seconds of a short recording, but not more than this share of it.
+/// An exit takes its time however short the program was: this many seconds of a short recording, but not more than this share of it.
 const EXIT_SECONDS: f64 = 1.0;
 const MOST_ENDING: f64 = 0.15;
 /// The share of the time that must follow a release for the rest to be judged by itself.
@@ -103,7 +103,7 @@ fn erode(series: &mut [Point]) {
     }
 }
 
-/// How much of the series is before the program ended: what an exit gives back in its last moments is no release.
+/// How much of the series is before the program ended: what an exit gives back in its last moments is not a release.
 fn end_of_life(series: &[Point]) -> usize {
     let (Some(first), Some(last)) = (series.first(), series.last()) else { return 0 };
     let whole = last.0 - first.0;
@@ -166,7 +166,7 @@ fn legs_of(series: &[Point]) -> Vec<Leg> {
         let to = if is_up { most } else { least };
         legs.push(Leg { from, to, is_up });
     }
-    // A flat start before the first turn is no leg of its own.
+    // A flat start before the first turn is not a leg of its own.
     legs.retain(|leg| (series[leg.to].1 - series[leg.from].1).abs() >= enough);
     legs
 }
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exit_gives_back_is_no_release() {
+    fn memory_freed_at_exit_is_not_a_release() {
         let floor = floor((0..200).map(|i| if i < 195 { 1000 + 100 * i } else { 500 }));
         assert_eq!((floor.releases, floor.by_cycle), (0, false));
         assert!(floor.points.last().is_some_and(|point| point.1 > 19_000.0));
     }
 
     #[test]
-    fn nothing_and_a_flat_line_are_no_trouble() {
+    fn empty_and_flat_series_are_accepted() {
         assert_eq!(floor([]), Floor::default());
         assert_eq!(floor([5; 40]).releases, 0);
     }

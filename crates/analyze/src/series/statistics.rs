@@ -3,7 +3,8 @@
 //! Plain functions over slices; none may panic on an empty one.
 
 /// Middle of the values, the mean of the two middle ones for an even count. Reorders its input; 0 for none.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
+#[must_use]
+pub fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn student_is_scipys() {
+    fn student_t_equals_scipy() {
         // scipy.stats.t.sf(t, df) * 2
         for (t, freedom, expected) in [
             (2.0, 10.0, 0.07338803477074037),
