@@ -27,7 +27,7 @@ pub type PeakReader<'a> = &'a dyn Fn(&Path) -> Option<u64>;
 #[non_exhaustive]
 pub enum CaptureSearchError {
     /// There is nothing at the path.
-    #[error("{} is not there; name a capture, or the directory of a session or run", path.display())]
+    #[error("{} does not exist; name a capture, or the directory of a session or run", path.display())]
     NotThere {
         /// The path.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub struct CaptureHead {
 }
 
 /// A capture and the run it is part of.
-struct Found {
+struct FoundCapture {
     head: CaptureHead,
     /// The directory with the run's file above it.
     run: Option<PathBuf>,
@@ -174,20 +174,21 @@ pub fn captures(path: &Path, peak: PeakReader<'_>) -> Result<Vec<CaptureFile>, C
 }
 
 fn one(path: &Path, peak: PeakReader<'_>) -> Result<Vec<CaptureFile>, CaptureSearchError> {
-    let found = Found::of(path, path.parent().unwrap_or(Path::new(".")));
+    let found = FoundCapture::of(path, path.parent().unwrap_or(Path::new(".")));
     Ok(vec![found.file(true, peak(path), "python")])
 }
 
 /// The main one of several, and why: the process that the run started, as the last program it became; behind a shell or another wrapper, which holds
 /// nothing itself, the process with the highest peak. Without a run, the process whose parent was not recorded.
-fn main(found: &[Found], runs: &[Run], peak: PeakReader<'_>) -> (usize, &'static str) {
+fn main(found: &[FoundCapture], runs: &[Run], peak: PeakReader<'_>) -> (usize, &'static str) {
     let newest = runs.iter().max_by_key(|run| run.started_ns);
-    let of_run = |found: &Found| newest.is_none_or(|run| found.run.as_deref() == Some(&run.directory));
+    let of_run = |found: &FoundCapture| newest.is_none_or(|run| found.run.as_deref() == Some(&run.directory));
     let started = match newest.and_then(|run| run.pid) {
         Some(pid) => last_of(found, |one| of_run(one) && one.head.pid == Some(pid)),
         None => {
-            let is_root =
-                |one: &Found| of_run(one) && !found.iter().any(|other| other.head.pid == one.head.parent);
+            let is_root = |one: &FoundCapture| {
+                of_run(one) && !found.iter().any(|other| other.head.pid == one.head.parent)
+            };
             let pid = last_of(found, is_root).and_then(|at| found[at].head.pid);
             let is_only = found.iter().filter(|one| is_root(one)).all(|one| one.head.pid == pid);
             last_of(found, |one| is_root(one) && one.head.pid == pid).filter(|_| is_only)
@@ -210,13 +211,13 @@ fn main(found: &[Found], runs: &[Run], peak: PeakReader<'_>) -> (usize, &'static
 }
 
 /// Of those that `matches`, the one that began last.
-fn last_of(found: &[Found], matches: impl Fn(&Found) -> bool) -> Option<usize> {
+fn last_of(found: &[FoundCapture], matches: impl Fn(&FoundCapture) -> bool) -> Option<usize> {
     let matching = found.iter().enumerate().filter(|(_, one)| matches(one));
     matching.max_by_key(|(at, one)| (one.head.started_ns, std::cmp::Reverse(*at))).map(|(at, _)| at)
 }
 
 /// The peak that the run's file has for the last program of a process.
-fn known_peak(found: &[Found], at: usize, runs: &[Run]) -> Option<u64> {
+fn known_peak(found: &[FoundCapture], at: usize, runs: &[Run]) -> Option<u64> {
     let one = &found[at];
     let run = runs.iter().find(|run| one.run.as_deref() == Some(&run.directory))?;
     let (_, peak) = run.peaks.iter().find(|(pid, _)| Some(*pid) == one.head.pid)?;
@@ -244,13 +245,13 @@ impl CaptureHead {
     }
 }
 
-impl Found {
+impl FoundCapture {
     /// `below`: how far up the run's file is looked for.
-    fn of(path: &Path, below: &Path) -> Found {
+    fn of(path: &Path, below: &Path) -> FoundCapture {
         let inside = path.ancestors().skip(1).take_while(|directory| directory.starts_with(below));
         // A session's directory may be asked for, whose run is one above it.
         let run = inside.chain(below.parent()).find(|directory| directory.join(RUN_FILE).is_file());
-        Found { head: CaptureHead::of(path), run: run.map(Path::to_owned) }
+        FoundCapture { head: CaptureHead::of(path), run: run.map(Path::to_owned) }
     }
 
     /// `run`: what the run's main program is called, which workers run too.
@@ -275,17 +276,17 @@ pub fn program(command: &[String]) -> String {
     short_name(&ProgramName::of(&stormlog_model::scrub::command(command)).word)
 }
 
-fn found(path: &Path) -> Result<Vec<Found>, CaptureSearchError> {
+fn found(path: &Path) -> Result<Vec<FoundCapture>, CaptureSearchError> {
     let mut paths = Vec::new();
     collect(path, 0, &mut paths);
     paths.sort();
     match paths.is_empty() {
         true => Err(CaptureSearchError::Empty { path: path.to_owned() }),
-        false => Ok(paths.iter().map(|capture| Found::of(capture, path)).collect()),
+        false => Ok(paths.iter().map(|capture| FoundCapture::of(capture, path)).collect()),
     }
 }
 
-fn runs(path: &Path, found: &[Found]) -> Vec<Run> {
+fn runs(path: &Path, found: &[FoundCapture]) -> Vec<Run> {
     let mut directories: Vec<&PathBuf> = found.iter().filter_map(|found| found.run.as_ref()).collect();
     directories.sort();
     directories.dedup();
@@ -349,10 +350,10 @@ pub fn last_capture(session: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
-    use super::{CaptureHead, CaptureSearchError, Chosen, Found, Run, fs, known_peak};
+    use super::{CaptureHead, CaptureSearchError, Chosen, FoundCapture, Run, fs, known_peak};
     use std::path::{Path, PathBuf};
 
-    fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> Found {
+    fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> FoundCapture {
         let head = CaptureHead {
             path: format!("{pid}-{started_ns}.bin").into(),
             pid: Some(pid),
@@ -360,14 +361,14 @@ mod tests {
             started_ns,
             command: command.iter().map(|word| (*word).to_owned()).collect(),
         };
-        Found { head, run: run.map(PathBuf::from) }
+        FoundCapture { head, run: run.map(PathBuf::from) }
     }
 
     fn run(directory: &str, pid: u32, started_ns: i64, peaks: &[(u32, u64)]) -> Run {
         Run { directory: directory.into(), pid: Some(pid), started_ns, peaks: peaks.to_vec() }
     }
 
-    fn main(found: &[Found], runs: &[Run]) -> (usize, &'static str) {
+    fn main(found: &[FoundCapture], runs: &[Run]) -> (usize, &'static str) {
         super::main(found, runs, &|_| None)
     }
 
@@ -436,6 +437,6 @@ mod tests {
     fn a_directory_without_captures_and_a_missing_path_are_errors() {
         let empty = tempfile::tempdir().unwrap();
         assert!(find(empty.path()).unwrap_err().to_string().contains("holds no heap capture"));
-        assert!(find(&empty.path().join("x")).unwrap_err().to_string().contains("is not there"));
+        assert!(find(&empty.path().join("x")).unwrap_err().to_string().contains("does not exist"));
     }
 }

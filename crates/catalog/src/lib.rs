@@ -13,6 +13,7 @@ pub mod query;
 pub mod rank_artifacts;
 pub mod recording;
 pub mod report_check;
+pub mod request;
 pub mod retained;
 pub mod run;
 pub mod sessions;

@@ -233,7 +233,7 @@ fn whole(value: &impl ReportValue) -> Option<i128> {
     }
 }
 
-/// An object whose keys are all known; `prefix` stands before a key in its messages.
+/// An object whose keys are all known; `prefix` precedes a key in its messages.
 struct Object<'a, V> {
     entries: Vec<(String, V)>,
     label: &'a str,

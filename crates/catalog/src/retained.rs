@@ -76,7 +76,7 @@ impl Reason {
         match self {
             Reason::CudaOom => "when PyTorch ran out of device memory",
             Reason::Exception => "when an allocation failed",
-            Reason::Forecast => "when a limit was foreseen",
+            Reason::Forecast => "when reaching a limit was forecast",
             Reason::Exit => "at its end",
             Reason::Request => "as it runs",
         }

@@ -141,3 +141,41 @@ fn ten_thousand_sessions_are_joined_once_each() {
     assert_eq!(found.processes.len(), SESSIONS);
     assert!(found.processes[0].is_root && found.processes.iter().all(|process| process.sessions.len() == 1));
 }
+
+#[test]
+fn run_that_is_deeper_than_is_searched_makes_the_search_incomplete() {
+    let place = tempfile::tempdir().unwrap();
+    write_run(&place.path().join("a/b/run"), json!({}));
+    fs::create_dir_all(place.path().join("other/b/c/d/e/f")).unwrap();
+    let found = find_runs(place.path()).unwrap();
+    assert!(found.directories.len() == 1 && !found.is_incomplete, "what has no runs is not missed");
+    for deep in ["x/b/c/run", "x/b/c/d/e/run"] {
+        let place = tempfile::tempdir().unwrap();
+        write_run(&place.path().join("a/b/run"), json!({}));
+        write_run(&place.path().join(deep), json!({}));
+        let found = find_runs(place.path()).unwrap();
+        assert!(found.directories.len() == 1 && found.is_incomplete, "{deep}");
+        assert!(runs(place.path()).unwrap().is_incomplete);
+    }
+}
+
+#[test]
+fn run_has_the_name_of_the_directory_it_was_recorded_in_wherever_a_copy_is() {
+    let place = tempfile::tempdir().unwrap();
+    let command = ["train.py".into()];
+    let run = RunDirectory::create(place.path(), &command, 1_794_000_000_000_000_000, false).unwrap();
+    let record = json!({"format": "stormlog.run", "schema_version": 1, "status": "completed"});
+    run.write(record.as_object().unwrap()).unwrap();
+    let name = run.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let copy = place.path().join(format!("{name}-node7"));
+    fs::rename(run.path(), &copy).unwrap();
+    let copy = RunDirectory::open(&copy).unwrap();
+    let load = |copy: &RunDirectory| Run::load(copy).unwrap().unwrap();
+    assert_eq!((load(&copy).recorded_name(), load(&copy).id), (name.as_str(), format!("{name}-node7")));
+    // What is written later keeps it.
+    copy.write(&copy.read()).unwrap();
+    assert_eq!(load(&copy).recorded_name(), name);
+    // Runs of older versions have only their directory's.
+    fs::write(copy.path().join(RUN_FILE), record.to_string()).unwrap();
+    assert_eq!(load(&copy).recorded_name(), format!("{name}-node7"));
+}

@@ -1,5 +1,7 @@
 //! Chrome's trace JSON, for `chrome://tracing`, Perfetto and Speedscope. Times are microseconds since 1970, with three digits.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use crate::timeline::{Timeline, TimelineProcess};
@@ -20,13 +22,12 @@ fn events(process: &TimelineProcess) -> Vec<Value> {
         let one = |(at, bytes): &(u64, u64)| json!({ "ph": "C", "name": counter.name, "pid": pid, "tid": 0, "ts": us(*at), "args": { "bytes": bytes } });
         events.extend(counter.points.iter().map(one));
     }
-    let mut tracks: Vec<&str> = Vec::new();
+    let mut tracks: HashMap<&str, usize> = HashMap::new();
     for slice in &process.slices {
-        let known = tracks.iter().position(|track| *track == slice.track);
-        let tid = known.unwrap_or(tracks.len()) + 1;
-        if known.is_none() {
-            tracks.push(slice.track);
-            events.push(named(tid, "thread_name", slice.track));
+        let next = tracks.len() + 1;
+        let tid = *tracks.entry(&slice.track).or_insert(next);
+        if tid == next {
+            events.push(named(tid, "thread_name", &slice.track));
         }
         let dur = us(slice.to_ns.saturating_sub(slice.from_ns));
         events.push(json!({ "ph": "X", "name": slice.name, "pid": pid, "tid": tid, "ts": us(slice.from_ns), "dur": dur }));

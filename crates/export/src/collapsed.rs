@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 use stormlog_model::text::is_steering;
 
 use crate::{label, outermost_first};
 
 /// Folded stacks, weighed in bytes.
 #[must_use]
-pub fn collapsed(held: &Holdings) -> String {
+pub fn collapsed(held: &StackProfile) -> String {
     let names: Vec<String> = held.tree.frames.iter().map(|frame| tidy(&label(frame))).collect();
     let mut text = String::new();
     for row in held.rows.iter().filter(|row| row.bytes > 0) {

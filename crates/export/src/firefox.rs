@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime};
 use fxprof_processed_profile::{
     CategoryHandle, Frame as Shown, FrameFlags, FrameInfo, Profile, SamplingInterval, Timestamp,
 };
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 use crate::{About, all_in_frames, label, outermost_first};
 
 /// JSON text of the profile.
 #[must_use]
-pub fn firefox(held: &Holdings, about: &About<'_>) -> String {
+pub fn firefox(held: &StackProfile, about: &About<'_>) -> String {
     let held = &*all_in_frames(held);
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(about.start_ms);
     let zero = Timestamp::from_millis_since_reference(0.0);

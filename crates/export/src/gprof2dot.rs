@@ -1,13 +1,13 @@
 //! The JSON gprof2dot reads: functions, and call chains with their costs.
 
 use serde_json::{Value, json};
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 use crate::{all_in_frames, outermost_first};
 
 /// The file gprof2dot reads with `-f json`.
 #[must_use]
-pub fn gprof2dot(held: &Holdings) -> Value {
+pub fn gprof2dot(held: &StackProfile) -> Value {
     let held = &*all_in_frames(held);
     let functions: Vec<Value> = held
         .tree

@@ -1,4 +1,4 @@
-//! Formats we only write, for other tools to read. Those of stacks take [`Holdings`], those of time a [`Timeline`]; every one gives bytes.
+//! Formats we only write, for other tools to read. Those of stacks take [`StackProfile`], those of time a [`Timeline`]; every one gives bytes.
 //!
 //! This crate must never open a file, and never lose a byte of what is held: the weights of an export add up to the whole.
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ mod timeline;
 
 use std::borrow::Cow;
 
-use stormlog_model::stacks::{Frame, FrameKind, Holdings};
+use stormlog_model::stacks::{Frame, FrameKind, StackProfile};
 
 pub use collapsed::collapsed;
 pub use firefox::firefox;
@@ -50,7 +50,7 @@ fn label(frame: &Frame) -> String {
 }
 
 /// The same with a frame for what has no stack: other tools leave out memory without one, or fail on it.
-fn all_in_frames(held: &Holdings) -> Cow<'_, Holdings> {
+fn all_in_frames(held: &StackProfile) -> Cow<'_, StackProfile> {
     if held.rows.iter().all(|row| row.node != 0) {
         return Cow::Borrowed(held);
     }
@@ -67,7 +67,7 @@ fn all_in_frames(held: &Holdings) -> Cow<'_, Holdings> {
 }
 
 /// Frames of a row, the outermost first, as indexes into the tree's frames.
-fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
+fn outermost_first(held: &StackProfile, node: u32) -> Vec<u32> {
     let mut path = Vec::new();
     let mut at = node;
     while at != 0 {
@@ -80,14 +80,18 @@ fn outermost_first(held: &Holdings, node: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod testing {
-    use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+    use stormlog_model::stacks::{Frame, FrameKind, Holding, StackProfile, StackTree};
 
     use crate::timeline::{Counter, Instant, Slice, Timeline, TimelineProcess};
 
     /// One process with a counter, a phase, two steps that meet, and an alert.
     pub(crate) fn timeline() -> Timeline {
-        let slice =
-            |track, from_ns, to_ns| Slice { track, from_ns, to_ns, name: format!("{track} {from_ns}") };
+        let slice = |track: &str, from_ns, to_ns| Slice {
+            track: track.to_owned(),
+            from_ns,
+            to_ns,
+            name: format!("{track} {from_ns}"),
+        };
         let slices =
             vec![slice("phases", 1_000, 9_000), slice("steps", 2_000, 3_000), slice("steps", 3_000, 4_000)];
         let counters =
@@ -99,7 +103,7 @@ mod testing {
     }
 
     /// main → load (10 bytes), main → load → parse (30 bytes), and main itself (5 bytes).
-    pub(crate) fn held() -> Holdings {
+    pub(crate) fn held() -> StackProfile {
         let mut tree = StackTree::new();
         for (name, line) in [("main", 3), ("load;x", 8), ("par\nse<\u{202e}", 21)] {
             tree.frames.push(Frame {
@@ -113,7 +117,7 @@ mod testing {
         let load = tree.push(main, 1);
         let parse = tree.push(load, 2);
         let row = |node, bytes, count| Holding { node, thread: 0, bytes, count };
-        Holdings {
+        StackProfile {
             rows: vec![row(main, 5, 1), row(load, 10, 2), row(parse, 30, 3)],
             tree,
             threads: vec!["MainThread".into()],

@@ -1,6 +1,6 @@
 //! Parquet: the rows of the CSV, typed. Must hold the same weights.
 
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 pub use stormlog_parquet::ParquetError;
 use stormlog_parquet::{Column, Kind, TableWriter};
 
@@ -21,7 +21,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// One row a stack and thread: `thread`, `bytes`, `count`, `function`, `file`, `line`, `stack` (the outermost first, `|` between its frames).
-pub fn parquet(held: &Holdings) -> Result<Vec<u8>, ParquetError> {
+pub fn parquet(held: &StackProfile) -> Result<Vec<u8>, ParquetError> {
     let mut table = TableWriter::new(Vec::new(), "stacks", &COLUMNS)?;
     let names: Vec<String> = held.tree.frames.iter().map(|frame| label(frame).replace('|', "/")).collect();
     for row in &held.rows {

@@ -117,14 +117,15 @@ impl Writer {
             }
         }
         let mut slices: Vec<_> = process.slices.iter().collect();
-        slices.sort();
+        // Stable: an outer slice stays before those in it that begin at the same moment.
+        slices.sort_by_key(|slice| &slice.track);
         let mut last = None;
         for slice in slices {
             let track = match last {
-                Some((name, track)) if name == slice.track => track,
-                _ => self.track(Track { name: Some(slice.track.to_owned()), parent, ..Track::default() }),
+                Some((name, track)) if name == &slice.track => track,
+                _ => self.track(Track { name: Some(slice.track.clone()), parent, ..Track::default() }),
             };
-            last = Some((slice.track, track));
+            last = Some((&slice.track, track));
             let name = Some(slice.name.clone());
             self.event(slice.from_ns, Event { kind: SLICE_BEGIN, track, name, ..Event::default() });
             self.event(slice.to_ns.max(slice.from_ns), Event { kind: SLICE_END, track, ..Event::default() });
@@ -145,7 +146,7 @@ impl Writer {
 pub(crate) fn perfetto(timeline: &Timeline) -> Vec<u8> {
     let mut writer = Writer::default();
     timeline.processes.iter().for_each(|process| writer.process(process));
-    // Stable: where one slice ends and the next begins at a moment, the end was added first.
+    // Stable: where one slice ends and the next begins at a moment, the end was added first. Ends have no name, so the order among them is free.
     writer.events.sort_by_key(|packet| packet.timestamp);
     let mut packet = writer.tracks;
     packet.append(&mut writer.events);
@@ -174,5 +175,21 @@ mod tests {
         let at_meeting: Vec<i32> =
             events.iter().filter(|(at, _)| *at == 3_000).map(|(_, event)| event.kind).collect();
         assert_eq!(at_meeting, [SLICE_END, SLICE_BEGIN]);
+    }
+
+    #[test]
+    fn outer_slice_begins_before_an_inner_one_of_the_same_moment() {
+        let slice = |name: &str, from_ns, to_ns| crate::timeline::Slice {
+            track: "phases".to_owned(),
+            from_ns,
+            to_ns,
+            name: name.to_owned(),
+        };
+        let slices = vec![slice("train", 1, 9), slice("epoch", 1, 5), slice("step", 1, 5)];
+        let timeline = Timeline { processes: vec![TimelineProcess { slices, ..TimelineProcess::default() }] };
+        let trace = Trace::decode(&perfetto(&timeline)[..]).unwrap();
+        let names: Vec<&str> =
+            trace.packet.iter().filter_map(|one| one.event.as_ref()?.name.as_deref()).collect();
+        assert_eq!(names, ["train", "epoch", "step"]);
     }
 }

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 use crate::{About, all_in_frames, outermost_first};
 
@@ -16,9 +16,9 @@ use crate::{About, all_in_frames, outermost_first};
 #[derive(Debug, Clone, Copy)]
 pub struct HeapProfile<'a> {
     /// What is held: `inuse_objects` and `inuse_space`.
-    pub held: &'a Holdings,
+    pub held: &'a StackProfile,
     /// All that was ever allocated: `alloc_objects` and `alloc_space`.
-    pub allocated: &'a Holdings,
+    pub allocated: &'a StackProfile,
     /// From the first record to the last.
     pub duration_ns: u64,
     /// Mean bytes between two samples; 1 where every allocation is recorded.
@@ -152,7 +152,7 @@ struct Tables {
 
 impl Tables {
     /// The number of each frame's location.
-    fn locations(&mut self, held: &Holdings) -> Vec<u64> {
+    fn locations(&mut self, held: &StackProfile) -> Vec<u64> {
         let mut numbers = Vec::with_capacity(held.tree.frames.len());
         for frame in &held.tree.frames {
             let key = (self.strings.id(&frame.function), self.strings.id(&frame.file));
@@ -173,7 +173,7 @@ impl Tables {
     }
 
     /// Adds the rows to the two values of each stack that begin at `place`.
-    fn add(&mut self, held: &Holdings, place: usize, by_thread: bool) {
+    fn add(&mut self, held: &StackProfile, place: usize, by_thread: bool) {
         let held = &*all_in_frames(held);
         let numbers = self.locations(held);
         for row in &held.rows {

@@ -1,13 +1,13 @@
 //! speedscope's own JSON: shared frames, one weighted profile for each thread.
 
 use serde_json::{Value, json};
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 use crate::{About, all_in_frames, outermost_first};
 
 /// The file speedscope opens.
 #[must_use]
-pub fn speedscope(held: &Holdings, about: &About<'_>) -> Value {
+pub fn speedscope(held: &StackProfile, about: &About<'_>) -> Value {
     let held = &*all_in_frames(held);
     let frames: Vec<Value> = held
         .tree

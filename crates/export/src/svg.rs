@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use stormlog_model::format_bytes;
-use stormlog_model::stacks::{FrameKind, Holdings, Origin, Weight};
+use stormlog_model::stacks::{FrameKind, Origin, StackProfile, Weight};
 use stormlog_model::text::{escape_markup, inert_text};
 
 use crate::{About, label};
@@ -15,7 +15,7 @@ const HEAD: f64 = 34.0;
 const LEAST: f64 = 0.3;
 
 struct Picture<'a> {
-    held: &'a Holdings,
+    held: &'a StackProfile,
     total: Vec<Weight>,
     children: Vec<Vec<u32>>,
     text: String,
@@ -24,7 +24,7 @@ struct Picture<'a> {
 
 /// The picture.
 #[must_use]
-pub fn svg(held: &Holdings, about: &About<'_>) -> String {
+pub fn svg(held: &StackProfile, about: &About<'_>) -> String {
     let (_, total) = held.own_and_total();
     let mut children = vec![Vec::new(); held.tree.len()];
     for node in 1..held.tree.len() {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn nothing_held_is_an_empty_picture() {
-        let text = svg(&Holdings::default(), &About { title: "t", start_ms: 0, pid: 1 });
+        let text = svg(&StackProfile::default(), &About { title: "t", start_ms: 0, pid: 1 });
         assert!(text.ends_with("</svg>\n"));
     }
 }

@@ -1,13 +1,13 @@
 //! CSV: one row a stack, with its weight and its frames.
 
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 use stormlog_model::text::inert_cell;
 
 use crate::{label, outermost_first};
 
 /// Columns `thread,bytes,count,function,file,line,stack`; the stack is written the outermost first, `|` between its frames.
 #[must_use]
-pub fn csv(held: &Holdings) -> Vec<u8> {
+pub fn csv(held: &StackProfile) -> Vec<u8> {
     let names: Vec<String> = held.tree.frames.iter().map(|frame| label(frame).replace('|', "/")).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing into memory cannot fail.

@@ -16,7 +16,7 @@ pub struct TimelineProcess {
     pub name: String,
     /// Bytes over time.
     pub counters: Vec<Counter>,
-    /// Stretches with a name. Those of one track do not overlap.
+    /// Stretches with a name. Those of one track nest; an outer one is before those in it.
     pub slices: Vec<Slice>,
     /// Alerts and deaths.
     pub instants: Vec<Instant>,
@@ -31,11 +31,11 @@ pub struct Counter {
     pub points: Vec<(u64, u64)>,
 }
 
-/// A phase or a step.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// A phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Where it is drawn: `phases`, `steps`.
-    pub track: &'static str,
+    /// Where it is drawn: `phases`, `phases: loader`.
+    pub track: String,
     /// Its start.
     pub from_ns: u64,
     /// Its end.

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use stormlog_heap_report::{MOMENTS, PageOptions, Question, Reading, find, flamegraph};
+use stormlog_heap_report::{HeapQuery, MOMENTS, PageOptions, Reading, find, flamegraph};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("page_cost CAPTURE [temporal]")?;
     let temporal = arguments.next().is_some();
     let begun = Instant::now();
-    let mut reading = Reading::with(find(Path::new(&path), None)?, Question::Peak, MOMENTS, |_| temporal)?;
+    let mut reading = Reading::with(find(Path::new(&path), None)?, HeapQuery::Peak, MOMENTS, |_| temporal)?;
     let read = begun.elapsed();
     let page = flamegraph(&mut reading, |answer| answer, PageOptions { inverted: false, source: true })?;
     let (read, all) = (read.as_secs_f64(), begun.elapsed().as_secs_f64());

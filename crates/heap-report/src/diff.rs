@@ -3,9 +3,10 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stormlog_model::stacks::{Frame, Holding, Holdings, NodeId, StackTree};
+use stormlog_model::own_code::OwnCode;
+use stormlog_model::stacks::{Frame, Holding, NodeId, StackProfile, StackTree};
 
-use crate::rows::{self, By, Place};
+use crate::rows::{self, By, CodeLocation};
 
 /// Bytes and allocations.
 type Pair = (u64, u64);
@@ -15,7 +16,7 @@ type Code<'a> = (&'a str, &'a str);
 /// Two answers on the stacks of both.
 pub struct Diff {
     /// What the second one holds; one row a stack of either.
-    pub held: Holdings,
+    pub held: StackProfile,
     /// What the first one held, bytes and allocations, row by row.
     pub before: Vec<(u64, u64)>,
 }
@@ -24,7 +25,7 @@ pub struct Diff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiffRow {
     /// Its frames, the innermost first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<CodeLocation>,
     /// Held right there after.
     pub own_bytes: u64,
     /// Held there and in what it called after.
@@ -43,12 +44,12 @@ pub struct DiffRow {
 
 /// Puts `a` and `b` on one tree.
 #[must_use]
-pub fn diff(a: &Holdings, b: &Holdings) -> Diff {
+pub fn diff(a: &StackProfile, b: &StackProfile) -> Diff {
     let mut tree = StackTree::new();
     let mut frames: FxHashMap<Frame, u32> = FxHashMap::default();
     let mut children: FxHashMap<(NodeId, u32), NodeId> = FxHashMap::default();
     let moved = moved_frames(a, b);
-    let mut place = |held: &Holdings, moved: Option<&[Frame]>| -> Vec<NodeId> {
+    let mut place = |held: &StackProfile, moved: Option<&[Frame]>| -> Vec<NodeId> {
         let mut places = vec![0; held.tree.len()];
         for node in 1..held.tree.len() {
             let id = held.tree.frame[node] as usize;
@@ -64,6 +65,9 @@ pub fn diff(a: &Holdings, b: &Holdings) -> Diff {
     };
     let in_b = place(b, None);
     let in_a = place(a, Some(&moved));
+    // Frames of `a` are named as in `b`, so the package of `b` comes first.
+    let known = [&b.tree.own_code, &a.tree.own_code].into_iter().find(|own| **own != OwnCode::default());
+    tree.own_code = known.cloned().unwrap_or_default();
     let mut sums: FxHashMap<NodeId, (Pair, Pair)> = FxHashMap::default();
     for row in &a.rows {
         let sum = &mut sums.entry(in_a[row.node as usize]).or_default().0;
@@ -83,23 +87,24 @@ pub fn diff(a: &Holdings, b: &Holdings) -> Diff {
     });
     let rows = rows.collect();
     let before = sums.iter().map(|(_, (before, _))| *before).collect();
-    Diff { held: Holdings { tree, rows, threads: vec!["all".to_owned()] }, before }
+    Diff { held: StackProfile { tree, rows, threads: vec!["all".to_owned()] }, before }
 }
 
 impl Diff {
-    /// The rows, the largest change first; those without one are left out.
+    /// The rows, the largest change first; those without one are left out. Lines and functions have what they are responsible for, as in
+    /// statistics: memory that moved between two lines of the program has the same innermost frame in a library.
     #[must_use]
     pub fn rows(&self, by: By) -> Vec<DiffRow> {
         let past = self.held.rows.iter().zip(&self.before);
         let past = past.map(|(row, (bytes, count))| Holding { bytes: *bytes, count: *count, ..*row });
-        let past = Holdings { tree: self.held.tree.clone(), rows: past.collect(), threads: vec![] };
-        let mut all: FxHashMap<Vec<Place>, DiffRow> = FxHashMap::default();
-        for row in rows::grouped(&past, by) {
+        let past = StackProfile { tree: self.held.tree.clone(), rows: past.collect(), threads: vec![] };
+        let mut all: FxHashMap<Vec<CodeLocation>, DiffRow> = FxHashMap::default();
+        for row in rows::by_responsible_frame(&past, by) {
             let mut entry = blank(row.stack.clone());
             (entry.before_bytes, entry.before_count) = (row.own_bytes, row.count);
             all.insert(row.stack, entry);
         }
-        for row in rows::grouped(&self.held, by) {
+        for row in rows::by_responsible_frame(&self.held, by) {
             let entry = all.entry(row.stack.clone()).or_insert_with(|| blank(row.stack));
             (entry.own_bytes, entry.total_bytes, entry.count) = (row.own_bytes, row.total_bytes, row.count);
         }
@@ -120,14 +125,14 @@ impl Diff {
     }
 }
 
-fn blank(stack: Vec<Place>) -> DiffRow {
+fn blank(stack: Vec<CodeLocation>) -> DiffRow {
     let (own_bytes, total_bytes, count, before_bytes, before_count) = Default::default();
     let (delta_bytes, delta_count) = Default::default();
     DiffRow { stack, own_bytes, total_bytes, count, delta_bytes, delta_count, before_bytes, before_count }
 }
 
 /// The frames of `a` as they are called in `b`, where they are the same code.
-fn moved_frames(a: &Holdings, b: &Holdings) -> Vec<Frame> {
+fn moved_frames(a: &StackProfile, b: &StackProfile) -> Vec<Frame> {
     let files = moved_files(a, b);
     let mut lines: FxHashMap<Code<'_>, (Vec<u32>, Vec<u32>)> = FxHashMap::default();
     let file_of = |frame: &'_ Frame| files.get(frame.file.as_str()).copied();
@@ -157,8 +162,8 @@ fn moved_frames(a: &Holdings, b: &Holdings) -> Vec<Frame> {
 }
 
 /// Files that are only in `a`, and the file of the same name that is only in `b`: the program lay elsewhere.
-fn moved_files<'a>(a: &'a Holdings, b: &'a Holdings) -> FxHashMap<&'a str, &'a str> {
-    let files = |held: &'a Holdings| -> Vec<&'a str> {
+fn moved_files<'a>(a: &'a StackProfile, b: &'a StackProfile) -> FxHashMap<&'a str, &'a str> {
+    let files = |held: &'a StackProfile| -> Vec<&'a str> {
         let mut list: Vec<&str> = held.tree.frames.iter().map(|frame| frame.file.as_str()).collect();
         list.sort_unstable();
         list.dedup();
@@ -222,7 +227,7 @@ mod tests {
 
     type Stack<'a> = (&'a [(&'a str, &'a str, u32)], u64);
 
-    fn held(stacks: &[Stack<'_>]) -> Holdings {
+    fn held(stacks: &[Stack<'_>]) -> StackProfile {
         let mut tree = StackTree::new();
         let mut rows = Vec::new();
         for (stack, bytes) in stacks {
@@ -235,7 +240,7 @@ mod tests {
             }
             rows.push(Holding { node: at, thread: 0, bytes: *bytes, count: 1 });
         }
-        Holdings { tree, rows, threads: vec![] }
+        StackProfile { tree, rows, threads: vec![] }
     }
 
     #[test]

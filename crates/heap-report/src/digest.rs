@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stormlog_heap::{FailedRequest, Heap, Mode, Names, Place};
+use stormlog_heap::{FailedRequest, Heap, LocationTotals, Mode, Names};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::own_code::OwnCode;
 
-use crate::ask::Reading;
 use crate::find::Chosen;
-use crate::question::Question;
+use crate::heap_query::HeapQuery;
+use crate::reading::Reading;
 
 /// When memory was held that is shown as of a failed request.
 pub const AT_FAILURE: &str = "when the request failed";
@@ -35,15 +35,15 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn new(memory: Memory, place: Place) -> Self {
-        let Place { function, file, line, bytes, .. } = place;
+    fn new(memory: Memory, place: LocationTotals) -> Self {
+        let LocationTotals { function, file, line, bytes, .. } = place;
         Holder { memory, bytes, file, line, function }
     }
 
     /// `dataset.py:88 Cache.put`, or what of it is known.
     #[must_use]
     pub fn words(&self) -> String {
-        Place::words_of(&self.file, self.line, &self.function)
+        LocationTotals::words_of(&self.file, self.line, &self.function)
     }
 }
 
@@ -83,10 +83,14 @@ pub struct HeapDigest {
     pub is_held_at_failure: bool,
     /// The last request that got no memory, in words.
     pub failed: Option<String>,
+    /// What to do about that request, where no release of other memory could have helped.
+    pub outsized: Option<String>,
     /// The devices.
     pub devices: Vec<DeviceDigest>,
     /// Lines that held memory at the moment that matters, of every memory: those of a memory whose request failed first, then the largest.
     pub holders: Vec<Holder>,
+    /// Lines that held memory when each memory was fullest, the largest first.
+    pub peak_holders: Vec<Holder>,
     /// Records that could not be written.
     pub lost_events: u64,
     /// Mean bytes between the allocations that were recorded: the numbers are estimates. `None` where all were.
@@ -99,17 +103,17 @@ impl HeapDigest {
     #[must_use]
     pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
         let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
-        let mut reading = Reading::with(chosen, Question::Leaks, 2, |_| false).ok()?;
+        let mut reading = Reading::with(chosen, HeapQuery::Leaks, 2, |_| false).ok()?;
         Some(Self::of(&mut reading, of_failure))
     }
 
     /// As [`read`](Self::read), of a capture whose process has ended and which no compactor works on.
     #[must_use]
     pub fn read_still(path: &Path, of_failure: bool) -> Option<Self> {
-        Some(Self::of(&mut Reading::still(path, Question::Leaks).ok()?, of_failure))
+        Some(Self::of(&mut Reading::still(path, HeapQuery::Leaks).ok()?, of_failure))
     }
 
-    /// Of a capture that was read for [`Question::Leaks`].
+    /// Of a capture that was read for [`HeapQuery::Leaks`].
     #[must_use]
     pub fn of(reading: &mut Reading, of_failure: bool) -> Self {
         let mut names = Names::default();
@@ -130,8 +134,10 @@ impl HeapDigest {
                 held: Vec::new(),
                 is_held_at_failure: false,
                 failed: None,
+                outsized: None,
                 devices: Vec::new(),
                 holders: Vec::new(),
+                peak_holders: Vec::new(),
                 lost_events: reading.heap.lost_events,
                 sample_bytes: Some(reading.heap.header.sample_bytes).filter(|mean| *mean > 0),
             },
@@ -140,6 +146,11 @@ impl HeapDigest {
         let failed = digest.failed_memory();
         holders.sort_by_key(|holder| (Some(holder.memory) != failed, std::cmp::Reverse(holder.bytes)));
         digest.holders = holders;
+        for memory in memories {
+            let at_peak = reading.heap.holders_of(memory, Mode::Peak, PLACES, Some(&mut names));
+            digest.peak_holders.extend(at_peak.into_iter().map(|place| Holder::new(memory, place)));
+        }
+        digest.peak_holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         digest
     }
 
@@ -176,16 +187,22 @@ impl HeapDigest {
             holders = heap.holders(Mode::Leaks, PLACES, Some(names));
         }
         let last = heap.last_failed_request(Some(names));
+        let releasable = match is_held_at_failure {
+            true => holders.iter().map(|place| place.bytes).sum(),
+            false => heap.leaked().bytes,
+        };
         all.extend(holders.iter().map(|place| Holder::new(Memory::Host, place.clone())));
         HeapDigest {
             path: reading.chosen.path.clone(),
             has_host: true,
             devices: Vec::new(),
             holders: Vec::new(),
+            peak_holders: Vec::new(),
             peak_bytes: heap.peak_bytes(),
             live_bytes: heap.leaked().bytes,
             held: holders.into_iter().map(|place| (place.bytes, place.words())).collect(),
             is_held_at_failure,
+            outsized: last.as_ref().and_then(|request| outsized(request, releasable, &heap.own_code())),
             failed: last.map(|request| failed(&request, &heap.own_code())),
             lost_events: heap.lost_events,
             sample_bytes: Some(heap.header.sample_bytes).filter(|mean| *mean > 0),
@@ -272,6 +289,23 @@ fn device(
         categories,
         failed_request: last.map(|request| format!("{memory}: {}", failed(&request, &heap.own_code()))),
     })
+}
+
+/// A request that would not have fitted under the limit if all that the heap held (`releasable`) had been released before it.
+fn outsized(request: &FailedRequest, releasable: u64, own_code: &OwnCode) -> Option<String> {
+    let limit = request.limit_bytes?;
+    let rest = request.address_space_bytes.unwrap_or(0).saturating_sub(releasable);
+    if request.bytes.saturating_add(rest) <= limit {
+        return None;
+    }
+    let frame = own_code.responsible_frame(&request.stack).filter(|frame| frame.line > 0);
+    let place = frame.map(|frame| format!(" at {}:{} {}", frame.file, frame.line, frame.function));
+    Some(format!(
+        "request less{}: {} does not fit under the limit of {}, whatever else is released",
+        place.unwrap_or_default(),
+        format_bytes(request.bytes),
+        format_bytes(limit)
+    ))
 }
 
 fn failed(request: &FailedRequest, own_code: &OwnCode) -> String {

@@ -23,11 +23,9 @@ pub enum ViewError {
     /// There is no capture, or none of the process asked for.
     #[error(transparent)]
     Search(#[from] CaptureSearchError),
-    /// A question that is not one.
-    #[error(
-        "{text:?} is not a question to a capture: ask for peak, leaks, temporary, at-death or at:SECONDS"
-    )]
-    Question {
+    /// An unknown query.
+    #[error("unknown mode {text:?}: use peak, leaks, temporary, at-death or at:SECONDS")]
+    InvalidQuery {
         /// What was asked.
         text: String,
     },

@@ -1,6 +1,6 @@
 //! The heap at any moment of a capture, for a cursor that moves in time: the capture is read once, and every moment after that is a sum.
 //!
-//! The moments are those at which the heap was largest within a stretch of time, as on the page of a flame graph. A capture that keeps no single records
+//! The moments are those at which the heap was largest within a stretch of time, as on the page of a flame graph. A capture without individual records
 //! has no past; its reader gives an error that says so.
 
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 use stormlog_heap::{HeapError, Lifetime};
 use stormlog_model::memory::{Memory, Selection};
-use stormlog_model::stacks::{Entry, Frame, FrameKind, Holding, Holdings, NodeId, Weight};
+use stormlog_model::stacks::{Entry, Frame, FrameKind, Holding, NodeId, StackProfile, Weight};
 
-use crate::ask::{Answer, Moment, Reading};
 use crate::error::ViewError;
 use crate::find::Chosen;
-use crate::question::Question;
+use crate::heap_query::HeapQuery;
+use crate::reading::{HeapPoint, HeapQueryResult, Reading};
 
 /// Moments between which a cursor can distinguish: more than a wide terminal has columns.
 const MOMENTS: usize = 400;
@@ -22,7 +22,7 @@ const MOMENTS: usize = 400;
 pub struct History {
     reading: Reading,
     /// Made when a memory is asked for the first time.
-    answers: Vec<(Memory, Answer)>,
+    answers: Vec<(Memory, HeapQueryResult)>,
 }
 
 /// The heap at one moment.
@@ -32,17 +32,17 @@ pub struct PastHeap {
     pub time_us: u64,
     /// Bytes and blocks.
     pub whole: Weight,
-    /// Kernel thread id and name of each thread of [`Holdings::threads`], with what it holds.
+    /// Kernel thread id and name of each thread of [`StackProfile::threads`], with what it holds.
     pub threads: Vec<(u64, Option<String>, Weight)>,
     /// Stacks and what they hold.
-    pub held: Holdings,
+    pub held: StackProfile,
 }
 
 impl History {
     /// Reads a capture, living or finished, twice: for its moments, and for what lived at them.
     pub fn read(path: &Path) -> Result<History, ViewError> {
         let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
-        let reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+        let reading = Reading::with(chosen, HeapQuery::Leaks, MOMENTS, |_| true)?;
         Ok(History { reading, answers: Vec::new() })
     }
 
@@ -79,8 +79,9 @@ impl History {
             thread.is_none_or(|id| threads.get(row.thread as usize).is_some_and(|known| known.0 == id))
         };
         let rows: Vec<Holding> = rows.into_iter().filter(is_asked).collect();
-        let held = Holdings { tree: answer.held.tree.clone(), rows, threads: answer.held.threads.clone() };
-        let time_us = moment.map_or(time_us, |moment: Moment| moment.time_us);
+        let held =
+            StackProfile { tree: answer.held.tree.clone(), rows, threads: answer.held.threads.clone() };
+        let time_us = moment.map_or(time_us, |moment: HeapPoint| moment.time_us);
         Ok(PastHeap { time_us, whole: held.whole(), threads, held })
     }
 
@@ -167,8 +168,8 @@ mod tests {
         for part in 1..8 {
             let asked = whole * part / 8;
             let past = history.at(Memory::Host, asked, None).unwrap();
-            let exact = Reading::of(&path, None, Question::At(past.time_us)).unwrap();
-            let (held, at) = (past.whole.bytes as f64, exact.holdings().whole().bytes as f64);
+            let exact = Reading::of(&path, None, HeapQuery::At(past.time_us)).unwrap();
+            let (held, at) = (past.whole.bytes as f64, exact.stack_profile().whole().bytes as f64);
             // The moment is the highest within its microsecond; the other reading is of the end of it.
             assert!((held - at).abs() <= 0.02 * at.max(1.0), "{part}: {held} and {at}");
             assert!(past.time_us >= last);

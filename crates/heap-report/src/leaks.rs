@@ -5,8 +5,8 @@ use serde::Serialize;
 use stormlog_heap::Lifetime;
 use stormlog_model::stacks::{Frame, NodeId, Origin, StackTree};
 
-use crate::ask::{Answer, Moment};
-use crate::rows::Place;
+use crate::reading::{HeapPoint, HeapQueryResult};
+use crate::rows::CodeLocation;
 
 /// How memory grew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -16,7 +16,7 @@ pub enum Pattern {
     Steady,
     /// Once, or for a while.
     Once,
-    /// Nobody knows: the capture keeps no single records.
+    /// Not known: individual records are not stored in the capture.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ pub enum Pattern {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Leak {
     /// Its largest stack, the innermost frame first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<CodeLocation>,
     /// Bytes that stayed.
     pub own_bytes: u64,
     /// The same; nothing below it is counted twice.
@@ -40,9 +40,9 @@ pub struct Leak {
     /// And the last.
     pub last_seconds: Option<f64>,
     /// The line of the program's own code that allocates.
-    pub place: Place,
+    pub place: CodeLocation,
     /// The line that calls it.
-    pub caller: Option<Place>,
+    pub caller: Option<CodeLocation>,
 }
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Group {
 /// What was alive when the program's own code had ended, or at the end: the bytes of `--leaks` in every view, those that keep growing first.
 /// Whether they do is known where the capture knows when memory came ([`Reading::knows_when`](crate::Reading::knows_when)).
 #[must_use]
-pub fn leaks(answer: &Answer) -> Vec<Leak> {
+pub fn leaks(answer: &HeapQueryResult) -> Vec<Leak> {
     let tree = &answer.held.tree;
     let unknown = no_stack();
     let mut groups: FxHashMap<&Frame, Group> = FxHashMap::default();
@@ -89,11 +89,11 @@ pub fn leaks(answer: &Answer) -> Vec<Leak> {
 }
 
 /// What came after `from_us` and was there at `to_us` (the end where that is `None`), those that keep growing first. Only of a capture that knows when
-/// memory came; with a `to_us`, of an answer to [`Question::Span`](crate::Question::Span): between two moments memory is freed that lived at the
+/// memory came; with a `to_us`, of an answer to [`HeapQuery::Span`](crate::HeapQuery::Span): between two moments memory is freed that lived at the
 /// first of them.
 #[must_use]
-pub fn leaks_in_span(answer: &Answer, from_us: u64, to_us: Option<u64>) -> Vec<Leak> {
-    let Answer { held, lives, moments, end, .. } = answer;
+pub fn leaks_in_span(answer: &HeapQueryResult, from_us: u64, to_us: Option<u64>) -> Vec<Leak> {
+    let HeapQueryResult { held, lives, moments, end, .. } = answer;
     let before = |to_us: u64| moments.iter().rposition(|moment| moment.time_us <= to_us);
     let until = to_us.map_or(Some(*end), before).unwrap_or(0);
     let begin = if from_us == 0 { 0 } else { moments.partition_point(|moment| moment.time_us <= from_us) };
@@ -141,11 +141,11 @@ fn sorted(leaks: impl Iterator<Item = Leak>) -> Vec<Leak> {
     list
 }
 
-fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end: usize) -> Leak {
+fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[HeapPoint], end: usize) -> Leak {
     let seconds =
         |moment: u32| moments.get(moment as usize).map_or(0.0, |moment| moment.time_us as f64 / 1e6);
     let births = group.by_birth.keys();
-    // Without a birth nobody knows when it came.
+    // Without a birth its time is unknown.
     let (first, last) = (births.clone().min().copied(), births.max().copied());
     let growth = first.map(|first| {
         let later = group.bytes.saturating_sub(group.by_birth.get(&first).copied().unwrap_or(0));
@@ -154,11 +154,11 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
     });
     let largest = group.by_node.iter().max_by_key(|(node, bytes)| (**bytes, std::cmp::Reverse(**node)));
     let node = largest.map_or(0, |(node, _)| *node);
-    let place = Place::from(frame);
+    let place = CodeLocation::from(frame);
     let own = tree.stack(node).skip_while(|other| *other != frame).skip(1);
-    let caller = own.filter(|frame| tree.origin(frame) == Origin::User).map(Place::from).next();
+    let caller = own.filter(|frame| tree.origin(frame) == Origin::User).map(CodeLocation::from).next();
     Leak {
-        stack: tree.stack(node).map(Place::from).collect(),
+        stack: tree.stack(node).map(CodeLocation::from).collect(),
         own_bytes: group.bytes,
         total_bytes: group.bytes,
         count: group.count,
@@ -173,16 +173,16 @@ fn leak(tree: &StackTree, frame: &Frame, group: &Group, moments: &[Moment], end:
 
 /// Growth shorter than this is one piece of work, whatever else the program did.
 const SHORTEST_US: u64 = 250_000;
-/// Growth for so long counts however long the program ran before it.
+/// Growth over this time counts however long the program ran before it.
 const LONG_US: u64 = 60_000_000;
-/// A loop that changes the heap so often a second does nothing else between.
+/// Changes of the heap per second from which on a loop is taken to do nothing else in between.
 const BUSY: u64 = 200;
 /// Equal parts of the time since the first of it.
 const PARTS: u64 = 6;
 
 /// Steady: something came in each part of the time since the first of it, no moment brought half of it, and that time is half of the program's at
 /// least. What a program makes in one go, however large and slowly, is not steady: nothing else happens to the heap meanwhile.
-fn pattern(group: &Group, first: u32, end: u32, moments: &[Moment]) -> Pattern {
+fn pattern(group: &Group, first: u32, end: u32, moments: &[HeapPoint]) -> Pattern {
     let time = |moment: u32| moments.get(moment as usize).map_or(0, |moment| moment.time_us);
     let (begin, end) = (time(first), time(end));
     let length = end.saturating_sub(begin);
@@ -200,7 +200,7 @@ fn pattern(group: &Group, first: u32, end: u32, moments: &[Moment]) -> Pattern {
 }
 
 /// Whether at least half of what happened to the heap between the first and the last of it was this, without a pause.
-fn is_one_piece(group: &Group, moments: &[Moment], length_us: u64) -> bool {
+fn is_one_piece(group: &Group, moments: &[HeapPoint], length_us: u64) -> bool {
     let known = |moment: u32| {
         let before = moments.get(..=moment as usize).unwrap_or(moments);
         before.iter().rev().map(|moment| moment.change).find(|change| *change != u64::MAX)

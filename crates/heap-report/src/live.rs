@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use stormlog_model::stacks::{Frame, NodeId, Origin, StackTree};
 
-use crate::ask::Answer;
-use crate::rows::Place;
+use crate::reading::HeapQueryResult;
+use crate::rows::CodeLocation;
 
 /// A line and what it held.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveLine {
     /// The line of the program's own code that allocates.
-    pub place: Place,
+    pub place: CodeLocation,
     /// The line that calls it.
-    pub caller: Option<Place>,
+    pub caller: Option<CodeLocation>,
     /// Microseconds since the start, and the bytes alive then.
     pub live: Vec<(u64, u64)>,
     /// Allocations alive when it held most.
@@ -38,7 +38,7 @@ struct Changes {
 
 /// The `most` lines that held most at some moment, the largest first. Empty where the capture does not know when memory came.
 #[must_use]
-pub fn live_lines(answer: &Answer, most: usize) -> Vec<LiveLine> {
+pub fn live_lines(answer: &HeapQueryResult, most: usize) -> Vec<LiveLine> {
     let tree = &answer.held.tree;
     let mut lines: FxHashMap<&Frame, Changes> = FxHashMap::default();
     let mut imports: FxHashMap<NodeId, bool> = FxHashMap::default();
@@ -73,7 +73,7 @@ fn is_import(tree: &StackTree, node: NodeId, responsible: &Frame) -> bool {
     inner.into_iter().any(|frame| tree.origin(frame) == Origin::Import)
 }
 
-fn live_line(answer: &Answer, frame: &Frame, line: &Changes) -> LiveLine {
+fn live_line(answer: &HeapQueryResult, frame: &Frame, line: &Changes) -> LiveLine {
     let tree = &answer.held.tree;
     let mut changes = line.at.iter().peekable();
     let (mut bytes, mut count) = (0_i128, 0_i128);
@@ -90,17 +90,17 @@ fn live_line(answer: &Answer, frame: &Frame, line: &Changes) -> LiveLine {
     let largest = line.by_node.iter().max_by_key(|(node, bytes)| (**bytes, std::cmp::Reverse(**node)));
     let node = largest.map_or(0, |(node, _)| *node);
     let callers = tree.stack(node).skip_while(|other| *other != frame).skip(1);
-    let caller = callers.filter(|frame| tree.origin(frame) == Origin::User).map(Place::from).next();
-    LiveLine { place: Place::from(frame), caller, live, count: u64::try_from(highest.1).unwrap_or(0) }
+    let caller = callers.filter(|frame| tree.origin(frame) == Origin::User).map(CodeLocation::from).next();
+    LiveLine { place: CodeLocation::from(frame), caller, live, count: u64::try_from(highest.1).unwrap_or(0) }
 }
 
 #[cfg(test)]
 mod tests {
     use stormlog_heap::Lifetime;
-    use stormlog_model::stacks::{FrameKind, Holdings, Weight};
+    use stormlog_model::stacks::{FrameKind, StackProfile, Weight};
 
     use super::*;
-    use crate::ask::Moment;
+    use crate::reading::HeapPoint;
 
     /// The curve of the one line of a program; each stack, the outermost frame's file first, comes at one of ten moments and stays.
     fn live(stacks: &[&[&str]]) -> Vec<u64> {
@@ -116,9 +116,9 @@ mod tests {
             let weight = Weight { bytes: 10, count: 1 };
             lives.push(Lifetime { node, thread: 0, birth, death: 10, weight });
         }
-        let moments = (0..10).map(|at| Moment { time_us: at, bytes: 0, change: at }).collect();
-        let held = Holdings { tree, rows: Vec::new(), threads: Vec::new() };
-        let answer = Answer { held, allocators: Vec::new(), lives, moments, end: 9 };
+        let moments = (0..10).map(|at| HeapPoint { time_us: at, bytes: 0, change: at }).collect();
+        let held = StackProfile { tree, rows: Vec::new(), threads: Vec::new() };
+        let answer = HeapQueryResult { held, allocators: Vec::new(), lives, moments, end: 9 };
         let mut lines = live_lines(&answer, 5);
         assert_eq!(lines.len(), 1, "{lines:?}");
         lines.remove(0).live.into_iter().map(|(_, bytes)| bytes).collect()

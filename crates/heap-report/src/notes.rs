@@ -1,4 +1,4 @@
-//! What every view of a capture must say besides its numbers: short facts, and sentences nobody may miss.
+//! What every view of a capture must say besides its numbers: short facts, and sentences that must be shown.
 
 use serde_json::Value;
 use stormlog_capture::file::Sample;
@@ -8,14 +8,14 @@ use stormlog_model::format_bytes;
 use stormlog_model::memory::{Memory, Selection, Source};
 use stormlog_model::text::{grouped, nanoseconds_in_words, short_name};
 
-use crate::ask::{Reading, command, is_python};
-use crate::end::End;
-use crate::question::Question;
+use crate::exit_state::End;
+use crate::heap_query::HeapQuery;
+use crate::reading::{Reading, command, is_python};
 use crate::text::{asked, when};
 
 /// A sample farther from its moment than this says nothing about it.
 const NEAR_US: u64 = 2_000_000;
-/// Heaps that differ by less than one part of so many are the same.
+/// Heaps that differ by less than one part of this many are the same.
 const SAME: u64 = 50;
 
 impl Reading {
@@ -37,8 +37,7 @@ impl Reading {
             false => "not counted".to_owned(),
         };
         let left = format!("{about}{}", format_bytes(stats.leaked_bytes));
-        let facts =
-            [("peak", peak), ("allocations", allocated), (self.left(), left), ("ended", self.ended())];
+        let facts = [("peak", peak), ("allocations", allocated), (self.left(), left), ("end", self.ended())];
         let mut facts: Vec<(String, String)> = facts.map(|(name, value)| (name.to_owned(), value)).into();
         if let Some(reserved) = self.device().and_then(|device| device.peak_reserved_bytes) {
             facts.insert(1, ("reserved".to_owned(), format!("at most {}", format_bytes(reserved))));
@@ -95,32 +94,31 @@ impl Reading {
         let mut notes: Vec<String> = failures.iter().find(is_last).map(failed).into_iter().collect();
         if stats.failed_request_count > 1 {
             let count = grouped(stats.failed_request_count);
-            notes.push(format!("{count} requests got no memory in all; the last one is named."));
+            notes.push(format!("{count} requests failed in all; the last one is shown."));
         }
         notes.extend(self.beyond_the_heap());
         notes.extend(self.device().and_then(|device| before_recording(&device)));
         if stats.lost_events > 0 {
             let reason = match self.heap.header.flags & flags::BOUNDED {
                 0 => "the disk was full",
-                _ => "--max-size was reached and nothing took records",
+                _ => "--max-size was reached and no compactor was running",
             };
             notes.push(format!(
-                "{} records could not be written ({reason}): the numbers are too small by what they held.",
+                "{} records could not be written ({reason}): totals are too low by the size of those records.",
                 grouped(stats.lost_events)
             ));
         }
         notes.extend(self.end.cut());
         notes.extend(not_recorded(&self.heap));
-        if self.question == Question::Leaks && !self.knows_when() && self.heap.has_blocks() {
+        if self.query == HeapQuery::Leaks && !self.knows_when() && self.heap.has_blocks() {
             notes.push(
-                "This capture keeps no single records (--aggregate, --max-size), so when memory came and whether it grows is not known: \
-                 this is all that was there at the very end."
+                "Individual records are not stored in this capture (--aggregate, --max-size), so when memory was allocated and whether it grows is unknown: this is everything that was live at the end."
                     .to_owned(),
             );
         }
         if let (Some(mean), Some(error)) = (stats.sample_bytes, stats.standard_error_bytes) {
             notes.push(format!(
-                "One allocation about every {} was recorded; the numbers are estimates, the whole is right to about {}.",
+                "One allocation about every {} was recorded; the numbers are estimates, and the total is right to about {}.",
                 format_bytes(mean),
                 format_bytes(error)
             ));
@@ -128,7 +126,7 @@ impl Reading {
         notes
     }
 
-    /// What resident memory has that the heap does not explain, at the moment of the question. Both are of one moment: where the nearest sample of
+    /// What resident memory has that the heap does not explain, at the moment of the query. Both are of one moment: where the nearest sample of
     /// resident memory is of another, it is that one's heap.
     fn beyond_the_heap(&self) -> Option<String> {
         let (time, bytes) =
@@ -165,29 +163,29 @@ impl Reading {
                 format_bytes(rest)
             ),
             None => format!(
-                "The process had {rss_words} resident {moment}, less than the {heap_words} it had asked for: {} had not been touched by then, or was swapped out.",
+                "The process had {rss_words} resident {moment}, less than the {heap_words} it had requested: {} had not been touched by then, or was swapped out.",
                 format_bytes(heap_bytes - sample.rss)
             ),
         })
     }
 
-    /// When the memory of the question was held, and how much there was in all.
+    /// When the memory of the query was held, and how much there was in all.
     fn moment(&self) -> Option<(u64, u64)> {
         let at = |time: u64| {
             let curve = self.heap.curve();
             let after = curve.partition_point(|point| point.time_us <= time);
             after.checked_sub(1).map(|index| curve[index].bytes)
         };
-        match self.question {
+        match self.query {
             // The sentence about the request says what was resident.
             _ if self.is_at_failure() => None,
-            Question::Peak => Some((self.stats().peak_time_ns / 1000, self.stats().peak_bytes)),
-            Question::Leaks | Question::AtDeath => {
+            HeapQuery::Peak => Some((self.stats().peak_time_ns / 1000, self.stats().peak_bytes)),
+            HeapQuery::Leaks | HeapQuery::AtDeath => {
                 let time = self.heap.code_end().map_or(self.heap.duration_us(), |(time, _)| time);
                 Some((time, self.stats().leaked_bytes))
             }
-            Question::At(time) | Question::Span(_, time) => at(time).map(|bytes| (time, bytes)),
-            Question::Temporary(_) => None,
+            HeapQuery::At(time) | HeapQuery::Span(_, time) => at(time).map(|bytes| (time, bytes)),
+            HeapQuery::Temporary(_) => None,
         }
     }
 
@@ -205,7 +203,7 @@ pub fn not_recorded(heap: &Heap) -> Vec<String> {
         return imported.notes.clone();
     }
     if !heap.records_host() {
-        let host = "The host heap was not recorded (--no-heap): only memory of GPUs is here.".to_owned();
+        let host = "The host heap was not recorded (--no-heap): this capture has GPU memory only.".to_owned();
         return std::iter::once(host).chain(missing_reports(heap)).collect();
     }
     let missing = [missing_stacks(heap), missing_operators(heap), missing_reports(heap)];
@@ -219,12 +217,13 @@ fn missing_stacks(heap: &Heap) -> Option<String> {
     let stacks = "stacks are recorded of CPython 3.11 to 3.14 with its global lock; --native names C functions instead.";
     match heap.python() {
         Some(version) if !is_supported(version) => {
-            Some(format!("No stack of Python {} is known: {stacks}", short_name(words_before(version, '('))))
+            Some(format!("Stacks of Python {} are unknown: {stacks}", short_name(words_before(version, '('))))
         }
         Some(_) => None,
-        None if is_python(&command(heap)) => Some(format!("No Python stack is known: {stacks}")),
+        None if is_python(&command(heap)) => Some(format!("Python stacks are unknown: {stacks}")),
         None => Some(
-            "No stack is known: this is not a Python program; --native records C, C++ and Rust.".to_owned(),
+            "Stacks are unknown: this is not a Python program; --native records those of C, C++ and Rust."
+                .to_owned(),
         ),
     }
 }
@@ -266,7 +265,7 @@ fn missing_operators(heap: &Heap) -> Option<String> {
     let library = about["operator_new"].as_str()?;
     let name = library.rsplit('/').next().unwrap_or(library);
     Some(format!(
-        "`new` and `delete` of C++ are not recorded: {} has its own, which do not call malloc; run the program without it to see them.",
+        "`new` and `delete` of C++ are not recorded: {} has its own, which do not call malloc; run the program without it to record them.",
         short_name(name)
     ))
 }
@@ -304,7 +303,7 @@ fn failed(DistinctFailure { last: request, frame, .. }: &DistinctFailure<'_>) ->
         _ => String::new(),
     };
     format!(
-        "A request for {} got no memory after {}: {}{place}.{limit}{resident}",
+        "A request for {} failed after {}: {}{place}.{limit}{resident}",
         asked(request.bytes),
         nanoseconds_in_words(request.time_ns),
         request.allocator
@@ -315,7 +314,7 @@ fn before_recording(device: &DeviceFigures) -> Option<String> {
     let bytes = device.before_recording_bytes;
     (bytes > 0).then(|| {
         format!(
-            "{} of {} were allocated before the recording began: by which lines is not known.",
+            "{} of {} were allocated before the recording began: their lines are unknown.",
             format_bytes(bytes),
             device.memory
         )

@@ -5,27 +5,27 @@ use stormlog_heap::allocator_name;
 
 use stormlog_model::text::short_name;
 
-use crate::ask::Answer;
-use crate::rows::{By, Place, Row};
+use crate::reading::HeapQueryResult;
+use crate::rows::{By, CodeLocation, Row};
 
 /// Names that are listed; more are counted.
 const NAMED: usize = 2;
 
 /// The threads and the allocators of each row, the largest first, as text.
 #[must_use]
-pub fn owners(answer: &Answer, rows: &[Row], by: By) -> Vec<(String, String)> {
+pub fn owners(answer: &HeapQueryResult, rows: &[Row], by: By) -> Vec<(String, String)> {
     let tree = &answer.held.tree;
-    let key = |node: u32| -> Vec<Place> {
-        let mut stack: Vec<Place> = match by {
-            By::Stack => tree.stack(node).map(Place::from).collect(),
-            By::Line | By::Function => tree.stack(node).take(1).map(Place::from).collect(),
+    let key = |node: u32| -> Vec<CodeLocation> {
+        let mut stack: Vec<CodeLocation> = match by {
+            By::Stack => tree.stack(node).map(CodeLocation::from).collect(),
+            By::Line | By::Function => tree.stack(node).take(1).map(CodeLocation::from).collect(),
         };
         if by == By::Function {
             stack.iter_mut().for_each(|place| place.line = 0);
         }
         stack
     };
-    let places: FxHashMap<&[Place], usize> =
+    let places: FxHashMap<&[CodeLocation], usize> =
         rows.iter().enumerate().map(|(at, row)| (row.stack.as_slice(), at)).collect();
     let mut threads: Vec<FxHashMap<u32, u64>> = vec![FxHashMap::default(); rows.len()];
     let mut allocators: Vec<FxHashMap<u8, u64>> = vec![FxHashMap::default(); rows.len()];

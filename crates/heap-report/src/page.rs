@@ -3,12 +3,12 @@
 use stormlog_model::memory::Selection;
 use stormlog_render::flamegraph::{self, FlameGraph, Lifetime, Strip};
 
-use crate::ask::{Answer, Moment, Reading};
 use crate::error::ViewError;
 use crate::notes::rss_at;
+use crate::reading::{HeapPoint, HeapQueryResult, Reading};
 use crate::source;
 
-/// Moments the plot of memory over time has, unless somebody wants other.
+/// Moments the plot of memory over time has, unless another number is asked for.
 pub const MOMENTS: usize = 200;
 /// A second reading of more allocations than this takes a while: it is made when asked for.
 const QUICK: u64 = 4_000_000;
@@ -32,7 +32,7 @@ pub struct PageOptions {
 /// memory of the capture.
 pub fn flamegraph(
     reading: &mut Reading,
-    shape: impl Fn(Answer) -> Answer,
+    shape: impl Fn(HeapQueryResult) -> HeapQueryResult,
     options: PageOptions,
 ) -> Result<String, ViewError> {
     let selected = reading.heap.selection();
@@ -45,7 +45,7 @@ pub fn flamegraph(
 /// A graph of each memory of the capture, and of what is selected where that is several.
 pub fn graphs(
     reading: &mut Reading,
-    shape: impl Fn(Answer) -> Answer,
+    shape: impl Fn(HeapQueryResult) -> HeapQueryResult,
     options: PageOptions,
 ) -> Result<Vec<(Selection, FlameGraph)>, ViewError> {
     let selected = reading.heap.selection();
@@ -62,8 +62,8 @@ pub fn graphs(
     Ok(graphs)
 }
 
-fn graph(reading: &Reading, answer: Answer, options: PageOptions) -> FlameGraph {
-    let Answer { held, lives, moments, .. } = answer;
+fn graph(reading: &Reading, answer: HeapQueryResult, options: PageOptions) -> FlameGraph {
+    let HeapQueryResult { held, lives, moments, .. } = answer;
     let source = if options.source { source::lines(&held) } else { Default::default() };
     let spans = lives.iter().map(|life| Lifetime {
         node: life.node,
@@ -92,10 +92,10 @@ fn graph(reading: &Reading, answer: Answer, options: PageOptions) -> FlameGraph 
     }
 }
 
-fn strip(reading: &Reading, moments: &[Moment]) -> Strip {
+fn strip(reading: &Reading, moments: &[HeapPoint]) -> Strip {
     let reserved = reading.heap.reserved_curve();
     let is_device = reading.heap.memory().is_device();
-    let beside = |moment: &Moment| match is_device {
+    let beside = |moment: &HeapPoint| match is_device {
         true => {
             let after = reserved.partition_point(|point| point.time_us <= moment.time_us);
             after.checked_sub(1).map(|index| reserved[index].max_bytes)
@@ -118,6 +118,6 @@ impl Reading {
         if self.heap.has_totals() && self.heap.allocations() == 0 {
             return self.end.nothing().to_owned();
         }
-        format!("No memory was {}: nothing to show here, and nothing to worry about.", self.words())
+        format!("No memory was {}: there is nothing to show.", self.words())
     }
 }

@@ -1,4 +1,4 @@
-//! Every record of a capture as a line of text or of JSON, in the order it lies in the file: stream by stream. For scripts and for the curious.
+//! Every record of a capture as a line of text or of JSON, in the order of the file: stream by stream. For scripts and for the curious.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -96,7 +96,7 @@ impl Shape {
         }
         for (key, value) in values {
             match (self, value) {
-                // What it holds has no end that a reader would see: it stands last, without a name.
+                // What it holds has no end that a reader would see: it is last, without a name.
                 (Shape::Text, Payload(bytes)) => write!(out, " {}", bytes.escape_ascii())?,
                 (Shape::Text, Address(address)) => write!(out, " {key}={address:#x}")?,
                 (Shape::Text, Number(number)) => write!(out, " {key}={number}")?,

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 use stormlog_catalog::retained::{Retained, Retention};
 use stormlog_catalog::run::Process;
-use stormlog_heap::{Capture, Locate, Names, Place, Watch};
+use stormlog_heap::{Capture, HeapReadOptions, Locate, LocationTotals, Names};
 use stormlog_model::memory::Memory;
 
 /// Lines of one holder with less than this part of its bytes count to its largest line.
@@ -40,7 +40,7 @@ pub fn with_lines(mut report: Retention, capture: &Path) -> Retention {
 
 /// File, line and function, where they are known.
 type Line = Option<(String, u32, String)>;
-type Places = FxHashMap<(String, u64), Place>;
+type Places = FxHashMap<(String, u64), LocationTotals>;
 
 fn places(report: &Retention, capture: &Path) -> Option<Places> {
     let taken_at_ns = u64::try_from(report.taken_at_ns?).ok()?;
@@ -56,7 +56,9 @@ fn places(report: &Retention, capture: &Path) -> Option<Places> {
     let capture = Capture::open(capture).ok()?;
     let start_ns = capture.start_realtime_ns().ok()?;
     let at_us = taken_at_ns.saturating_sub(start_ns) / 1000;
-    let heap = capture.read(Watch { locate: Some(Locate { at_us, addresses }), ..Watch::default() }).ok()?;
+    let heap = capture
+        .read(HeapReadOptions { locate: Some(Locate { at_us, addresses }), ..HeapReadOptions::default() })
+        .ok()?;
     let mut names = Names::default();
     let mut found = Places::default();
     for memory in heap.memories() {
@@ -142,7 +144,8 @@ mod tests {
             blocks: vec![block(1, 600), block(2, 390), block(3, 10)],
             ..Retained::default()
         };
-        let place = |line| Place { function: "f".into(), file: "a.py".into(), line, bytes: 0, count: 0 };
+        let place =
+            |line| LocationTotals { function: "f".into(), file: "a.py".into(), line, bytes: 0, count: 0 };
         let places = Places::from_iter([
             (("host".to_owned(), 1), place(5)),
             (("host".to_owned(), 2), place(9)),

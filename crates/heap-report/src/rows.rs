@@ -2,12 +2,13 @@
 //!
 //! A stack is written the innermost frame first; `count` belongs to `own_bytes`, so that both add up to the whole.
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stormlog_model::stacks::{Entry, Frame, Holdings, NodeId, Weight};
+use stormlog_model::stacks::{Entry, Frame, NodeId, StackProfile, Weight};
 
 /// A frame in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub struct Place {
+pub struct CodeLocation {
     /// Function.
     pub function: String,
     /// File.
@@ -16,9 +17,9 @@ pub struct Place {
     pub line: u32,
 }
 
-impl From<&Frame> for Place {
+impl From<&Frame> for CodeLocation {
     fn from(frame: &Frame) -> Self {
-        Place { function: frame.function.clone(), file: frame.file.clone(), line: frame.line }
+        CodeLocation { function: frame.function.clone(), file: frame.file.clone(), line: frame.line }
     }
 }
 
@@ -26,7 +27,7 @@ impl From<&Frame> for Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// Its frames, the innermost first.
-    pub stack: Vec<Place>,
+    pub stack: Vec<CodeLocation>,
     /// Held right there.
     pub own_bytes: u64,
     /// Held there and in what it called.
@@ -48,13 +49,13 @@ pub enum By {
 
 /// Every stack that holds something, the largest first.
 #[must_use]
-pub fn stacks(held: &Holdings) -> Vec<Row> {
+pub fn stacks(held: &StackProfile) -> Vec<Row> {
     let (own, total) = held.own_and_total();
     let mut nodes: Vec<NodeId> =
         (0..held.tree.len() as NodeId).filter(|node| own[*node as usize] != Weight::default()).collect();
     nodes.sort_by_key(|node| (std::cmp::Reverse(own[*node as usize].bytes), *node));
     let row = |node: NodeId| Row {
-        stack: held.tree.stack(node).map(Place::from).collect(),
+        stack: held.tree.stack(node).map(CodeLocation::from).collect(),
         own_bytes: own[node as usize].bytes,
         total_bytes: total[node as usize].bytes,
         count: own[node as usize].count,
@@ -64,7 +65,7 @@ pub fn stacks(held: &Holdings) -> Vec<Row> {
 
 /// By line or function, the largest own share first; recursion counts once.
 #[must_use]
-pub fn grouped(held: &Holdings, by: By) -> Vec<Row> {
+pub fn grouped(held: &StackProfile, by: By) -> Vec<Row> {
     if by == By::Stack {
         return stacks(held);
     }
@@ -72,7 +73,7 @@ pub fn grouped(held: &Holdings, by: By) -> Vec<Row> {
     let mut rows: Vec<Row> = entries
         .iter()
         .map(|Entry { frame, own, total }| Row {
-            stack: vec![Place::from(frame)],
+            stack: vec![CodeLocation::from(frame)],
             own_bytes: own.bytes,
             total_bytes: total.bytes,
             count: own.count,
@@ -86,11 +87,41 @@ pub fn grouped(held: &Holdings, by: By) -> Vec<Row> {
         let Weight { bytes, count } = without;
         rows.push(Row { stack: Vec::new(), own_bytes: bytes, total_bytes: bytes, count });
     }
+    sort(&mut rows);
+    rows
+}
+
+/// By line or function as statistics have it: `own_bytes` is what the stacks hold whose responsible frame it is, so that memory which a library
+/// takes for the program is the program's. Whole stacks as they are.
+#[must_use]
+pub fn by_responsible_frame(held: &StackProfile, by: By) -> Vec<Row> {
+    let mut rows = grouped(held, by);
+    if by == By::Stack {
+        return rows;
+    }
+    let place = |frame: &Frame| CodeLocation {
+        line: if by == By::Function { 0 } else { frame.line },
+        ..CodeLocation::from(frame)
+    };
+    let (weights, _) = held.own_and_total();
+    let mut own: FxHashMap<Vec<CodeLocation>, Weight> = FxHashMap::default();
+    for (node, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != Weight::default()) {
+        let frame = held.tree.responsible_frame(node as NodeId);
+        *own.entry(frame.map(place).into_iter().collect()).or_default() += *weight;
+    }
+    for row in &mut rows {
+        let Weight { bytes, count } = own.remove(&row.stack).unwrap_or_default();
+        (row.own_bytes, row.count) = (bytes, count);
+    }
+    sort(&mut rows);
+    rows
+}
+
+fn sort(rows: &mut [Row]) {
     rows.sort_by(|one, other| {
         let key = |row: &Row| (row.own_bytes, row.total_bytes);
         key(other).cmp(&key(one)).then_with(|| name(one).cmp(&name(other)))
     });
-    rows
 }
 
 fn name(row: &Row) -> Option<(&str, &str, u32)> {
@@ -103,7 +134,7 @@ mod tests {
     use stormlog_model::stacks::{FrameKind, Holding, StackTree};
 
     /// main:3 (5) → walk:8 (10) → walk:8 (30), and 2 bytes without a stack.
-    fn held() -> Holdings {
+    fn held() -> StackProfile {
         let mut tree = StackTree::new();
         for (function, line) in [("main", 3), ("walk", 8), ("walk", 9)] {
             tree.frames.push(Frame {
@@ -118,7 +149,7 @@ mod tests {
         let again = tree.push(walk, 2);
         let row = |node, bytes| Holding { node, thread: 0, bytes, count: 1 };
         let rows = vec![row(main, 5), row(walk, 10), row(again, 30), row(0, 2)];
-        Holdings { rows, tree, threads: vec![] }
+        StackProfile { rows, tree, threads: vec![] }
     }
 
     #[test]
@@ -128,6 +159,25 @@ mod tests {
             assert_eq!(rows.iter().map(|row| row.own_bytes).sum::<u64>(), 47, "{by:?}");
             assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 4, "{by:?}");
         }
+    }
+
+    #[test]
+    fn memory_that_a_library_takes_is_the_programs() {
+        let mut held = held();
+        held.tree.frames[2].file = "/v/lib/python3.11/site-packages/numpy/core.py".into();
+        for by in [By::Line, By::Function] {
+            let rows = by_responsible_frame(&held, by);
+            let own: Vec<(&str, u64, u64)> = rows
+                .iter()
+                .map(|row| {
+                    let function = row.stack.first().map_or("", |place| place.function.as_str());
+                    (function, row.own_bytes, row.total_bytes)
+                })
+                .collect();
+            assert_eq!(own, [("walk", 40, 40), ("main", 5, 45), ("", 2, 2), ("walk", 0, 30)], "{by:?}");
+            assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 4, "{by:?}");
+        }
+        assert_eq!(by_responsible_frame(&held, By::Stack), stacks(&held));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{FrameKind, Holdings};
+use stormlog_model::stacks::{FrameKind, StackProfile};
 
 /// Frames whose line is shown, the largest first.
 const MOST_FRAMES: usize = 4000;
@@ -17,7 +17,7 @@ const MOST_CHARACTERS: usize = 160;
 const ENDINGS: [&str; 10] = ["py", "pyx", "pxd", "pyi", "c", "cc", "cpp", "h", "hpp", "rs"];
 
 /// Lines by (file, line).
-pub(crate) fn lines(held: &Holdings) -> FxHashMap<(String, u32), String> {
+pub(crate) fn lines(held: &StackProfile) -> FxHashMap<(String, u32), String> {
     let mut found = FxHashMap::default();
     for (file, mut wanted) in wanted(held).into_iter().take(MOST_FILES) {
         wanted.sort_unstable();
@@ -30,7 +30,7 @@ pub(crate) fn lines(held: &Holdings) -> FxHashMap<(String, u32), String> {
 }
 
 /// Lines by file; the files of the largest frames first.
-fn wanted(held: &Holdings) -> Vec<(&str, Vec<u32>)> {
+fn wanted(held: &StackProfile) -> Vec<(&str, Vec<u32>)> {
     let (_, total) = held.own_and_total();
     let mut by_frame = vec![0u64; held.tree.frames.len()];
     for (frame, total) in held.tree.frame.iter().zip(&total).skip(1) {
@@ -103,7 +103,7 @@ mod tests {
             tree.push(0, node - 1);
         }
         let rows = (1..4).map(|node| Holding { node, thread: 0, bytes: 5, count: 1 }).collect();
-        let found = lines(&Holdings { tree, rows, threads: vec![] });
+        let found = lines(&StackProfile { tree, rows, threads: vec![] });
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[&(source.to_str().unwrap().to_owned(), 2)], "second()");
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stormlog_render::table::{self, Column, Kind, Table};
 
-use crate::ask::Reading;
+use crate::reading::Reading;
 use crate::rows::Row;
 
 /// The page of these rows.

@@ -1,7 +1,7 @@
 //! The stacks as an indented tree for people, the biggest first. Must show where every byte went: what is left out is counted in a line.
 
 use stormlog_model::format_bytes;
-use stormlog_model::stacks::{Holdings, NodeId, Weight};
+use stormlog_model::stacks::{NodeId, StackProfile, Weight};
 use stormlog_model::text::short_name;
 
 use stormlog_model::text::grouped;
@@ -11,7 +11,7 @@ const DEEPEST: usize = 60;
 
 /// The lines of the tree. Frames on the way to the `biggest` stacks are shown, the rest is summed up where it leaves the shown part.
 #[must_use]
-pub fn lines(held: &Holdings, biggest: usize) -> Vec<String> {
+pub fn lines(held: &StackProfile, biggest: usize) -> Vec<String> {
     let (own, total) = held.own_and_total();
     let shown = shown(held, &own, biggest);
     let mut children: Vec<Vec<NodeId>> = vec![Vec::new(); held.tree.len()];
@@ -57,7 +57,7 @@ enum Step {
     Line(String),
 }
 
-fn shown(held: &Holdings, own: &[Weight], biggest: usize) -> Vec<bool> {
+fn shown(held: &StackProfile, own: &[Weight], biggest: usize) -> Vec<bool> {
     let mut order: Vec<NodeId> = (1..held.tree.len() as NodeId).collect();
     order.sort_by_key(|node| (std::cmp::Reverse(own[*node as usize].bytes), *node));
     let mut shown = vec![false; held.tree.len()];
@@ -72,7 +72,7 @@ fn shown(held: &Holdings, own: &[Weight], biggest: usize) -> Vec<bool> {
     shown
 }
 
-fn name(held: &Holdings, node: NodeId) -> String {
+fn name(held: &StackProfile, node: NodeId) -> String {
     let frame = &held.tree.frames[held.tree.frame[node as usize] as usize];
     let place = frame.place();
     let gap = if place.is_empty() { "" } else { "  " };
@@ -101,7 +101,7 @@ mod tests {
         let small = tree.push(main, 1);
         let big = tree.push(main, 2);
         let row = |node, bytes| Holding { node, thread: 0, bytes, count: 1 };
-        let held = Holdings { rows: vec![row(small, 10), row(big, 90)], tree, threads: vec![] };
+        let held = StackProfile { rows: vec![row(small, 10), row(big, 90)], tree, threads: vec![] };
         let text = lines(&held, 1);
         assert_eq!(
             text,

@@ -8,7 +8,7 @@ use stormlog_heap_report::diff::diff;
 use stormlog_heap_report::leaks::{Pattern, leaks, leaks_in_span};
 use stormlog_heap_report::live::live_lines;
 use stormlog_heap_report::rows::{self, By};
-use stormlog_heap_report::{PageOptions, Question, Reading, flamegraph, owners, table_page, tree};
+use stormlog_heap_report::{HeapQuery, PageOptions, Reading, flamegraph, owners, table_page, tree};
 use stormlog_model::format_bytes;
 
 const THREADS: &str = r"
@@ -42,14 +42,14 @@ const PAGE: PageOptions = PageOptions { inverted: false, source: true };
 fn every_view_adds_up_to_the_same() {
     let recorded = record(THREADS, "");
     assert!(recorded.output.status.success(), "{:?}", recorded.output);
-    for question in [Question::Peak, Question::Leaks, Question::Temporary(1), Question::AtDeath] {
-        let mut reading = Reading::with(chosen(&recorded.capture), question, 200, |_| true).unwrap();
+    for query in [HeapQuery::Peak, HeapQuery::Leaks, HeapQuery::Temporary(1), HeapQuery::AtDeath] {
+        let mut reading = Reading::with(chosen(&recorded.capture), query, 200, |_| true).unwrap();
         let stats = reading.stats();
         let answer = reading.answer();
         let whole = answer.held.whole();
-        match question {
-            Question::Peak => assert_eq!((whole.bytes, whole.count), (stats.peak_bytes, stats.peak_blocks)),
-            Question::Temporary(_) => assert_eq!(whole.count, stats.temporary_allocations),
+        match query {
+            HeapQuery::Peak => assert_eq!((whole.bytes, whole.count), (stats.peak_bytes, stats.peak_blocks)),
+            HeapQuery::Temporary(_) => assert_eq!(whole.count, stats.temporary_allocations),
             _ => {
                 assert_eq!((whole.bytes, whole.count), (stats.leaked_bytes, stats.leaked_blocks));
                 assert!(whole.bytes > stats.live_at_end_bytes, "teardown frees what the program held");
@@ -58,8 +58,8 @@ fn every_view_adds_up_to_the_same() {
         assert!(whole.bytes > 0);
         for by in [By::Line, By::Function, By::Stack] {
             let list = rows::grouped(&answer.held, by);
-            assert_eq!(list.iter().map(|row| row.own_bytes).sum::<u64>(), whole.bytes, "{question:?} {by:?}");
-            assert_eq!(list.iter().map(|row| row.count).sum::<u64>(), whole.count, "{question:?} {by:?}");
+            assert_eq!(list.iter().map(|row| row.own_bytes).sum::<u64>(), whole.bytes, "{query:?} {by:?}");
+            assert_eq!(list.iter().map(|row| row.count).sum::<u64>(), whole.count, "{query:?} {by:?}");
         }
         let first = tree::lines(&answer.held, 20).remove(0);
         assert!(first.contains(&format_bytes(whole.bytes)), "{first}");
@@ -72,8 +72,8 @@ fn every_view_adds_up_to_the_same() {
         assert_eq!(own, whole.bytes);
         assert_eq!(answer.held.threads.len(), 4, "{:?}", answer.held.threads);
         let page = unpack(&flamegraph(&mut reading, |answer| answer, PAGE).unwrap());
-        assert_eq!(sum(&page["entries"]["bytes"]), whole.bytes, "{question:?}");
-        assert_eq!(sum(&page["entries"]["count"]), whole.count, "{question:?}");
+        assert_eq!(sum(&page["entries"]["bytes"]), whole.bytes, "{query:?}");
+        assert_eq!(sum(&page["entries"]["count"]), whole.count, "{query:?}");
         for sight in
             [reading.answer().split_threads(), reading.answer().inverted(), reading.answer().python_only()]
         {
@@ -85,7 +85,7 @@ fn every_view_adds_up_to_the_same() {
 #[test]
 fn spans_hold_the_heap_at_each_moment() {
     let recorded = record(THREADS, "");
-    let mut reading = Reading::with(chosen(&recorded.capture), Question::Peak, 50, |_| true).unwrap();
+    let mut reading = Reading::with(chosen(&recorded.capture), HeapQuery::Peak, 50, |_| true).unwrap();
     let answer = reading.answer();
     assert!(answer.moments.len() > 5, "{:?}", answer.moments);
     for (at, moment) in answer.moments.iter().enumerate() {
@@ -108,9 +108,9 @@ fn spans_hold_the_heap_at_each_moment() {
 #[test]
 fn native_frames_have_names_and_can_be_left_out() {
     let recorded = record("x = [bytearray(100_000) for _ in range(50)]\n", ";native=1");
-    let reading = Reading::of(&recorded.capture, None, Question::Peak).unwrap();
+    let reading = Reading::of(&recorded.capture, None, HeapQuery::Peak).unwrap();
     let answer = reading.answer();
-    let native = |answer: &stormlog_heap_report::Answer| {
+    let native = |answer: &stormlog_heap_report::HeapQueryResult| {
         let frames = answer.held.tree.frames.clone();
         frames
             .into_iter()
@@ -128,7 +128,7 @@ fn native_frames_have_names_and_can_be_left_out() {
 }
 
 #[test]
-fn a_failed_request_is_told_and_the_heap_before_it_shown() {
+fn failed_request_is_reported_with_the_heap_before_it() {
     let recorded = record(
         "import resource\n\
          held = [bytearray(1_000_000) for _ in range(30)]\n\
@@ -138,8 +138,8 @@ fn a_failed_request_is_told_and_the_heap_before_it_shown() {
         "",
     );
     assert_eq!(recorded.output.status.code(), Some(1));
-    let mut reading = Reading::of(&recorded.capture, None, Question::AtDeath).unwrap();
-    let whole = reading.holdings().whole();
+    let mut reading = Reading::of(&recorded.capture, None, HeapQuery::AtDeath).unwrap();
+    let whole = reading.stack_profile().whole();
     assert!(whole.bytes > 30_000_000, "{whole:?}");
     let note = reading.notes().remove(0);
     assert!(note.contains("5.59 GiB") && note.contains("ask (") && note.contains("2.00 GiB"), "{note}");
@@ -151,7 +151,7 @@ fn a_failed_request_is_told_and_the_heap_before_it_shown() {
 #[test]
 fn header_names_command_date_and_versions() {
     let recorded = record("held = bytearray(1000)\n", "");
-    let mut reading = Reading::with(chosen(&recorded.capture), Question::Peak, 200, |_| false).unwrap();
+    let mut reading = Reading::with(chosen(&recorded.capture), HeapQuery::Peak, 200, |_| false).unwrap();
     let header = reading.header();
     for part in ["process ", "program.py · started 20", "Z · Python 3.", " · Stormlog ", "heap.bin"] {
         assert!(header.contains(part), "{header}");
@@ -170,7 +170,7 @@ fn what_keeps_growing_comes_first() {
          for number in range(60):\n    step(number)\n    time.sleep(0.006)\n",
         "",
     );
-    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let reading = Reading::with(chosen(&recorded.capture), HeapQuery::Leaks, 200, |_| true).unwrap();
     let answer = reading.answer();
     let found = leaks(&answer);
     assert_eq!((found[0].pattern, found[0].place.line), (Pattern::Steady, 5), "{:?}", &found[..2]);
@@ -180,7 +180,7 @@ fn what_keeps_growing_comes_first() {
     assert_eq!(cache.pattern, Pattern::Once);
     let whole: u64 = found.iter().map(|leak| leak.own_bytes).sum();
     assert_eq!(whole, reading.stats().leaked_bytes, "every byte that stayed is somewhere");
-    assert_eq!(whole, reading.holdings().whole().bytes, "the same as in the other views");
+    assert_eq!(whole, reading.stack_profile().whole().bytes, "the same as in the other views");
 }
 
 #[test]
@@ -190,19 +190,19 @@ fn freed_memory_did_not_stay() {
          for _ in range(5):\n    block = bytearray(30_000_000)\n    time.sleep(0.05)\n    del block\n    time.sleep(0.05)\n",
         "",
     );
-    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let reading = Reading::with(chosen(&recorded.capture), HeapQuery::Leaks, 200, |_| true).unwrap();
     let has_block =
         |found: &[stormlog_heap_report::leaks::Leak]| found.iter().any(|leak| leak.place.line == 3);
     let answer = reading.answer();
     assert!(!has_block(&leaks(&answer)), "not at the end");
     // A block was there before this moment, and none is at it.
     let held_at = |time_us: u64| {
-        Reading::of(&recorded.capture, None, Question::At(time_us)).unwrap().holdings().whole().bytes
+        Reading::of(&recorded.capture, None, HeapQuery::At(time_us)).unwrap().stack_profile().whole().bytes
     };
     let times = (1..).map(|step| step * 10_000).take_while(|time| *time < reading.heap.duration_us());
     let is_there: Vec<(u64, bool)> = times.map(|time| (time, held_at(time) >= 30_000_000)).collect();
     let freed = is_there.windows(2).find(|pair| pair[0].1 && !pair[1].1).expect("a pause was seen")[1].0;
-    let span = Question::Span(0, freed);
+    let span = HeapQuery::Span(0, freed);
     let reading = Reading::with(chosen(&recorded.capture), span, 200, |_| true).unwrap();
     assert!(!has_block(&leaks_in_span(&reading.answer(), 0, Some(freed))), "not {freed} µs after the start");
 }
@@ -216,7 +216,7 @@ fn live_lines_show_what_was_held_and_given_back() {
          passing.clear()\ntime.sleep(0.05)\n",
         "",
     );
-    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let reading = Reading::with(chosen(&recorded.capture), HeapQuery::Leaks, 200, |_| true).unwrap();
     let lines = live_lines(&reading.answer(), 10);
     let line = |number: u32| lines.iter().find(|line| line.place.line == number).unwrap();
     let last = |number: u32| line(number).live.last().unwrap().1;
@@ -241,7 +241,7 @@ fn aggregate_does_not_guess_growth_and_keeps_a_curve_by_line() {
     let options = stormlog_capture::Options { aggregate: true, fold, ..Default::default() };
     let compactor = stormlog_capture::Compactor::open(&recorded.capture, options).unwrap();
     compactor.finish(serde_json::json!({"exit_code": 0})).unwrap();
-    let reading = Reading::with(chosen(&recorded.capture), Question::Leaks, 200, |_| true).unwrap();
+    let reading = Reading::with(chosen(&recorded.capture), HeapQuery::Leaks, 200, |_| true).unwrap();
     assert!(!reading.knows_when());
     let answer = reading.answer();
     let found = leaks(&answer);
@@ -268,7 +268,7 @@ fn moved_code_is_the_same_code() {
     let (a, b) = (record(before, ""), record_in(tempfile::tempdir().unwrap(), after, ""));
     assert!(a.output.status.success() && b.output.status.success(), "{:?} {:?}", a.output, b.output);
     let read = |recorded: &common::Recorded| {
-        Reading::of(&recorded.capture, None, Question::Peak).unwrap().holdings()
+        Reading::of(&recorded.capture, None, HeapQuery::Peak).unwrap().stack_profile()
     };
     let (a, b) = (read(&a), read(&b));
     let found = diff(&a, &b);
@@ -295,8 +295,8 @@ fn hostile_names_stay_names() {
          exec(code.replace(co_name=name, co_qualname=name))\n",
         "",
     );
-    let mut reading = Reading::of(&recorded.capture, None, Question::Peak).unwrap();
-    let held = reading.holdings();
+    let mut reading = Reading::of(&recorded.capture, None, HeapQuery::Peak).unwrap();
+    let held = reading.stack_profile();
     assert!(held.tree.frames.iter().any(|frame| frame.function.contains('\x1b')), "{:?}", held.tree.frames);
     let text = tree::lines(&held, 100).join("\n");
     assert!(text.contains("onerror") && !text.contains(['\x1b', '\r']), "{text}");
@@ -306,14 +306,14 @@ fn hostile_names_stay_names() {
 }
 
 #[test]
-fn nothing_recorded_is_said_kindly() {
+fn unreadable_capture_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap.bin");
     std::fs::write(&path, b"not a capture").unwrap();
-    let error = Reading::of(&path, None, Question::Peak).err().expect("it is none");
+    let error = Reading::of(&path, None, HeapQuery::Peak).err().expect("it is none");
     assert!(error.to_string().contains("heap.bin"), "{error}");
     let recorded = record("pass\n", "");
-    let reading = Reading::of(&recorded.capture, None, Question::At(0)).unwrap();
+    let reading = Reading::of(&recorded.capture, None, HeapQuery::At(0)).unwrap();
     assert!(reading.empty().contains("nothing"), "{}", reading.empty());
     assert!(recorded.folder.path().exists());
 }

@@ -66,7 +66,7 @@ fn lines(processes: &[ProcessStory], others: &[Finding], room: Room) -> Vec<Stri
         || finding.is_some()
         || main.ended == Ended::Failed && main.cause.is_some_and(|cause| cause != Cause::Exit);
     if is_held_shown {
-        lines.extend(holders(&main.held, room.holders, main.failed_memory.zip(main.held_when)));
+        lines.extend(holders(&main.held, room.holders, main.held_moment()));
     }
     lines.extend(also(main, processes).map(|also| labelled("also", &also)));
     let sure = sure(main, finding).map(|sure| labelled("sure", &sure));
@@ -88,7 +88,7 @@ fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
         Some(finding) => format!("{happened}; {}.", as_clause(without_place(&finding.title))),
         None if matches!(main.ended, Ended::Completed | Ended::Running) => {
             let peak = main.peak_rss_bytes.map(|peak| format!(", peak {}", format_bytes(peak)));
-            format!("{happened}; nothing wrong was found{}.", peak.unwrap_or_default())
+            format!("{happened}; no problem found{}.", peak.unwrap_or_default())
         }
         None => format!("{happened}."),
     }
@@ -190,20 +190,27 @@ fn sure(main: &ProcessStory, finding: Option<&Finding>) -> Option<String> {
                 "inferred from the memory in use; no counter could be read"
             }
             Cause::MemoryError | Cause::OomException if confidence < 1.0 => {
-                "a request got no memory just before it exited"
+                "an allocation failed just before it exited"
             }
             Cause::MemoryError | Cause::OomException => "the program reported the exception",
-            Cause::SigKill => "the signal was seen; neither log nor counters show an OOM kill",
+            Cause::SigKill => {
+                "the supervisor saw the signal; neither the kernel log nor the counters show an OOM kill"
+            }
             Cause::Signal => "the supervisor saw the signal",
             Cause::Exit | Cause::Unknown => return None,
         };
         return Some(format!("{}: {by}", percent(confidence)));
     }
     let finding = finding?;
-    let by = match (finding.undecided, finding.holder.is_some()) {
-        (true, _) => "too short to tell; leave it running",
-        (false, true) => "by the growth of the process and of the line",
-        (false, false) => "by the samples of the process",
+    if finding.undecided {
+        return Some("undecided: the recording is too short to tell a leak from a start".to_owned());
+    }
+    let by = match finding.holder.is_some() {
+        true if matches!(finding.kind.as_str(), "leak" | "growth") => {
+            "the process and this line grow together"
+        }
+        true => "by the samples of the process and its heap",
+        false => "by the samples of the process",
     };
     Some(format!("{}: {by}", percent(finding.confidence)))
 }
@@ -269,6 +276,6 @@ mod tests {
         worker.is_root = false;
         assert_eq!(answer(&[root.clone(), worker], &[])[0], "train.py (pid 7) ran out of memory.");
         let lines = answer(&[root], &[]);
-        assert_eq!(lines, ["main.py (pid 1) exited 0; nothing wrong was found."]);
+        assert_eq!(lines, ["main.py (pid 1) exited 0; no problem found."]);
     }
 }

@@ -87,6 +87,9 @@ impl Page<'_> {
             let message = if self.has(message) { "" } else { message };
             self.line("raised", format!("{kind}: {message}").trim_end_matches(": "));
         }
+        if let Some(sentence) = allocator_sentence(&bundle.metadata) {
+            self.line("allocator", sentence);
+        }
         if let Some(frame) = innermost(&bundle.metadata) {
             self.line("at", &frame);
         }
@@ -193,10 +196,21 @@ fn session(bundle: &Bundle) -> String {
     }
 }
 
-/// The line that raised the exception, where the program reported it.
+/// What the framework's allocator reported of the failure.
+fn allocator_sentence(metadata: &stormlog_model::Record) -> Option<&str> {
+    metadata.get("custom_metadata")?.get("allocator_failure")?.get("sentence")?.as_str()
+}
+
+/// The line that raised the exception, where the program reported it: the innermost of the program's own code.
 fn innermost(metadata: &stormlog_model::Record) -> Option<String> {
     let frames = metadata.get("custom_metadata")?.get("traceback")?.as_array()?;
-    let frame = frames.last()?;
+    let is_own = |frame: &&Value| {
+        frame
+            .get("file")
+            .and_then(Value::as_str)
+            .is_some_and(|file| !stormlog_model::stacks::is_library(file))
+    };
+    let frame = frames.iter().rev().find(is_own).or(frames.last())?;
     let text = |key: &str| frame.get(key).and_then(Value::as_str).unwrap_or("?");
     Some(format!("{}:{} {}", text("file"), frame.get("line")?, text("function")))
 }

@@ -11,9 +11,9 @@ use stormlog_analyze::rules::heap::{Capture, Kept};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::leaks::{Leak, leaks};
 use stormlog_heap_report::live::{LiveLine, live_lines};
-use stormlog_heap_report::rows::Place;
+use stormlog_heap_report::rows::CodeLocation;
 use stormlog_heap_report::{
-    Answer, CaptureFile, Chosen, HeapDigest, MOMENTS, Question, Reading, ViewError, captures, find,
+    CaptureFile, Chosen, HeapDigest, HeapQuery, HeapQueryResult, MOMENTS, Reading, ViewError, captures, find,
 };
 use stormlog_model::Holder;
 use stormlog_model::memory::{Memory, Selection};
@@ -106,7 +106,7 @@ impl CaptureReader {
 impl Known {
     fn read(path: &Path) -> Result<Self, ViewError> {
         let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
-        let mut reading = Reading::with(chosen, Question::Leaks, MOMENTS, |_| true)?;
+        let mut reading = Reading::with(chosen, HeapQuery::Leaks, MOMENTS, |_| true)?;
         let selection = reading.heap.selection();
         let (mut memories, mut lines) = (Vec::new(), None);
         for memory in reading.heap.memories() {
@@ -134,7 +134,7 @@ impl Known {
 }
 
 /// The selected memory of a reading, which is `memory`.
-fn summed_up(reading: &Reading, answer: &Answer, memory: Memory) -> Capture {
+fn summed_up(reading: &Reading, answer: &HeapQueryResult, memory: Memory) -> Capture {
     let stats = reading.stats();
     Capture {
         path: reading.chosen.path.display().to_string(),
@@ -164,12 +164,16 @@ fn summed_up(reading: &Reading, answer: &Answer, memory: Memory) -> Capture {
     }
 }
 
-/// The lines that hold memory at the end, for a comparison of one process with another.
-fn all_lines(answer: &Answer) -> Vec<Kept> {
+/// The lines that held memory when the heap was largest, for a comparison of the peaks of two processes; where the capture does not know when memory
+/// came, those that hold it at the end.
+fn all_lines(answer: &HeapQueryResult) -> Vec<Kept> {
     match answer.lives.is_empty() {
         false => {
-            let lines = live_lines(answer, ALL_LINES).into_iter().map(line);
-            lines.map(|kept| Kept { live: Vec::new(), ..kept }).collect()
+            let moments = answer.moments.iter().take(answer.end + 1).enumerate();
+            let peak = moments.max_by_key(|(_, moment)| moment.bytes).map_or(0, |(at, _)| at);
+            let bytes = |found: &LiveLine| found.live.get(peak).map_or(0, |(_, bytes)| *bytes);
+            let lines = live_lines(answer, ALL_LINES).into_iter();
+            lines.map(|found| Kept { bytes: bytes(&found), live: Vec::new(), ..line(found) }).collect()
         }
         true => leaks(answer).iter().take(ALL_LINES).map(kept).collect(),
     }
@@ -198,11 +202,11 @@ fn kept(leak: &Leak) -> Kept {
     }
 }
 
-fn holder(place: &Place) -> Holder {
+fn holder(place: &CodeLocation) -> Holder {
     Holder { file: place.file.clone(), line: place.line, function: place.function.clone() }
 }
 
-fn words(place: &Place) -> String {
+fn words(place: &CodeLocation) -> String {
     let file =
         Path::new(&place.file).file_name().map_or(place.file.as_str().into(), |name| name.to_string_lossy());
     match place.line {
@@ -231,7 +235,7 @@ mod tests {
         captures.explain_ranks(&paths, &mut analysis);
         let judged = (analysis.findings.as_slice(), analysis.layers.as_slice());
         let story = Story::with(&paths, judged, &mut |process| captures.digest(process));
-        assert_eq!(captures.readings(), 1, "one capture, whoever asks");
+        assert_eq!(captures.readings(), 1, "one capture is read once, for all callers");
         assert!(story.processes[0].held.iter().any(crate::Holder::is_line), "{:#?}", story.processes[0].held);
         let residual = &story.processes[0].residuals[0];
         assert!(residual.parts.iter().any(|part| part.name == "heap"), "{residual:#?}");

@@ -2,8 +2,9 @@
 //! its memory, and what the rules found. What is missing or damaged costs its part of the story.
 
 use serde_json::Value;
+use stormlog_analyze::rules::outliers;
 use stormlog_catalog::cuda_oom::CudaOom;
-use stormlog_catalog::retained::Retention;
+use stormlog_catalog::retained::{Reason, Retention};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::retained::retention;
 use stormlog_heap_report::{AT_FAILURE, DeviceDigest, HeapDigest};
@@ -131,17 +132,14 @@ fn take_kept_heap(story: &mut ProcessStory, heap: &Record) {
 fn take_digest(story: &mut ProcessStory, digest: &HeapDigest) {
     story.failed_memory = digest.failed_memory().or(story.failed_memory);
     story.held.retain(|holder| !holder.is_line() && holder.memory == Memory::Host);
-    story.held.extend(
-        digest
-            .holders
-            .iter()
-            .map(|found| Holder { is_estimate: digest.is_sampled(found.memory), ..Holder::from(found) }),
-    );
+    story.held.extend(Holder::of_digest(digest, &digest.holders));
+    story.held_at_peak = Holder::of_digest(digest, &digest.peak_holders).collect();
     let of_devices = digest.devices.iter().filter_map(|device| device.failed_request.clone());
     let mut requests: Vec<String> = of_devices.chain(digest.failed.clone()).collect();
     if story.failed_requests.is_empty() {
         story.failed_requests.append(&mut requests);
     }
+    story.outsized_request.clone_from(&digest.outsized);
     story.held_when = story.failed_memory.map(|_| AT_FAILURE);
     let failed = digest.devices.iter().find(|device| Some(device.memory) == story.failed_memory);
     // At the end of a program whose exception let go of its memory they explain nothing.
@@ -219,6 +217,7 @@ fn take_retention(story: &mut ProcessStory, retention: &Retention) {
         let keeps_enough = |holder: &&mut Holder| row.bytes >= holder.bytes / KEEPS_AT_LEAST;
         if let Some(holder) = story.held.iter_mut().find(is_it).filter(keeps_enough) {
             holder.kept_by = Some(row.kept_by.clone());
+            holder.is_kept_at_forecast = retention.reason == Reason::Forecast;
         }
     }
 }
@@ -229,6 +228,10 @@ fn same_file(a: &str, b: &str) -> bool {
 
 /// What follows from all of it together: growth of lines, the order, the reason, and what to change.
 fn settle(story: &mut ProcessStory) {
+    if is_about_peak(story) {
+        story.held = story.held_at_peak.clone();
+        story.held_when = Some("at the peak");
+    }
     for finding in &story.findings {
         let Some(place) = &finding.holder else { continue };
         let number = |key: &str| finding.metrics.get(key).and_then(Value::as_f64);
@@ -278,20 +281,32 @@ fn settle(story: &mut ProcessStory) {
     let purpose = story.failed_memory.and_then(|memory| {
         gain::of_categories(memory, &story.purposes, story.world_size).filter(|_| memory.is_device())
     });
+    let after_first = usize::from(!story.advice.is_empty());
     if let Some(purpose) = purpose {
-        let at = usize::from(!story.advice.is_empty());
-        story.advice.insert(at, purpose);
+        story.advice.insert(after_first, purpose);
     }
-    if let Some(advice) = of_holder(story) {
+    let has_failed = story.is_out_of_memory() || story.findings.iter().any(|finding| finding.kind == "oom");
+    if let Some(advice) = story.outsized_request.clone().filter(|_| has_failed) {
+        story.advice.retain(|other| !other.starts_with("cap what"));
+        story.advice.insert(0, advice);
+    } else if let Some(advice) = of_holder(story) {
         // The verdict names its largest holder in the same way.
         story.advice.retain(|other| !other.starts_with("cap what"));
         // What keeps it is known: that says more than what it is for.
         let is_kept = story.held.first().is_some_and(|holder| holder.kept_by.is_some());
-        let before = if is_kept || story.purposes.is_empty() { 1 } else { 2 };
+        let before = if is_kept || story.purposes.is_empty() { after_first } else { 2 };
         let is_device = story.failed_memory.is_some_and(Memory::is_device);
         let at = if is_device { story.advice.len().min(before) } else { 0 };
         story.advice.insert(at, advice);
     }
+}
+
+/// Whether what is wrong with a process that ended well is its peak: then what it still held at the end explains nothing.
+fn is_about_peak(story: &ProcessStory) -> bool {
+    story.ended == Ended::Completed
+        && story.failed_memory.is_none()
+        && !story.held_at_peak.is_empty()
+        && story.findings.first().is_some_and(|finding| finding.id == outliers::ID)
 }
 
 /// A moment as scripts and reports write it.
@@ -305,6 +320,9 @@ fn short_memory(story: &ProcessStory) -> Option<Memory> {
     let leak = || story.findings.iter().find(|finding| finding.kind == "leak");
     story.failed_memory.or_else(|| leak()?.memory)
 }
+
+/// How a retention report begins where tensors keep the graphs they were computed by (`hook::retention::report`).
+const BY_GRAPH: &str = "the autograd graph of ";
 
 /// What to do about the largest holder, and what that gains. To release host memory helps no device.
 fn of_holder(story: &ProcessStory) -> Option<String> {
@@ -323,9 +341,17 @@ fn of_holder(story: &ProcessStory) -> Option<String> {
     let bytes = kept.map(|one| one.bytes).sum::<u64>().max(first.bytes);
     let gain = Holder { bytes, ..first.clone() }.size();
     let whose = match &first.kept_by {
-        // The operations are with the holder above it.
-        Some(kept_by) => format!("release or bound {}", kept_by.split(" (grad_fn").next().unwrap_or(kept_by)),
-        None => format!("release or bound what {} allocates", first.place()),
+        Some(kept_by) => {
+            // The operations are with the holder above it.
+            let kept_by = kept_by.split(" (grad_fn").next().unwrap_or(kept_by);
+            match kept_by.strip_prefix(BY_GRAPH) {
+                Some(tensors) => {
+                    format!("keep {tensors} without autograd graphs (no_grad(), detach() or item())")
+                }
+                None => format!("release or cap {kept_by}"),
+            }
+        }
+        None => format!("release or cap what {} allocates", first.place()),
     };
     is_worth.then(|| format!("{whose}: frees up to {gain} of {} memory", first.memory))
 }
@@ -341,7 +367,7 @@ fn plainly(story: &ProcessStory) -> String {
         Ended::Failed => "failed",
         Ended::Unknown => "ended",
     };
-    let doubt = if story.ended == Ended::Unknown { "; how is not known" } else { "" };
+    let doubt = if story.ended == Ended::Unknown { "; the cause is unknown" } else { "" };
     format!("{} {how}{}{doubt}.", story.name(), after.unwrap_or_default())
 }
 
@@ -411,5 +437,12 @@ mod tests {
         assert_eq!(of_holder(&story), None);
         story.held.insert(0, Holder::of_place(gpu, 1 << 30, "train.py:9 collect"));
         assert!(of_holder(&story).unwrap().contains("train.py:9"));
+        let kept = "the autograd graph of `losses`, a list of 4 tensors, local of evaluate() (grad_fn MeanBackward0)";
+        story.held[0].kept_by = Some(kept.to_owned());
+        assert_eq!(
+            of_holder(&story).unwrap(),
+            "keep `losses`, a list of 4 tensors, local of evaluate() without autograd graphs (no_grad(), detach() or item()): \
+            frees up to 1.00 GiB of cuda:0 memory"
+        );
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn of_categories(
         return Some(match ranks {
             Some(ranks) => {
                 let freed = format_bytes(bytes - bytes / ranks);
-                format!("{part}: sharded over {ranks} ranks it takes {freed} less on each")
+                format!("{part}: sharding over {ranks} ranks frees {freed} on each")
             }
             None => {
                 format!("{part}: an optimizer with less state (8-bit, Adafactor, SGD) frees a part of it")
@@ -69,7 +69,7 @@ mod tests {
             )
         );
         let sharded = of(&[("optimizer_state", 8), ("parameters", 4)], Some(4)).unwrap();
-        assert!(sharded.ends_with("sharded over 4 ranks it takes 6.00 GiB less on each"), "{sharded}");
+        assert!(sharded.ends_with("sharding over 4 ranks frees 6.00 GiB on each"), "{sharded}");
         assert_eq!(of(&[("unknown", 6), ("activations", 1)], None), None, "nothing is known of most of it");
         assert_eq!(of(&[("activations", 2), ("parameters", 2), ("gradients", 2), ("inputs", 2)], None), None);
         assert_eq!(of(&[], None), None);

@@ -26,6 +26,9 @@ pub struct Holder {
     pub function: String,
     /// What keeps it from being freed, in one line: `` `losses`, a list of 812 tensors, local of train() at train.py:31 ``.
     pub kept_by: Option<String>,
+    /// Whether that was found out when a limit was forecast: what it counts has grown since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_kept_at_forecast: bool,
     /// How it grew, where it did.
     pub growth: Option<Growth>,
     /// The bytes are an estimate.
@@ -86,9 +89,18 @@ impl Holder {
             line: 0,
             function,
             kept_by: None,
+            is_kept_at_forecast: false,
             growth: None,
             is_estimate: false,
         }
+    }
+
+    /// Lines of a capture's digest; those of a sampled heap are estimates.
+    pub(crate) fn of_digest(
+        digest: &heap::HeapDigest,
+        found: &[heap::Holder],
+    ) -> impl Iterator<Item = Holder> {
+        found.iter().map(|one| Holder { is_estimate: digest.is_sampled(one.memory), ..Holder::from(one) })
     }
 
     /// `kv.py:57 append`, as an allocator's own history names it.
@@ -143,7 +155,9 @@ impl Holder {
         let name = |kept_by: &str| kept_by.split_once(", ").map_or(kept_by, |(name, _)| name).to_owned();
         let keeper =
             self.kept_by.as_deref().map(|kept_by| if is_known { name(kept_by) } else { kept_by.to_owned() });
-        words.extend(keeper.map(|keeper| format!("kept by {keeper}")));
+        let counted =
+            if self.is_kept_at_forecast && !is_known { " (counted when the limit was forecast)" } else { "" };
+        words.extend(keeper.map(|keeper| format!("kept by {keeper}{counted}")));
         words.extend(self.growth.as_ref().map(Growth::words));
         words.join(" · ")
     }

@@ -3,7 +3,7 @@
 //! A process that was sampled from outside and from inside has one lane a memory: of two lines with one name the longer one stays. Each line has at most
 //! [`MOST_POINTS`] points, the least and the greatest of every stretch. Must never judge, and never draw a counter that was not read.
 
-use stormlog_analyze::timeline::{Line as Series, Moment, Timeline, thinned};
+use stormlog_analyze::timeline::{Line as Series, Timeline, TimelineMark, thinned};
 use stormlog_render::report::{Lane, Line, LineKind, Mark, Rule, Stretch};
 
 use crate::follow::AXIS;
@@ -187,7 +187,7 @@ fn add_hidden(lane: &mut Lane) {
     }
 }
 
-fn mark(process: usize, moment: &Moment, clock: Clock) -> Mark {
+fn mark(process: usize, moment: &TimelineMark, clock: Clock) -> Mark {
     let at = clock.ms(moment.at_ns);
     // A forecast of years cannot be drawn on an axis of minutes.
     let limit_at = moment

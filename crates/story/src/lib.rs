@@ -44,5 +44,5 @@ pub use process::ProcessStory;
 pub use residual::{Part, Residual};
 pub use stormlog_postmortem::Ended;
 pub use stormlog_render::report::{Lane, Line, LineKind, Mark, Rule, Stretch};
-pub use story::Story;
+pub use story::{Story, held_at_peak};
 pub use trace::trace;

@@ -61,7 +61,7 @@ impl Outlook {
         };
         if !self.is_short {
             let (used, limit) = (format_bytes(used), format_bytes(limit));
-            return format!("{name} was running{at}; memory was not short: {used} of {limit} in use.");
+            return format!("{name} was running{at}; memory was not tight: {used} of {limit} in use.");
         }
         let growth = self.growth.map(growth_words).unwrap_or_default();
         format!("{name} used {}{at}{growth}.", share_words(used, limit))

@@ -39,8 +39,12 @@ pub struct ProcessStory {
     pub failed_memory: Option<Memory>,
     /// The requests that got no memory, a sentence each, those of devices first.
     pub failed_requests: Vec<String>,
+    /// What to do about the last of them, where no release of other memory could have helped.
+    pub outsized_request: Option<String>,
     /// What held the memory at the moment that matters, in the order of every view.
     pub held: Vec<Holder>,
+    /// The lines that held most when each memory was fullest, as its capture shows them.
+    pub held_at_peak: Vec<Holder>,
     /// When that was, where it was not the end.
     pub held_when: Option<&'static str>,
     /// The layers of its memories.
@@ -60,6 +64,12 @@ pub struct ProcessStory {
 }
 
 impl ProcessStory {
+    /// The memory that was held at a moment other than the end, and when that was.
+    pub(crate) fn held_moment(&self) -> Option<(Memory, &'static str)> {
+        let memory = self.failed_memory.or_else(|| self.held.first().map(|holder| holder.memory));
+        memory.zip(self.held_when)
+    }
+
     /// A process of which nothing is known but its end.
     #[must_use]
     pub fn new(ended: Ended, what_happened: String) -> Self {
@@ -78,7 +88,9 @@ impl ProcessStory {
             confidence: None,
             failed_memory: None,
             failed_requests: Vec::new(),
+            outsized_request: None,
             held: Vec::new(),
+            held_at_peak: Vec::new(),
             held_when: None,
             residuals: Vec::new(),
             findings: Vec::new(),

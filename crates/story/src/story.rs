@@ -18,6 +18,7 @@ use crate::answer::answer;
 use crate::captures::CaptureReader;
 use crate::choice::main_process;
 use crate::evidence;
+use crate::holder::Holder;
 use crate::judged::judge;
 use crate::process::ProcessStory;
 use crate::residual;
@@ -186,6 +187,14 @@ fn add_layers(story: &mut ProcessStory, process: &Process, layers: &[Layers]) {
 fn read_digest(process: &Process) -> Option<HeapDigest> {
     let of_failure = evidence::is_of_failure(process.end.facts().and_then(|facts| facts.cause));
     process.captures.iter().find_map(|path| HeapDigest::read(path, of_failure))
+}
+
+/// The lines that held most when each memory of a process was fullest, as its capture shows them: for processes that a story does not read.
+#[must_use]
+pub fn held_at_peak(process: &Process) -> Vec<Holder> {
+    read_digest(process)
+        .map(|digest| Holder::of_digest(&digest, &digest.peak_holders).collect())
+        .unwrap_or_default()
 }
 
 /// The processes whose captures and bundles are read: those that failed, the program itself, then those with the worst findings.

@@ -15,7 +15,7 @@ pub enum SnapshotError {
         source: std::io::Error,
     },
     /// Reading or decompressing failed on the way.
-    #[error("cannot read on at byte {at}: {source}")]
+    #[error("read error at byte {at}: {source}")]
     Read {
         /// Decompressed bytes read before that.
         at: u64,
@@ -30,7 +30,7 @@ pub enum SnapshotError {
         /// The first bytes.
         first: Vec<u8>,
     },
-    /// A pickle protocol nobody has defined yet, or one too old to be a snapshot.
+    /// A pickle protocol that is not defined yet, or one too old to be a snapshot.
     #[error("pickle protocol {version}: snapshots use 2 to 5")]
     Protocol {
         /// What the file says.
@@ -38,7 +38,7 @@ pub enum SnapshotError {
     },
     /// The pickle asks for code to be run.
     #[error(
-        "byte {at}: the pickle wants to run code ({name}); snapshots hold only plain values, so this file is refused"
+        "byte {at}: the pickle would run code ({name}); snapshots hold only plain values, so this file is refused"
     )]
     Code {
         /// The pickle's word for it.
@@ -46,8 +46,8 @@ pub enum SnapshotError {
         /// Where.
         at: u64,
     },
-    /// A byte that is no pickle opcode a snapshot can hold.
-    #[error("byte {at}: unknown pickle opcode 0x{opcode:02x}; the file is damaged or no snapshot")]
+    /// A byte that is not a pickle opcode a snapshot can hold.
+    #[error("byte {at}: unknown pickle opcode 0x{opcode:02x}; the file is damaged or not a snapshot")]
     Opcode {
         /// The byte.
         opcode: u8,
@@ -56,7 +56,7 @@ pub enum SnapshotError {
     },
     /// The file ends inside a value.
     #[error(
-        "the file ends after {at} bytes, in the middle of a value: it was cut short; copy it again, or dump again"
+        "the file ends after {at} bytes, in the middle of a value: it is truncated; copy it again, or dump again"
     )]
     Truncated {
         /// Bytes there were.

@@ -9,7 +9,7 @@ use crate::report::{DeviceReport, SnapshotReport};
 
 /// The snapshot, and where its report is.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ReportPath<'a> {
     path: &'a str,
     pointer: &'a str,
 }
@@ -18,7 +18,7 @@ impl SnapshotReport {
     /// What is wrong, the worst first. The evidence is the snapshot at `path`, and what the report says of it, which others
     /// find at `pointer`.
     pub fn findings(&self, path: &str, pointer: &str) -> Vec<Finding> {
-        let place = Place { path, pointer };
+        let report_path = ReportPath { path, pointer };
         let advice: Vec<String> = self
             .hints
             .iter()
@@ -27,22 +27,23 @@ impl SnapshotReport {
             .collect();
         let mut findings: Vec<Finding> = std::iter::once(&self.verdict)
             .chain(&self.also)
-            .filter_map(|verdict| self.of_verdict(verdict, place))
+            .filter_map(|verdict| self.of_verdict(verdict, report_path))
             .collect();
         // Said once, for the worst: it is meant for all that is wrong.
         if let Some(worst) = findings.first_mut() {
             worst.advice = advice;
         }
         for caution in &self.cautions {
-            let mut finding = self.finding("snapshot.settings", "settings", Severity::Warning, 1.0, place);
+            let mut finding =
+                self.finding("snapshot.settings", "settings", Severity::Warning, 1.0, report_path);
             finding.title = (*caution).to_owned();
             findings.push(finding);
         }
-        findings.extend(self.devices.iter().filter_map(|device| self.lost_events(device, place)));
+        findings.extend(self.devices.iter().filter_map(|device| self.lost_events(device, report_path)));
         findings
     }
 
-    fn of_verdict(&self, verdict: &Verdict, place: Place<'_>) -> Option<Finding> {
+    fn of_verdict(&self, verdict: &Verdict, report_path: ReportPath<'_>) -> Option<Finding> {
         let (id, kind, severity, confidence) = match verdict.kind {
             VerdictKind::OomFragmentation => ("snapshot.oom_fragmentation", "oom", Severity::Critical, 0.95),
             VerdictKind::OomFull => ("snapshot.oom_full", "oom", Severity::Critical, 0.95),
@@ -56,7 +57,7 @@ impl SnapshotReport {
             VerdictKind::NoTrace => ("snapshot.no_trace", "no_trace", Severity::Info, 1.0),
             VerdictKind::Healthy => return None,
         };
-        let mut finding = self.finding(id, kind, severity, confidence, place);
+        let mut finding = self.finding(id, kind, severity, confidence, report_path);
         finding.title = verdict.sentence.clone();
         if let (Some(oom), "oom") = (&self.oom, kind) {
             finding.metrics.insert("request_bytes".to_owned(), oom.request_bytes.into());
@@ -64,7 +65,7 @@ impl SnapshotReport {
             finding
                 .metrics
                 .insert("largest_usable_free_bytes".to_owned(), oom.largest_usable_free_bytes.into());
-            finding.message = oom.site.as_ref().map(|site| format!("asked for at {site}"));
+            finding.message = oom.site.as_ref().map(|site| format!("requested at {site}"));
             point(&mut finding, "/oom", oom.time_us);
         } else if kind == "leak" || kind == "growth" {
             let bytes = self.growth.iter().filter(|growth| kind == "growth" || growth.never_freed);
@@ -78,11 +79,12 @@ impl SnapshotReport {
         Some(finding)
     }
 
-    fn lost_events(&self, device: &DeviceReport, place: Place<'_>) -> Option<Finding> {
+    fn lost_events(&self, device: &DeviceReport, report_path: ReportPath<'_>) -> Option<Finding> {
         if device.overflowed != Some(true) {
             return None;
         }
-        let mut finding = self.finding("snapshot.lost_events", "lost_events", Severity::Info, 1.0, place);
+        let mut finding =
+            self.finding("snapshot.lost_events", "lost_events", Severity::Info, 1.0, report_path);
         finding.title = format!(
             "the oldest events of device {} are gone: {} were live before the first one that is left",
             device.device,
@@ -102,7 +104,7 @@ impl SnapshotReport {
         kind: &str,
         severity: Severity,
         confidence: f64,
-        place: Place<'_>,
+        report_path: ReportPath<'_>,
     ) -> Finding {
         let mut metrics = Record::new();
         metrics.insert("device_id".to_owned(), self.device.into());
@@ -121,8 +123,8 @@ impl SnapshotReport {
             metrics,
             evidence: vec![Evidence {
                 kind: "allocator_snapshot".to_owned(),
-                path: Some(place.path.to_owned()),
-                pointer: Some(place.pointer.to_owned()),
+                path: Some(report_path.path.to_owned()),
+                pointer: Some(report_path.pointer.to_owned()),
                 ..Evidence::default()
             }],
             advice: Vec::new(),

@@ -34,9 +34,9 @@ pub(crate) enum Op {
 /// What the recording says about how much the process could hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct LimitBounds {
-    /// So much was held.
+    /// The most that was held.
     pub at_least: u64,
-    /// So much was refused, if anything was.
+    /// The least total that was refused, if any was.
     pub below: Option<u64>,
 }
 

@@ -90,7 +90,7 @@ const GRID: [&str; 14] = [
     "expandable_segments:True,roundup_power2_divisions:16",
 ];
 
-/// A peak so many times the recorded one is no longer about fitting.
+/// A replayed peak of more than this many times the recorded one means growth at every step, not a worse fit.
 const RUNS_AWAY: u64 = 3;
 
 impl<'a> Replayer<'a> {
@@ -379,7 +379,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Why a setting is no good idea, whatever its peak.
+    /// Why a setting is not a good idea, whatever its peak.
     fn caution(&self) -> Option<&'static str> {
         let settings = &self.allocator.heap.settings;
         settings.max_split_size?;

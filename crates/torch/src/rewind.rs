@@ -208,7 +208,7 @@ fn give_range(ranges: &mut BTreeMap<u64, Range>, addr: u64, size: u64, stream: u
     ranges.insert(addr, Range { size, home, expandable: true });
 }
 
-/// Gives the live blocks their real sizes and drops what lies in no segment.
+/// Gives the live blocks their real sizes and drops what is in no segment.
 fn start_blocks(
     segments: &[StartSegment],
     live: BTreeMap<u64, Live>,

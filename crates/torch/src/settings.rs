@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 #[non_exhaustive]
 pub enum SettingsError {
     /// Not `key:value`.
-    #[error("{0:?} is no setting; write key:value, such as max_split_size_mb:128")]
+    #[error("{0:?} is not a setting; write key:value, such as max_split_size_mb:128")]
     Form(String),
     /// A key that changes nothing the model knows.
     #[error("{0:?} is not a setting that changes where memory comes from; known: {KNOWN}")]
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_say_what_they_should_be() {
+    fn wrong_settings_report_the_expected_form() {
         let defaults = AllocatorSettings::default();
         assert!(matches!(defaults.with("expandable_segments"), Err(SettingsError::Form(_))));
         assert!(matches!(defaults.with("colour:red"), Err(SettingsError::Key(_))));

@@ -91,7 +91,7 @@ pub(crate) const MAX_CONTEXTS: usize = 1 << 24;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventStore {
     packed: Vec<Packed>,
-    /// The time around which each run of `BASE_EVERY` events lies.
+    /// The time in the middle of each run of `BASE_EVERY` events.
     bases: Vec<i64>,
     wide_sizes: FxHashMap<u32, u64>,
     wide_times: FxHashMap<u32, i64>,

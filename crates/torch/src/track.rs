@@ -293,7 +293,7 @@ impl<'a> Tracker<'a> {
     }
 
     /// Finds the free block around `addr` and splits off what is before it: the end of the block before, if that was
-    /// there at the start and nobody knows its real size.
+    /// there at the start and its real size is unknown.
     fn uncover(&mut self, addr: u64, owner: u32) -> Option<u32> {
         let block = self.heap.free_around(addr)?;
         let before = *self.heap.block(block);
@@ -315,7 +315,7 @@ impl<'a> Tracker<'a> {
                     .is_none_or(|b| b.certain);
             match unknown {
                 true if gap <= 1 << 20 => {
-                    // Seen again after what lies behind was freed and merged: the nearest is the block's end.
+                    // Seen again after what is behind was freed and merged: the nearest is the block's end.
                     let known = self.slack.entry(self.heap.block(prev).owner & !START).or_insert(gap);
                     *known = gap.min(*known);
                 }

@@ -104,7 +104,7 @@ for t in d["device_traces"]:
 }
 
 #[test]
-fn every_protocol_wrapping_and_json_say_the_same() {
+fn every_protocol_wrapping_and_json_give_the_same_snapshot() {
     for name in ["gpt-oom", "streams-s11-expandable", "graph-s11-default"] {
         let expected = spelled_out(&snapshot(name));
         let bytes = plain(name);

@@ -107,7 +107,7 @@ fn lives_add_up_to_the_totals_at_every_event() {
         let recording = Recording::new(&snapshot, 0);
         let count = snapshot.event_count(0);
         let mut changes = vec![(0i64, 0i64); count + 1];
-        for life in recording.lives() {
+        for life in recording.lifetimes() {
             let size = life.size as i64;
             let born = life.born.map_or(0, |event| event as usize + 1);
             changes[born].0 += size;
@@ -134,7 +134,7 @@ fn lives_add_up_to_the_totals_at_every_event() {
 
 /// Every second block of many segments is free, and nothing was recorded: what is there is found without looking at all of it each time.
 #[test]
-fn a_heap_full_of_holes_is_what_the_file_says() {
+fn fragmented_heap_equals_the_file() {
     let (segments, blocks, size) = (16u64, 2048u64, 1024u64);
     let base = |segment: u64| 0x7f00_0000_0000 + segment * (4 << 20);
     let block = |segment: u64, number: u64| {

@@ -55,8 +55,8 @@ fn blocks_and_segments_add_up_at_every_moment_shown() {
                 (born..born + last).for_each(|moment| used[moment as usize] += size);
             }
             let segments = &columns["stretches"];
-            let lives = numbers(&segments["born"]).into_iter().zip(numbers(&segments["held"]));
-            for ((born, last), size) in lives.zip(numbers(&segments["size"])) {
+            let lifetimes = numbers(&segments["born"]).into_iter().zip(numbers(&segments["held"]));
+            for ((born, last), size) in lifetimes.zip(numbers(&segments["size"])) {
                 (born..born + last).for_each(|moment| held[moment as usize] += size);
             }
             for (moment, &events) in after.iter().enumerate() {
@@ -74,7 +74,7 @@ fn blocks_and_segments_add_up_at_every_moment_shown() {
 fn exports_have_every_block() {
     let snapshot = load(&data("streams-s11-default")).unwrap();
     let recordings = [Recording::new(&snapshot, 0)];
-    let lives = recordings[0].lives();
+    let lifetimes = recordings[0].lifetimes();
     let written = |format| {
         let mut out = Vec::new();
         export(&recordings, format, &mut out).unwrap();
@@ -82,14 +82,14 @@ fn exports_have_every_block() {
     };
     let plain: Value = serde_json::from_slice(&written(ExportFormat::Json)).unwrap();
     let blocks = plain["blocks"].as_array().unwrap();
-    assert_eq!(blocks.len(), lives.len());
-    assert_eq!(blocks[5]["addr"], lives[5].addr);
+    assert_eq!(blocks.len(), lifetimes.len());
+    assert_eq!(blocks[5]["addr"], lifetimes[5].addr);
     assert!(blocks.iter().all(|block| plain["stacks"][block["stack"].as_u64().unwrap() as usize].is_array()));
     let trace: Value = serde_json::from_slice(&written(ExportFormat::Perfetto)).unwrap();
     let count = |phase: &str| {
         trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase).count()
     };
-    assert_eq!((count("b"), count("e")), (lives.len(), lives.len()));
+    assert_eq!((count("b"), count("e")), (lifetimes.len(), lifetimes.len()));
     assert_eq!(count("C"), snapshot.event_count(0) + 1);
     assert!(
         trace["traceEvents"]
@@ -113,13 +113,13 @@ fn a_block_whose_end_was_not_recorded_ends_where_another_takes_its_place() {
     let trace = [segment.to_owned(), alloc(1), alloc(2), alloc(3)].join(", ");
     let json = format!(r#"{{"segments": [{end}], "device_traces": [[{trace}]]}}"#);
     let snapshot = stormlog_torch::read(json.as_bytes()).unwrap();
-    let lives = Recording::new(&snapshot, 0).lives();
-    let ends: Vec<Option<u32>> = lives.iter().map(|life| life.freed).collect();
-    assert_eq!(ends, [Some(2), Some(3), None], "{lives:?}");
+    let lifetimes = Recording::new(&snapshot, 0).lifetimes();
+    let ends: Vec<Option<u32>> = lifetimes.iter().map(|life| life.freed).collect();
+    assert_eq!(ends, [Some(2), Some(3), None], "{lifetimes:?}");
 }
 
 #[test]
-fn snapshots_are_told_from_other_files() {
+fn snapshots_are_distinguished_from_other_files() {
     assert!(stormlog_torch::is_snapshot(&data("gpt-oom")));
     for other in ["Cargo.toml", "src/lib.rs", "tests", "absent", "tests/data/leak-s11-default.json"] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(other);

@@ -1,6 +1,6 @@
 //! The bundle of a CUDA out-of-memory error: its files, and what they show.
 //!
-//! A program writes it from inside when PyTorch's allocator fails; the names of its files are here, and the Python package takes
+//! A program writes it from inside when PyTorch's or JAX's allocator fails; the names of its files are here, and the Python package takes
 //! them from here. The files come from the program that died: nothing in them is trusted beyond its shape, and what is missing or
 //! damaged costs its line, not the page. Must never write.
 
@@ -188,6 +188,7 @@ impl CudaOom {
             ("asked", self.asked()),
             ("verdict", self.verdict().map(str::to_owned)),
             ("memory", self.parts()),
+            ("pool", self.pool()),
             ("is", self.categories()),
             ("hidden", self.hidden()),
             ("driver", self.driver()),
@@ -254,8 +255,18 @@ impl CudaOom {
         stack.find(is_own).map(str::to_owned)
     }
 
+    /// By PyTorch's snapshot, or in the words of the program where its framework has no snapshot.
     fn verdict(&self) -> Option<&str> {
-        self.report.as_ref().and_then(|report| report.oom.as_ref()).map(|oom| oom.sentence.as_str())
+        let of_report = self.report.as_ref().and_then(|report| report.oom.as_ref());
+        of_report
+            .map(|oom| oom.sentence.as_str())
+            .or_else(|| self.facts.get("reason").and_then(Value::as_str))
+    }
+
+    /// What of the device is JAX's pool, and what of the pool is in use.
+    fn pool(&self) -> Option<String> {
+        let sentence = self.facts.get("preallocation")?.get("sentence")?.as_str()?;
+        Some(sentence.to_owned())
     }
 
     /// The bar and its parts, which sum to the device where all of them are known.
@@ -275,7 +286,7 @@ impl CudaOom {
             ("pending", pending_free_bytes),
             ("stranded", parts.stranded_bytes),
             ("releasable", parts.releasable_bytes),
-            ("walled off", parts.walled_off_bytes),
+            ("private pools", parts.walled_off_bytes),
             ("other streams", parts.other_stream_bytes),
             ("outside torch", outside),
             ("free", free),

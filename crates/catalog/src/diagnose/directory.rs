@@ -23,7 +23,7 @@ pub enum DirectoryError {
         source: io::Error,
     },
     /// All names of this second are taken.
-    #[error("{} has too many bundles of this second; wait a moment or name another directory", .0.display())]
+    #[error("{}: too many bundles were created here within one second; wait a moment or choose another directory", .0.display())]
     TooMany(PathBuf),
 }
 

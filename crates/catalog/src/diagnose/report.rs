@@ -20,7 +20,7 @@ const METRICS: [&str; 8] = [
 /// The program that writes the bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool<'a> {
-    /// `gpumemprof`, `tfmemprof`, `stormlog`.
+    /// `gpumemprof`, `tfmemprof`, `jaxmemprof`, `stormlog`.
     pub name: &'a str,
     /// Its version.
     pub version: &'a str,

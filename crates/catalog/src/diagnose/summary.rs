@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::HIGH_UTILIZATION;
+use crate::frameworks::Framework;
 
 /// What was seen of the device or the process that was asked for.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +20,8 @@ pub struct Summary {
     pub total: u64,
     /// Bytes of it that are in use by everyone: a program is near the end when its device is.
     pub filled: u64,
-    /// Whether the advice is for TensorFlow.
-    pub is_tensorflow: bool,
+    /// Whom the advice is for.
+    pub framework: Option<Framework>,
 }
 
 impl Summary {
@@ -61,15 +62,20 @@ impl Summary {
     fn suggestions(&self) -> Vec<&'static str> {
         let mut sentences = Vec::new();
         if self.utilization() >= HIGH_UTILIZATION {
-            sentences.push(match self.is_tensorflow {
-                true => "Memory is nearly all in use: reduce the batch size, use gradient checkpointing (tf.recompute_grad) or mixed precision (tf.keras.mixed_precision).",
-                false => "Memory is nearly all in use: reduce the batch size, use gradient checkpointing or mixed precision, and see what holds it with `stormlog run`.",
+            sentences.push(match self.framework {
+                Some(Framework::Tensorflow) => "Memory is nearly all in use: reduce the batch size, use gradient checkpointing (tf.recompute_grad) or mixed precision (tf.keras.mixed_precision).",
+                Some(Framework::Jax) => "Memory is nearly all in use, or is JAX's pool: `stormlog run` records how much of the pool is in use and which lines hold it.",
+                None => "Memory is nearly all in use: reduce the batch size, use gradient checkpointing or mixed precision, and see what holds it with `stormlog run`.",
             });
         }
-        if self.is_tensorflow {
-            sentences
-                .push("Limit what TensorFlow takes at once with tf.config.experimental.set_memory_growth.");
-        }
+        sentences.extend(self.framework.map(|framework| match framework {
+            Framework::Tensorflow => {
+                "Limit what TensorFlow takes at once with tf.config.experimental.set_memory_growth."
+            }
+            Framework::Jax => {
+                "JAX takes a pool of 75 % of a GPU at the start: XLA_CLIENT_MEM_FRACTION sets its share, XLA_PYTHON_CLIENT_PREALLOCATE=false lets it grow."
+            }
+        }));
         sentences
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The list is made from names and times of files; nothing is read before it is asked for. Bounded in number.
 
+mod jax;
 mod telemetry;
 
 use std::cmp::Reverse;
@@ -13,6 +14,7 @@ use rustc_hash::FxHashSet;
 use stormlog_model::layout::{CAPTURE_FILE, is_capture};
 use stormlog_store::Source;
 
+pub use jax::{JAX_PROFILE, JaxDevice, JaxProgram, JaxRecord, jax_records};
 pub use telemetry::{FrameworkDevice, FrameworkTelemetry, PhaseRow, framework_telemetry};
 
 use crate::cuda_oom::SNAPSHOT;
@@ -21,6 +23,26 @@ use crate::cuda_oom::SNAPSHOT;
 const MOST: usize = 2000;
 /// The ends of names under which PyTorch's snapshots are kept.
 const SNAPSHOT_ENDS: [&str; 6] = [".pickle", ".pickle.gz", ".pickle.zst", ".pkl", ".pkl.gz", ".pkl.zst"];
+
+/// A framework that has a command of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framework {
+    /// `tfmemprof`
+    Tensorflow,
+    /// `jaxmemprof`
+    Jax,
+}
+
+impl Framework {
+    /// As it writes itself.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Framework::Tensorflow => "TensorFlow",
+            Framework::Jax => "JAX",
+        }
+    }
+}
 
 /// Something that tells of a framework's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

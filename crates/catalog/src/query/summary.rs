@@ -78,16 +78,14 @@ enum Metric {
     Growth,
 }
 
-/// The order of events: time, then session.
-type Moment = (u64, String);
-
 /// A group while it is summed up.
 #[derive(Default)]
 struct Sum {
     value: Option<i128>,
-    at: Option<Moment>,
-    first: Option<(Moment, i128)>,
-    last: Option<(Moment, i128)>,
+    /// Events are ordered by time, then by session.
+    at: Option<(u64, String)>,
+    first: Option<((u64, String), i128)>,
+    last: Option<((u64, String), i128)>,
     most: Option<i128>,
     samples: u64,
 }
@@ -248,7 +246,7 @@ fn order_of((session, rank, status): &Group) -> String {
 impl Sum {
     fn observe(&mut self, metric: Metric, event: &Event) {
         let is_before =
-            |at: &Moment| (event.timestamp_ns, event.head.session_id.as_str()) < (at.0, at.1.as_str());
+            |at: &(u64, String)| (event.timestamp_ns, event.head.session_id.as_str()) < (at.0, at.1.as_str());
         let moment = || (event.timestamp_ns, event.head.session_id.clone());
         match metric {
             Metric::Peak(counter) => {

@@ -101,11 +101,15 @@ impl RunDirectory {
         }
     }
 
-    /// Writes `run.json`, whole or not at all.
+    /// Writes `run.json`, whole or not at all. It has the name of the directory in which it was written first: a copy may have another one.
     pub fn write(&self, record: &Record) -> Result<(), RunDirectoryError> {
         let path = self.path.join(RUN_FILE);
+        let mut record = record.clone();
+        if let Some(name) = self.path.file_name() {
+            record.entry("name").or_insert_with(|| name.to_string_lossy().into());
+        }
         let mut text = Vec::new();
-        write::write_indented(&mut text, record, 0)
+        write::write_indented(&mut text, &record, 0)
             .and_then(|()| {
                 text.push(b'\n');
                 Directory::open(&self.path)?.replace(RUN_FILE, &text)

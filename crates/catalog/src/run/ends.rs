@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_is_no_evidence() {
+    fn missing_file_gives_no_evidence() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(Ends::read(directory.path()), Ends::default());
     }

@@ -59,7 +59,7 @@ impl Reported {
     }
 }
 
-/// So many of the last reports are looked through for the one that ended the program.
+/// The number of last reports that are searched for the one that ended the program.
 const MOST_REPORTS: usize = 64;
 
 /// The exception that `pid` ended with, as far as it reported one, and what it means.

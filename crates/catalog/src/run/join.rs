@@ -46,7 +46,7 @@ impl Run {
         }
         if record.is_none() {
             problems.push(format!(
-                "{}: cannot be read; what it recorded is not known",
+                "{}: cannot be read, so its recording is missing",
                 path.join(RUN_FILE).display()
             ));
         }
@@ -159,7 +159,7 @@ impl<'a> Joining<'a> {
         let parts = parts_of(&path);
         let stated = summary.as_ref().and_then(|summary| u32::try_from(summary.pid).ok());
         let Some(pid) = name.map(|name| name.pid).or(stated) else {
-            self.problems.push(format!("{}: no file tells which process it is of", path.display()));
+            self.problems.push(format!("{}: no file names its process", path.display()));
             return;
         };
         let is_outside = viewpoint == Some(Viewpoint::Outside);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_ran_out_is_told_apart_by_a_stand_in_of_a_kernel_log() {
+    fn full_cgroup_is_identified_by_a_simulated_kernel_log() {
         let log = include_str!("../../tests/stand_ins/linux-6.16-cgroup.txt");
         assert_eq!(verdict(log, VICTIM).cause, Cause::CgroupOomKill);
         assert_eq!(kills_in(log)[0].limit, Some(1 << 30));

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroup_full_of_page_cache_and_the_machine_are_no_evidence() {
+    fn cgroup_full_of_page_cache_and_the_machine_give_no_evidence() {
         let full = [199; 10];
         assert_eq!(last_look(&events(&full, "cgroup /train"), 100 * MIB).cgroup, None);
         assert_eq!(last_look(&events(&full, "this machine's memory"), 199 * MIB).cgroup, None);

@@ -11,7 +11,7 @@ use stormlog_store::recording::RecordedEvents;
 
 use super::container::Container;
 use super::directory::RunDirectory;
-use super::layout::{LOG_DIRECTORY, RING_FILE, RUN_FILE, process_lock, supervisor_lock};
+use super::layout::{LOG_DIRECTORY, RING_FILE, RUN_FILE, SHIPMENT_FILE, process_lock, supervisor_lock};
 
 /// In an event's metadata: what the user would call its process.
 pub const PROGRAM: &str = "program";
@@ -21,6 +21,12 @@ pub const START_TICKS: &str = "process_start_ticks";
 const LEVELS: usize = 4;
 
 impl RunDirectory {
+    /// Whether the supervisor of the run lives. `record` is what its `run.json` has.
+    #[must_use]
+    pub fn supervisor_life(&self, record: &Record) -> Life {
+        RunLife::of(self, record).life
+    }
+
     /// This process as the supervisor of the run, for `run.json`.
     #[must_use]
     pub fn supervisor_record(&self) -> Value {
@@ -43,6 +49,8 @@ pub(crate) struct RunLife {
     pub(crate) life: Life,
     /// No process of its PID namespace lives.
     has_namespace_ended: bool,
+    /// It was recorded elsewhere: a process of this machine says nothing about it, and its own end comes with the rest of it.
+    is_copy: bool,
 }
 
 impl RunLife {
@@ -51,25 +59,30 @@ impl RunLife {
         let supervisor = evidence(&run, record);
         let lock = lock::state(&supervisor_lock(&run));
         let has_container_ended = Container::of_record(record).has_ended_before(Container::own());
+        let is_copy = run.join(SHIPMENT_FILE).exists();
         let life = match supervisor.life(&run, lock, true) {
+            _ if is_copy => Life::Unknown,
             Life::Unknown if has_container_ended => Life::Dead,
             life => life,
         };
         // The kernel kills every process of a namespace whose first one has ended.
         let is_first = supervisor.process.pid == 1;
         let has_namespace_ended = life == Life::Dead && (is_first || has_container_ended);
-        RunLife { run, supervisor, life, has_namespace_ended }
+        RunLife { run, supervisor, life, has_namespace_ended, is_copy }
     }
 
     /// Whether the supervisor lives now.
     pub(crate) fn look(&self) -> Life {
+        if self.is_copy {
+            return Life::Unknown;
+        }
         self.supervisor.life(&self.run, lock::state(&supervisor_lock(&self.run)), true)
     }
 
     /// Whether a process lives that the supervisor recorded.
     pub(crate) fn process(&self, pid: u32, start_ticks: Option<u64>) -> Life {
-        if self.life == Life::Alive {
-            return Life::Alive;
+        if self.life == Life::Alive || self.is_copy {
+            return self.life;
         }
         let lock = start_ticks.map_or(LockState::Missing, |start_ticks| {
             lock::state(&process_lock(&self.run, pid, start_ticks))

@@ -30,6 +30,14 @@ pub struct Run {
     pub problems: Vec<String>,
 }
 
+impl Run {
+    /// The name of the directory that it was recorded in: the same for every copy of it.
+    #[must_use]
+    pub fn recorded_name(&self) -> &str {
+        self.record.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&self.id)
+    }
+}
+
 /// The life of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunStatus {

@@ -15,6 +15,8 @@ use super::deaths::DeathCount;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
+    /// The name of the directory that it was recorded in; `None` in runs of older versions.
+    pub name: Option<String>,
     /// `running`, `completed` or `interrupted`.
     pub status: Option<String>,
     /// The program and its arguments, without secrets.

@@ -8,7 +8,7 @@ use stormlog_model::naming::ProgramName;
 use stormlog_store::{Source, StoreError};
 
 use super::RunDirectory;
-use super::layout::{is_session, run_around};
+use super::layout::{SESSION_FILE, is_session, run_around};
 use super::process::{Process, ProcessEnd, ProcessSession, Run, Runs};
 use crate::captures::CaptureHead;
 use crate::sessions::{FoundSession, sessions_in};
@@ -17,6 +17,9 @@ use crate::sessions::{FoundSession, sessions_in};
 const MAX_DEPTH: usize = 3;
 /// Directories looked at before the search ends.
 const MAX_DIRECTORIES: usize = 1_000_000;
+/// Levels below those in which runs are looked for only to report that there are some, and the directories that this may cost.
+const PROBED_DEPTH: usize = 3;
+const PROBED_DIRECTORIES: usize = 10_000;
 /// Levels between a part of a run and its directory: `RUN/rank0-pid7/oom_dump_…/events.json`.
 const LEVELS: usize = 4;
 
@@ -27,7 +30,7 @@ pub struct FoundRuns {
     pub directories: Vec<RunDirectory>,
     /// Directories of recordings without a run.
     pub sessions: Vec<PathBuf>,
-    /// Whether the search ended before it had seen everything.
+    /// Whether the search left something out: there are too many directories, or a run is deeper than is searched.
     pub is_incomplete: bool,
 }
 
@@ -40,6 +43,7 @@ pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
     }
     let mut found = FoundRuns::default();
     let mut pending: Vec<(PathBuf, usize)> = vec![(path.to_owned(), 0)];
+    let mut deeper: Vec<(PathBuf, usize)> = Vec::new();
     let mut looked_at = 0;
     while let Some((directory, depth)) = pending.pop() {
         looked_at += 1;
@@ -58,13 +62,40 @@ pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
         // What this user may not read has nothing to list.
         let Ok(entries) = fs::read_dir(&directory) else { continue };
         for entry in entries.flatten() {
-            if depth < MAX_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if depth < MAX_DEPTH {
                 pending.push((entry.path(), depth + 1));
+            } else if deeper.len() < PROBED_DIRECTORIES {
+                deeper.push((entry.path(), 1));
             }
         }
     }
+    found.is_incomplete |= holds_recordings(deeper);
     found.directories.sort_by(|a, b| a.path().cmp(b.path()));
     Ok(found)
+}
+
+/// Whether a run or a session is at or below one of these directories, as far as a bounded look shows.
+fn holds_recordings(mut pending: Vec<(PathBuf, usize)>) -> bool {
+    let mut looked_at = 0;
+    while let Some((directory, depth)) = pending.pop() {
+        looked_at += 1;
+        if RunDirectory::open(&directory).is_some() || directory.join(SESSION_FILE).is_file() {
+            return true;
+        }
+        if looked_at >= PROBED_DIRECTORIES {
+            return false;
+        }
+        if depth >= PROBED_DEPTH {
+            continue;
+        }
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        pending.extend(below.map(|entry| (entry.path(), depth + 1)));
+    }
+    false
 }
 
 /// The runs at a path with their processes, as they are: see [`finish_abandoned`](super::finish_abandoned) for those whose supervisor was

@@ -1,5 +1,5 @@
 //! Runs as what they take on disk: for the list of runs, and for the rule that removes old ones. Links are never followed, and what is
-//! looked at is bounded; a directory of someone else is listed and not judged. Must never write or remove.
+//! looked at is bounded; another user's directory is listed and not judged. Must never write or remove.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use stormlog_postmortem::bundle::BundleName;
 
 use super::directory::RunDirectory;
 use super::finish::finish_run;
-use super::layout::{LOCKS_DIRECTORY, RUN_FILE};
+use super::layout::{LOCKS_DIRECTORY, RUN_FILE, SHIPPING_LOCK};
 use super::life::RunLife;
 use super::live_files::{live_files, unfinished_captures};
 use super::process::RunStatus;
@@ -121,11 +121,14 @@ impl StoredRun {
     }
 }
 
-/// Whether a process still holds a lock of the run, writes one of its captures, or compresses them.
+/// Whether a process still holds a lock of the run, writes one of its captures, compresses them, or ships it.
 fn is_in_use(run: &RunDirectory) -> bool {
     let life = RunLife::of(run, &run.read());
     let locks = fs::read_dir(run.path().join(LOCKS_DIRECTORY)).into_iter().flatten().flatten();
-    if life.life == Life::Alive || locks.into_iter().any(|lock| lock::state(&lock.path()) == LockState::Held)
+    let is_shipped = lock::state(&run.path().join(SHIPPING_LOCK)) == LockState::Held;
+    if life.life == Life::Alive
+        || is_shipped
+        || locks.into_iter().any(|lock| lock::state(&lock.path()) == LockState::Held)
     {
         return true;
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use base64::Engine;
 use std::io::Read;
 
-/// A program's capture, and the directory it lies in.
+/// A program's capture, and the directory it is in.
 pub struct Recorded {
     pub folder: tempfile::TempDir,
     pub capture: PathBuf,

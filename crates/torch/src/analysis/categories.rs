@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stormlog_model::gpu_category::{Category, WORKSPACES, category_of_stack};
 
 use crate::intern::{StackId, Tables};
-use crate::lives::Life;
+use crate::lifetimes::BlockLifetime;
 use crate::recording::Recording;
 use crate::snapshot::{BlockState, Snapshot};
 use crate::trace::{Action, Event};
@@ -61,7 +61,12 @@ impl<'a> Judge<'a> {
         self.decide(block.stack, block.requested, block.state == BlockState::Allocated, born, end)
     }
 
-    pub(crate) fn life(&mut self, life: &Life, born: Option<&Event>, end: Option<&Event>) -> Category {
+    pub(crate) fn life(
+        &mut self,
+        life: &BlockLifetime,
+        born: Option<&Event>,
+        end: Option<&Event>,
+    ) -> Category {
         self.decide(life.stack, life.requested, true, born, end.copied())
     }
 

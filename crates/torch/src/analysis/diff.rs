@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::decompose::{Decomposition, decompose};
 use super::holders::{Judged, judge};
-use super::moment::{Moment, NoSuchMark, events_until};
+use super::snapshot_moment::{NoSuchMark, SnapshotMoment, events_until};
 use super::text;
 use crate::recording::Recording;
 use stormlog_model::gpu_category::Category;
@@ -80,7 +80,7 @@ pub struct DeviceDiff {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SnapshotDiff {
     /// The moment of both.
-    pub at: Moment,
+    pub at: SnapshotMoment,
     /// Everything in the program's hands, on all devices.
     pub total: Sides,
     /// The allocator's books of the first, all devices together.
@@ -100,7 +100,7 @@ pub struct SnapshotDiff {
 pub fn diff(
     before: &[Recording<'_>],
     after: &[Recording<'_>],
-    at: &Moment,
+    at: &SnapshotMoment,
 ) -> Result<SnapshotDiff, NoSuchMark> {
     let mut total = Sides::default();
     let mut devices: Vec<DeviceDiff> = Vec::new();
@@ -160,7 +160,7 @@ fn device(devices: &mut Vec<DeviceDiff>, device: usize) -> &mut DeviceDiff {
     &mut devices[index]
 }
 
-fn live(recording: &Recording<'_>, at: &Moment) -> Result<(Vec<Judged>, Decomposition), NoSuchMark> {
+fn live(recording: &Recording<'_>, at: &SnapshotMoment) -> Result<(Vec<Judged>, Decomposition), NoSuchMark> {
     let events = events_until(recording, at)?;
     let segments = recording.state_after(events).segments();
     Ok((judge(recording, events, &segments), decompose(&segments, &recording.settings, None)))

@@ -8,7 +8,7 @@ use crate::intern::StackId;
 use crate::recording::Recording;
 use crate::trace::Action;
 
-/// The trace is looked at in so many equal parts.
+/// The trace is looked at in this many equal parts.
 const PARTS: usize = 8;
 
 /// A place whose blocks pile up.

@@ -39,7 +39,7 @@ pub(crate) fn hints(clues: &Clues<'_>) -> Vec<String> {
             VerdictKind::Leak => hints.extend(leak(clues)),
             VerdictKind::EmptyCacheChurn => hints.push(churn(clues)),
             VerdictKind::Fragmentation if clues.splits_are_limited => hints.push(
-                "drop max_split_size_mb: what is larger may not be split, so it waits for a request of its own size".to_owned(),
+                "drop max_split_size_mb: larger blocks are never split, so they serve only requests of their own size".to_owned(),
             ),
             VerdictKind::Fragmentation => hints.push(CHANGING_SIZES.to_owned()),
             VerdictKind::Growth => hints.extend(growth(clues)),
@@ -100,13 +100,13 @@ fn leak(clues: &Clues<'_>) -> Option<String> {
         .seconds
         .filter(|&seconds| seconds >= 1.0)
         .map(|seconds| {
-            format!(", {} for every minute the run goes on", size((bytes as f64 / seconds * 60.0) as u64))
+            format!(", {} for every minute the run continues", size((bytes as f64 / seconds * 60.0) as u64))
         })
         .unwrap_or_default();
     Some(format!(
         "something that outlives the step keeps what is made at {}: a list, a cache, a logger; keep numbers (.item()) or detached \
          copies instead. That would free {}{rate}",
-        first.site.as_deref().unwrap_or("that place"),
+        first.site.as_deref().unwrap_or("that line"),
         size(bytes)
     ))
 }
@@ -114,8 +114,8 @@ fn leak(clues: &Clues<'_>) -> Option<String> {
 fn growth(clues: &Clues<'_>) -> Option<String> {
     let first = clues.growth.first()?;
     Some(format!(
-        "if {} is meant to grow (a KV cache, a replay buffer), give it a bound: {} at the end of this recording",
-        first.site.as_deref().unwrap_or("that place"),
+        "if {} is intended to grow (a KV cache, a replay buffer), give it a bound: {} at the end of this recording",
+        first.site.as_deref().unwrap_or("that line"),
         size(first.bytes)
     ))
 }
@@ -127,7 +127,7 @@ fn churn(clues: &Clues<'_>) -> String {
         None => String::new(),
     };
     format!(
-        "leave the {} empty_cache() calls out: {} less would be asked of the driver{peak}",
+        "remove the {} empty_cache() calls: {} less is requested from the driver{peak}",
         clues.churn.calls,
         size(clues.churn.taken_again)
     )

@@ -168,38 +168,38 @@ impl FailedRequest {
         let class = if self.request_bytes <= SMALL { "small" } else { "large" };
         let mut text = match self.cause() {
             OomCause::Fragmentation => format!(
-                "fragmentation: {request} were asked for and {} are free in this pool, but the largest block is {}",
+                "fragmentation: requested {request}; {} is free in this pool, but the largest block is {}",
                 size(self.usable_free_bytes),
                 size(self.largest_usable_free_bytes)
             ),
             OomCause::WalledOff => format!(
-                "walled off: {request} were asked for and {} are free, but in private pools (CUDA graphs, MemPool)",
+                "free in private pools: requested {request}; {} is free, but only in private pools (CUDA graphs, MemPool)",
                 size(parts.walled_off_bytes)
             ),
             OomCause::OtherStreams => format!(
-                "wrong stream: {request} were asked for and {} are free, but cached for other streams",
+                "cached for other streams: requested {request}; {} is free there",
                 size(parts.other_stream_bytes)
             ),
             OomCause::PendingFrees => format!(
-                "pending frees: {request} were asked for and {} had been given back, but record_stream keeps them until other streams are done",
+                "pending frees: requested {request}; {} was freed, but record_stream keeps it until other streams are done",
                 size(parts.pending_free_bytes)
             ),
             OomCause::OutsideMemory => {
                 match self.other_processes_bytes.filter(|others| *others >= self.request_bytes) {
                     Some(others) => {
                         format!(
-                            "used elsewhere: {request} were asked for, but other processes hold {} of the device",
+                            "held outside this allocator: requested {request}; other processes hold {}",
                             size(others)
                         )
                     }
                     None => format!(
-                        "used elsewhere: {request} were asked for, but {} of the device are used outside this allocator",
+                        "held outside this allocator: requested {request}; {} of the device is used there",
                         size(parts.outside_bytes.unwrap_or(0))
                     ),
                 }
             }
             OomCause::Refused => format!(
-                "refused although it fits: {request} were asked for and a free {class} block of {} is there; {}",
+                "request for {request} refused although a free {class} block of {} exists; {}",
                 size(self.largest_usable_free_bytes),
                 if self.splits_are_limited {
                     "the rule of max_split_size_mb forbids it"
@@ -208,7 +208,7 @@ impl FailedRequest {
                 }
             ),
             OomCause::Full => format!(
-                "really full: {request} were asked for while {} of {} held were in use; {} free in this pool, the largest block {}",
+                "out of memory: requested {request}; {} of {} reserved is in use; {} is free in this pool, the largest block is {}",
                 size(self.allocated_bytes + parts.pending_free_bytes),
                 size(parts.reserved_bytes),
                 size(self.usable_free_bytes),
@@ -256,7 +256,7 @@ impl FailedRequest {
 }
 
 /// For memory in pieces.
-pub(crate) const CHANGING_SIZES: &str = "sizes that change from step to step (sequence lengths, batches) leave holes nothing fits: pad to a few \
+pub(crate) const CHANGING_SIZES: &str = "sizes that change from step to step (sequence lengths, batches) leave gaps that no later request fits: pad to a few \
                                          sizes, or run the largest first";
 const SMALLER: &str = "a smaller batch or activation checkpointing; the bundle lists what holds most";
 
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(limited.cause(), OomCause::Full);
         let sentence = limited.sentence();
         assert!(
-            sentence.contains("had 900.00 MiB free, so this process was limited to 256.00 MiB"),
+            sentence.contains("had 900.0 MiB free, so this process was limited to 256.0 MiB"),
             "{sentence}"
         );
         assert!(limited.remedies(None)[0].contains("set_per_process_memory_fraction"));

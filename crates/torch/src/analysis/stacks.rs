@@ -2,16 +2,16 @@
 
 use rustc_hash::FxHashMap;
 use stormlog_model::gpu_category::Category;
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, NodeId, StackProfile, StackTree};
 
 use super::holders::judge;
-use super::moment::{Moment, NoSuchMark, events_until};
+use super::snapshot_moment::{NoSuchMark, SnapshotMoment, events_until};
 use crate::intern::{FrameId, StackId, Tables};
 use crate::recording::Recording;
 
 /// Every live block under its category and its stack; each device is a "thread" of its own.
-pub fn holdings(recordings: &[Recording<'_>], at: &Moment) -> Result<Holdings, NoSuchMark> {
-    let mut held = Holdings::default();
+pub fn stack_profile(recordings: &[Recording<'_>], at: &SnapshotMoment) -> Result<StackProfile, NoSuchMark> {
+    let mut held = StackProfile::default();
     let mut nodes = Nodes::default();
     let mut rows: FxHashMap<(NodeId, u32), (u64, u64)> = FxHashMap::default();
     for (thread, recording) in recordings.iter().enumerate() {

@@ -132,7 +132,7 @@ fn leak(facts: &Facts<'_>) -> Option<Verdict> {
     let leaks: Vec<&Growth> = facts.growth.iter().filter(|growth| growth.never_freed).collect();
     let bytes = leaks.iter().fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes));
     let first = leaks.first()?;
-    // Where hardly anything is given back, keeping is no exception: that is growth.
+    // Where hardly anything is given back, keeping is not an exception: that is growth.
     if facts.freed < facts.taken / 2 {
         return None;
     }
@@ -141,11 +141,11 @@ fn leak(facts: &Facts<'_>) -> Option<Verdict> {
     }
     let more = match leaks.len() - 1 {
         0 => String::new(),
-        1 => format!(", nor were those of one more place: {} in all", size(bytes)),
-        more => format!(", nor were those of {more} more places: {} in all", size(bytes)),
+        1 => format!("; one more line leaks {}", size(bytes.saturating_sub(first.bytes))),
+        more => format!("; {more} more lines leak {}", size(bytes.saturating_sub(first.bytes))),
     };
     let sentence = format!(
-        "leak: {} blocks ({}) taken at {} all through the run were never given back{more}",
+        "leak: {} blocks ({}) allocated at {} throughout the run were never freed{more}",
         first.count,
         size(first.bytes),
         first.site.as_deref().unwrap_or("an unknown place")
@@ -160,7 +160,7 @@ fn churn(facts: &Facts<'_>) -> Option<Verdict> {
     }
     let sentence = format!(
         "empty_cache churn: empty_cache() ran {calls} times and gave {} back, of which {} were taken from the driver again; \
-         call it at phase ends only",
+         call it between phases only",
         size(given_back),
         size(taken_again)
     );
@@ -187,7 +187,7 @@ fn fragmentation(facts: &Facts<'_>) -> Option<Verdict> {
             )
         }
         _ => format!(
-            "blocks of changing sizes did not fit the free ones, of which {} lay beside live blocks",
+            "blocks of changing sizes did not fit the free ones, of which {} were beside live blocks",
             size(facts.at_peak.stranded_bytes)
         ),
     };
@@ -222,7 +222,7 @@ fn healthy(facts: &Facts<'_>) -> Verdict {
     let peaks = facts.peaks;
     let cached = peaks.end.reserved.saturating_sub(peaks.end.active);
     let mut sentence = format!(
-        "no trouble: {} held at the peak for {} in use ({:.2} ×)",
+        "no problem found: {} held at the peak for {} in use ({:.2} ×)",
         size(peaks.totals.reserved),
         size(peaks.totals.active),
         ratio(peaks)

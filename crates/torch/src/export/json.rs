@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::{Lives, frames, notes};
+use super::{BlockLifetimes, frames, notes};
 use crate::recording::Recording;
 
 pub(super) fn write(recordings: &[Recording<'_>], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"{\"blocks\":[")?;
     let mut separator: &[u8] = b"\n";
     for recording in recordings {
-        for row in Lives::of(recording).rows() {
+        for row in BlockLifetimes::of(recording).rows() {
             out.write_all(separator)?;
             serde_json::to_writer(&mut *out, &row)?;
             separator = b",\n";

@@ -14,7 +14,7 @@ use stormlog_model::gpu_category::Category;
 use crate::analysis::categories::Judge;
 use crate::analysis::text;
 use crate::intern::StackId;
-use crate::lives::Life;
+use crate::lifetimes::BlockLifetime;
 use crate::recording::Recording;
 use crate::snapshot::PoolId;
 use crate::timeline::homes::{self, Stretch};
@@ -65,24 +65,24 @@ struct Row {
     stack: u32,
 }
 
-/// A recording's lives, to be turned into rows one by one.
-struct Lives<'a> {
+/// The lifetimes of a recording's blocks, to be turned into rows one by one.
+struct BlockLifetimes<'a> {
     recording: &'a Recording<'a>,
-    lives: Vec<Life>,
+    lifetimes: Vec<BlockLifetime>,
     homes: Vec<u16>,
     names: Vec<HomeName>,
 }
 
-impl<'a> Lives<'a> {
+impl<'a> BlockLifetimes<'a> {
     fn of(recording: &'a Recording<'a>) -> Self {
-        let lives = recording.lives();
-        let (_, names, homes): (Vec<Stretch>, _, _) = homes::follow(recording, &lives);
-        Lives { recording, lives, homes, names }
+        let lifetimes = recording.lifetimes();
+        let (_, names, homes): (Vec<Stretch>, _, _) = homes::follow(recording, &lifetimes);
+        BlockLifetimes { recording, lifetimes, homes, names }
     }
 
     fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let mut judge = Judge::for_lives(self.recording);
-        self.lives.iter().zip(&self.homes).map(move |(life, &home)| {
+        self.lifetimes.iter().zip(&self.homes).map(move |(life, &home)| {
             let at =
                 |event: Option<u32>| self.recording.snapshot.event(self.recording.device, event? as usize);
             let born = at(life.born);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use stormlog_parquet::{Column, Kind, TableWriter};
 
-use super::{Lives, Row, frames};
+use super::{BlockLifetimes, Row, frames};
 use crate::recording::Recording;
 
 type Number = fn(&Row) -> Option<i64>;
@@ -37,8 +37,8 @@ pub(super) fn write(recordings: &[Recording<'_>], out: &mut dyn Write) -> io::Re
         let stacks = recording.snapshot.tables.stack_count() as u32;
         let texts: Vec<String> =
             (0..stacks).map(|stack| frames(recording, stack).collect::<Vec<_>>().join("|")).collect();
-        let lives = Lives::of(recording);
-        for row in lives.rows() {
+        let lifetimes = BlockLifetimes::of(recording);
+        for row in lifetimes.rows() {
             for (column, (_, number)) in NUMBERS.iter().enumerate() {
                 table.number(column, number(&row));
             }

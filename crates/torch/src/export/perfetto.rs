@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::{Lives, frames, notes};
+use super::{BlockLifetimes, frames, notes};
 use crate::model::Totals;
 use crate::recording::Recording;
 use crate::trace::Action;
@@ -40,7 +40,7 @@ impl Trace<'_> {
         let stacks = recording.snapshot.tables.stack_count() as u32;
         let texts: Vec<String> =
             (0..stacks).map(|stack| frames(recording, stack).collect::<Vec<_>>().join("\n")).collect();
-        for (number, row) in Lives::of(recording).rows().enumerate() {
+        for (number, row) in BlockLifetimes::of(recording).rows().enumerate() {
             let start = row.born_event.map_or(clock.start, |event| clock.at(event, row.born_us));
             let end = row.freed_event.map_or(clock.end, |event| clock.at(event, row.freed_us));
             let id = format!("{device}-{number}");

@@ -90,7 +90,7 @@ pub(crate) struct Heap {
     spare: Vec<u32>,
     pub(crate) pools: Vec<Pool>,
     pub(crate) totals: Totals,
-    /// Free blocks by address, kept from the first time that somebody asks.
+    /// Free blocks by address, kept from the first query on.
     free_at: Option<BTreeMap<u64, u32>>,
 }
 
@@ -160,7 +160,7 @@ impl Heap {
         }
     }
 
-    /// The free block that `addr` lies in.
+    /// The free block that `addr` is in.
     pub(crate) fn free_around(&mut self, addr: u64) -> Option<u32> {
         let free = self.free_at.get_or_insert_with(|| {
             self.pools.iter().flat_map(|pool| &pool.free).map(|entry| (entry.2, entry.3)).collect()

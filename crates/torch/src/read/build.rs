@@ -1,6 +1,6 @@
 //! Turns dictionaries and lists into the snapshot's tables the moment they are complete.
 //!
-//! A dictionary is recognised by its keys, whoever wrote it and wherever it stands; what is not recognised is
+//! A dictionary is recognised by its keys, whatever wrote it and wherever it is; what is not recognised is
 //! kept as a small tree, within limits.
 
 use rustc_hash::FxHashMap;

@@ -1,4 +1,4 @@
-//! What is no known shape, written out within limits; and the outermost value: what goes where.
+//! What is not a known shape, written out within limits; and the outermost value: what goes where.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ impl Builder {
         self.write(value, MAX_DEPTH, &mut MAX_WRITTEN.clone())
     }
 
-    /// A value nobody knows, written out.
+    /// An unknown value, written out.
     pub(super) fn write(&self, value: Val, depth: u32, budget: &mut u32) -> Result<Value> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(SnapshotError::TooDeep { limit: MAX_DEPTH });

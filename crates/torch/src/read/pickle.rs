@@ -301,7 +301,7 @@ impl Machine {
         }
         self.puts += 1;
         let Some(top) = self.stack.last_mut() else {
-            return Err(SnapshotError::Malformed { what: "memoises a value that is not there", at });
+            return Err(SnapshotError::Malformed { what: "memoises a missing value", at });
         };
         let packed = match &mut *top {
             Val::FreshList(own) if *own == NO_SLOT => {
@@ -352,7 +352,7 @@ impl Machine {
     fn below(&self, count: usize, at: u64) -> Result<usize> {
         match self.stack.len().checked_sub(count) {
             Some(from) if from >= self.marks.last().copied().unwrap_or(0) => Ok(from),
-            _ => Err(SnapshotError::Malformed { what: "uses a value that is not there", at }),
+            _ => Err(SnapshotError::Malformed { what: "uses a missing value", at }),
         }
     }
 
@@ -368,7 +368,7 @@ impl Machine {
         }
     }
 
-    /// Contents may only go into a container that nobody has taken for an empty one.
+    /// Contents may only go into a container that was not yet taken for an empty one.
     #[inline]
     fn unseen(&self, slot: u32, at: u64) -> Result<()> {
         match self.memo.get(slot as usize) {
@@ -385,7 +385,7 @@ impl Machine {
             return Err(SnapshotError::Malformed { what: "a dictionary key without a value", at });
         }
         let Some(&target) = from.checked_sub(1).and_then(|below| self.stack.get(below)) else {
-            return Err(SnapshotError::Malformed { what: "items for a dictionary that is not there", at });
+            return Err(SnapshotError::Malformed { what: "items for a missing dictionary", at });
         };
         let value = match target {
             _ if pairs.is_empty() => target,
@@ -411,7 +411,7 @@ impl Machine {
             }
             _ => {
                 return Err(SnapshotError::Malformed {
-                    what: "items for something that is no dictionary",
+                    what: "items for something that is not a dictionary",
                     at,
                 });
             }
@@ -425,7 +425,7 @@ impl Machine {
         self.settle(from);
         let items = self.stack.get(from..).unwrap_or(&[]);
         let Some(&target) = from.checked_sub(1).and_then(|below| self.stack.get(below)) else {
-            return Err(SnapshotError::Malformed { what: "items for a list that is not there", at });
+            return Err(SnapshotError::Malformed { what: "items for a missing list", at });
         };
         let (slot, value) = match target {
             _ if items.is_empty() => (NO_SLOT, target),
@@ -441,7 +441,7 @@ impl Machine {
             Val::FreshList(_) | Val::Stack { .. } => {
                 return Err(SnapshotError::Malformed { what: "a list changes after it was used", at });
             }
-            _ => return Err(SnapshotError::Malformed { what: "items for something that is no list", at }),
+            _ => return Err(SnapshotError::Malformed { what: "items for something that is not a list", at }),
         };
         if slot != NO_SLOT {
             self.store(slot as usize, value, Slot::pack(value));

@@ -110,7 +110,7 @@ impl Builder {
         }
     }
 
-    /// The keys nobody took, as JSON text.
+    /// The unused keys, as JSON text.
     #[inline]
     fn extra(&mut self) -> Result<StrId> {
         if self.present == 0 && self.unknown.is_empty() {

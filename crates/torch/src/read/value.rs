@@ -85,7 +85,7 @@ impl Slot {
     pub(super) const OPEN_LIST: Slot = Slot(5);
     pub(super) const OPEN_DICT: Slot = Slot(6);
 
-    /// Whether somebody already refers to the container as an empty one.
+    /// Whether another value already refers to the container as an empty one.
     pub(super) fn is_settled(self) -> bool {
         matches!(self, Slot::EMPTY_LIST | Slot::EMPTY_DICT)
     }

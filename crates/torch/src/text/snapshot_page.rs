@@ -136,13 +136,13 @@ fn write_device(out: &mut impl Write, device: &DeviceReport) -> io::Result<()> {
 
 fn write_decomposition(out: &mut impl Write, when: &str, parts: &Decomposition) -> io::Result<()> {
     let rows = [
-        (parts.requested_bytes, "asked for and held"),
+        (parts.requested_bytes, "requested and held"),
         (parts.rounding_bytes, "added by rounding"),
-        (parts.split_slack_bytes, "ends of blocks not worth splitting off"),
-        (parts.pending_free_bytes, "given back, but other streams may still use it"),
+        (parts.split_slack_bytes, "unsplit block remainders"),
+        (parts.pending_free_bytes, "freed, but other streams may still use it"),
         (parts.stranded_bytes, "free beside something live (stranded)"),
         (parts.releasable_bytes, "free and whole (releasable)"),
-        (parts.walled_off_bytes, "free in private pools (walled off)"),
+        (parts.walled_off_bytes, "free in private pools"),
         (parts.other_stream_bytes, "free, but cached for other streams"),
         (parts.reserved_bytes, "= held by the allocator"),
         (parts.outside_bytes.unwrap_or(0), "used outside the allocator, other processes included"),
@@ -166,17 +166,17 @@ pub fn write_oom(out: &mut impl Write, oom: &OomReport) -> io::Result<()> {
         if oom.stream == 0 { "the default stream".to_owned() } else { format!("stream {:#x}", oom.stream) };
     writeln!(
         out,
-        "  request   {}, for which {} were wanted from the driver",
+        "  request   {} (rounded to {} for the driver)",
         size(oom.request_bytes),
         size(oom.segment_bytes)
     )?;
-    writeln!(out, "  fell into the {pool} pool {:?} of {stream}", oom.pool)?;
+    writeln!(out, "  pool      {pool} {:?}, {stream}", oom.pool)?;
     if let Some(site) = &oom.site {
-        writeln!(out, "  asked at  {site}")?;
+        writeln!(out, "  site      {site}")?;
     }
     writeln!(
         out,
-        "  there     {} free, the largest block {}",
+        "  free      {} in this pool, largest block {}",
         size(oom.usable_free_bytes),
         size(oom.largest_usable_free_bytes)
     )?;
@@ -193,7 +193,7 @@ pub fn write_oom(out: &mut impl Write, oom: &OomReport) -> io::Result<()> {
         None => writeln!(out, "  driver    unknown")?,
     }
     if oom.decomposition.outside_bytes.is_none() {
-        writeln!(out, "  hidden    unknown; say --device-total to account for the whole device")?;
+        writeln!(out, "  hidden    unknown; give --device-total to account for the whole device")?;
     }
     write_decomposition(out, "in all", &oom.decomposition)
 }

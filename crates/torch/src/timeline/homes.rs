@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{HomeName, Shown};
-use crate::lives::Life;
+use crate::lifetimes::BlockLifetime;
 use crate::recording::Recording;
 use crate::rewind::{Home, MAX_ADDR, MAX_SIZE};
 use crate::trace::Action;
 
-/// The home of what lies in no known segment.
+/// The home of what is in no known segment.
 pub(super) const NOWHERE: u16 = u16::MAX;
 
 /// A segment, or a mapped stretch of an expandable one, from one moment (or event) to another.
@@ -65,7 +65,7 @@ impl Map {
         }
     }
 
-    /// Takes `addr..addr + size` out of whatever lies there.
+    /// Takes `addr..addr + size` out of whatever is there.
     fn cut(&mut self, addr: u64, size: u64, event: u32) {
         let end = addr + size;
         while let Some((&start, &index)) = self.live.range(..end).next_back() {
@@ -92,16 +92,19 @@ impl Map {
 }
 
 /// Every stretch, the names of the homes, and the home of each life.
-pub(crate) fn follow(recording: &Recording<'_>, lives: &[Life]) -> (Vec<Stretch>, Vec<HomeName>, Vec<u16>) {
+pub(crate) fn follow(
+    recording: &Recording<'_>,
+    lifetimes: &[BlockLifetime],
+) -> (Vec<Stretch>, Vec<HomeName>, Vec<u16>) {
     let mut map = Map::default();
     for segment in &recording.start.segments {
         let home = map.name(segment.home);
         let (addr, size, expandable) = (segment.addr, segment.size, segment.expandable);
         map.add(Stretch { addr, size, home, expandable, born: BEFORE, gone: NEVER });
     }
-    let mut homes = Vec::with_capacity(lives.len());
-    let mut lives = lives.iter().peekable();
-    while let Some(life) = lives.next_if(|life| life.born.is_none()) {
+    let mut homes = Vec::with_capacity(lifetimes.len());
+    let mut lifetimes = lifetimes.iter().peekable();
+    while let Some(life) = lifetimes.next_if(|life| life.born.is_none()) {
         homes.push(map.home_at(life.addr));
     }
     for (index, event) in recording.snapshot.trace(recording.device).enumerate() {
@@ -117,7 +120,7 @@ pub(crate) fn follow(recording: &Recording<'_>, lives: &[Life]) -> (Vec<Stretch>
         } else if let Action::SegmentFree | Action::SegmentUnmap = event.action {
             map.cut(event.addr, event.size, index);
         }
-        if lives.next_if(|life| life.born == Some(index)).is_some() {
+        if lifetimes.next_if(|life| life.born == Some(index)).is_some() {
             homes.push(map.home_at(event.addr));
         }
     }

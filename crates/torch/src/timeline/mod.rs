@@ -15,7 +15,7 @@ use serde::Serialize;
 use stormlog_model::gpu_category::Category;
 
 use crate::analysis::categories::Judge;
-use crate::lives::Life;
+use crate::lifetimes::BlockLifetime;
 use crate::model::Totals;
 use crate::recording::Recording;
 use crate::snapshot::PoolId;
@@ -56,7 +56,7 @@ pub struct Timeline {
     pub folded_blocks: u64,
     /// Blocks that came and went between two moments shown.
     pub unseen_blocks: u64,
-    pub(crate) moments: page::Moments,
+    pub(crate) moments: page::TimelineCurves,
     pub(crate) blocks: page::Blocks,
     pub(crate) crowds: Vec<page::Crowd>,
     pub(crate) stretches: page::Stretches,
@@ -76,7 +76,7 @@ pub(crate) struct HomeName {
     pub(crate) stream: u64,
 }
 
-/// The moments that are shown: the state after so many events.
+/// The moments that are shown: the state after this many events.
 struct Shown {
     after: Vec<u32>,
     totals: Vec<Totals>,
@@ -118,7 +118,7 @@ impl Shown {
 
 /// A block, in moments.
 struct Drawn {
-    life: Life,
+    life: BlockLifetime,
     born: u32,
     released: u32,
     gone: u32,
@@ -130,12 +130,12 @@ struct Drawn {
 pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline {
     let snapshot = recording.snapshot;
     let (shown, per) = Shown::of(recording, limits.moments);
-    let lives = recording.lives();
-    let (stretches, homes, home_of) = homes::follow(recording, &lives);
+    let lifetimes = recording.lifetimes();
+    let (stretches, homes, home_of) = homes::follow(recording, &lifetimes);
     let mut judge = Judge::for_lives(recording);
     let mut drawn: Vec<Drawn> = Vec::new();
     let mut unseen = 0;
-    for (life, home) in lives.into_iter().zip(home_of) {
+    for (life, home) in lifetimes.into_iter().zip(home_of) {
         let moment = |event: Option<u32>| event.map_or(shown.len(), |event| shown.first_knowing(event));
         let born = life.born.map_or(0, |event| shown.first_knowing(event));
         let gone = moment(life.freed);
@@ -165,7 +165,7 @@ pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline 
         folded_below_bytes: below,
         folded_blocks,
         unseen_blocks: unseen,
-        moments: page::Moments::new(recording, &shown, &other),
+        moments: page::TimelineCurves::new(recording, &shown, &other),
         stacks: page::Stacks::new(snapshot, &mut drawn),
         blocks: page::Blocks::new(&drawn),
         crowds: page::crowds(folded, shown.len()),

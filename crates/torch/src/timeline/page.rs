@@ -17,9 +17,9 @@ fn differences(values: impl Iterator<Item = u64>) -> Vec<i64> {
     values.map(|value| (value as i64).wrapping_sub(std::mem::replace(&mut last, value as i64))).collect()
 }
 
-/// What was held at each moment.
+/// Memory over time, one value for each moment of the timeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Moments {
+pub(crate) struct TimelineCurves {
     after: Vec<i64>,
     /// Microseconds since `start_us`; empty when the file has no times.
     time: Vec<i64>,
@@ -30,7 +30,7 @@ pub(crate) struct Moments {
     other: Vec<i64>,
 }
 
-impl Moments {
+impl TimelineCurves {
     pub(super) fn new(recording: &Recording<'_>, shown: &Shown, other: &[u64]) -> Self {
         let time_of = |after: u32| {
             let event = recording.snapshot.event(recording.device, after.saturating_sub(1) as usize);
@@ -44,7 +44,7 @@ impl Moments {
             latest = latest.max(u64::try_from(since).unwrap_or(0));
             latest
         });
-        Moments {
+        TimelineCurves {
             time: if start.is_some() { differences(times) } else { Vec::new() },
             after: differences(shown.after.iter().map(|&after| after.into())),
             start_us: start,

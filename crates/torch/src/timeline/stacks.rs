@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use stormlog_model::gpu_category::Category;
-use stormlog_model::stacks::{Holding, Holdings, NodeId};
+use stormlog_model::stacks::{Holding, NodeId, StackProfile};
 
 use super::Shown;
 use crate::analysis::categories::Judge;
@@ -41,7 +41,7 @@ pub struct StacksOverTime {
     /// The moments: of each run of events the one at which the most was in use.
     pub moments: Vec<ShownMoment>,
     /// What was allocated at the fullest of them, under its category and its stack.
-    pub held: Holdings,
+    pub held: StackProfile,
     /// When it came and went, by the same stacks.
     pub lives: Vec<StackLife>,
     /// Bytes of each category at each moment, the largest first.
@@ -53,11 +53,11 @@ pub struct StacksOverTime {
 pub fn stacks_over_time(recording: &Recording<'_>, most: usize) -> StacksOverTime {
     let (snapshot, device) = (recording.snapshot, recording.device);
     let shown = by_millisecond(recording, Shown::of(recording, most).0);
-    let mut held = Holdings { threads: vec![format!("device {device}")], ..Holdings::default() };
+    let mut held = StackProfile { threads: vec![format!("device {device}")], ..StackProfile::default() };
     let (mut judge, mut nodes) = (Judge::for_lives(recording), Nodes::default());
     let mut sums: FxHashMap<(NodeId, u32, u32), (u64, u64)> = FxHashMap::default();
     let mut changes: FxHashMap<Category, Vec<i128>> = FxHashMap::default();
-    for life in recording.lives() {
+    for life in recording.lifetimes() {
         let birth = life.born.map_or(0, |event| shown.first_knowing(event));
         let ended = life.released.or(life.freed);
         let death = ended.map_or(shown.len(), |event| shown.first_knowing(event));

@@ -1,9 +1,9 @@
 //! The same memory seen otherwise: without native frames, by thread, from the leaves. Must never change the whole.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, NodeId, StackProfile, StackTree};
 
-use crate::ask::Answer;
+use crate::reading::HeapQueryResult;
 
 /// A tree built by looking for the child each time.
 #[derive(Default)]
@@ -13,7 +13,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn with_frames_of(held: &Holdings) -> Self {
+    fn with_frames_of(held: &StackProfile) -> Self {
         let mut builder = Builder::default();
         builder.tree.frames.clone_from(&held.tree.frames);
         builder.tree.own_code.clone_from(&held.tree.own_code);
@@ -31,10 +31,10 @@ impl Builder {
     }
 }
 
-impl Answer {
+impl HeapQueryResult {
     /// Without the frames of C, C++ and Rust; what has no Python frame at all is under a remark.
     #[must_use]
-    pub fn python_only(self) -> Answer {
+    pub fn python_only(self) -> HeapQueryResult {
         let tree = &self.held.tree;
         let mut builder = Builder::with_frames_of(&self.held);
         let mut places: Vec<NodeId> = vec![0; tree.len()];
@@ -54,7 +54,7 @@ impl Answer {
 
     /// Each thread a frame of its own below the root.
     #[must_use]
-    pub fn split_threads(self) -> Answer {
+    pub fn split_threads(self) -> HeapQueryResult {
         let mut builder = Builder::with_frames_of(&self.held);
         let threads = self.held.threads.iter();
         let frames: Vec<u32> = threads.map(|name| builder.remark(name)).collect();
@@ -67,7 +67,7 @@ impl Answer {
 
     /// The innermost frames outermost: callers below what they call.
     #[must_use]
-    pub fn inverted(self) -> Answer {
+    pub fn inverted(self) -> HeapQueryResult {
         let builder = Builder::with_frames_of(&self.held);
         let paths = Paths::of(&self.held);
         self.moved(builder, |node, _, builder| {
@@ -80,7 +80,7 @@ impl Answer {
         self,
         mut builder: Builder,
         mut place: impl FnMut(NodeId, u32, &mut Builder) -> NodeId,
-    ) -> Answer {
+    ) -> HeapQueryResult {
         let mut places: FxHashMap<(NodeId, u32), NodeId> = FxHashMap::default();
         let mut place = |node: NodeId, thread: u32| {
             *places.entry((node, thread)).or_insert_with(|| place(node, thread, &mut builder))
@@ -106,8 +106,8 @@ impl Answer {
         for share in &mut allocators {
             share.node = place(share.node, share.thread);
         }
-        let held = Holdings { tree: builder.tree, rows, threads: self.held.threads };
-        Answer { held, allocators, lives, moments: self.moments, end: self.end }
+        let held = StackProfile { tree: builder.tree, rows, threads: self.held.threads };
+        HeapQueryResult { held, allocators, lives, moments: self.moments, end: self.end }
     }
 }
 
@@ -118,7 +118,7 @@ struct Paths {
 }
 
 impl Paths {
-    fn of(held: &Holdings) -> Self {
+    fn of(held: &StackProfile) -> Self {
         Paths { parent: held.tree.parent.clone(), frame: held.tree.frame.clone() }
     }
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use stormlog_model::stacks::Weight;
 
-    fn answer() -> Answer {
+    fn answer() -> HeapQueryResult {
         let mut tree = StackTree::new();
         for (function, kind) in
             [("main", FrameKind::Python), ("load", FrameKind::Python), ("malloc_it", FrameKind::Native)]
@@ -152,17 +152,17 @@ mod tests {
         let native = tree.push(load, 2);
         let alone = tree.push(0, 2);
         let row = |node, thread, bytes| Holding { node, thread, bytes, count: 1 };
-        let held = Holdings {
+        let held = StackProfile {
             rows: vec![row(load, 0, 10), row(native, 0, 5), row(native, 1, 7), row(alone, 1, 3)],
             tree,
             threads: vec!["one".into(), "two".into()],
         };
         let weight = Weight { bytes: 7, count: 1 };
         let lives = vec![stormlog_heap::Lifetime { node: native, thread: 1, birth: 0, death: 2, weight }];
-        Answer { held, allocators: vec![], lives, moments: vec![], end: 0 }
+        HeapQueryResult { held, allocators: vec![], lives, moments: vec![], end: 0 }
     }
 
-    fn text(Answer { held, .. }: &Answer) -> Vec<String> {
+    fn text(HeapQueryResult { held, .. }: &HeapQueryResult) -> Vec<String> {
         let stack = |row: &Holding| {
             let names: Vec<&str> = held.tree.stack(row.node).map(|frame| frame.function.as_str()).collect();
             format!("{} {}", names.join("<"), row.bytes)

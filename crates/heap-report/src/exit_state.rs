@@ -17,15 +17,15 @@ pub enum End {
     Running,
     /// The process ended with this code.
     Exited(i64),
-    /// It, or its recording, ended on its own; nobody saw the code.
+    /// It, or its recording, ended on its own; its exit code is unknown.
     Finished,
     /// Its recording was stopped; the process may have gone on.
     Stopped,
     /// A signal killed it, or the kernel for want of memory.
     Killed(String),
-    /// It was cut off the file; so many bytes at the end of what is left are no whole records.
+    /// The file is truncated; this many bytes at its end are not whole records.
     Cut(u64),
-    /// Nobody saw it.
+    /// The end was not observed.
     Unseen,
     /// The file of another tool, which does not record it.
     NotRecorded,
@@ -72,12 +72,12 @@ impl End {
         let after = when(duration);
         match self {
             End::Running => format!("not yet: still running after {after}"),
-            End::Exited(0) => format!("well, after {after}"),
-            End::Exited(code) => format!("with exit code {code} after {after}"),
-            End::Finished => format!("on its own after {after}"),
+            End::Exited(0) => format!("exited 0 after {after}"),
+            End::Exited(code) => format!("exited {code} after {after}"),
+            End::Finished => format!("finished after {after}"),
             End::Stopped => format!("stopped after {after}"),
             End::Killed(by) => format!("killed by {by} after {after}"),
-            End::Cut(_) => format!("not known: the file was cut after {after}"),
+            End::Cut(_) => format!("unknown: the file is truncated after {after}"),
             End::Unseen => format!("killed after {after}, or still running elsewhere"),
             End::NotRecorded => "not recorded in this file".to_owned(),
         }
@@ -97,10 +97,11 @@ impl End {
     pub fn cut(&self) -> Option<String> {
         match self {
             End::Cut(0) => Some(
-                "The file was cut: how it ended is missing, and what came before that may be.".to_owned(),
+                "The file is truncated: how it ended is missing, and records before that may be missing too."
+                    .to_owned(),
             ),
             End::Cut(bytes) => Some(format!(
-                "The file was cut: its last {} are no whole records, and what came after them is missing.",
+                "The file is truncated: its last {} are incomplete records, and what followed is missing.",
                 format_bytes(*bytes)
             )),
             _ => None,
@@ -129,19 +130,19 @@ mod tests {
     use std::path::Path;
 
     use serde_json::json;
-    use stormlog_heap::{Capture, Watch};
+    use stormlog_heap::{Capture, HeapReadOptions};
 
     use super::*;
 
     #[test]
-    fn who_ended_it_is_said() {
+    fn ending_text_reports_the_cause() {
         let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../heap/tests/data/heap.bin");
-        let mut heap = Capture::open(&capture).unwrap().read(Watch::default()).unwrap();
+        let mut heap = Capture::open(&capture).unwrap().read(HeapReadOptions::default()).unwrap();
         for (ending, words) in [
-            (json!({"state": 1, "exit_code": 0, "signal": null}), "well, after 1.0 s"),
-            (json!({"state": 1}), "on its own after 1.0 s"),
+            (json!({"state": 1, "exit_code": 0, "signal": null}), "exited 0 after 1.0 s"),
+            (json!({"state": 1}), "finished after 1.0 s"),
             (json!({"state": 2, "cause": "stopped"}), "stopped after 1.0 s"),
-            (json!({"state": 2, "exit_code": 3}), "with exit code 3 after 1.0 s"),
+            (json!({"state": 2, "exit_code": 3}), "exited 3 after 1.0 s"),
             (json!({"state": 0, "signal": 9, "cause": "sigkill"}), "killed by SIGKILL after 1.0 s"),
             (
                 json!({"state": 0, "signal": 9, "cause": "cgroup_oom_kill"}),

@@ -1,4 +1,4 @@
-//! A capture, read for one question.
+//! A capture, read for one query.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 use stormlog_heap::{Capture, GroupBy, Heap, HeapError, Mode, Names, Profile, Stats};
 use stormlog_model::memory::{Memory, Selection};
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
-use crate::end::End;
 use crate::error::ViewError;
+use crate::exit_state::End;
 use crate::find::{Chosen, find};
-use crate::question::{Ask, Question};
+use crate::heap_query::{Ask, HeapQuery};
 
 /// How many places the figures list.
 const TOP: usize = 10;
@@ -21,7 +21,7 @@ pub struct Reading {
     /// Where it is.
     pub chosen: Chosen,
     /// What was asked.
-    pub question: Question,
+    pub query: HeapQuery,
     /// Everything it says.
     pub heap: Heap,
     /// How its process ended.
@@ -37,7 +37,7 @@ pub struct Reading {
 struct View {
     memory: Memory,
     /// Memory over time.
-    moments: Vec<Moment>,
+    moments: Vec<HeapPoint>,
     knows_when: bool,
     /// Its figures, made when they are asked for: to name native functions takes long.
     stats: OnceCell<Stats>,
@@ -45,17 +45,17 @@ struct View {
 
 impl View {
     /// Of the selected memory.
-    fn of(heap: &Heap, question: Question) -> Self {
+    fn of(heap: &Heap, query: HeapQuery) -> Self {
         let mut moments = moments(heap);
         add_code_end(&mut moments, heap);
-        let knows_when = heap.has_totals() && knows_when(&moments, question);
+        let knows_when = heap.has_totals() && knows_when(&moments, query);
         View { memory: heap.memory(), moments, knows_when, stats: OnceCell::new() }
     }
 }
 
 /// The heap at one moment: where it was largest within a stretch of time, or the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct HeapPoint {
     /// Microseconds since the start.
     pub time_us: u64,
     /// Bytes on the heap.
@@ -64,22 +64,22 @@ pub struct Moment {
     pub(crate) change: u64,
 }
 
-/// The answer, and when its memory came and went.
-pub struct Answer {
+/// The result of a query, and when its memory came and went.
+pub struct HeapQueryResult {
     /// Stacks and what they hold.
-    pub held: Holdings,
+    pub held: StackProfile,
     /// By which allocators.
     pub allocators: Vec<stormlog_heap::AllocatorShare>,
-    /// When, in places of [`Answer::moments`]; empty when this was not asked for.
+    /// When, in places of [`HeapQueryResult::moments`]; empty when this was not asked for.
     pub lives: Vec<stormlog_heap::Lifetime>,
     /// Memory over time.
-    pub moments: Vec<Moment>,
-    /// The moment of [`Answer::moments`] at which the program's own code had ended; the last where that was not seen.
+    pub moments: Vec<HeapPoint>,
+    /// The moment of [`HeapQueryResult::moments`] at which the program's own code had ended; the last where that was not seen.
     pub end: usize,
 }
 
 impl Reading {
-    /// Reads the capture at `path` (of a run: that of `pid`, or of its main process) for `question`.
+    /// Reads the capture at `path` (of a run: that of `pid`, or of its main process) for `query`.
     pub fn of(path: &Path, pid: Option<u32>, ask: impl Into<Ask>) -> Result<Reading, ViewError> {
         Reading::with(find(path, pid)?, ask, 200, |_| false)
     }
@@ -90,7 +90,7 @@ impl Reading {
         Reading::of_capture(&Capture::open_still(path)?, chosen, ask.into(), 2, |_| false)
     }
 
-    /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, told by at most `points`
+    /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, at a resolution of at most `points`
     /// moments, which the first reading finds.
     pub fn with(
         chosen: Chosen,
@@ -105,28 +105,28 @@ impl Reading {
     fn of_capture(
         capture: &Capture,
         chosen: Chosen,
-        Ask { question, memory }: Ask,
+        Ask { query, memory }: Ask,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
     ) -> Result<Reading, ViewError> {
-        let mut watch = question.watch();
-        watch.curve_points = points;
-        let mut heap = capture.read(watch.clone())?;
+        let mut options = query.options();
+        options.curve_points = points;
+        let mut heap = capture.read(options.clone())?;
         let selection = memory.unwrap_or_else(|| heap.selection());
         let mut memories = heap.memories().into_iter();
         heap.select(Selection::One(memories.next().unwrap_or_default()))?;
-        let (first, mut others) = (View::of(&heap, question), Vec::new());
+        let (first, mut others) = (View::of(&heap, query), Vec::new());
         for memory in memories {
             heap.select(Selection::One(memory))?;
-            others.push(View::of(&heap, question));
+            others.push(View::of(&heap, query));
         }
         heap.select(selection)?;
-        if !heap.has_totals() && matches!(question, Question::At(_) | Question::Span(..)) {
+        if !heap.has_totals() && matches!(query, HeapQuery::At(_) | HeapQuery::Span(..)) {
             let (path, until_us) = (chosen.path, heap.duration_us());
             return Err(HeapError::Folded { path, until_us }.into());
         }
         if let Some(imported) = heap.imported.as_ref().filter(|imported| !imported.has_blocks)
-            && matches!(question, Question::Temporary(_))
+            && matches!(query, HeapQuery::Temporary(_))
         {
             return Err(HeapError::NoMoments { path: chosen.path, format: imported.format }.into());
         }
@@ -142,18 +142,18 @@ impl Reading {
             for view in views().filter(|view| view.knows_when) {
                 let changes = view.moments.iter().map(|moment| moment.change).collect();
                 match view.memory {
-                    Memory::Host => watch.moments = changes,
-                    device => watch.device_moments.push((device, changes)),
+                    Memory::Host => options.moments = changes,
+                    device => options.device_moments.push((device, changes)),
                 }
             }
-            heap = capture.read(watch)?;
+            heap = capture.read(options)?;
             heap.select(selection)?;
         }
         let (names, end) = (RefCell::new(names), End::of(&heap));
-        Ok(Reading { chosen, question, heap, end, first, others, names })
+        Ok(Reading { chosen, query, heap, end, first, others, names })
     }
 
-    /// Asks the same question of another memory, or of all.
+    /// Runs the same query on another memory, or of all.
     pub fn select(&mut self, selection: Selection) -> Result<(), ViewError> {
         Ok(self.heap.select(selection)?)
     }
@@ -166,7 +166,7 @@ impl Reading {
 
     /// Memory over time.
     #[must_use]
-    pub fn moments(&self) -> &[Moment] {
+    pub fn moments(&self) -> &[HeapPoint] {
         &self.view().moments
     }
 
@@ -184,13 +184,13 @@ impl Reading {
 
     /// The answer.
     #[must_use]
-    pub fn holdings(&self) -> Holdings {
+    pub fn stack_profile(&self) -> StackProfile {
         self.answer().held
     }
 
     /// The answer, and when its memory came and went where that was asked for.
     #[must_use]
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> HeapQueryResult {
         let profile = self.heap.profile(self.mode(), Some(&mut *self.names.borrow_mut()));
         let Profile { held, allocators, lifetimes, moments: kept } = profile;
         let moments = match lifetimes.is_empty() {
@@ -203,44 +203,44 @@ impl Reading {
             Some((_, change)) => moments.iter().rposition(|moment| moment.change <= change).unwrap_or(last),
             None => last,
         };
-        Answer { held, allocators, lives: lifetimes, moments, end }
+        HeapQueryResult { held, allocators, lives: lifetimes, moments, end }
     }
 
     /// As [`answer`](Self::answer) to what was left, of a capture whose records are folded: by a bounded number of looks, each with the largest stacks.
     /// `None` where it keeps none.
     #[must_use]
-    pub fn folded_answer(&self) -> Option<Answer> {
+    pub fn folded_answer(&self) -> Option<HeapQueryResult> {
         let (profile, looks) = self.heap.folded_lives(Some(&mut *self.names.borrow_mut()))?;
-        let moments = looks.into_iter().map(|(time_us, bytes)| Moment { time_us, bytes, change: 0 });
-        let moments: Vec<Moment> = moments.collect();
+        let moments = looks.into_iter().map(|(time_us, bytes)| HeapPoint { time_us, bytes, change: 0 });
+        let moments: Vec<HeapPoint> = moments.collect();
         let end = moments.len().saturating_sub(1);
         let Profile { held, allocators, lifetimes: lives, .. } = profile;
-        Some(Answer { held, allocators, lives, moments, end })
+        Some(HeapQueryResult { held, allocators, lives, moments, end })
     }
 
     /// All that was ever allocated, whatever was asked: how often and how much, without when.
     #[must_use]
-    pub fn allocated(&self) -> Answer {
+    pub fn allocated(&self) -> HeapQueryResult {
         let Profile { held, allocators, .. } =
             self.heap.profile(Mode::Total, Some(&mut *self.names.borrow_mut()));
-        Answer { held, allocators, lives: Vec::new(), moments: Vec::new(), end: 0 }
+        HeapQueryResult { held, allocators, lives: Vec::new(), moments: Vec::new(), end: 0 }
     }
 
     /// Where the reader keeps the answer. A program that died of a failed request lived on until its exception had let go of everything.
     fn mode(&self) -> Mode {
-        if self.is_at_failure() { Mode::Failure } else { self.question.mode() }
+        if self.is_at_failure() { Mode::Failure } else { self.query.mode() }
     }
 
-    /// The question in words that fit what is known: what still runs has not died, and may yet free what it holds.
+    /// The query in words that fit what is known: what still runs has not died, and may yet free what it holds.
     #[must_use]
     pub fn words(&self) -> String {
-        match (self.question, &self.end) {
-            (Question::AtDeath, End::Running) => "now".to_owned(),
-            (Question::Leaks, End::Running) => "not freed so far".to_owned(),
-            (Question::Leaks, _) if self.heap.code_end().is_some() => {
+        match (self.query, &self.end) {
+            (HeapQuery::AtDeath, End::Running) => "now".to_owned(),
+            (HeapQuery::Leaks, End::Running) => "not freed so far".to_owned(),
+            (HeapQuery::Leaks, _) if self.heap.code_end().is_some() => {
                 "alive when the program's own code had ended".to_owned()
             }
-            (question, _) => question.words(),
+            (query, _) => query.words(),
         }
     }
 
@@ -262,7 +262,7 @@ impl Reading {
         self.heap.header.start_realtime_ns
     }
 
-    /// Whether the capture tells when memory came and went. One that keeps no single records (`--aggregate`, `--max-size`) does not.
+    /// Whether the capture tells when memory came and went. One without individual records (`--aggregate`, `--max-size`) does not.
     #[must_use]
     pub fn knows_when(&self) -> bool {
         self.heap.selection() != Selection::All && self.view().knows_when
@@ -290,7 +290,7 @@ impl Reading {
 
     /// Whether the answer is the heap at a request that failed.
     pub(crate) fn is_at_failure(&self) -> bool {
-        self.question == Question::AtDeath && self.heap.complete && self.heap.knows_failure()
+        self.query == HeapQuery::AtDeath && self.heap.complete && self.heap.knows_failure()
     }
 }
 
@@ -307,29 +307,29 @@ pub(crate) fn is_python(command: &[String]) -> bool {
     name.is_some_and(|name| name.starts_with("python"))
 }
 
-fn moments(heap: &Heap) -> Vec<Moment> {
+fn moments(heap: &Heap) -> Vec<HeapPoint> {
     let points = heap.curve().iter();
-    let mut list: Vec<Moment> = points
-        .map(|point| Moment { time_us: point.time_us, bytes: point.max_bytes, change: point.max_change })
+    let mut list: Vec<HeapPoint> = points
+        .map(|point| HeapPoint { time_us: point.time_us, bytes: point.max_bytes, change: point.max_change })
         .collect();
     let end = heap.curve().last().map_or(0, |point| point.bytes);
     // No change has this number: it never passes before the end.
-    list.push(Moment { time_us: heap.duration_us(), bytes: end, change: u64::MAX });
+    list.push(HeapPoint { time_us: heap.duration_us(), bytes: end, change: u64::MAX });
     list
 }
 
 /// The moment at which the program's own code had ended, among the others.
-fn add_code_end(moments: &mut Vec<Moment>, heap: &Heap) {
+fn add_code_end(moments: &mut Vec<HeapPoint>, heap: &Heap) {
     let Some((time_us, change)) = heap.code_end().filter(|(_, change)| *change > 0) else { return };
     let at = moments.partition_point(|moment| moment.change < change);
     let is_there = moments.get(at).is_some_and(|moment| moment.change == change);
     if !is_there {
-        moments.insert(at, Moment { time_us, bytes: heap.leaked().bytes, change });
+        moments.insert(at, HeapPoint { time_us, bytes: heap.leaked().bytes, change });
     }
 }
 
-/// What was folded away cannot be told apart any more; and temporary allocations are no state of the heap.
-fn knows_when(moments: &[Moment], question: Question) -> bool {
-    !matches!(question, Question::Temporary(_))
+/// Folded records cannot be distinguished any more, and temporary allocations are not a state of the heap.
+fn knows_when(moments: &[HeapPoint], query: HeapQuery) -> bool {
+    !matches!(query, HeapQuery::Temporary(_))
         && moments.iter().all(|moment| moment.change > 0 || moment.bytes == 0)
 }

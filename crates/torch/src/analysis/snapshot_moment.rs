@@ -11,12 +11,12 @@ use crate::recording::Recording;
 /// The moment that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Moment {
+pub enum SnapshotMoment {
     /// When the most was allocated.
     Peak,
     /// When the snapshot was taken.
     End,
-    /// After so many events.
+    /// After this many events.
     After(usize),
     /// Where a span the program marked starts or ends.
     Mark(Mark),
@@ -61,16 +61,16 @@ fn known_spans(known: &[String]) -> String {
     }
 }
 
-impl FromStr for Moment {
+impl FromStr for SnapshotMoment {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text {
-            "peak" => Moment::Peak,
-            "end" => Moment::End,
+            "peak" => SnapshotMoment::Peak,
+            "end" => SnapshotMoment::End,
             _ => match text.parse() {
-                Ok(events) => Moment::After(events),
-                Err(_) => Moment::Mark(Mark::parse(text)),
+                Ok(events) => SnapshotMoment::After(events),
+                Err(_) => SnapshotMoment::Mark(Mark::parse(text)),
             },
         })
     }
@@ -110,25 +110,25 @@ impl Serialize for Mark {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for SnapshotMoment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Moment::Peak => f.write_str("peak"),
-            Moment::End => f.write_str("end"),
-            Moment::After(events) => write!(f, "after {events} events"),
-            Moment::Mark(mark) => mark.fmt(f),
+            SnapshotMoment::Peak => f.write_str("peak"),
+            SnapshotMoment::End => f.write_str("end"),
+            SnapshotMoment::After(events) => write!(f, "after {events} events"),
+            SnapshotMoment::Mark(mark) => mark.fmt(f),
         }
     }
 }
 
 /// How many events of a recording lie before the moment.
-pub(crate) fn events_until(recording: &Recording<'_>, at: &Moment) -> Result<usize, NoSuchMark> {
+pub(crate) fn events_until(recording: &Recording<'_>, at: &SnapshotMoment) -> Result<usize, NoSuchMark> {
     let count = recording.snapshot.event_count(recording.device);
     Ok(match at {
-        Moment::Peak => peak::find(recording).allocated_after,
-        Moment::End => count,
-        Moment::After(events) => (*events).min(count),
-        Moment::Mark(mark) => {
+        SnapshotMoment::Peak => peak::find(recording).allocated_after,
+        SnapshotMoment::End => count,
+        SnapshotMoment::After(events) => (*events).min(count),
+        SnapshotMoment::Mark(mark) => {
             let time = time_of(recording, mark)?;
             // Events of one microsecond belong to what the mark closes.
             let after = recording.snapshot.trace(recording.device);
@@ -171,11 +171,12 @@ mod tests {
 
     #[test]
     fn moments_as_people_type_them() {
-        let mark = |name: &str, start, number| Moment::Mark(Mark { name: name.into(), start, number });
+        let mark =
+            |name: &str, start, number| SnapshotMoment::Mark(Mark { name: name.into(), start, number });
         for (text, moment) in [
-            ("peak", Moment::Peak),
-            ("end", Moment::End),
-            ("1200", Moment::After(1200)),
+            ("peak", SnapshotMoment::Peak),
+            ("end", SnapshotMoment::End),
+            ("1200", SnapshotMoment::After(1200)),
             ("forward", mark("forward", false, None)),
             ("start:forward@3", mark("forward", true, Some(3))),
             ("end:Optimizer.step#AdamW.step", mark("Optimizer.step#AdamW.step", false, None)),

@@ -9,7 +9,7 @@ use crate::trace::Action;
 
 /// One block's life, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Life {
+pub struct BlockLifetime {
     /// Where it was.
     pub addr: u64,
     /// Its real size.
@@ -28,14 +28,14 @@ pub struct Life {
 
 impl Recording<'_> {
     /// Every block that was ever live, those of the start first, then in the order of their allocation.
-    pub fn lives(&self) -> Vec<Life> {
+    pub fn lifetimes(&self) -> Vec<BlockLifetime> {
         let mut tracker = self.tracker();
-        let mut lives: Vec<Life> = Vec::new();
+        let mut lifetimes: Vec<BlockLifetime> = Vec::new();
         let mut live: FxHashMap<u64, usize> = FxHashMap::default();
         for block in tracker.segments().into_iter().flat_map(|segment| segment.blocks) {
             if matches!(block.state, BlockState::Allocated | BlockState::PendingFree) {
-                live.insert(block.addr, lives.len());
-                lives.push(Life {
+                live.insert(block.addr, lifetimes.len());
+                lifetimes.push(BlockLifetime {
                     addr: block.addr,
                     size: block.size,
                     requested: block.requested,
@@ -53,12 +53,12 @@ impl Recording<'_> {
                 Action::Alloc => {
                     let Some(size) = tracker.live_size(event.addr) else { continue };
                     // Its end was not recorded, but here it must have been.
-                    let before = live.insert(event.addr, lives.len());
-                    if let Some(life) = before.and_then(|number| lives.get_mut(number)) {
+                    let before = live.insert(event.addr, lifetimes.len());
+                    if let Some(life) = before.and_then(|number| lifetimes.get_mut(number)) {
                         life.released = life.released.or(Some(index));
                         life.freed = Some(index);
                     }
-                    lives.push(Life {
+                    lifetimes.push(BlockLifetime {
                         addr: event.addr,
                         size,
                         requested: event.size,
@@ -69,12 +69,13 @@ impl Recording<'_> {
                     });
                 }
                 Action::FreeRequested => {
-                    if let Some(life) = live.get(&event.addr).and_then(|&number| lives.get_mut(number)) {
+                    if let Some(life) = live.get(&event.addr).and_then(|&number| lifetimes.get_mut(number)) {
                         life.released = Some(index);
                     }
                 }
                 Action::FreeCompleted | Action::Free => {
-                    if let Some(life) = live.remove(&event.addr).and_then(|number| lives.get_mut(number)) {
+                    if let Some(life) = live.remove(&event.addr).and_then(|number| lifetimes.get_mut(number))
+                    {
                         life.released = life.released.or(Some(index));
                         life.freed = Some(index);
                     }
@@ -82,6 +83,6 @@ impl Recording<'_> {
                 _ => {}
             }
         }
-        lives
+        lifetimes
     }
 }

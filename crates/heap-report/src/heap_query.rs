@@ -1,8 +1,8 @@
-//! What is asked of a capture. The same question gives the same bytes in every view.
+//! What is asked of a capture. The same query gives the same bytes in every view.
 
 use std::str::FromStr;
 
-use stormlog_heap::{Mode, Watch};
+use stormlog_heap::{HeapReadOptions, Mode};
 use stormlog_model::memory::Selection;
 
 use crate::error::ViewError;
@@ -10,15 +10,15 @@ use crate::text::when;
 
 /// Which memory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Question {
+pub enum HeapQuery {
     /// What lived when the heap was largest.
     #[default]
     Peak,
     /// What lived at the end.
     Leaks,
-    /// What was freed after at most so many other allocations of its thread.
+    /// What was freed after at most this many other allocations of its thread.
     Temporary(u32),
-    /// What lived so many microseconds after the start.
+    /// What lived this many microseconds after the start.
     At(u64),
     /// What lived when the program died: at the request that failed, or when it was killed.
     AtDeath,
@@ -26,44 +26,44 @@ pub enum Question {
     Span(u64, u64),
 }
 
-impl Question {
+impl HeapQuery {
     /// What the reader must look out for.
     #[must_use]
-    pub fn watch(self) -> Watch {
-        let mut watch = Watch::default();
+    pub fn options(self) -> HeapReadOptions {
+        let mut options = HeapReadOptions::default();
         match self {
-            Question::Temporary(threshold) => watch.temporary_threshold = threshold,
-            Question::At(time) => watch.at_us = Some(time),
-            Question::Span(from, to) => watch.span_us = Some((from, to)),
-            Question::Peak | Question::Leaks | Question::AtDeath => {}
+            HeapQuery::Temporary(threshold) => options.temporary_threshold = threshold,
+            HeapQuery::At(time) => options.at_us = Some(time),
+            HeapQuery::Span(from, to) => options.span_us = Some((from, to)),
+            HeapQuery::Peak | HeapQuery::Leaks | HeapQuery::AtDeath => {}
         }
-        watch
+        options
     }
 
     /// Where the reader keeps the answer.
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
-            Question::Peak => Mode::Peak,
-            Question::Leaks | Question::AtDeath => Mode::Leaks,
-            Question::Temporary(_) => Mode::Temporary,
-            Question::At(_) => Mode::At,
-            Question::Span(..) => Mode::Span,
+            HeapQuery::Peak => Mode::Peak,
+            HeapQuery::Leaks | HeapQuery::AtDeath => Mode::Leaks,
+            HeapQuery::Temporary(_) => Mode::Temporary,
+            HeapQuery::At(_) => Mode::At,
+            HeapQuery::Span(..) => Mode::Span,
         }
     }
 
-    /// The question in words.
+    /// The query in words.
     #[must_use]
     pub fn words(self) -> String {
         match self {
-            Question::Peak => "at the peak".to_owned(),
-            Question::Leaks => "never freed".to_owned(),
-            Question::Temporary(1) => "freed before the next allocation".to_owned(),
-            Question::Temporary(threshold) => format!("freed within {threshold} allocations"),
-            Question::At(time) => format!("after {}", when(time)),
-            Question::AtDeath => "at death".to_owned(),
-            Question::Span(from, to) => {
-                format!("allocated between {} and {} and still there", when(from), when(to))
+            HeapQuery::Peak => "at the peak".to_owned(),
+            HeapQuery::Leaks => "never freed".to_owned(),
+            HeapQuery::Temporary(1) => "freed before the next allocation".to_owned(),
+            HeapQuery::Temporary(threshold) => format!("freed within {threshold} allocations"),
+            HeapQuery::At(time) => format!("after {}", when(time)),
+            HeapQuery::AtDeath => "at death".to_owned(),
+            HeapQuery::Span(from, to) => {
+                format!("allocated between {} and {} and still live", when(from), when(to))
             }
         }
     }
@@ -73,30 +73,30 @@ impl Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ask {
     /// Which memory is meant.
-    pub question: Question,
+    pub query: HeapQuery,
     /// Whose: the host's, a device's, or all. `None`: the host's where there are records of it, else the first device's.
     pub memory: Option<Selection>,
 }
 
-impl From<Question> for Ask {
-    fn from(question: Question) -> Self {
-        Ask { question, memory: None }
+impl From<HeapQuery> for Ask {
+    fn from(query: HeapQuery) -> Self {
+        Ask { query, memory: None }
     }
 }
 
-impl FromStr for Question {
+impl FromStr for HeapQuery {
     type Err = ViewError;
 
     fn from_str(text: &str) -> Result<Self, ViewError> {
-        let wrong = || ViewError::Question { text: text.to_owned() };
+        let wrong = || ViewError::InvalidQuery { text: text.to_owned() };
         let (name, value) = text.split_once(':').unwrap_or((text, ""));
         match (name, value) {
-            ("peak", "") => Ok(Question::Peak),
-            ("leaks", "") => Ok(Question::Leaks),
-            ("temporary", "") => Ok(Question::Temporary(1)),
-            ("temporary", count) => count.parse().map(Question::Temporary).map_err(|_| wrong()),
-            ("at-death", "") => Ok(Question::AtDeath),
-            ("at", time) => parse_time(time).map(Question::At).ok_or_else(wrong),
+            ("peak", "") => Ok(HeapQuery::Peak),
+            ("leaks", "") => Ok(HeapQuery::Leaks),
+            ("temporary", "") => Ok(HeapQuery::Temporary(1)),
+            ("temporary", count) => count.parse().map(HeapQuery::Temporary).map_err(|_| wrong()),
+            ("at-death", "") => Ok(HeapQuery::AtDeath),
+            ("at", time) => parse_time(time).map(HeapQuery::At).ok_or_else(wrong),
             _ => Err(wrong()),
         }
     }
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn questions_have_names() {
-        assert_eq!("temporary:4".parse::<Question>().unwrap(), Question::Temporary(4));
-        assert_eq!("at:2s".parse::<Question>().unwrap(), Question::At(2_000_000));
-        assert!("everything".parse::<Question>().is_err());
+        assert_eq!("temporary:4".parse::<HeapQuery>().unwrap(), HeapQuery::Temporary(4));
+        assert_eq!("at:2s".parse::<HeapQuery>().unwrap(), HeapQuery::At(2_000_000));
+        assert!("everything".parse::<HeapQuery>().is_err());
     }
 }
