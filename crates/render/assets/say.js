@@ -17,7 +17,8 @@ function sayBytes(bytes) {
     size /= 1024;
     unit++;
   }
-  const digits = unit === 0 ? 0 : size < 10 ? 2 : size < 100 ? 1 : 0;
+  // At most four significant digits, as everywhere.
+  const digits = unit === 0 || size >= 999.95 ? 0 : size < 99.995 ? 2 : 1;
   return (bytes < 0 ? "−" : "") + size.toFixed(digits) + " " + units[unit];
 }
 

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stormlog_model::stacks::{Frame, FrameKind, Holdings, NodeId, Origin};
+use stormlog_model::stacks::{Frame, FrameKind, NodeId, Origin, StackProfile};
 
 use crate::page::Template;
 use crate::prune::visible;
@@ -54,7 +54,7 @@ pub struct FlameGraph {
     /// What the page says when nothing is held.
     pub empty: String,
     /// The stacks and what they hold.
-    pub held: Holdings,
+    pub held: StackProfile,
     /// What the same stacks held before: the graph then shows the difference. One for each row of `held`.
     pub before: Option<Vec<(u64, u64)>>,
     /// Start with the leaves on top.
@@ -148,7 +148,7 @@ pub(crate) fn data(graph: &FlameGraph, limits: Limits) -> Data<'_> {
 type Before = Vec<(u64, u64)>;
 
 /// The visible stacks, where each stack went, and what each row held before.
-fn shown(graph: &FlameGraph, limits: Limits) -> (Holdings, Vec<NodeId>, Option<Before>) {
+fn shown(graph: &FlameGraph, limits: Limits) -> (StackProfile, Vec<NodeId>, Option<Before>) {
     let mut extra: Vec<(NodeId, u64)> =
         graph.spans.iter().flatten().map(|life| (life.node, life.bytes)).collect();
     let Some(before) = &graph.before else {
@@ -267,7 +267,7 @@ fn flags(frame: &Frame, origin: Origin) -> u32 {
         }
 }
 
-fn frames(held: &Holdings, strings: &mut Strings) -> Frames {
+fn frames(held: &StackProfile, strings: &mut Strings) -> Frames {
     let mut columns = Frames::default();
     for frame in &held.tree.frames {
         columns.function.push(strings.id(&frame.function));
@@ -279,7 +279,7 @@ fn frames(held: &Holdings, strings: &mut Strings) -> Frames {
     columns
 }
 
-fn source(held: &Holdings, graph: &FlameGraph, strings: &mut Strings) -> FxHashMap<u32, u32> {
+fn source(held: &StackProfile, graph: &FlameGraph, strings: &mut Strings) -> FxHashMap<u32, u32> {
     let mut lines = FxHashMap::default();
     if graph.source.is_empty() {
         return lines;
@@ -292,7 +292,7 @@ fn source(held: &Holdings, graph: &FlameGraph, strings: &mut Strings) -> FxHashM
     lines
 }
 
-fn entries(held: &Holdings, before: Option<&[(u64, u64)]>) -> Entries {
+fn entries(held: &StackProfile, before: Option<&[(u64, u64)]>) -> Entries {
     let mut columns = Entries::default();
     let mut last = 0;
     for row in &held.rows {
@@ -361,7 +361,7 @@ mod tests {
         ];
         FlameGraph {
             title: "a <b>".into(),
-            held: Holdings { tree, rows, threads: vec!["one".into(), "two".into()] },
+            held: StackProfile { tree, rows, threads: vec!["one".into(), "two".into()] },
             spans: Some(vec![Lifetime { node: odd, thread: 1, birth: 0, death: 2, bytes: 400, count: 3 }]),
             strip: Some(Strip {
                 time_ms: vec![0, 5, 9],

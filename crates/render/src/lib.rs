@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod flamegraph;
+pub mod fleet;
 mod page;
 pub mod plot;
 mod prune;

@@ -42,7 +42,7 @@ impl Template {
     }
 }
 
-/// JSON, compressed, as text that can stand in any HTML.
+/// JSON, compressed, as text that any HTML can contain.
 fn pack(data: &impl Serialize) -> String {
     let packed = GzEncoder::new(Vec::new(), Compression::new(6));
     // JSON comes in pieces of a character, and each costs the packer as much as a thousand.

@@ -1,13 +1,17 @@
-//! Leaves out frames nobody could see, so that a page of a hundred thousand stacks stays small. Must never change a total: what is
+//! Leaves out frames too small to see, so that a page of a hundred thousand stacks stays small. Must never change a total: what is
 //! left out is counted under its caller, in a box that says so.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, NodeId, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, NodeId, StackProfile, StackTree};
 
 use crate::flamegraph::Limits;
 
 /// The visible part of `held`, and where each old node went.
-pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], limits: Limits) -> (Holdings, Vec<NodeId>) {
+pub(crate) fn visible(
+    held: &StackProfile,
+    extra: &[(NodeId, u64)],
+    limits: Limits,
+) -> (StackProfile, Vec<NodeId>) {
     let (_, total) = held.own_and_total();
     let mut bytes: Vec<u64> = total.iter().map(|weight| weight.bytes).collect();
     add_extra(&held.tree, extra, &mut bytes);
@@ -49,7 +53,7 @@ pub(crate) fn visible(held: &Holdings, extra: &[(NodeId, u64)], limits: Limits) 
         .map(|row| Holding { node: place.get(row.node as usize).copied().unwrap_or(0), ..*row })
         .collect();
     merge(&mut rows);
-    (Holdings { tree, rows, threads: held.threads.clone() }, place)
+    (StackProfile { tree, rows, threads: held.threads.clone() }, place)
 }
 
 /// The box of what is left out.
@@ -125,7 +129,7 @@ mod tests {
             Holding { node: small, thread: 0, bytes: 7, count: 1 },
             Holding { node: deep, thread: 0, bytes: 3, count: 2 },
         ];
-        let held = Holdings { tree, rows, threads: vec!["main".into()] };
+        let held = StackProfile { tree, rows, threads: vec!["main".into()] };
         let (kept, place) = visible(&held, &[], Limits { nodes: 1000, moments: usize::MAX, share: 1e-6 });
         assert_eq!(kept.whole(), held.whole());
         assert_eq!(kept.tree.len(), 4, "root, main, big, (smaller)");

@@ -195,7 +195,7 @@ fn hostile_texts_and_numbers_stay_data() {
 }
 
 #[test]
-fn nothing_to_show_says_so() {
+fn empty_plot_states_that_there_is_no_data() {
     let empty = Figure { panels: vec![Panel::default()], ..Figure::default() };
     assert!(empty.svg().contains("no data"));
     assert!(empty.png(1.0).is_ok() && Figure::default().png(1.0).is_ok());

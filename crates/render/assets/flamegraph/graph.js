@@ -49,7 +49,7 @@ class Graph {
     return depth <= 1 ? depth : Math.max(1, depth - Math.max(0, this.folded - 1));
   }
 
-  /** How many of the outermost frames are one way to everything, and nobody's own code: a notebook's or a test runner's. */
+  /** The number of outermost frames through which every stack passes and that are not the user's code: a notebook's or a test runner's. */
   trunk(scale) {
     const { tree, unfolded, invert } = this.state;
     if (unfolded || invert) return 0;
@@ -114,7 +114,7 @@ class Graph {
     return wide;
   }
 
-  /** What a box says in so much room: name and place, the name alone, its beginning, or nothing rather than a letter or two. */
+  /** The label of a box of width `room`: name and place, the name alone, its beginning, or nothing rather than a letter or two. */
   label(node, room) {
     const frame = this.state.tree.frame[node];
     const [both, name] = frame < 0 ? [this.rootLabel(), "all"] : this.isFold(node) ? [`… ${this.folded} outer frames that are not yours: click to see them`, "…"] : this.names[frame];

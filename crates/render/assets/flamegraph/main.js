@@ -147,7 +147,7 @@ class Page {
     path.scrollLeft = path.scrollWidth;
   }
 
-  /** Only where somebody looks: it takes longer than the graph. */
+  /** Only while the list is open: filling it takes longer than drawing the graph. */
   fillList() {
     if (!$("list").open) return;
     const { state, data } = this;
@@ -201,9 +201,9 @@ class Page {
     state.span = span;
     $("span-label").hidden = !span;
     const time = data.strip?.time ?? [];
-    const hint = data.spans ? "Drag over the plot to see one span alone." : "";
+    const hint = data.spans ? "Drag over the plot to select a span." : "";
     const what = state.spanMode === "high" ? "when most was held in it" : "what it allocated and kept";
-    $("span-text").textContent = span ? `${sayTime(time[span[0]])} to ${sayTime(time[span[1]])}: ${what}. Escape shows the whole again.` : hint;
+    $("span-text").textContent = span ? `${sayTime(time[span[0]])} to ${sayTime(time[span[1]])}: ${what}. Escape shows everything again.` : hint;
     this.rebuild();
   }
 

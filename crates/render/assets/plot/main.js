@@ -126,7 +126,7 @@ function look(from, to) {
     if (note) note.remove();
     if (closer) {
       const text = element("text", `closer-${number}`, { x: f.left + 6, y: f.top + f.height - 8, "font-size": 12, fill: "#b42318", class: "tick" });
-      text.textContent = `looking at ${say(panel.window[0], panel.x)} to ${say(panel.window[1], panel.x)}`;
+      text.textContent = `showing ${say(panel.window[0], panel.x)} to ${say(panel.window[1], panel.x)}`;
     }
   });
 }

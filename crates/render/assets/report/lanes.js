@@ -3,7 +3,7 @@
 
 const FAR_LIMIT = 3; // a limit this far above everything would press the lines flat: it is given in words
 const MARK_ROOM = 9; // pixels between two marks that can be distinguished
-const STALE = 0.03; // of the axis: so long after its last point a line still says something
+const STALE = 0.03; // of the axis: for this long after its last point a line is still drawn as current
 const COLOURS = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5"];
 const BAD = { critical: "--bad", warning: "--warn", info: "--note" };
 

@@ -41,7 +41,7 @@ class Moment {
     const name = page.processName();
     if (!has) {
       $("cursor-text").textContent = `At ${sayTime(ms)}`;
-      $("empty").textContent = "No allocations of this process were recorded: which line held the memory is not known. Record it with `stormlog run`.";
+      $("empty").textContent = "No allocations of this process were recorded: the lines that held the memory are unknown. Record it with `stormlog run`.";
       $("left-out").textContent = "";
       return;
     }

@@ -58,7 +58,7 @@ class Page {
     const { folded_blocks: folded, folded_below_bytes: below, events_per_moment: per, unseen_blocks: unseen } = state.trace.device;
     if (folded) add(state.colours.css(state.colours.other), `${sayCount(folded)} blocks below ${sayBytes(below)}, as one band`);
     add("var(--accent)", "held from the driver");
-    if (per > 1) legend.append(element("span", `one moment for each ${sayCount(per)} events, the fullest of them; ${sayCount(unseen)} blocks came and went in between`));
+    if (per > 1) legend.append(element("span", `one point per ${sayCount(per)} events, at their largest total; ${sayCount(unseen)} blocks allocated and freed between two points are not drawn`));
   }
 
   /** The whole trace on the axis of now. */
@@ -163,7 +163,7 @@ class Page {
     const when = (event, moment) => (event >= 0 ? "event " + sayCount(event) + (trace.time && moment < trace.length ? `, ${sayTime(trace.time[moment] / 1000)}` : "") : null);
     const line = element("div");
     line.append(element("strong", sayBytes(b.size[block])), element("span", `  at 0x${b.addr[block].toString(16)}  ${trace.device.categories[b.category[block]]}, ${trace.homeName(b.home[block])}`, "soft"));
-    const asked = b.extra[block] ? `asked for ${sayBytes(b.size[block] - b.extra[block])} · ` : "";
+    const asked = b.extra[block] ? `requested ${sayBytes(b.size[block] - b.extra[block])} · ` : "";
     const freed = when(b.freedEvent[block], b.gone[block]);
     const life = element("div", `${asked}taken ${when(b.bornEvent[block], b.born[block]) ?? "before recording started"} · ${freed ? "freed " + freed : "never freed"}`);
     const frames = trace.frames(b.stack[block]);

@@ -51,7 +51,7 @@ pub(super) fn draw(scene: &mut Scene, content: &Bars, frame: &Frame, unit: f64) 
     let slot = slot(content, frame.width);
     let is_histogram = !content.edges.is_empty();
     let is_tilted = is_tilted(content, frame.width);
-    // Names that would stand on each other are left out, every n-th stays.
+    // Names that would overlap are left out, every n-th stays.
     let every = (if is_tilted { (SMALL * 1.3 / slot).ceil() } else { 1.0 }).max(1.0) as usize;
     for (index, value) in content.values.iter().copied().enumerate() {
         if !value.is_finite() {

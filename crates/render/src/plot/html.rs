@@ -29,7 +29,7 @@ struct ShownPanel {
     frame: Frame,
     x: super::Measure,
     y: super::Measure,
-    /// What stands at moments (phases, alerts) is drawn once and would not move along.
+    /// What is at moments (phases, alerts) is drawn once and would not move along.
     can_look_closer: bool,
     series: Vec<ShownSeries>,
 }

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) sign: Sign,
 }
 
-/// What stands before the name of an entry.
+/// What is before the name of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
     Line,

@@ -9,7 +9,7 @@ use super::ticks::Scale;
 const LIMIT: &str = "#b42318";
 /// The ground of a band.
 const BAND: &str = "#8896a5";
-/// A limit this far above everything would press the lines flat: it is told in words instead.
+/// A limit this far above everything would press the lines flat: it is given in words instead.
 const FAR_LIMIT: f64 = 3.0;
 const STRIP: f64 = 16.0;
 /// More phases than this are a loop: their stretches are tinted, not named one by one.

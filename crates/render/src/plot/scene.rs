@@ -43,7 +43,7 @@ pub(super) enum Shape {
     },
     Text {
         x: f64,
-        /// The line the letters stand on.
+        /// The baseline of the letters.
         y: f64,
         size: f64,
         colour: &'static str,

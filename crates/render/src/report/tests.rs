@@ -1,4 +1,4 @@
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, StackProfile, StackTree};
 
 use super::*;
 use crate::flamegraph::{FlameGraph, Lifetime, Strip};
@@ -29,7 +29,7 @@ fn graph(count: u32, moments: u32) -> Graph {
         rss_bytes: None,
         names: ["heap", "resident"],
     };
-    let held = Holdings { tree, rows, threads: vec!["main".into()] };
+    let held = StackProfile { tree, rows, threads: vec!["main".into()] };
     let flame = FlameGraph { held, strip: Some(strip), spans: Some(spans), ..FlameGraph::default() };
     Graph { memory: "host".into(), flame, ..Graph::default() }
 }
