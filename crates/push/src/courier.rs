@@ -22,7 +22,7 @@ use crate::notice::Notice;
 const QUEUE: usize = 64;
 /// Notices of one run. Their results fit into a pipe that is read at the end.
 const MOST_NOTICES: u64 = 500;
-/// So long the end of a run waits for its last notice. As the first process of a container, nothing outlives us.
+/// How long the end of a run waits for its last notice. Longer as the first process of a container, because no process outlives that one.
 const GRACE: Duration = Duration::from_secs(1);
 const GRACE_OF_INIT: Duration = Duration::from_secs(45);
 

@@ -78,7 +78,7 @@ pub enum PushError {
 
 fn hint(status: u16) -> &'static str {
     match status {
-        300..=399 => "; redirects are not followed, give the address it leads to",
+        300..=399 => "; redirects are not followed, give the final address",
         401 | 403 => "; check the token",
         413 => "; it does not take bodies of this size",
         _ => "",

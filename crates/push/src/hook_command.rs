@@ -15,7 +15,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>, PushError> {
     Ok(stormlog_model::text::split_words(text)?)
 }
 
-/// Runs it with a text on its standard input and a few variables; what it prints is not shown. It has so long.
+/// Runs it with a text on its standard input and a few variables; what it prints is not shown. It is killed after `timeout`.
 pub(crate) fn run(
     words: &[String],
     input: &[u8],

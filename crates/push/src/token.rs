@@ -18,13 +18,13 @@ pub fn read_token(path: &Path) -> Result<String, PushError> {
         return Err(wrong("not a regular file".to_owned()));
     }
     if about.permissions().mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
-        return Err(wrong("other users may read it; make it yours and `chmod 600` it".to_owned()));
+        return Err(wrong("other users can read it; own it and run `chmod 600` on it".to_owned()));
     }
     let mut text = String::new();
     file.take(MOST_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("it does not hold one token in one line".to_owned()));
+        return Err(wrong("it must hold one token in one line".to_owned()));
     }
     Ok(token.to_owned())
 }

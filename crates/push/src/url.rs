@@ -76,7 +76,8 @@ impl Url {
     }
 
     /// `host:port`, as HTTP's `Host` has it.
-    pub(crate) fn authority(&self) -> String {
+    #[must_use]
+    pub fn authority(&self) -> String {
         let is_default = self.port == if self.is_secure { 443 } else { 80 };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if is_default { host } else { format!("{host}:{}", self.port) }
