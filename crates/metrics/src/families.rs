@@ -106,13 +106,13 @@ pub const RUN_INFO: Family = info(
         "command",
         "version",
     ],
-    "Identity of each living rank; join with it on job_id, rank and slot.",
+    "Identity of each running rank; join on job_id, rank and slot.",
 );
 /// Runs by state.
 pub const RUNS: Family = gauge("stormlog_runs", None, &["state"], "Runs in the directories that are read.");
 
 /// Number of processes.
-pub const PROCESSES: Family = gauge("stormlog_processes", None, ROLE, "Living processes of a rank.");
+pub const PROCESSES: Family = gauge("stormlog_processes", None, ROLE, "Running processes of a rank.");
 /// RSS.
 pub const RESIDENT: Family =
     bytes("stormlog_process_resident_bytes", ROLE, "Resident memory of a rank's processes, summed by role.");
@@ -224,7 +224,7 @@ pub const GROWTH: Family = gauge(
     "stormlog_growth_bytes_per_second",
     None,
     &["job_id", "rank", "slot", "what", "device"],
-    "How fast the floor of memory rises, what as in stormlog_window_max_bytes; 0 where it does not rise steadily.",
+    "Growth rate of the memory floor; label what as in stormlog_window_max_bytes; 0 without steady growth.",
 );
 /// The nearest limits.
 pub const LIMIT_BYTES: Family = bytes(
@@ -253,20 +253,20 @@ pub const DEATHS: Family = counter(
     "stormlog_deaths_total",
     None,
     &["cause"],
-    "Processes that died, by cause; completed and deliberate ends are no deaths.",
+    "Processes that died, by cause; completed and deliberate ends are not counted.",
 );
 /// When the last one was.
 pub const LAST_DEATH: Family = seconds(
     "stormlog_last_death_timestamp_seconds",
     &["cause"],
-    "When a process died last of this cause; alert on this, a counter that begins at 1 never increases.",
+    "Time of the last death by this cause. Alert on this: increase() misses a counter that starts at 1.",
 );
 /// The newest sample.
 pub const LAST_SAMPLE: Family =
     seconds("stormlog_last_sample_timestamp_seconds", RANK, "When the rank's newest sample was taken.");
 /// Lost records.
 pub const DROPPED: Family =
-    counter("stormlog_dropped_records_total", None, RANK, "Records of a living rank that were lost.");
+    counter("stormlog_dropped_records_total", None, RANK, "Lost records of a running rank.");
 
 /// Time of this scrape.
 pub const SCRAPE_DURATION: Family =
@@ -276,7 +276,7 @@ pub const SCRAPE_UNREAD: Family = gauge(
     "stormlog_scrape_unread_runs",
     None,
     &[],
-    "Runs that there was no time or memory to read; their series are absent.",
+    "Runs skipped because reading them exceeded the time or memory budget; their series are absent.",
 );
 /// What could not be read.
 pub const SCRAPE_ERRORS: Family = counter(
@@ -291,7 +291,7 @@ pub const PUSH_FAILURES: Family = counter(
     "stormlog_push_failures_total",
     None,
     &["receiver"],
-    "Pushes that the receiver did not take: receiver is otlp or pyroscope.",
+    "Pushes that the receiver rejected: receiver is otlp or pyroscope.",
 );
 
 /// All families, in the order in which they are served.

@@ -21,7 +21,7 @@ pub fn dashboard() -> String {
             {"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"},
         ],
         "title": "Stormlog: memory of programs",
-        "description": "Who dies next, where the memory is, and what died of what. Printed by `stormlog dashboard`.",
+        "description": "Ranks near their limit, where the memory is, and deaths by cause. Printed by `stormlog dashboard`.",
         "uid": "stormlog", "tags": ["stormlog", "memory"],
         "schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1,
         "refresh": "30s", "time": {"from": "now-3h", "to": "now"}, "timezone": "utc",

@@ -75,7 +75,7 @@ const fn query(expr: &'static str, legend: &'static str) -> Query {
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        title: "Who dies next",
+        title: "Near the limit",
         panels: &[
             Panel {
                 title: "Time to limit",
@@ -258,7 +258,7 @@ pub(crate) const ROWS: &[Row] = &[
             },
             Panel {
                 title: "Identity",
-                help: "The living ranks: host, run, attempt.",
+                help: "Running ranks: host, run, attempt.",
                 shape: Shape::Table,
                 unit: "none",
                 width: 12,

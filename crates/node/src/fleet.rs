@@ -101,7 +101,7 @@ impl Fleet {
         (jobs(&picture, &self.ended), !is_whole)
     }
 
-    /// Everything there is, the memory over time of all jobs included, as far as it can be read in so much time.
+    /// Everything there is, the memory over time of all jobs included, as far as it can be read within `patience`.
     pub fn whole(&mut self, patience: Duration) -> (Overview, Vec<JobRow>) {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());

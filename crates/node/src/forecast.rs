@@ -12,13 +12,13 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Of samples that come so often.
+    /// For samples taken every `interval_ms`.
     pub(crate) fn every(interval_ms: u64) -> Self {
         let config = PredictConfig::for_interval(interval_ms.saturating_mul(1_000_000));
         Growth { predictor: Predictor::new(config) }
     }
 
-    /// So much is held, and so much is left beside it.
+    /// Adds a sample: `held` bytes in use, `left` bytes until the limit.
     pub(crate) fn observe(&mut self, at_ns: u64, held: u64, left: Option<u64>) {
         let limit = left.map(|left| held.saturating_add(left));
         // The alerts of this predictor were raised by the supervisor already.

@@ -20,13 +20,13 @@ use crate::state::{StateError, StateFile};
 const BUDGET: Duration = Duration::from_secs(3);
 /// Looking for runs again takes at most this part of the time, where [`NodeOptions::keeps_history`] asks for looks every second.
 const SEARCH_SHARE: u32 = 30;
-/// What was found is read to its end before runs are looked for again, for so long.
+/// For this long the runs that were found are read to their end before runs are searched again.
 const SEARCH_AGE: Duration = Duration::from_secs(5);
 /// Threads that read the records of runs that are new.
 const MOST_THREADS: usize = 4;
 /// Fewer new runs are read by one thread.
 const LEAST_SHARED: usize = 64;
-/// Runs that are remembered; the names of so many take 20 MB.
+/// Runs that are remembered; the names of that many take 20 MB.
 const MOST_RUNS: usize = 100_000;
 /// Living runs that are read.
 const MOST_LIVING: usize = 1024;
@@ -120,7 +120,7 @@ impl Node {
         self.look_for(self.options.budget.unwrap_or(BUDGET));
     }
 
-    /// The same in so much time.
+    /// As [`look`](Self::look), within `budget`.
     pub fn look_for(&mut self, budget: Duration) {
         let begun = Instant::now();
         let deadline = begun + budget;

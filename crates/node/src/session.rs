@@ -1,6 +1,6 @@
 //! One session of a living run, read from where it was left: who it is of, its newest numbers, and how its process ended.
 //!
-//! The log is opened near its end: what was long ago is no metric. Must never hold more than its newest numbers, and never read past a deadline.
+//! The log is opened near its end: what was long ago is not a metric. Must never hold more than its newest numbers, and never read past a deadline.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::device_now::DeviceNow;
 
 /// Events between two looks at the clock.
 const STRIDE: usize = 256;
-/// A log that was not looked at for so long is opened anew near its end.
+/// A log that was not read for this long is reopened near its end.
 const LONG_AGO: Duration = Duration::from_secs(180);
 /// The host among the devices.
 const HOST: i64 = -1;

@@ -15,7 +15,7 @@ use crate::session::Session;
 
 /// Sessions that are read; the newest by name.
 const MOST: usize = 1024;
-/// Samples that come so often where none tells.
+/// The sampling interval that is assumed where a session does not record it.
 const INTERVAL_MS: u64 = 100;
 
 /// A recorded process that no run has.

@@ -14,6 +14,7 @@ mod series;
 mod server;
 mod textfile;
 mod token;
+mod trigger;
 
 pub use http::{Listen, Tls, TlsError, TlsFiles};
 pub use otlp::Otlp;
@@ -23,3 +24,4 @@ pub use series::{Exposure, exposition};
 pub use server::{NodeServer, PageMaker, ServeError, ServeOptions};
 pub use textfile::Textfile;
 pub use token::{Token, TokenError};
+pub use trigger::Audit;

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use stormlog_export::{About, HeapProfile, pprof};
-use stormlog_heap_report::{Question, Reading, ViewError};
+use stormlog_heap_report::{HeapQuery, Reading, ViewError};
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_push::{Client, PushError, Request, Url};
 use stormlog_store::wall_ns;
@@ -84,11 +84,11 @@ fn profiles(capture: &LiveCapture) -> Result<Vec<Value>, ViewError> {
     if std::fs::metadata(&capture.path).is_ok_and(|file| file.len() > MOST_CAPTURE) {
         return Ok(Vec::new());
     }
-    let mut reading = Reading::of(&capture.path, None, Question::AtDeath)?;
+    let mut reading = Reading::of(&capture.path, None, HeapQuery::AtDeath)?;
     let mut series = Vec::new();
     for memory in reading.heap.memories() {
         reading.select(Selection::One(memory))?;
-        let (held, allocated) = (reading.holdings(), reading.allocated().held);
+        let (held, allocated) = (reading.stack_profile(), reading.allocated().held);
         if held.rows.is_empty() {
             continue;
         }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stormlog_catalog::request::Kind;
 use stormlog_catalog::run::{RunDirectory, StoredRun};
 use stormlog_metrics::families::PUSH_FAILURES;
 use stormlog_metrics::{Exposition, Format, Labels};
@@ -22,10 +23,11 @@ use crate::pyroscope::Pyroscope;
 use crate::series::{Exposure, exposition, live_captures};
 use crate::textfile::Textfile;
 use crate::token::Token;
+use crate::trigger::{self, Audit, Trigger};
 
 /// Two answers within this time are of one look: asking often costs the machine nothing.
 const FRESH: Duration = Duration::from_secs(1);
-/// Where no scraper asks, the reader looks so often: a worker's death must be seen before its directory is dropped.
+/// Where no scraper asks, the interval at which the reader looks: a worker's death must be seen before its directory is dropped.
 const OWN_INTERVAL: Duration = Duration::from_secs(15);
 /// The list of runs ends here.
 const LIST_BUDGET: Duration = Duration::from_secs(20);
@@ -51,6 +53,8 @@ pub struct ServeOptions {
     pub pyroscope: Option<Pyroscope>,
     /// What is pushed.
     pub exposure: Exposure,
+    /// Lets owners ask processes for snapshots; gets a line for each attempt.
+    pub trigger: Option<Box<Audit>>,
 }
 
 /// Why it cannot serve.
@@ -70,7 +74,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Accepting connections failed.
-    #[error("the service ended: {0}")]
+    #[error("the server stopped: {0}")]
     Ended(#[from] io::Error),
 }
 
@@ -81,7 +85,7 @@ pub struct NodeServer {
 }
 
 struct Shared {
-    node: Mutex<Watched>,
+    node: Mutex<PolledNode>,
     token: Option<Token>,
     /// Whether every client is the owner.
     is_private: bool,
@@ -94,18 +98,19 @@ struct Shared {
     otlp: Option<Otlp>,
     pyroscope: Option<Pyroscope>,
     exposure: Exposure,
+    trigger: Option<Trigger>,
     /// Pushes that were not taken.
     otlp_failures: Failures,
     pyroscope_failures: Failures,
 }
 
-/// The reader and when it looked last.
-struct Watched {
+/// The reader of a node and when it last polled it.
+struct PolledNode {
     node: Node,
     looked_at: Option<Instant>,
 }
 
-impl Watched {
+impl PolledNode {
     fn refresh(&mut self, age: Duration) {
         if self.looked_at.is_none_or(|at| at.elapsed() >= age) {
             self.node.look();
@@ -131,7 +136,7 @@ impl NodeServer {
             ServeError::Listen { address, source }
         })?;
         let shared = Shared {
-            node: Mutex::new(Watched { node, looked_at: None }),
+            node: Mutex::new(PolledNode { node, looked_at: None }),
             token: options.token,
             is_private: matches!(options.listen, Listen::Unix(_)),
             is_remote: matches!(options.listen, Listen::Tcp(address) if !address.ip().is_loopback()),
@@ -141,6 +146,7 @@ impl NodeServer {
             otlp: options.otlp,
             pyroscope: options.pyroscope,
             exposure: options.exposure,
+            trigger: options.trigger.map(Trigger::new),
             otlp_failures: Failures::default(),
             pyroscope_failures: Failures::default(),
         };
@@ -198,10 +204,10 @@ impl Shared {
 
     fn push_profiles(&self) {
         let Some(pyroscope) = &self.pyroscope else { return };
-        let mut watched = self.lock();
-        watched.refresh(FRESH);
-        let captures = live_captures(&mut watched.node);
-        drop(watched);
+        let mut polled = self.lock();
+        polled.refresh(FRESH);
+        let captures = live_captures(&mut polled.node);
+        drop(polled);
         for capture in captures {
             let Err(error) = pyroscope.send(&capture) else { continue };
             self.pyroscope_failures.add();
@@ -214,10 +220,10 @@ impl Shared {
 
     /// The series of a look that is fresh.
     fn exposition(&self, exposure: Exposure) -> Exposition {
-        let mut watched = self.lock();
-        watched.refresh(FRESH);
-        let mut series = exposition(&mut watched.node, exposure);
-        drop(watched);
+        let mut polled = self.lock();
+        polled.refresh(FRESH);
+        let mut series = exposition(&mut polled.node, exposure);
+        drop(polled);
         let pushes = [
             ("otlp", self.otlp.is_some(), &self.otlp_failures),
             ("pyroscope", self.pyroscope.is_some(), &self.pyroscope_failures),
@@ -228,7 +234,7 @@ impl Shared {
         series
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, PolledNode> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -236,11 +242,11 @@ impl Shared {
     fn look_on(&self, ended: &mpsc::Receiver<()>) {
         loop {
             {
-                let mut watched = self.lock();
-                watched.refresh(OWN_INTERVAL);
+                let mut polled = self.lock();
+                polled.refresh(OWN_INTERVAL);
                 if let Some(textfile) = &self.textfile {
-                    let text = exposition(&mut watched.node, Exposure::Everyone).render(Format::Text);
-                    drop(watched);
+                    let text = exposition(&mut polled.node, Exposure::Everyone).render(Format::Text);
+                    drop(polled);
                     // The collector shows the age of a file that is not written any more.
                     let _ = textfile.write(&text);
                 }
@@ -255,14 +261,20 @@ impl Shared {
         if !self.is_private && !self.is_remote && !is_local_name(&request.host) {
             return Reply::refused(Refusal::WrongHost);
         }
-        if request.method != "GET" && request.method != "HEAD" {
+        let asked = (request.method == "POST" && self.trigger.is_some())
+            .then(|| trigger::wanted(request.path.strip_prefix("/runs/")?))
+            .flatten();
+        if request.method != "GET" && request.method != "HEAD" && asked.is_none() {
             return Reply::refused(Refusal::WrongMethod);
         }
         let is_owner = match (&request.bearer, &self.token) {
             _ if self.is_private => true,
             (None, _) => false,
             (Some(given), Some(token)) if token.is(given) => true,
-            _ => return unauthorized("The token is not the one in --token-file.\n"),
+            _ => {
+                self.note_refusal(asked, "wrong token");
+                return unauthorized("The token is not the one in --token-file.\n");
+            }
         };
         let needs_token = match request.path.as_str() {
             "/healthz" => false,
@@ -270,9 +282,13 @@ impl Shared {
             path => self.is_remote || path == "/runs" || path.starts_with("/runs/"),
         };
         if needs_token && !is_owner {
+            self.note_refusal(asked, "no token");
             return unauthorized(
                 "This needs the token: send `Authorization: Bearer TOKEN` with the text of --token-file, or use a Unix socket.\n",
             );
+        }
+        if let (Some((id, kind)), Some(trigger)) = (asked, &self.trigger) {
+            return self.of_run(id, |directory| trigger.post(id, kind, directory, request.pid));
         }
         match request.path.as_str() {
             "/metrics" => self.metrics(request, is_owner),
@@ -280,10 +296,13 @@ impl Shared {
             "/runs" => self.runs(),
             path => match path.strip_prefix("/runs/").and_then(|rest| rest.strip_suffix("/report")) {
                 Some(id) => self.page(id),
-                None => Reply::text(
-                    "404 Not Found",
-                    "There are /metrics, /healthz, /runs and /runs/RUN/report.\n",
-                ),
+                None => match path.strip_prefix("/runs/").and_then(|rest| rest.split_once("/requests/")) {
+                    Some((id, name)) => self.of_run(id, |directory| trigger::answer(directory, name)),
+                    None => Reply::text(
+                        "404 Not Found",
+                        "There are /metrics, /healthz, /runs and /runs/RUN/report.\n",
+                    ),
+                },
             },
         }
     }
@@ -296,10 +315,10 @@ impl Shared {
     }
 
     fn runs(&self) -> Reply {
-        let mut watched = self.lock();
-        watched.refresh(FRESH);
-        let directories = watched.node.run_directories();
-        drop(watched);
+        let mut polled = self.lock();
+        polled.refresh(FRESH);
+        let directories = polled.node.run_directories();
+        drop(polled);
         let until = Instant::now() + LIST_BUDGET;
         let mut runs: Vec<StoredRun> = Vec::new();
         for path in directories {
@@ -317,17 +336,30 @@ impl Shared {
     }
 
     fn page(&self, id: &str) -> Reply {
-        let mut watched = self.lock();
-        watched.refresh(FRESH);
-        let directory = watched.node.run_directory(id);
-        drop(watched);
-        let Some(directory) = directory else {
-            return Reply::text("404 Not Found", "There is no run of that name; /runs lists them.\n");
-        };
-        let _one = self.paging.lock().unwrap_or_else(PoisonError::into_inner);
-        match (self.pages)(&directory) {
-            Ok(page) => Reply::ok("text/html; charset=utf-8", page.into_bytes().into()),
-            Err(sentence) => Reply::text("500 Internal Server Error", &format!("{sentence}\n")),
+        self.of_run(id, |directory| {
+            let _one = self.paging.lock().unwrap_or_else(PoisonError::into_inner);
+            match (self.pages)(directory) {
+                Ok(page) => Reply::ok("text/html; charset=utf-8", page.into_bytes().into()),
+                Err(sentence) => Reply::text("500 Internal Server Error", &format!("{sentence}\n")),
+            }
+        })
+    }
+
+    /// Answers about the run of that name that the node's reader found.
+    fn of_run(&self, id: &str, reply: impl FnOnce(&Path) -> Reply) -> Reply {
+        let mut polled = self.lock();
+        polled.refresh(FRESH);
+        let directory = polled.node.run_directory(id);
+        drop(polled);
+        match directory {
+            Some(directory) => reply(&directory),
+            None => Reply::text("404 Not Found", "There is no run of that name; /runs lists them.\n"),
+        }
+    }
+
+    fn note_refusal(&self, asked: Option<(&str, Kind)>, reason: &str) {
+        if let (Some((id, kind)), Some(trigger)) = (asked, &self.trigger) {
+            trigger.refused(id, kind, reason);
         }
     }
 }

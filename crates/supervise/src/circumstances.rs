@@ -1,13 +1,13 @@
 //! The circumstances of a death: the processes that held memory, how it grew, and the last sample of every GPU.
 //!
-//! Taken by the watcher at the moment, handed to the verdict and the bundle as values.
+//! Taken by the sampler at the moment, handed to the verdict and the bundle as values.
 
 use stormlog_model::{Counter, Counters};
 use stormlog_postmortem::bundle::{DeviceSample, HeldBy, MapRow};
 use stormlog_postmortem::verdict::Growth;
 use stormlog_track::{GpuSample, HOST_DEVICE};
 
-use crate::watched::Watched;
+use crate::tracked_process::TrackedProcess;
 
 /// What a verdict wants to know of the surroundings at the moment of a death.
 #[derive(Debug, Clone, Default)]
@@ -36,16 +36,16 @@ impl Circumstances {
     }
 
     /// The last sample of every device, the host's first. Without a GPU the events themselves have it.
-    pub(crate) fn devices(&self, watched: &Watched) -> Vec<DeviceSample> {
+    pub(crate) fn devices(&self, tracked: &TrackedProcess) -> Vec<DeviceSample> {
         if self.gpus.is_empty() {
             return Vec::new();
         }
         let mut counters = Counters::UNKNOWN;
-        counters.set(Counter::Used, watched.session.seen().last_rss);
+        counters.set(Counter::Used, tracked.session.seen().last_rss);
         let host = DeviceSample {
             device_id: HOST_DEVICE,
             collector: stormlog_collect::PROCESS_COLLECTOR.to_owned(),
-            timestamp_ns: watched.session.last_event_ns(),
+            timestamp_ns: tracked.session.last_event_ns(),
             counters,
         };
         let of_gpu = |sample: &GpuSample| DeviceSample {
@@ -59,9 +59,9 @@ impl Circumstances {
 }
 
 /// What one process held when last seen.
-pub(crate) fn holder(watched: &Watched) -> Option<HeldBy> {
-    let place = format!("{} (pid {}, rank {})", watched.name(), watched.pid, watched.summary.rank);
-    Some(HeldBy { place, bytes: watched.session.seen().last_rss?, note: None })
+pub(crate) fn holder(tracked: &TrackedProcess) -> Option<HeldBy> {
+    let place = format!("{} (pid {}, rank {})", tracked.name(), tracked.pid, tracked.summary.rank);
+    Some(HeldBy { place, bytes: tracked.session.seen().last_rss?, note: None })
 }
 
 /// The kinds of memory that a process was last seen to hold: `[heap]`, `[anonymous]`.
@@ -74,11 +74,11 @@ pub(crate) fn kinds_of_memory(rows: &[MapRow]) -> impl Iterator<Item = HeldBy> {
 }
 
 /// What the only process of a run holds now: the kinds of memory by the last look at its map, or the process where it has grown much since.
-pub(crate) fn kinds_or_process(watched: &Watched) -> Vec<HeldBy> {
-    let kinds: Vec<HeldBy> = kinds_of_memory(&watched.mapped.rows).collect();
+pub(crate) fn kinds_or_process(tracked: &TrackedProcess) -> Vec<HeldBy> {
+    let kinds: Vec<HeldBy> = kinds_of_memory(&tracked.mapped.rows).collect();
     let sum: u64 = kinds.iter().map(|kind| kind.bytes).sum();
-    let is_recent = watched.session.seen().last_rss.is_some_and(|rss| sum / 3 >= rss / 4);
-    if is_recent { kinds } else { holder(watched).into_iter().collect() }
+    let is_recent = tracked.session.seen().last_rss.is_some_and(|rss| sum / 3 >= rss / 4);
+    if is_recent { kinds } else { holder(tracked).into_iter().collect() }
 }
 
 /// The processes and what they held, largest first, when there was more than one to hold it.

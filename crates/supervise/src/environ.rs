@@ -26,6 +26,11 @@ impl Environ {
         Environ { pid, is_ours: text.is_empty() && or_ours, text }
     }
 
+    /// Whether nothing of it could be read: it is gone, or in the middle of an exec, where the kernel has no environment of it for a moment.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.text.is_empty()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         if self.is_ours {
             return std::env::var(name).ok();

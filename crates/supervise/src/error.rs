@@ -35,7 +35,7 @@ pub enum RunError {
     #[error(transparent)]
     Hook(#[from] stormlog_hook_image::Error),
     /// A path the recording library cannot take.
-    #[error("{}: a heap capture's path may not hold ';' or '%'; choose another --dir", .0.display())]
+    #[error("{}: a heap capture's path must not contain ';' or '%'; choose another --dir", .0.display())]
     HeapPath(PathBuf),
     /// A file of the run could not be read or written.
     #[error(transparent)]
@@ -64,7 +64,7 @@ impl RunError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             RunError::Directory { .. } => "; choose a directory that can be written with --dir",
-            RunError::Start { .. } => "; raise the limit that is in its way (ulimit -a)",
+            RunError::Start { .. } => "; raise the limit that prevents it (`ulimit -a` lists them)",
             _ => "",
         }
     }

@@ -35,10 +35,11 @@ use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
 use crate::lineage::{Delivered, Lineage};
 use crate::notices::Notices;
 use crate::outcome::{Ended, ProcessOutcome};
-use crate::question::Questions;
+use crate::requests::Answerer;
+use crate::retention_requests::RetentionRequests;
 use crate::supervise::HeapFinish;
 use crate::termination::TerminationLog;
-use crate::watched::Watched;
+use crate::tracked_process::TrackedProcess;
 
 /// A process is met a little after its start, and may have ended by then.
 const BIRTH_NS: u64 = 2_000_000_000;
@@ -85,7 +86,7 @@ pub(crate) struct RunEvidence {
     pub(crate) finisher: Option<Standby>,
     /// How long the captures are waited for in silence, once the program has ended.
     pub(crate) patience: Option<Patience>,
-    /// The termination message of the container, until the watcher keeps it.
+    /// The termination message of the container, until the sampler keeps it.
     pub(crate) termination: Option<TerminationLog>,
     writer: BundleWriter,
     /// Kills the kernel reported so far.
@@ -98,7 +99,8 @@ pub(crate) struct RunEvidence {
     pub(crate) deaths: Deaths,
     pub(crate) warnings: VecDeque<String>,
     /// What processes were asked about their memory.
-    pub(crate) questions: Questions,
+    pub(crate) retention_requests: RetentionRequests,
+    pub(crate) answerer: Answerer,
     /// Where alerts and deaths are reported, if anywhere.
     pub(crate) notices: Option<Notices>,
 }
@@ -135,22 +137,31 @@ impl RunEvidence {
             dropped_sessions: 0,
             deaths: Deaths::new(),
             warnings: VecDeque::new(),
-            questions: Questions::default(),
+            retention_requests: RetentionRequests::default(),
+            answerer: Answerer::default(),
             notices: None,
         }
     }
 
     /// A process that ended before the program did. Where its exit status could not be seen, only evidence makes it more than gone.
-    pub(crate) fn child_ended(&mut self, watched: Watched, ended: Ended, circumstances: &Circumstances) {
+    pub(crate) fn child_ended(
+        &mut self,
+        mut tracked: TrackedProcess,
+        ended: Ended,
+        circumstances: &Circumstances,
+    ) {
         let ended_ns = wall_ns();
-        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
+        // One that ends within milliseconds is met when its command line can no longer be read.
+        let pid = tracked.pid;
+        tracked.name_by(|| self.captures.as_ref()?.command_of(pid));
+        let death = (!ended.is_clean()).then(|| self.judge(&tracked, ended.ending(), circumstances));
         if let Some(death) = &death {
-            death.tell_launcher(&watched, ended_ns);
+            death.tell_launcher(&tracked, ended_ns);
         }
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
         if is_memory {
-            self.groups.was_killed(watched.group);
+            self.groups.was_killed(tracked.group);
         }
         let status = match ended {
             Ended::Code(0) => SessionStatus::Completed,
@@ -158,9 +169,9 @@ impl RunEvidence {
             _ => SessionStatus::Interrupted,
         };
         let death = death.filter(|_| status == SessionStatus::Interrupted);
-        let is_tool = !is_kill && watched.session.samples() < SAMPLES_OF_A_WORKER;
+        let is_tool = !is_kill && tracked.session.samples() < SAMPLES_OF_A_WORKER;
         let is_tool = is_tool && death.as_ref().is_some_and(|death| death.exception.is_none());
-        let outcome = self.close(watched, status, ended, death, !is_tool, ended_ns);
+        let outcome = self.close(tracked, status, ended, death, !is_tool, ended_ns);
         if let Some(notices) = self.notices.as_ref().filter(|_| !is_tool) {
             notices.child_ended(&outcome);
         }
@@ -193,50 +204,50 @@ impl RunEvidence {
     /// The program itself: its exit status is known.
     pub(crate) fn main_ended(
         &mut self,
-        watched: Watched,
+        tracked: TrackedProcess,
         ended: Ended,
         ended_ns: u64,
         circumstances: &Circumstances,
     ) -> ProcessOutcome {
-        let death = (!ended.is_clean()).then(|| self.judge(&watched, ended.ending(), circumstances));
+        let death = (!ended.is_clean()).then(|| self.judge(&tracked, ended.ending(), circumstances));
         let status = if ended.is_clean() { SessionStatus::Completed } else { SessionStatus::Interrupted };
-        self.close(watched, status, ended, death, true, ended_ns)
+        self.close(tracked, status, ended, death, true, ended_ns)
     }
 
     /// A process that outlived the program: recording it ends here.
-    pub(crate) fn outlived(&mut self, watched: Watched, ended_ns: u64) -> ProcessOutcome {
-        self.close(watched, SessionStatus::Incomplete, Ended::Unknown, None, false, ended_ns)
+    pub(crate) fn outlived(&mut self, tracked: TrackedProcess, ended_ns: u64) -> ProcessOutcome {
+        self.close(tracked, SessionStatus::Incomplete, Ended::Unknown, None, false, ended_ns)
     }
 
-    fn judge(&mut self, watched: &Watched, ending: Ending, circumstances: &Circumstances) -> Death {
+    fn judge(&mut self, tracked: &TrackedProcess, ending: Ending, circumstances: &Circumstances) -> Death {
         if let Some(report) = self.kernel_log.as_mut().and_then(|log| log.read(DEFAULT_RECORDS).ok()) {
             self.kills.extend(report.kills);
         }
-        let exception = exceptions::understood(&self.run.exceptions(), watched.pid);
-        let mut facts = DeathFacts::of(&self.name_of(watched), watched.pid.into(), ending);
-        facts.ran_seconds = Some(watched.since.elapsed().as_secs_f64());
+        let exception = exceptions::understood(&self.run.exceptions(), tracked.pid);
+        let mut facts = DeathFacts::of(&self.name_of(tracked), tracked.pid.into(), ending);
+        facts.ran_seconds = Some(tracked.since.elapsed().as_secs_f64());
         facts.exception = exception.as_ref().map(|exception| exceptions::fact(exception, ending));
-        let (report, cgroups) = self.groups.look(watched.group).unzip();
+        let (report, cgroups) = self.groups.look(tracked.group).unzip();
         facts.cgroups = cgroups.unwrap_or_default();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
         facts.host = host(self.host_kills.change());
         facts.rlimit_as_bytes = self.limit_as;
-        let since_ns = u64::try_from(watched.summary.started_at_ns).unwrap_or(0).saturating_sub(BIRTH_NS);
+        let since_ns = u64::try_from(tracked.summary.started_at_ns).unwrap_or(0).saturating_sub(BIRTH_NS);
         let ends = Ends::read(self.run.path());
-        facts.has_chosen_status = ends.has_exited_in_order(watched.pid, since_ns);
-        facts.failed_request = ends.failed_request(watched.pid, since_ns).map(|failed| FailedRequest {
+        facts.has_chosen_status = ends.has_exited_in_order(tracked.pid, since_ns);
+        facts.failed_request = ends.failed_request(tracked.pid, since_ns).map(|failed| FailedRequest {
             is_device: failed.is_device,
             bytes: failed.bytes,
             seconds_before: wall_ns().saturating_sub(failed.at_ns) as f64 / 1e9,
         });
-        self.lineage.set_group(watched.pid, watched.process_group);
-        facts.sender = self.sender(watched.pid, ending, &ends, since_ns);
-        let seen = watched.session.seen();
+        self.lineage.set_group(tracked.pid, tracked.process_group);
+        facts.sender = self.sender(tracked.pid, ending, &ends, since_ns);
+        let seen = tracked.session.seen();
         facts.last_rss_bytes = seen.last_rss;
         facts.peak_vms_bytes = seen.peak_vms;
         facts.peak_rss_bytes = seen.peak_rss;
         facts.growth = circumstances.growth;
-        facts.uses_gpu = circumstances.uses_gpu(watched.pid);
+        facts.uses_gpu = circumstances.uses_gpu(tracked.pid);
         facts.held_by = circumstances.held_by.clone();
         let limits = report.as_ref().and_then(|report| serde_json::to_value(&report.levels).ok());
         let pressure = host_memory_pressure(&Roots::default()).ok().flatten();
@@ -268,22 +279,22 @@ impl RunEvidence {
     }
 
     /// What the user would call the process: the program by what was asked for, another one by its own command line.
-    fn name_of(&self, watched: &Watched) -> String {
-        if watched.pid == self.root { self.program.clone() } else { watched.name().to_owned() }
+    fn name_of(&self, tracked: &TrackedProcess) -> String {
+        if tracked.pid == self.root { self.program.clone() } else { tracked.name().to_owned() }
     }
 
     /// Ends a session and keeps the evidence of a death.
     fn close(
         &mut self,
-        mut watched: Watched,
+        mut tracked: TrackedProcess,
         status: SessionStatus,
         ended: Ended,
         death: Option<Death>,
         may_leave_a_bundle: bool,
         ended_ns: u64,
     ) -> ProcessOutcome {
-        if watched.pid != self.root {
-            self.others_peak_rss = self.others_peak_rss.max(watched.session.seen().peak_rss.unwrap_or(0));
+        if tracked.pid != self.root {
+            self.others_peak_rss = self.others_peak_rss.max(tracked.session.seen().peak_rss.unwrap_or(0));
         }
         let sentence = death.as_ref().map(|death| death.verdict.sentence.clone());
         let judged = death.as_ref().map(|death| death.verdict.ended);
@@ -292,22 +303,22 @@ impl RunEvidence {
         let died_of = died_of.filter(|(ended, cause)| is_death(*ended, *cause, !may_leave_a_bundle));
         let died_of = died_of.map(|(_, cause)| cause);
         if let Some(cause) = died_of {
-            watched.session.set_fact(DEATH, cause.as_str().into());
+            tracked.session.set_fact(DEATH, cause.as_str().into());
         }
         match (&sentence, status) {
-            // An end that was meant is no error.
+            // An end that was meant is not an error.
             (Some(sentence), _) if is_failure => {
-                watched.session.record_end("error", ended_ns, Some(sentence))
+                tracked.session.record_end("error", ended_ns, Some(sentence))
             }
-            (Some(sentence), _) => watched.session.record_end("stop", ended_ns, Some(sentence)),
-            (None, SessionStatus::Completed) => watched.session.record_end("stop", ended_ns, None),
+            (Some(sentence), _) => tracked.session.record_end("stop", ended_ns, Some(sentence)),
+            (None, SessionStatus::Completed) => tracked.session.record_end("stop", ended_ns, None),
             (None, _) => true,
         };
         let ended_at = i64::try_from(ended_ns).unwrap_or(i64::MAX);
-        let has_log = watched.session.is_recorded();
-        watched.session.close(status, ended_at);
-        watched.summary.status = status;
-        watched.summary.ended_at_ns = Some(ended_at);
+        let has_log = tracked.session.is_recorded();
+        tracked.session.close(status, ended_at);
+        tracked.summary.status = status;
+        tracked.summary.ended_at_ns = Some(ended_at);
         let of_failure = death
             .as_ref()
             .is_some_and(|death| matches!(death.verdict.cause, Cause::MemoryError | Cause::OomException));
@@ -316,31 +327,31 @@ impl RunEvidence {
         let bundled = death
             .as_ref()
             .filter(|death| may_leave_a_bundle && policy.wants(&death.verdict, death.has_raised()));
-        let heap = self.settle_heap(&watched, cause, of_failure, bundled.is_some());
-        let bundle = bundled.and_then(|death| self.bundle(&watched, death, heap.as_ref(), ended_ns));
+        let heap = self.settle_heap(&tracked, cause, of_failure, bundled.is_some());
+        let bundle = bundled.and_then(|death| self.bundle(&tracked, death, heap.as_ref(), ended_ns));
         if let Some(cause) = died_of {
             let name = bundle.as_ref().and_then(|path| path.file_name());
             let name = name.map(|name| name.to_string_lossy().into_owned());
             self.deaths.entry(cause).or_default().add(ended_at, name);
         }
-        memory_map::discard(&watched.directory);
+        memory_map::discard(&tracked.directory);
         if has_log {
             // The history and the bundle have all that the ring has; from here on it only takes room.
-            let _ = std::fs::remove_file(watched.directory.join(RING_FILE));
+            let _ = std::fs::remove_file(tracked.directory.join(RING_FILE));
         }
-        let seen = watched.session.seen();
+        let seen = tracked.session.seen();
         let exception = match &death {
             Some(death) => death.exception.as_ref().map(|(reported, _)| spelt(reported)),
             // A thread can fail where the program ends well.
-            None => exceptions::last_of(&self.run.exceptions(), watched.pid).as_ref().map(spelt),
+            None => exceptions::last_of(&self.run.exceptions(), tracked.pid).as_ref().map(spelt),
         };
         ProcessOutcome {
-            pid: watched.pid,
-            program: self.name_of(&watched),
-            worker: watched.worker.take(),
-            identity: watched.identity,
-            session_id: watched.summary.session_id,
-            directory: watched.directory,
+            pid: tracked.pid,
+            program: self.name_of(&tracked),
+            worker: tracked.worker.take(),
+            identity: tracked.identity,
+            session_id: tracked.summary.session_id,
+            directory: tracked.directory,
             peak_rss: seen.peak_rss,
             last_rss: seen.last_rss,
             heap,
@@ -356,47 +367,47 @@ impl RunEvidence {
     }
 
     /// Ends the process's captures. What they come to, where the bundle needs it or the program itself has ended; of children it is asked for
-    /// at the end, because their watcher cannot wait.
+    /// at the end, because their sampler cannot wait.
     fn settle_heap(
         &mut self,
-        watched: &Watched,
+        tracked: &TrackedProcess,
         cause: serde_json::Value,
         of_failure: bool,
         is_bundled: bool,
     ) -> Option<HeapDigest> {
         let captures = self.captures.as_ref()?;
-        let target = watched.directory.join(CAPTURE_FILE);
-        let is_kept = is_bundled || watched.pid == self.root;
+        let target = tracked.directory.join(CAPTURE_FILE);
+        let is_kept = is_bundled || tracked.pid == self.root;
         if captures.is_halted() {
-            captures.settle(watched.pid, cause, &watched.directory, is_kept);
-            let is_wanted = is_bundled || (self.heap_finish.read && watched.pid == self.root);
+            captures.settle(tracked.pid, cause, &tracked.directory, is_kept);
+            let is_wanted = is_bundled || (self.heap_finish.read && tracked.pid == self.root);
             let patience = self.patience.as_mut().filter(|_| is_wanted)?;
             return patience
                 .wait(Waiting::Reading, move || HeapDigest::read_still(&target, of_failure))
                 .flatten();
         }
-        let read = || HeapDigest::read(&captures.newest_of(watched.pid)?, of_failure);
+        let read = || HeapDigest::read(&captures.newest_of(tracked.pid)?, of_failure);
         let digest = is_bundled.then(read).flatten();
-        captures.settle(watched.pid, cause, &watched.directory, is_kept);
+        captures.settle(tracked.pid, cause, &tracked.directory, is_kept);
         digest.map(|digest| HeapDigest { path: target, ..digest })
     }
 
     fn bundle(
         &mut self,
-        watched: &Watched,
+        tracked: &TrackedProcess,
         death: &Death,
         heap: Option<&HeapDigest>,
         ended_ns: u64,
     ) -> Option<PathBuf> {
         let verdict = &death.verdict;
         let mut evidence = Evidence::from(verdict);
-        evidence.peak_rss_bytes = watched.session.seen().peak_rss;
-        evidence.last_event_timestamp_ns = Some(watched.session.last_event_ns());
+        evidence.peak_rss_bytes = tracked.session.seen().peak_rss;
+        evidence.last_event_timestamp_ns = Some(tracked.session.last_event_ns());
         evidence.limits = death.limits.clone();
         evidence.pressure = death.pressure.clone();
-        evidence.memory_map = watched.mapped.rows.clone();
-        evidence.held_by = holders(watched, heap, &death.circumstances);
-        evidence.devices = death.circumstances.devices(watched);
+        evidence.memory_map = tracked.mapped.rows.clone();
+        evidence.held_by = holders(tracked, heap, &death.circumstances);
+        evidence.devices = death.circumstances.devices(tracked);
         let exception = death.exception.as_ref().map(|(reported, _)| ExceptionText {
             type_name: &reported.type_name,
             module: &reported.module,
@@ -417,25 +428,29 @@ impl RunEvidence {
         let cwd = self.record.get("working_directory").and_then(serde_json::Value::as_str);
         let content = BundleContent {
             created_at_ns: ended_ns,
-            pid: watched.pid.into(),
+            pid: tracked.pid.into(),
             backend: "cpu",
             reason: reason.unwrap_or(verdict.cause.as_str()),
             exception,
             context: Some(&verdict.sentence),
-            session: Some(&watched.summary),
+            session: Some(&tracked.summary),
             custom_metadata: &metadata,
             environment: Environment { cwd, system: &environment },
             evidence: &evidence,
         };
-        let events = RecordedEvents::ring(&watched.directory.join(RING_FILE)).ok();
+        let events = RecordedEvents::ring(&tracked.directory.join(RING_FILE)).ok();
         let events = events.into_iter().flatten().filter_map(Result::ok);
-        self.writer.write(&watched.directory, &content, events).ok().map(|written| written.path)
+        self.writer.write(&tracked.directory, &content, events).ok().map(|written| written.path)
     }
 }
 
 /// What held the memory: lines of this process, where its heap was recorded; then the processes, or the kinds of memory of the only one; and
 /// those on the GPUs.
-fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circumstances) -> Vec<HeldBy> {
+fn holders(
+    tracked: &TrackedProcess,
+    heap: Option<&HeapDigest>,
+    circumstances: &Circumstances,
+) -> Vec<HeldBy> {
     let by_line = |heap: &HeapDigest| -> Vec<HeldBy> {
         let line = |holder: &Holder| HeldBy {
             place: match holder.memory {
@@ -450,10 +465,10 @@ fn holders(watched: &Watched, heap: Option<&HeapDigest>, circumstances: &Circums
     let mut holders = heap.map(by_line).unwrap_or_default();
     // A line of this process does not explain memory that another one held.
     match circumstances.held_by.is_empty() {
-        true => holders.extend(kinds_of_memory(&watched.mapped.rows)),
+        true => holders.extend(kinds_of_memory(&tracked.mapped.rows)),
         false => holders.extend(circumstances.held_by.iter().cloned()),
     }
-    holders.extend(circumstances.held_on_gpus(watched.pid));
+    holders.extend(circumstances.held_on_gpus(tracked.pid));
     holders
 }
 
@@ -469,9 +484,9 @@ struct Death {
 
 impl Death {
     /// Leaves the verdict where torchrun looks for it. Its agent looks within 100 ms after the death, so this comes before all that takes longer.
-    fn tell_launcher(&self, watched: &Watched, ended_ns: u64) {
+    fn tell_launcher(&self, tracked: &TrackedProcess, ended_ns: u64) {
         let is_failure = self.verdict.ended == stormlog_postmortem::Ended::Failed;
-        if let Some(path) = watched.error_file.as_ref().filter(|_| watched.is_rank && is_failure) {
+        if let Some(path) = tracked.error_file.as_ref().filter(|_| tracked.is_rank && is_failure) {
             // The rank may have no directory for it; the verdict is in the bundle all the same.
             let _ = write_error_file(path, std::slice::from_ref(&self.verdict.sentence), ended_ns);
         }

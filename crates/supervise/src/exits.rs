@@ -1,7 +1,7 @@
 //! How a process ended that is not our child: its own parent reaps it, and that must not change.
 //!
-//! Three witnesses, in this order: the pidfd, which since Linux 6.15 remembers the status after the parent took it; the
-//! zombie, which shows it until then; nobody. Must never wait for, reap or signal a process.
+//! Two sources, in this order: the pidfd, which since Linux 6.15 keeps the status after the parent has reaped the process; the
+//! zombie, whose `/proc/PID/stat` has it until then. Without either the status is unknown. Must never wait for, reap or signal a process.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::outcome::Ended;
 /// Watches for the end of one process.
 pub(crate) struct Exit {
     pidfd: Option<Pidfd>,
-    /// A pidfd stays readable for ever: what was told once is not waited for again.
+    /// A pidfd stays readable for ever: an end that was reported once is not waited for again.
     is_told: bool,
 }
 

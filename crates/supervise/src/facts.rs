@@ -20,7 +20,7 @@ pub(crate) fn spelt(reported: &Reported) -> Raised {
     Raised { text, place, thread }
 }
 
-/// How often version 1 counted its limit hit. Not every kernel counts a limit on memory and swap together, so none is no sign.
+/// How often version 1 counted its limit hit. Not every kernel counts a limit on memory and swap together, so none is not a sign.
 fn hits(level: &LevelChange) -> Option<u64> {
     level.events.failcnt.filter(|count| *count > 0 && level.limit.is_some())
 }
@@ -52,7 +52,7 @@ pub(crate) fn host(kills: Change) -> HostFacts {
 /// The machine's count of OOM kills, looked at now and then, so that at a death the rise of the last seconds is known.
 #[derive(Debug, Default)]
 pub(crate) struct HostKills {
-    /// The last look and the one before it: the last may have come after the kill and before the death was told.
+    /// The last look and the one before it: the last may have come after the kill and before the death was reported.
     looks: [Option<u64>; 2],
 }
 

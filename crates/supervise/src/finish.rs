@@ -1,6 +1,6 @@
 //! The end of a run: what is left of its processes is closed, its record is written, its captures are completed.
 //!
-//! Nothing here can fail the run any more: what cannot be written is left out, and the program's exit status stands. How a single death is
+//! Nothing here can fail the run any more: what cannot be written is left out, and the program's exit status is kept. How a single death is
 //! judged is in `evidence.rs`.
 
 use stormlog_catalog::run::{exceptions, unfinished_captures};
@@ -11,9 +11,9 @@ use crate::evidence::RunEvidence;
 use crate::heap::{Patience, Waiting, complete_all, is_small, wait_for_ended};
 use crate::lineage::Delivered;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
+use crate::sampler::SamplerOutput;
 use crate::termination::TerminationLog;
-use crate::watch::Watching;
-use crate::watched::Watched;
+use crate::tracked_process::TrackedProcess;
 
 /// The kernel counts one peak for the program and the descendants it waited for: whose it is, the program's or a descendant's. A descendant may have grown
 /// by some megabytes after it was last looked at.
@@ -30,15 +30,22 @@ fn share_exit_peak(exit_peak: Option<u64>, seen: u64, others_peak: u64) -> (Opti
 ///
 /// `exit_peak` is the most that the program, or a descendant it waited for, had resident, as the kernel counted it.
 pub(crate) fn finish(
-    watching: Watching,
+    output: SamplerOutput,
     pid: u32,
     ended: Ended,
     ended_ns: u64,
     exit_peak: Option<u64>,
     delivered: Option<Delivered>,
 ) -> RunOutcome {
-    let Watching { mut evidence, at_end, alive, peak_total_rss, lost_records, limit_bytes, mut termination } =
-        watching;
+    let SamplerOutput {
+        mut evidence,
+        at_end,
+        alive,
+        peak_total_rss,
+        lost_records,
+        limit_bytes,
+        mut termination,
+    } = output;
     evidence.delivered = delivered;
     let exit_peak = exit_peak.filter(|peak| Some(*peak) > evidence.own_peak_rss);
     let duration_ns = u64::try_from(evidence.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -48,16 +55,16 @@ pub(crate) fn finish(
     }
     let mut processes = Vec::new();
     let mut left_behind = Vec::new();
-    let (main, others): (Vec<Watched>, Vec<Watched>) =
-        alive.into_iter().partition(|watched| watched.pid == pid);
-    let seen = main.first().and_then(|watched| watched.session.seen().peak_rss).unwrap_or(0);
+    let (main, others): (Vec<TrackedProcess>, Vec<TrackedProcess>) =
+        alive.into_iter().partition(|tracked| tracked.pid == pid);
+    let seen = main.first().and_then(|tracked| tracked.session.seen().peak_rss).unwrap_or(0);
     let (own_peak, descendants_peak) = share_exit_peak(exit_peak, seen, evidence.others_peak_rss);
-    for mut watched in others.into_iter().chain(main) {
-        if watched.pid == pid {
-            watched.session.raise_peak(own_peak);
-            processes.push(evidence.main_ended(watched, ended, ended_ns, &at_end));
+    for mut tracked in others.into_iter().chain(main) {
+        if tracked.pid == pid {
+            tracked.session.raise_peak(own_peak);
+            processes.push(evidence.main_ended(tracked, ended, ended_ns, &at_end));
         } else {
-            left_behind.push(evidence.outlived(watched, ended_ns));
+            left_behind.push(evidence.outlived(tracked, ended_ns));
         }
     }
     processes.append(&mut evidence.children);
@@ -94,6 +101,7 @@ pub(crate) fn finish(
         warnings: evidence.warnings.into(),
         unrecordable: evidence.unrecordable,
         termination,
+        shipping: None,
     }
 }
 

@@ -10,7 +10,7 @@ use stormlog_postmortem::verdict::CgroupFacts;
 
 use crate::facts;
 
-/// More groups than this are no honest number; their processes are judged by our own.
+/// Bound on the tracked cgroups; processes in others are judged by the cgroup of the supervisor.
 const MOST: usize = 64;
 
 /// One of the groups.
@@ -20,7 +20,7 @@ pub(crate) struct GroupId(usize);
 #[derive(Debug)]
 struct Group {
     watch: OomWatch,
-    /// OOM kills in it that are known to have hit a process whose end is told already.
+    /// OOM kills in it that are known to have hit a process whose end is reported already.
     told: u64,
 }
 

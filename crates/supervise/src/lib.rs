@@ -3,43 +3,48 @@
 //!
 //! The program runs unchanged: its streams, terminal, signals and exit status are its own. This crate must never print,
 //! never write to the program's streams, never change what it returns, and never die of the program's troubles. What is
-//! recorded lies in crash-safe files, so if the supervisor is killed too, `catalog::run` finishes the work later.
+//! recorded is in crash-safe files, so if the supervisor is killed too, `catalog::run` finishes the work later.
 #![forbid(unsafe_code)]
 
 mod attach;
 mod child;
 mod circumstances;
-mod enter;
 mod environ;
 mod error;
 mod evidence;
 mod exits;
 mod facts;
 mod finish;
+mod foreign_process;
 mod groups;
 mod heap;
-mod inject;
 mod lineage;
 mod maps;
 mod naming;
 mod notices;
 mod orphans;
 mod outcome;
-mod question;
+mod requests;
+mod retention_requests;
+mod sampler;
+mod shipping;
 mod signals;
+mod sitecustomize;
 mod supervise;
 mod termination;
-mod watch;
-mod watched;
+mod tracked_process;
 mod why;
 
-pub use attach::{Attached, Departure};
-pub use enter::{Call, Door, EnterError, enter};
+pub use attach::{AttachError, AttachMethod, Call, attach};
 pub use error::RunError;
+pub use foreign_process::{Attached, Departure};
 pub use heap::{HeapKeeper, HeapOptions, Unrecordable, Waiting, finish_captures, recording_library};
-pub use inject::TorchHistory;
 pub use outcome::{Ended, ProcessOutcome, Raised, RunOutcome};
+pub use requests::{answer_requests, recorded_at, snapshot_from_outside};
+pub use shipping::{Shipper, Shipping};
 pub use signals::{WITNESS, die_of, stand_by};
+pub use sitecustomize::TorchHistory;
+pub use stormlog_pidfd::signal_number;
 pub use supervise::{HeapFinish, RunOptions, Running, Streams, run};
 pub use termination::TerminationLog;
 pub use why::{ask_why, running_process};

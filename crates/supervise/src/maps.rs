@@ -48,7 +48,7 @@ pub(crate) struct Subject {
     pub(crate) rss: u64,
 }
 
-struct Answer {
+struct MapsResult {
     subject: Subject,
     rows: Vec<MapRow>,
     took: Duration,
@@ -57,7 +57,7 @@ struct Answer {
 /// Asks and hears from the thread that looks.
 pub(crate) struct MapLooks {
     ask: SyncSender<Subject>,
-    answers: Receiver<Answer>,
+    results: Receiver<MapsResult>,
     is_busy: bool,
     next: Instant,
 }
@@ -66,18 +66,18 @@ impl MapLooks {
     /// Starts the thread, which ends with this. `None` when there can be none.
     pub(crate) fn start() -> Option<Self> {
         let (ask, asked) = sync_channel::<Subject>(1);
-        let (answer, answers) = sync_channel(1);
+        let (sender, results) = sync_channel(1);
         let look = move || {
             for subject in asked {
                 let began = Instant::now();
                 let rows = look_at(subject).unwrap_or_default();
-                if answer.send(Answer { subject, rows, took: began.elapsed() }).is_err() {
+                if sender.send(MapsResult { subject, rows, took: began.elapsed() }).is_err() {
                     break;
                 }
             }
         };
         thread::Builder::new().name("stormlog-maps".into()).spawn(look).ok()?;
-        Some(MapLooks { ask, answers, is_busy: false, next: Instant::now() })
+        Some(MapLooks { ask, results, is_busy: false, next: Instant::now() })
     }
 
     /// Whether a look may be asked for now.
@@ -92,8 +92,8 @@ impl MapLooks {
 
     /// What was found since the last call.
     pub(crate) fn hear(&mut self) -> Option<(Subject, Mapped)> {
-        match self.answers.try_recv() {
-            Ok(Answer { subject, rows, took }) => {
+        match self.results.try_recv() {
+            Ok(MapsResult { subject, rows, took }) => {
                 self.is_busy = false;
                 self.next = Instant::now() + SHORTEST_PAUSE.max(took * SHARE);
                 Some((subject, Mapped { rows, rss: subject.rss, at: Some(Instant::now()) }))

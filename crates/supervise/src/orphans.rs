@@ -15,11 +15,11 @@ use std::path::Path;
 
 use stormlog_collect::process::ProcessReader;
 
-/// The mark stands among the first of a large environment or is not looked for.
+/// The mark is among the first of a large environment or is not looked for.
 const ENVIRONMENT: u64 = 1 << 18;
-/// Init: who gets the orphans that nobody asked for.
+/// Init, the parent of orphans without a subreaper.
 const INIT: u32 = 1;
-/// More ancestors than this is no honest chain.
+/// More ancestors than this is not an honest chain.
 const MOST_ANCESTORS: usize = 64;
 /// The kernel gives a list of children in pieces of a page.
 const PIECE: usize = 4096;
@@ -29,7 +29,7 @@ pub(crate) struct Orphans {
     mark: Vec<u8>,
     loadavg: Option<File>,
     last: Option<u32>,
-    place: Place,
+    search: OrphanSearch,
     /// What was there at the last look.
     seen: BTreeSet<u32>,
     /// Those that could not be read yet: a process is a moment older than its number.
@@ -39,24 +39,25 @@ pub(crate) struct Orphans {
 }
 
 /// Where an orphan can be.
-enum Place {
-    /// Among the children of those who get orphans. A thread's own list; orphans go to the first.
+enum OrphanSearch {
+    /// Among the children of the processes that adopt orphans. The kernel lists children by thread; orphans go to the first thread.
     ChildrenOf(Vec<File>),
     /// This kernel lists no children, or not those of init.
     Anywhere,
 }
 
 impl Orphans {
-    /// Of the run whose processes carry `name=value`. Before the program starts: who is there now is none of it.
+    /// Watches for processes with `name=value` in their environment, the mark of this run. Must be called before the program starts: the processes that
+    /// exist now are taken for those of others.
     pub(crate) fn marked(name: &str, value: &Path) -> Self {
         let mut mark = name.as_bytes().to_vec();
         mark.push(b'=');
         mark.extend_from_slice(value.as_os_str().as_encoded_bytes());
         let loadavg = File::open("/proc/loadavg").ok();
         let last = newest_number(loadavg.as_ref());
-        let mut place = Place::of_orphans();
-        let seen = place.numbers();
-        Orphans { mark, loadavg, last, place, seen, again: Vec::new(), is_late: false }
+        let mut search = OrphanSearch::of_orphans();
+        let seen = search.numbers();
+        Orphans { mark, loadavg, last, search, seen, again: Vec::new(), is_late: false }
     }
 
     /// Whether any process or thread was born on this machine since the last look, or could have been seen too early
@@ -70,7 +71,7 @@ impl Orphans {
         let newest = newest_number(self.loadavg.as_ref());
         self.is_late = newest != self.last;
         self.last = newest;
-        let now = self.place.numbers();
+        let now = self.search.numbers();
         let mut found = Vec::new();
         for pid in std::mem::take(&mut self.again) {
             if !known(pid) && self.is_marked(pid) == Some(true) {
@@ -99,25 +100,25 @@ impl Orphans {
     }
 }
 
-impl Place {
+impl OrphanSearch {
     /// Of this process's orphaned descendants: init of its namespace, and every ancestor, for each may have asked.
     fn of_orphans() -> Self {
-        let Ok(init) = children_file(INIT) else { return Place::Anywhere };
+        let Ok(init) = children_file(INIT) else { return OrphanSearch::Anywhere };
         let ancestors = ancestors(std::process::id()).into_iter().filter(|pid| *pid != INIT);
         let files = ancestors.filter_map(|pid| children_file(pid).ok());
-        Place::ChildrenOf(std::iter::once(init).chain(files).collect())
+        OrphanSearch::ChildrenOf(std::iter::once(init).chain(files).collect())
     }
 
     /// Who is there now.
     fn numbers(&mut self) -> BTreeSet<u32> {
         match self {
-            Place::ChildrenOf(files) => {
+            OrphanSearch::ChildrenOf(files) => {
                 let mut numbers = BTreeSet::new();
                 // An ancestor that ended gets no orphans any more.
                 files.retain(|file| read_numbers(file, &mut numbers).is_ok());
                 numbers
             }
-            Place::Anywhere => {
+            OrphanSearch::Anywhere => {
                 let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeSet::new() };
                 entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
             }
@@ -184,8 +185,8 @@ mod tests {
     /// Ours are no orphans, so these look anywhere.
     fn anywhere(name: &str) -> Orphans {
         let mut orphans = Orphans::marked(name, Path::new("/some/run"));
-        orphans.place = Place::Anywhere;
-        orphans.seen = orphans.place.numbers();
+        orphans.search = OrphanSearch::Anywhere;
+        orphans.seen = orphans.search.numbers();
         orphans
     }
 
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_one_is_not_told_again() {
+    fn known_orphan_is_not_reported_again() {
         let mut orphans = anywhere("STORMLOG_TEST_MARK_2");
         let child = sleeps("STORMLOG_TEST_MARK_2", "/some/run");
         assert!(orphans.look(|pid| pid == child.id()).is_empty());
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn an_orphan_is_found_where_the_kernel_puts_it() {
         let mut orphans = Orphans::marked("STORMLOG_TEST_MARK_3", Path::new("/some/run"));
-        assert!(matches!(orphans.place, Place::ChildrenOf(_)), "this kernel lists children");
+        assert!(matches!(orphans.search, OrphanSearch::ChildrenOf(_)), "this kernel lists children");
         let script = "sleep 60 > /dev/null 2>&1 & echo $!";
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).env("STORMLOG_TEST_MARK_3", "/some/run").stdout(Stdio::piped());

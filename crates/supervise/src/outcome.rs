@@ -1,4 +1,4 @@
-//! What became of a run, as plain values for whoever prints it.
+//! What became of a run, as plain values for the caller to print.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use stormlog_postmortem::Cause;
 use stormlog_postmortem::verdict::Ending;
 
 use crate::heap::Unrecordable;
+use crate::shipping::Shipping;
 use crate::termination::TerminationLog;
 
 /// How a process ended.
@@ -20,7 +21,7 @@ pub enum Ended {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// It is gone; nobody who could know was asked.
+    /// It is gone; no source that could know was read.
     Unknown,
 }
 
@@ -97,7 +98,7 @@ pub struct ProcessOutcome {
     pub last_rss: Option<u64>,
     /// What its heap capture says, where there is one.
     pub heap: Option<HeapDigest>,
-    /// What ended it; `None` for a clean end, or a child's end nobody saw.
+    /// What ended it; `None` for a clean end, or a child's end that was not observed.
     pub cause: Option<Cause>,
     /// Whether its end is a failure.
     pub judged: stormlog_postmortem::Ended,
@@ -111,7 +112,7 @@ pub struct ProcessOutcome {
     pub verdict: Option<String>,
     /// What to try.
     pub advice: Vec<String>,
-    /// The last exception it reported; one of a thread is told even where the program ended well.
+    /// The last exception it reported; one of a thread is reported even if the program exited 0.
     pub exception: Option<Raised>,
 }
 
@@ -153,6 +154,8 @@ pub struct RunOutcome {
     pub unrecordable: Option<Unrecordable>,
     /// The termination message of the container, for the answer about an end that was not clean.
     pub termination: Option<TerminationLog>,
+    /// The process that ships the run, which may not be done.
+    pub shipping: Option<Shipping>,
 }
 
 impl RunOutcome {
@@ -171,6 +174,7 @@ impl RunOutcome {
             warnings: Vec::new(),
             unrecordable: None,
             termination: None,
+            shipping: None,
         }
     }
 }

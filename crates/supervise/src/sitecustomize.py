@@ -2,7 +2,7 @@
 torch recorded once the program imports it, where the stormlog package is installed.
 
 Python imports this at start. It must be invisible: the standard library only, every hook chained, nothing
-printed, no name left behind, and whatever goes wrong in here is nobody's trouble.
+printed, no name left behind, and no error in here reaches the program.
 
 The names of these functions are known to the heap recording (injected.rs of the hook): their frames are not
 in captures, and of functions with `_stormlog_unrecorded` in their names nothing is recorded at all.
@@ -246,7 +246,7 @@ def _stormlog_install():
                 why("exception", arguments.exc_traceback)
         previous_thread(arguments)
 
-    class AfterTorch:
+    class AfterFramework:
         def find_spec(self, name, path=None, target=None):
             if name not in awaited:
                 return None
@@ -273,13 +273,13 @@ def _stormlog_install():
             vars(loader).pop("exec_module", None)
             load(module)
             try:
-                record_torch()
+                record_framework()
             except BaseException:
                 pass
 
         loader.exec_module = load_and_record
 
-    def record_torch():
+    def record_framework():
         import importlib.util
 
         if "torch" in sys.modules:
@@ -292,6 +292,16 @@ def _stormlog_install():
         for place in (spec.submodule_search_locations if spec is not None else None) or ():
             if os.path.isfile(os.path.join(place, "auto.py")):
                 importlib.import_module("stormlog.auto")
+                return
+
+    def _stormlog_unrecorded_take_signal():
+        """Have the package answer the signal that the user named, in a program that does not import torch too."""
+        import importlib.util
+
+        spec = importlib.util.find_spec("stormlog")
+        for place in (spec.submodule_search_locations if spec is not None else None) or ():
+            if os.path.isfile(os.path.join(place, "snapshots.py")):
+                importlib.import_module("stormlog.snapshots").take_signal()
                 return
 
     def keep_open(handle):
@@ -309,7 +319,7 @@ def _stormlog_install():
             if os.path.sameopenfile(number, handle):
                 os.close(number)
         mapping.madvise(mmap.MADV_DONTFORK)
-        # It must never be freed: by then its number and, in a child, its address may be someone else's.
+        # It must never be freed: by then its number and, in a child, its address may be another mapping's.
         # The collector does not look into code objects, so this circle stays.
         circle = []
         circle.append(compile("0", "", "eval").replace(co_consts=(mapping, circle)))
@@ -341,12 +351,12 @@ def _stormlog_install():
     if run:
         _stormlog_unrecorded_lock()
         os.register_at_fork(after_in_child=_stormlog_unrecorded_lock)
-    awaited = ["torch"]
-    if os.environ.get("STORMLOG_CUDA_DRIVER"):
+    awaited = [name for name in ("torch", "jax") if os.environ.get(f"STORMLOG_{name.upper()}") != "0"]
+    if os.environ.get("STORMLOG_CUDA_DRIVER", "0") not in ("", "0"):
         # They take memory from the driver without torch. stormlog.auto waits for the same ones.
-        awaited += ["cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bindings", "jax", "tensorflow"]
-    if run and os.environ.get("STORMLOG_TORCH") != "0":
-        sys.meta_path.insert(0, AfterTorch())
+        awaited += ["cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bindings", "tensorflow"]
+    if run and awaited:
+        sys.meta_path.insert(0, AfterFramework())
     reports_exceptions = bool(run) and os.environ.get("STORMLOG_EXCEPTIONS") != "0"
     reports_keepers = bool(run) and os.environ.get("STORMLOG_WHY") not in ("off", "0")
     grown_from = [16 << 20]  # what an interpreter with a few modules has
@@ -368,6 +378,11 @@ def _stormlog_install():
         import atexit
 
         atexit.register(_stormlog_unrecorded_end)
+    if run and os.environ.get("STORMLOG_SNAPSHOT_SIGNAL"):
+        try:
+            _stormlog_unrecorded_take_signal()
+        except BaseException:
+            pass
     run_the_users_own()
 
 

@@ -1,4 +1,4 @@
-//! One run from start to end: directory, program, watcher, evidence.
+//! One run from start to end: directory, program, sampler, evidence.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,15 +22,16 @@ use crate::error::RunError;
 use crate::evidence::RunEvidence;
 use crate::finish::finish;
 use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
-use crate::inject;
-use crate::inject::TorchHistory;
 use crate::naming::ProgramName;
 use crate::notices::Notices;
 use crate::orphans::Orphans;
 use crate::outcome::RunOutcome;
+use crate::sampler::{Sampler, SamplerOutput};
+use crate::shipping::{Shipper, Shipping};
 use crate::signals::{Intake, Terminal, Witness};
+use crate::sitecustomize;
+use crate::sitecustomize::TorchHistory;
 use crate::termination::TerminationLog;
-use crate::watch::{Watcher, Watching};
 
 /// How a program is to be run.
 #[derive(Debug, Clone)]
@@ -53,11 +54,16 @@ pub struct RunOptions {
     pub record_torch: bool,
     /// Whether these follow the GPU driver's own allocations too.
     pub follow_cuda_driver: bool,
+    /// The command that answers requests to processes which do not take them themselves: it gets the run's directory as its last word and calls
+    /// [`answer_requests`](crate::answer_requests). Empty: none does.
+    pub answerer: Vec<OsString>,
+    /// The signal that asks a Python process for a snapshot.
+    pub snapshot_signal: Option<i32>,
     /// What PyTorch's own history keeps; `None` leaves that to the program's environment.
     pub torch_history: Option<TorchHistory>,
     /// Record the heap of every process.
     pub heap: Option<HeapOptions>,
-    /// Nobody asked for that: it is recorded as far as it can be.
+    /// The heap is recorded by default, not by an option: what cannot be recorded is left out without an error.
     pub heap_is_default: bool,
     /// Open the run's directory to its group.
     pub is_shared: bool,
@@ -73,6 +79,8 @@ pub struct RunOptions {
     pub earlier: Option<fn(&str)>,
     /// Takes reports of alerts and deaths.
     pub courier: Option<Courier>,
+    /// Ships the run elsewhere while it is recorded.
+    pub shipper: Option<Shipper>,
     /// Called with one sentence when the program starts, for each part of its run that cannot be recorded.
     pub missing: fn(&str),
 }
@@ -119,13 +127,14 @@ pub struct Running {
     /// The program's signals.
     intake: Intake,
     started_ns: u64,
-    watching: io::Result<JoinHandle<Watching>>,
+    sampling: io::Result<JoinHandle<SamplerOutput>>,
     /// Finishes what earlier supervisors left.
     finishing: Option<JoinHandle<()>>,
-    /// Closed to end the watching.
+    /// Closed to end the sampling.
     stop: PipeWriter,
     /// Shows that we live.
     lock: Option<lock::Held>,
+    shipping: Option<Shipping>,
 }
 
 impl Running {
@@ -152,14 +161,14 @@ impl Running {
 
     /// Waits for the end of the program, and gathers the evidence of it.
     #[must_use]
-    pub fn wait(self) -> RunOutcome {
+    pub fn wait(mut self) -> RunOutcome {
         let pid = self.program.pid();
         let (ended, peak_rss, delivered) = self.program.wait();
         let ended_ns = wall_ns();
         self.intake.end();
         drop(self.stop);
-        let outcome = match self.watching.map(JoinHandle::join) {
-            Ok(Ok(watching)) => finish(watching, pid, ended, ended_ns, peak_rss, delivered),
+        let mut outcome = match self.sampling.map(JoinHandle::join) {
+            Ok(Ok(sampling)) => finish(sampling, pid, ended, ended_ns, peak_rss, delivered),
             // Without a thread to watch with there is still an exit status.
             _ => {
                 let duration_ns = ended_ns.saturating_sub(self.started_ns);
@@ -173,6 +182,10 @@ impl Running {
         if let Some(run) = RunDirectory::open(&outcome.directory) {
             run.sweep_locks(true);
         }
+        if let Some(shipping) = &mut self.shipping {
+            shipping.end();
+        }
+        outcome.shipping = self.shipping;
         outcome
     }
 }
@@ -206,7 +219,7 @@ fn start(
     match evidence {
         Ok(begun) => Ok(begun.watch(options, intake, started_ns)),
         Err(error) if error.is_of_recording() => {
-            (options.missing)(&format!("the program runs without being recorded: {error}{}", error.hint()));
+            (options.missing)(&format!("the program runs unrecorded: {error}{}", error.hint()));
             Err(launch.replace_us(&intake))
         }
         Err(error) => Err(error),
@@ -254,11 +267,13 @@ fn begin(
     run.write(&record)?;
 
     let mut missing = Vec::new();
-    let mut env = vec![inject::mark(run.path())];
+    let mut env = vec![sitecustomize::mark(run.path())];
     let (exceptions, torch) = (options.report_exceptions, options.record_torch);
     let (cuda_driver, torch_history) = (options.follow_cuda_driver, options.torch_history);
-    let wanted = inject::Wanted { exceptions, torch, why: options.report_why, cuda_driver, torch_history };
-    match inject::prepare(wanted) {
+    let (why, snapshot_signal) = (options.report_why, options.snapshot_signal);
+    let wanted =
+        sitecustomize::Wanted { exceptions, torch, why, cuda_driver, torch_history, snapshot_signal };
+    match sitecustomize::prepare(wanted) {
         Ok(variables) => env.extend(variables),
         Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),
     }
@@ -294,7 +309,8 @@ fn begin(
     evidence.termination = termination;
     evidence.unrecordable = unrecordable;
     evidence.bundle_policy = options.bundle_policy;
-    evidence.questions.is_off = !options.report_why;
+    evidence.retention_requests.is_off = !options.report_why;
+    evidence.answerer.command = options.answerer.clone();
     evidence.notices = options
         .courier
         .clone()
@@ -319,16 +335,21 @@ impl Begun {
 
         allow_many_descriptors();
         let (directory, name) = (self.evidence.run.path().to_owned(), self.evidence.program.clone());
-        // The program is reaped by us alone, so there is something of it to see however soon it ended.
+        // After the program's start, which does not wait for it.
+        let shipping = options.shipper.as_ref().and_then(|shipper| {
+            let failed = |error| (options.missing)(&format!("the run is not shipped: {error}"));
+            shipper.start(&directory).map_err(failed).ok()
+        });
+        // Only this process reaps the program, so `/proc/PID` exists even if the program has ended already.
         let Begun { program, evidence, host, orphans, stopped, stop, lock, .. } = self;
-        let watcher = Watcher::new(evidence, host, options.interval, pid, orphans, options.warn);
+        let sampler = Sampler::new(evidence, host, options.interval, pid, orphans, options.warn);
         let (root, earlier) = (options.root.clone(), options.earlier);
         // After the program's start, which must not wait for it. Without a thread the next reader does it.
         let finishing = thread::Builder::new().name("stormlog-finish".into());
         let finishing = finishing.spawn(move || finish_earlier(&root, earlier)).ok();
-        let watching =
-            thread::Builder::new().name("stormlog-watch".into()).spawn(move || watcher.run(&stopped));
-        Running { directory, name, program, intake, started_ns, watching, finishing, stop, lock }
+        let sampling =
+            thread::Builder::new().name("stormlog-watch".into()).spawn(move || sampler.run(&stopped));
+        Running { directory, name, program, intake, started_ns, sampling, finishing, stop, lock, shipping }
     }
 }
 
@@ -337,15 +358,12 @@ fn finish_earlier(root: &Path, report: Option<fn(&str)>) {
     for run in finish_abandoned(root).iter().filter(|run| run.is_written) {
         let verdict = run.record.get("verdict").and_then(serde_json::Value::as_str).unwrap_or_default();
         if let Some(report) = report {
-            report(&format!(
-                "an earlier run is finished: {verdict}; stormlog analyze {}",
-                run.path.display()
-            ));
+            report(&format!("completed an earlier run: {verdict}; stormlog analyze {}", run.path.display()));
         }
     }
 }
 
-/// Each watched process takes a few. The program has its own limit by now, which this does not change.
+/// Each tracked process takes a few. The program has its own limit by now, which this does not change.
 fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // With fewer, fewer processes are recorded, and the losses counted.

@@ -8,26 +8,31 @@ use stormlog_catalog::run::layout::retained_name;
 use stormlog_catalog::run::{Process, runs};
 use stormlog_model::layout::RUN_VARIABLE;
 
-use crate::enter::{Call, Door, EnterError, enter, hand_over};
+use crate::attach::{AttachError, AttachMethod, Call, attach, hand_over};
 
 /// A process whose main thread is inside a long call answers when it is back in Python.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The report of a process, as a file below `scratch`, which the caller removes.
-pub fn ask_why(pid: u32, library: &Path, door: Door, scratch: &Path) -> Result<PathBuf, EnterError> {
+pub fn ask_why(
+    pid: u32,
+    library: &Path,
+    method: AttachMethod,
+    scratch: &Path,
+) -> Result<PathBuf, AttachError> {
     let directory = scratch.join("why");
-    let failed = |source| EnterError::Io { path: directory.clone(), source };
+    let failed = |source| AttachError::Io { path: directory.clone(), source };
     std::fs::create_dir(&directory).map_err(failed)?;
     hand_over(pid, &directory)?;
     let path = directory.join(retained_name(&pid.to_string()));
-    let mut order = OsString::from("reason=request;path=");
-    order.push(&path);
-    enter(pid, library, Call::Why(&order), door, scratch)?;
+    let mut spec = OsString::from("reason=request;path=");
+    spec.push(&path);
+    attach(pid, library, Call::Why(&spec), method, scratch)?;
     let begun = Instant::now();
     while !path.exists() {
         if begun.elapsed() > PATIENCE {
-            return Err(EnterError::Silent(pid));
+            return Err(AttachError::Silent(pid));
         }
         std::thread::sleep(LOOK);
     }

@@ -1,60 +1,92 @@
-//! Processes that are not ours to wait for: their end is noticed, and told as far as it can be known.
+//! A Python that does not allow `sys.remote_exec` is attached to with the debugger.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
-use std::process::{Child, Command};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use stormlog_postmortem::Cause;
-use stormlog_supervise::{Attached, Departure};
+use stormlog_supervise::{AttachError, AttachMethod, Call, attach};
 
-const LONG: Duration = Duration::from_secs(20);
+/// What a Python 3.14 with `PYTHON_DISABLE_REMOTE_DEBUG` does, as far as this is about it: it has `sys.remote_exec`, which says no.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-fn sleeper() -> Child {
-    Command::new("sleep").arg("1000").spawn().unwrap()
+int main(int count, char **arguments) {
+    for (int i = 1; i < count; i++) {
+        if (strstr(arguments[i], "hasattr(sys, 'remote_exec')")) return 0;
+        if (strstr(arguments[i], "sys.remote_exec(")) {
+            fputs("RuntimeError: Remote debugging is not enabled in the remote process\n", stderr);
+            return 1;
+        }
+    }
+    for (;;) pause();
+}
+"#;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-fn departure(mut attached: Attached) -> Departure {
-    (0..100).find_map(|_| attached.wait(LONG)).unwrap()
+fn locked_python(place: &Path) -> Running {
+    let (source, program): (_, PathBuf) = (place.join("python.c"), place.join("python3.14"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    assert!(Command::new("gcc").arg(source).arg("-o").arg(&program).status().unwrap().success());
+    Running(Command::new(program).stdin(Stdio::null()).spawn().unwrap())
 }
 
 #[test]
-fn a_kill_is_seen_while_the_process_waits_for_its_parent() {
-    let mut child = sleeper();
-    let mut attached = Attached::open(child.id()).unwrap();
-    assert_eq!(attached.name(), "sleep");
-    assert!(attached.wait(Duration::from_millis(10)).is_none());
-    child.kill().unwrap();
-    let departure = departure(attached);
-    child.wait().unwrap();
-    let verdict = departure.verdict.unwrap();
-    assert_eq!((verdict.cause, verdict.signal), (Cause::SigKill, Some(9)));
-    assert!(departure.sentence.contains("sleep (pid "), "{}", departure.sentence);
-}
-
-#[test]
-fn an_exit_is_told_with_its_status() {
-    for (status, says) in [("0", "finished with status 0"), ("7", "exited with status 7")] {
-        let mut command = Command::new("sh");
-        command.args(["-c", "read line; exit $0", status]);
-        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let attached = Attached::open(child.id()).unwrap();
-        drop(child.stdin.take());
-        let departure = departure(attached);
-        assert!(departure.sentence.contains(says), "{}", departure.sentence);
-        child.wait().unwrap();
+fn disabled_remote_exec_falls_back_to_the_debugger() {
+    // Where no one else may write: a program elsewhere is not executed.
+    let place = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
+    let python = locked_python(&place.path().canonicalize().unwrap());
+    let pid = python.0.id();
+    let spec = std::ffi::OsString::from("path=/nowhere");
+    let try_by = |method| {
+        attach(pid, Path::new("/not/there.so"), Call::Start(&spec), method, place.path()).unwrap_err()
+    };
+    let closed = try_by(AttachMethod::RemoteExec);
+    assert!(matches!(closed, AttachError::Closed { .. }), "{closed}");
+    assert!(closed.to_string().contains("Remote debugging is not enabled"), "{closed}");
+    let otherwise = try_by(AttachMethod::Auto);
+    let debugger = try_by(AttachMethod::Debugger);
+    if matches!(debugger, AttachError::NoDebugger) {
+        assert!(matches!(otherwise, AttachError::Closed { .. }), "{otherwise}");
+    } else {
+        // It went in, and the library is not there (or, where tracing is not allowed, it said so).
+        assert_eq!(otherwise.to_string(), debugger.to_string());
     }
 }
 
 #[test]
-fn one_that_was_reaped_unseen_is_gone_without_a_claim_or_with_the_kernels_word() {
-    let mut child = sleeper();
-    let attached = Attached::open(child.id()).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let departure = departure(attached);
-    match departure.verdict {
-        Some(verdict) => assert_eq!(verdict.cause, Cause::SigKill),
-        None => assert!(departure.sentence.contains("cannot be seen"), "{}", departure.sentence),
+fn attach_never_executes_an_interpreter_that_others_could_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap(); // below a directory that anyone may write to
+    let (program, proof) = (place.path().join("python-evil"), place.path().join("executed"));
+    // A copy of a shell under the name of an interpreter; executed with `-c`, it would leave the proof.
+    let source = place.path().join("evil.c");
+    let text = format!(
+        "#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char **a) {{ if (n > 1) {{ close(creat(\"{}\", 0600)); return 0; }} for (;;) pause(); }}",
+        proof.display()
+    );
+    std::fs::write(&source, text).unwrap();
+    assert!(Command::new("gcc").arg(source).arg("-o").arg(&program).status().unwrap().success());
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let evil = Running(Command::new(&program).stdin(Stdio::null()).spawn().unwrap());
+    let spec = std::ffi::OsString::from("path=/nowhere");
+    for method in [AttachMethod::RemoteExec, AttachMethod::Auto] {
+        let refused =
+            attach(evil.0.id(), Path::new("/not/there.so"), Call::Start(&spec), method, place.path())
+                .unwrap_err();
+        assert!(
+            method != AttachMethod::RemoteExec || matches!(refused, AttachError::Untrusted(_)),
+            "{refused}"
+        );
+        assert!(!proof.exists(), "it was executed");
     }
-    assert!(Attached::open(child.id()).unwrap_err().is_gone());
 }

@@ -16,7 +16,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Gives up a read after so long.
+    /// Gives up a read after `patience`.
     pub(crate) fn set_read_timeout(&self, patience: Duration) -> io::Result<()> {
         match self {
             Connection::Tcp(stream) => stream.set_read_timeout(Some(patience)),
@@ -26,7 +26,7 @@ impl Connection {
         }
     }
 
-    /// Blocks in reads and writes, each write at most so long.
+    /// Makes reads and writes block, each write for at most `patience`.
     pub(crate) fn prepare(&self, patience: Duration) -> io::Result<()> {
         match self {
             Connection::Tcp(stream) => {

@@ -21,7 +21,7 @@ use super::{Connection, Reply, Request, Tls};
 const MOST_AT_ONCE: usize = 16;
 /// A request or an answer that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A connection is waited for so long, then the caller is asked whether to go on; a signal ends the wait at once.
+/// How long to wait for a connection before the caller is asked whether to continue; a signal ends the wait at once.
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 /// Between two looks at what cannot be waited for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);

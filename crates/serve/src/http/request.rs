@@ -28,11 +28,11 @@ impl Refusal {
             Refusal::TooLarge => ("431 Request Header Fields Too Large", "The request is too large.\n"),
             Refusal::TooSlow => ("408 Request Timeout", "The request took too long.\n"),
             Refusal::WrongHost => ("421 Misdirected Request", "Open the address that stormlog printed.\n"),
-            Refusal::WrongMethod => ("405 Method Not Allowed", "This page can only be read.\n"),
-            Refusal::NotFound => ("404 Not Found", "There is one page here: /\n"),
+            Refusal::WrongMethod => ("405 Method Not Allowed", "Only GET and HEAD are allowed.\n"),
+            Refusal::NotFound => ("404 Not Found", "Not found. The only page is /\n"),
             Refusal::NoToken => (
                 "403 Forbidden",
-                "Open the address that stormlog printed; its token is good for one browser. Start `stormlog report --serve` again for another.\n",
+                "The token in the printed address works in one browser only. Start `stormlog report --serve` again for another one.\n",
             ),
         }
     }
@@ -46,6 +46,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// `token` of its query.
     pub(crate) token: Option<String>,
+    /// `pid` of its query.
+    pub(crate) pid: Option<u32>,
     pub(crate) host: String,
     pub(crate) accept: String,
     /// Of the scheme `Bearer`; empty for another scheme.
@@ -93,8 +95,9 @@ impl Request {
         }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let token = query.split('&').find_map(|pair| pair.strip_prefix("token=")).map(str::to_owned);
+        let pid = query.split('&').find_map(|pair| pair.strip_prefix("pid=")?.parse().ok());
         let mut request =
-            Request { method: method.to_owned(), path: path.to_owned(), token, ..Request::default() };
+            Request { method: method.to_owned(), path: path.to_owned(), token, pid, ..Request::default() };
         let mut hosts = 0;
         for line in lines {
             let (name, value) = line.split_once(':').ok_or(Refusal::Malformed)?;

@@ -90,7 +90,7 @@ mod with_rustls {
             Ok(Tls(Arc::new(config)))
         }
 
-        /// A connection that has so long for everything.
+        /// A connection that must be done within `patience`, the handshake included.
         pub(crate) fn accept(&self, stream: TcpStream, patience: Duration) -> io::Result<TlsStream> {
             stream.set_nonblocking(false)?;
             let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;

@@ -1,11 +1,12 @@
 //! The captures of one run: threads keep them compact while their processes live, and complete those that have ended.
 //!
 //! One thread gives way to the program: what it does not get to waits in the live file. Where too much waits, a second one helps that does
-//! not give way. A third completes the captures of processes that have ended, when nothing else wants the processor. The watcher must never
+//! not give way. A third completes the captures of processes that have ended, when nothing else wants the processor. The sampler must never
 //! wait for any of them, or it misses the ends of short-lived children: it sends what it has to say.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stormlog_capture::live::Live;
+use stormlog_catalog::captures::CaptureHead;
 use stormlog_catalog::run::layout::{CAPTURE_FILE, CAPTURES_DIRECTORY, growing_capture_name};
 use stormlog_catalog::run::{LiveFile, live_files};
 use stormlog_heap_report::HeapDigest;
+use stormlog_pidfd::LockedPages;
 
 use super::finisher::complete;
 use super::keeper::{HeapKeeper, discard};
@@ -30,7 +33,7 @@ use crate::error::RunError;
 
 /// Captures that wait to be completed; more are completed after the run.
 const MAX_WAITING: usize = 256;
-/// Captures kept of processes that ended before the watcher met them, the newest.
+/// Captures kept of processes that ended before the sampler met them, the newest.
 const KEPT_UNMET: usize = 256;
 
 /// All captures of a run.
@@ -55,18 +58,20 @@ struct Shared {
     keeper: Mutex<HeapKeeper>,
     options: HeapOptions,
     stop: Arc<AtomicBool>,
-    /// Processes that the watcher knows, and will say how they ended.
+    /// Processes that the sampler knows, and will say how they ended.
     claimed: Mutex<HashSet<u32>>,
     ended: Mutex<Ended>,
     /// Whether children's captures are read when they are complete.
     wants_digests: bool,
+    /// Every allocation of the program runs through the library: at the limit of its cgroup it must not be dropped and read again.
+    _library: Option<LockedPages>,
 }
 
 /// Captures of processes that have ended.
 #[derive(Default)]
 struct Ended {
     waiting: VecDeque<PathBuf>,
-    /// Those that no watcher met.
+    /// Those that no sampler met.
     unmet: VecDeque<PathBuf>,
     /// What those in process directories come to, by directory.
     digests: HashMap<PathBuf, HeapDigest>,
@@ -88,12 +93,13 @@ impl Captures {
             return Err(RunError::HeapPath(absolute));
         }
         let library = stormlog_hook_image::install_or(run)?;
+        let locked = File::open(&library).and_then(|file| LockedPages::of(&file)).ok();
         let mut preload = library.into_os_string();
         if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
             preload.push(":");
             preload.push(before);
         }
-        let order = options.order(&absolute.join(growing_capture_name("%p")));
+        let spec = options.hook_spec(&absolute.join(growing_capture_name("%p")));
         let stop = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
             keeper: Mutex::new(HeapKeeper::new(&directory, options.clone()).stopped_by(&stop)),
@@ -102,13 +108,14 @@ impl Captures {
             claimed: Mutex::default(),
             ended: Mutex::default(),
             wants_digests,
+            _library: locked,
         });
         let (orders, ordered) = channel();
         let mut captures = Captures { directory, shared, orders: Some(orders), threads: Vec::new() };
         captures.start("stormlog-heap", move |shared| keep(shared, &ordered))?;
         captures.start("stormlog-help", help)?;
         captures.start("stormlog-pack", pack)?;
-        let env = vec![("LD_PRELOAD".into(), preload), ("STORMLOG_HEAP".into(), order)];
+        let env = vec![("LD_PRELOAD".into(), preload), ("STORMLOG_HEAP".into(), spec)];
         Ok((captures, env))
     }
 
@@ -119,7 +126,7 @@ impl Captures {
         Ok(())
     }
 
-    /// The watcher knows the process and will [settle](Self::settle) its captures.
+    /// The sampler knows the process and will [settle](Self::settle) its captures.
     pub(crate) fn claim(&self, pid: u32) {
         lock(&self.shared.claimed).insert(pid);
     }
@@ -140,6 +147,12 @@ impl Captures {
     /// The capture of the program that a process was last, where it is now.
     pub(crate) fn newest_of(&self, pid: u32) -> Option<PathBuf> {
         newest_capture(&self.directory, pid)
+    }
+
+    /// The command line that a process recorded of itself when its program began.
+    pub(crate) fn command_of(&self, pid: u32) -> Option<Vec<OsString>> {
+        let head = CaptureHead::of(&self.newest_of(pid)?);
+        Some(head.command.into_iter().map(OsString::from).collect())
     }
 
     /// Where captures grow.
@@ -215,7 +228,7 @@ impl Shared {
         !is_dropped
     }
 
-    /// Keeps the newest captures of processes that no watcher met.
+    /// Keeps the newest captures of processes that no sampler met.
     fn keep_unmet(&self, mut paths: Vec<PathBuf>) {
         paths.retain(|path| self.keeps(path));
         let mut ended = lock(&self.ended);

@@ -66,7 +66,7 @@ impl Open {
         false
     }
 
-    /// Its process is not found any more: what it has left waits without a descriptor, a moment for the watcher that may know how it ended.
+    /// Its process is not found any more: what it has left waits without a descriptor, a moment for the sampler that may know how it ended.
     fn has_gone(&mut self) {
         self.is_gone = true;
         self.asked = Some(Instant::now());

@@ -19,7 +19,7 @@ pub(crate) use patience::Patience;
 pub use patience::Waiting;
 pub use recordable::Unrecordable;
 
-/// Where the recording library lies on this machine; it is put there where it is not yet.
+/// Where the recording library is on this machine; it is put there where it is not yet.
 pub fn recording_library() -> Result<std::path::PathBuf, crate::RunError> {
     Ok(stormlog_hook_image::install()?)
 }

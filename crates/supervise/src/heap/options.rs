@@ -1,4 +1,4 @@
-//! What is recorded of a program's memory, what the hook library is ordered to do for it, and how its captures are compacted.
+//! What is recorded of a program's memory, what the hook library is told to do for it, and how its captures are compacted.
 //!
 //! Must never emit an option that the hook library does not know: it would record nothing.
 
@@ -49,25 +49,25 @@ impl HeapOptions {
         }
     }
 
-    /// The order the hook library understands; `pattern` may hold `%p` for the process.
+    /// The specification that the hook library parses; `pattern` may hold `%p` for the process.
     #[must_use]
-    pub fn order(&self, pattern: &Path) -> OsString {
-        let mut order = OsString::from("path=");
-        order.push(pattern);
+    pub fn hook_spec(&self, pattern: &Path) -> OsString {
+        let mut spec = OsString::from("path=");
+        spec.push(pattern);
         let flags = [
             (self.native, ";native=1"),
             (self.python_allocators, ";pyalloc=1"),
             (self.skip_host, ";host=0"),
             (self.skip_gpu, ";gpu=0"),
         ];
-        flags.iter().filter(|(is_set, _)| *is_set).for_each(|(_, text)| order.push(text));
+        flags.iter().filter(|(is_set, _)| *is_set).for_each(|(_, text)| spec.push(text));
         if self.sample_bytes > 0 {
-            order.push(format!(";sample={}", self.sample_bytes));
+            spec.push(format!(";sample={}", self.sample_bytes));
         }
         if let Some(max) = self.max_size.filter(|max| *max > 0) {
-            order.push(format!(";max={max}"));
+            spec.push(format!(";max={max}"));
         }
-        order
+        spec
     }
 
     /// How captures are compacted, until `stop` is set.
@@ -88,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_of_a_plain_run_samples_and_bounds_and_leaves_nothing_out() {
-        let order = HeapOptions::sampled_and_bounded().order(Path::new("/run/heap-%p.bin"));
-        assert_eq!(order, "path=/run/heap-%p.bin;sample=524288;max=67108864");
+    fn hook_spec_of_a_plain_run_samples_and_bounds_and_leaves_nothing_out() {
+        let spec = HeapOptions::sampled_and_bounded().hook_spec(Path::new("/run/heap-%p.bin"));
+        assert_eq!(spec, "path=/run/heap-%p.bin;sample=524288;max=67108864");
     }
 
     #[test]
-    fn order_without_the_host_heap_keeps_the_gpu() {
+    fn hook_spec_without_the_host_heap_keeps_the_gpu() {
         let options = HeapOptions { skip_host: true, ..HeapOptions::default() };
-        assert_eq!(options.order(Path::new("/a")), "path=/a;host=0");
+        assert_eq!(options.hook_spec(Path::new("/a")), "path=/a;host=0");
     }
 }

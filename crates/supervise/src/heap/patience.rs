@@ -1,4 +1,4 @@
-//! Work after the program's end that may take long: done in a thread, so that whoever waits can be told, and may stop waiting.
+//! Work after the program's end that may take long: done in a thread, so that the waiting caller can report it, and may stop waiting.
 //!
 //! Must never print, and never lose what the work has written: a thread that is left alone ends with the process.
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use signal_hook::SigId;
 use signal_hook::consts::SIGINT;
 
-/// Nobody asks what takes so long before this has passed, and this part of the time that the program ran.
+/// A wait is not reported before this time has passed, plus this share of the program's run time: a user does not wonder about a shorter one.
 const GRACE: Duration = Duration::from_millis(100);
 const SHARE: f64 = 0.02;
 /// Between two reports.
@@ -20,15 +20,15 @@ const EVERY: Duration = Duration::from_millis(100);
 /// What is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// The heap captures are read, for so long by now.
+    /// The heap captures are being read; the time that took up to now.
     Reading(Duration),
-    /// They are compressed.
+    /// They are being compressed; the time that took up to now.
     Compressing(Duration),
     /// It is over.
     Done,
 }
 
-/// How long is waited in silence, and who hears of the rest.
+/// How long a wait stays unreported, and the function that reports it afterwards.
 pub(crate) struct Patience {
     since: Instant,
     grace: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// After a program that ran for so long.
+    /// After a program that ran for `ran`.
     pub(crate) fn after(ran: Duration, report: Option<fn(Waiting)>) -> Self {
         let grace = GRACE + ran.mul_f64(SHARE);
         Patience { since: Instant::now(), grace, report, interrupted: Arc::default(), handler: None }
@@ -55,7 +55,7 @@ impl Patience {
         }
         let (done, result) = channel();
         let started = thread::Builder::new().name("stormlog-end".into()).spawn(move || {
-            // Nobody waits any more where this fails.
+            // Fails where the receiver has stopped waiting.
             let _ = done.send(work());
         });
         started.ok()?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{getegid, geteuid};
 
-/// So much of a file is read: headers come first.
+/// Bytes of a file that are read: headers come first.
 const HEAD: u64 = 16 << 10;
 const CLASS_64: u8 = 2;
 const X86_64: u16 = 62;

@@ -1,4 +1,4 @@
-//! Processes that outlive their run or its supervisor, and go on writing into their captures: these are compacted as in a run, and completed when
+//! Processes that outlive their run or its supervisor, and continue writing into their captures: these are compacted as in a run, and completed when
 //! their processes end.
 //!
 //! Without it a bounded capture would be full after a while, and lose what comes then. Must end when no capture is left that a process may

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use stormlog_heap::{Capture, Watch};
+use stormlog_heap::{Capture, HeapReadOptions};
 
 use super::finisher::SMALL;
 
@@ -22,7 +22,7 @@ pub(super) fn is_trivial(path: &Path) -> bool {
     if files.iter().map(taken).sum::<u64>() > SMALL {
         return false;
     }
-    let heap = Capture::open_still(path).and_then(|capture| capture.read(Watch::default()));
+    let heap = Capture::open_still(path).and_then(|capture| capture.read(HeapReadOptions::default()));
     heap.is_ok_and(|heap| {
         heap.peak_bytes() < TRIVIAL
             && heap.devices().is_empty()

@@ -25,7 +25,7 @@ pub(crate) use witness::Witness;
 use witness::now_ns;
 pub use witness::{WITNESS, stand_by};
 
-/// So long a signal may be on its way to the rest of the group: service managers and schedulers signal processes one by one.
+/// How long a signal may take to reach the rest of the group: service managers and schedulers signal processes one by one.
 const GRACE: Duration = Duration::from_millis(50);
 /// Between two looks at the witness while a signal is undecided.
 const LOOK: Duration = Duration::from_millis(1);

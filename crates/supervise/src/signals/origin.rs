@@ -40,7 +40,7 @@ mod tests {
     const OWN: i32 = 700;
 
     #[test]
-    fn signals_of_other_processes_are_told_from_our_own() {
+    fn signals_of_other_processes_are_distinguished_from_our_own() {
         assert_eq!(origin(SIGTERM, SENT, 12, OWN), Origin::Process);
         assert_eq!(origin(SIGTERM, SENT, 0, OWN), Origin::Process, "from outside of the PID namespace");
         assert_eq!(origin(40, QUEUED, 12, OWN), Origin::Process);

@@ -129,7 +129,7 @@ impl Drop for Witness {
 pub fn stand_by() -> io::Result<()> {
     let all = SignalSet::all_but(&[]);
     all.block()?;
-    // Where it cannot be named, it is still told by its command line.
+    // Where it cannot be named, it is still identified by its command line.
     let _ = rustix::thread::set_name(c"signal-witness");
     // The library's standard output would split a record at a byte that is a line feed.
     let mut reporting = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -189,7 +189,7 @@ impl Ahead {
         let (sender, receiver) = sync_channel(1);
         let directory = directory.clone();
         let read = move || {
-            // The watcher may have ended meanwhile.
+            // The sampler may have ended meanwhile.
             let _ = sender.send(lines_of(&directory, pid, room));
         };
         self.lines.at = Some(now);
@@ -254,7 +254,7 @@ mod tests {
         }
         assert_eq!(texts, 1 + 2 + 1, "start; at 80 % and a second later; calm again");
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains("memory was not short: 20.00 MiB of 100.00 MiB"), "{text}");
+        assert!(text.contains("memory was not tight: 20.00 MiB of 100.0 MiB"), "{text}");
     }
 
     #[test]

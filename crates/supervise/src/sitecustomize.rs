@@ -33,6 +33,7 @@ const CUDA_DRIVER: &str = "STORMLOG_CUDA_DRIVER";
 const TORCH_HISTORY: &str = "STORMLOG_TORCH_HISTORY";
 const EXCEPTIONS: &str = "STORMLOG_EXCEPTIONS";
 const WHY: &str = "STORMLOG_WHY";
+const SNAPSHOT_SIGNAL: &str = "STORMLOG_SNAPSHOT_SIGNAL";
 
 /// The variable that every process of the run inherits.
 pub(crate) fn mark(run: &Path) -> (OsString, OsString) {
@@ -70,6 +71,7 @@ pub(crate) struct Wanted {
     pub(crate) why: bool,
     pub(crate) cuda_driver: bool,
     pub(crate) torch_history: Option<TorchHistory>,
+    pub(crate) snapshot_signal: Option<i32>,
 }
 
 /// Stores the script and gives the variables a child needs to find it.
@@ -87,6 +89,8 @@ pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunEr
     variables.extend((!wanted.torch).then(|| (TORCH.into(), "0".into())));
     variables.extend(wanted.cuda_driver.then(|| (CUDA_DRIVER.into(), "1".into())));
     variables.extend(wanted.torch_history.map(|history| (TORCH_HISTORY.into(), history.as_str().into())));
+    variables
+        .extend(wanted.snapshot_signal.map(|signal| (SNAPSHOT_SIGNAL.into(), signal.to_string().into())));
     variables.extend((!wanted.why).then(|| (WHY.into(), "off".into())));
     variables.extend((!wanted.exceptions).then(|| (EXCEPTIONS.into(), "0".into())));
     Ok(variables)

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use stormlog_capture::live::Live;
 use stormlog_catalog::run::layout::growing_capture_name;
 
-/// Between two questions of a run.
+/// Pause between two requests to a run.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// When a run was asked last.
+/// Requests for a retention report, and when the last one was made.
 #[derive(Debug, Default)]
-pub(crate) struct Questions {
-    /// The answer is switched off.
+pub(crate) struct RetentionRequests {
+    /// Reports are switched off.
     pub(crate) is_off: bool,
     last: Option<Instant>,
 }
 
-impl Questions {
+impl RetentionRequests {
     /// Asks the process `pid`, whose capture grows in `captures`, unless it is too early. True when it was asked: a process without a live capture is not.
     pub(crate) fn ask(&mut self, now: Instant, captures: &Path, pid: u32) -> bool {
         if self.is_off || self.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
@@ -40,8 +40,8 @@ mod tests {
     #[test]
     fn process_is_asked_once_an_hour_and_not_without_a_capture() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut questions, now) = (Questions::default(), Instant::now());
-        assert!(!questions.ask(now, folder.path(), 7), "no capture");
+        let (mut retention_requests, now) = (RetentionRequests::default(), Instant::now());
+        assert!(!retention_requests.ask(now, folder.path(), 7), "no capture");
         let mut header = vec![0; stormlog_capture::layout::SLOTS];
         header[..8].copy_from_slice(&stormlog_capture::layout::LIVE_MAGIC);
         header[8] = 1;
@@ -49,11 +49,11 @@ mod tests {
         let live = folder.path().join("7.bin.live");
         std::fs::write(&live, header).unwrap();
         let asked = || std::fs::read(&live).unwrap()[stormlog_capture::layout::header::QUESTIONS];
-        assert!(questions.ask(now, folder.path(), 7));
-        assert!(!questions.ask(now + PAUSE / 2, folder.path(), 7), "too early");
+        assert!(retention_requests.ask(now, folder.path(), 7));
+        assert!(!retention_requests.ask(now + PAUSE / 2, folder.path(), 7), "too early");
         assert_eq!(asked(), 1);
-        assert!(questions.ask(now + PAUSE, folder.path(), 7));
+        assert!(retention_requests.ask(now + PAUSE, folder.path(), 7));
         assert_eq!(asked(), 2);
-        assert!(!Questions { is_off: true, last: None }.ask(now, folder.path(), 7));
+        assert!(!RetentionRequests { is_off: true, last: None }.ask(now, folder.path(), 7));
     }
 }

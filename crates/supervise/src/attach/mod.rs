@@ -1,13 +1,13 @@
-//! Ways into a process that runs already: Python's own door where it has one (`sys.remote_exec`, from 3.14) that is open, a debugger
+//! Methods to attach to a running process: `sys.remote_exec` where the process has it (Python 3.14 and later) and allows it, a debugger
 //! elsewhere. Both load the recording library there and call one of its functions.
 //!
 //! Must never leave the process stopped, never wait without an end, and never execute a file of the target's that its owner could have put
 //! there (`trusted`).
 
+mod registers;
 mod trusted;
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
+use self::registers::Registers;
+
 const GDB_SCRIPT: &str = include_str!("gdb.py");
 const REMOTE_SCRIPT: &str = include_str!("remote.py");
 /// A process that is stopped or never runs Python does not answer.
@@ -23,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A debugger that is interrupted ends within this time.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Which way to take.
+/// How to attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum AttachMethod {
     /// `sys.remote_exec` where the process has it and allows it, a debugger otherwise.
     Auto,
     /// `sys.remote_exec`.
@@ -37,18 +39,18 @@ pub enum Door {
 /// What is called in the process.
 #[derive(Debug, Clone, Copy)]
 pub enum Call<'a> {
-    /// Begin the recording of this order.
+    /// Begin the recording of this specification.
     Start(&'a OsString),
     /// End the recording.
     Stop,
-    /// Report what keeps its memory, as this order says.
+    /// Report what keeps its memory, as this specification says.
     Why(&'a OsString),
 }
 
 impl<'a> Call<'a> {
-    fn order(self) -> Option<&'a OsString> {
+    fn hook_spec(self) -> Option<&'a OsString> {
         match self {
-            Call::Start(order) | Call::Why(order) => Some(order),
+            Call::Start(spec) | Call::Why(spec) => Some(spec),
             Call::Stop => None,
         }
     }
@@ -64,28 +66,33 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Why a process could not be entered.
+/// Why a process could not be attached to.
 #[derive(Debug, Error)]
-pub enum EnterError {
+pub enum AttachError {
     /// No such process.
-    #[error("there is no process {0}; `ps` shows the ones that run")]
+    #[error("there is no process {0}; `ps -e` lists the running ones")]
     NoProcess(u32),
     /// Not ours.
     #[error("process {0} belongs to another user; run this as that user or as root")]
     NotAllowed(u32),
-    /// No way in.
+    /// No method is available.
     #[error(
-        "gdb is needed to enter a process that is not Python 3.14 or later; install gdb, or start the program with `stormlog run --heap`"
+        "gdb is needed to attach to a process that does not run Python 3.14 or later; install gdb, or start the program with `stormlog run --heap`"
     )]
     NoDebugger,
-    /// Python has a door, but only a Python of that version can open it, and the target's must not be run.
+    /// This gdb would leave the process half way in a call. Nothing was done to the process.
     #[error(
-        "the Python of process {0} is not run, because others than you or root could have put it there, or it is in a container; use --method gdb"
+        "this gdb cannot write the registers of this CPU (AMX); install gdb 14 or later, or start the program with `stormlog run --heap`"
+    )]
+    OldDebugger,
+    /// The process has `sys.remote_exec`, but only a Python of that version can call it, and the target's must not be run.
+    #[error(
+        "the Python of process {0} is not executed: another user could have replaced it, or it is in a container; use --method gdb"
     )]
     Untrusted(u32),
-    /// Python has a door, and it is locked. Nothing was done to the process.
+    /// The process has `sys.remote_exec`, which is disabled. Nothing was done to the process.
     #[error(
-        "process {pid} does not let Python's own way in be used ({text}); install gdb, which needs no leave of it"
+        "process {pid} does not allow sys.remote_exec ({text}); install gdb, which does not need its permission"
     )]
     Closed {
         /// The process.
@@ -93,8 +100,8 @@ pub enum EnterError {
         /// What was said.
         text: String,
     },
-    /// The door itself failed.
-    #[error("process {pid} could not be entered: {text}")]
+    /// The method itself failed.
+    #[error("could not attach to process {pid}: {text}")]
     Refused {
         /// The process.
         pid: u32,
@@ -133,24 +140,30 @@ fn explain(number: i32) -> String {
         ENOTSUP => {
             " runs a Python that is not supported: use a release of 3.11 to 3.14 with the GIL".to_owned()
         }
-        ECANCELED => " has this switched off (STORMLOG_WHY)".to_owned(),
+        ECANCELED => " has STORMLOG_WHY=0 set, which disables this".to_owned(),
         -1 => " could not load the recording library; is its directory readable for that process?".to_owned(),
         number => format!(": {}", std::io::Error::from_raw_os_error(number)),
     }
 }
 
 /// Loads `library` into the process and calls one of its functions.
-pub fn enter(pid: u32, library: &Path, call: Call<'_>, door: Door, scratch: &Path) -> Result<(), EnterError> {
+pub fn attach(
+    pid: u32,
+    library: &Path,
+    call: Call<'_>,
+    method: AttachMethod,
+    scratch: &Path,
+) -> Result<(), AttachError> {
     check(pid)?;
-    let interpreter = if door == Door::Debugger { None } else { trusted::interpreter(pid) };
-    let answer = match (door, interpreter) {
-        (Door::RemoteExec, None) => return Err(EnterError::Untrusted(pid)),
-        (Door::RemoteExec, Some(python)) => by_remote_exec(pid, &python, library, call, scratch)?,
-        (Door::Auto, Some(python)) if has_remote_exec(&python) => {
+    let interpreter = if method == AttachMethod::Debugger { None } else { trusted::interpreter(pid) };
+    let answer = match (method, interpreter) {
+        (AttachMethod::RemoteExec, None) => return Err(AttachError::Untrusted(pid)),
+        (AttachMethod::RemoteExec, Some(python)) => by_remote_exec(pid, &python, library, call, scratch)?,
+        (AttachMethod::Auto, Some(python)) if has_remote_exec(&python) => {
             match by_remote_exec(pid, &python, library, call, scratch) {
                 // `PYTHON_DISABLE_REMOTE_DEBUG`, `-X disable-remote-debug`
-                Err(closed @ EnterError::Closed { .. }) => match by_debugger(pid, library, call, scratch) {
-                    Err(EnterError::NoDebugger) => return Err(closed),
+                Err(closed @ AttachError::Closed { .. }) => match by_debugger(pid, library, call, scratch) {
+                    Err(AttachError::NoDebugger) => return Err(closed),
                     answer => answer?,
                 },
                 answer => answer?,
@@ -160,15 +173,16 @@ pub fn enter(pid: u32, library: &Path, call: Call<'_>, door: Door, scratch: &Pat
     };
     match answer {
         0 => Ok(()),
-        number => Err(EnterError::Hook { pid, number }),
+        number => Err(AttachError::Hook { pid, number }),
     }
 }
 
-fn check(pid: u32) -> Result<(), EnterError> {
+/// Whether the process is there and ours.
+pub(crate) fn check(pid: u32) -> Result<(), AttachError> {
     match std::fs::read_link(format!("/proc/{pid}/exe")) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(EnterError::NoProcess(pid)),
-        Err(_) => Err(EnterError::NotAllowed(pid)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(AttachError::NoProcess(pid)),
+        Err(_) => Err(AttachError::NotAllowed(pid)),
     }
 }
 
@@ -189,11 +203,11 @@ fn by_remote_exec(
     library: &Path,
     call: Call<'_>,
     scratch: &Path,
-) -> Result<i32, EnterError> {
-    let (script, answer) = (scratch.join("enter.py"), scratch.join("answer"));
+) -> Result<i32, AttachError> {
+    let (script, answer) = (scratch.join("attach.py"), scratch.join("answer"));
     let text = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
-    let order = call.order().map_or("None".to_owned(), |order| text(Path::new(order)));
-    let arguments = format!("({}, {:?}, {order}, {})", text(library), call.function(false), text(&answer));
+    let spec = call.hook_spec().map_or("None".to_owned(), |spec| text(Path::new(spec)));
+    let arguments = format!("({}, {:?}, {spec}, {})", text(library), call.function(false), text(&answer));
     write(&script, &REMOTE_SCRIPT.replace("__ARGUMENTS__", &arguments))?;
     write(&answer, "")?;
     // The target reads the one and writes the other; both are private to its user.
@@ -205,10 +219,10 @@ fn by_remote_exec(
         .arg(&script)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| EnterError::Io { path: script.clone(), source })?;
+        .map_err(|source| AttachError::Io { path: script.clone(), source })?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        return Err(EnterError::Closed { pid, text });
+        return Err(AttachError::Closed { pid, text });
     }
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -219,45 +233,35 @@ fn by_remote_exec(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Err(EnterError::Silent(pid))
+    Err(AttachError::Silent(pid))
 }
 
-fn by_debugger(pid: u32, library: &Path, call: Call<'_>, scratch: &Path) -> Result<i32, EnterError> {
-    let script = scratch.join("enter.gdb.py");
+fn by_debugger(pid: u32, library: &Path, call: Call<'_>, scratch: &Path) -> Result<i32, AttachError> {
+    let (script, description) = (scratch.join("attach.gdb.py"), scratch.join("registers.xml"));
     write(&script, GDB_SCRIPT)?;
+    let registers = Registers::that_can_be_kept(&description)?;
     let mut command = Command::new("gdb");
     // Auto-loading would run scripts and load libraries from where the target's files are.
-    command
-        .args(["-nx", "-q", "-batch", "-iex", "set auto-load off", "-p", &pid.to_string(), "-x"])
-        .arg(&script);
-    command.env("STORMLOG_LIBRARY", library).env_remove("STORMLOG_ORDER").env("DEBUGINFOD_URLS", "");
+    command.args(["-nx", "-q", "-batch", "-iex", "set auto-load off"]);
+    if registers == Registers::Basic {
+        command.args(registers::option(&description)).env("STORMLOG_BASIC_REGISTERS", "1");
+    }
+    command.args(["-p", &pid.to_string(), "-x"]).arg(&script);
+    command.env("STORMLOG_LIBRARY", library).env_remove("STORMLOG_HOOK_SPEC").env("DEBUGINFOD_URLS", "");
     command.env("STORMLOG_FUNCTION", call.function(true));
-    if let Some(order) = call.order() {
-        command.env("STORMLOG_ORDER", order);
+    if let Some(spec) = call.hook_spec() {
+        command.env("STORMLOG_HOOK_SPEC", spec);
     }
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut gdb = started.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => EnterError::NoDebugger,
-        _ => EnterError::Io { path: "gdb".into(), source: error },
+    let gdb = started.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => AttachError::NoDebugger,
+        _ => AttachError::Io { path: "gdb".into(), source: error },
     })?;
-    let begun = Instant::now();
-    let status = loop {
-        match gdb.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
-            _ => {
-                give_up(gdb);
-                return Err(EnterError::Silent(pid));
-            }
-        }
-    };
-    let (mut said, mut complaints) = (String::new(), String::new());
-    let _ = gdb.stdout.take().map(|mut out| out.read_to_string(&mut said));
-    let _ = gdb.stderr.take().map(|mut err| err.read_to_string(&mut complaints));
+    let (status, said, complaints) = registers::wait(gdb, PATIENCE).ok_or(AttachError::Silent(pid))?;
     match understand(pid, &said) {
-        Err(EnterError::Refused { text, .. }) if text.is_empty() => {
+        Err(AttachError::Refused { text, .. }) if text.is_empty() => {
             let line = complaints.lines().find(|line| !line.starts_with("warning")).unwrap_or_default();
-            Err(EnterError::Refused { pid, text: format!("gdb ended with {status}. {line}") })
+            Err(AttachError::Refused { pid, text: format!("gdb ended with {status}. {line}") })
         }
         other => other,
     }
@@ -277,27 +281,27 @@ fn give_up(mut gdb: Child) {
     let _ = gdb.wait();
 }
 
-fn understand(pid: u32, said: &str) -> Result<i32, EnterError> {
+fn understand(pid: u32, said: &str) -> Result<i32, AttachError> {
     for line in said.lines() {
         if let Some(number) = line.strip_prefix("stormlog: ").and_then(|number| number.trim().parse().ok()) {
             return Ok(number);
         }
         if let Some(text) = line.strip_prefix("stormlog-error: ") {
-            return Err(EnterError::Refused { pid, text: text.to_owned() });
+            return Err(AttachError::Refused { pid, text: text.to_owned() });
         }
     }
-    Err(EnterError::Refused { pid, text: String::new() })
+    Err(AttachError::Refused { pid, text: String::new() })
 }
 
-pub(crate) fn hand_over(pid: u32, path: &Path) -> Result<(), EnterError> {
-    let target = std::fs::metadata(format!("/proc/{pid}")).map_err(|_| EnterError::NoProcess(pid))?;
+pub(crate) fn hand_over(pid: u32, path: &Path) -> Result<(), AttachError> {
+    let target = std::fs::metadata(format!("/proc/{pid}")).map_err(|_| AttachError::NoProcess(pid))?;
     std::os::unix::fs::chown(path, Some(target.uid()), Some(target.gid()))
-        .map_err(|source| EnterError::Io { path: path.to_owned(), source })
+        .map_err(|source| AttachError::Io { path: path.to_owned(), source })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), EnterError> {
+fn write(path: &Path, text: &str) -> Result<(), AttachError> {
     stormlog_files::replace(path, text.as_bytes())
-        .map_err(|source| EnterError::Io { path: path.to_owned(), source })
+        .map_err(|source| AttachError::Io { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -308,14 +312,15 @@ mod tests {
     fn answers_are_understood() {
         assert!(matches!(understand(1, "gdb says hello\nstormlog: 16\n"), Ok(16)));
         let refused = understand(1, "stormlog-error: Cannot access memory\n").unwrap_err();
-        assert_eq!(refused.to_string(), "process 1 could not be entered: Cannot access memory");
-        let busy = EnterError::Hook { pid: 7, number: 16 };
+        assert_eq!(refused.to_string(), "could not attach to process 1: Cannot access memory");
+        let busy = AttachError::Hook { pid: 7, number: 16 };
         assert_eq!(busy.to_string(), "process 7 is being recorded already; `stormlog detach` ends that");
     }
 
     #[test]
     fn a_process_that_is_not_there() {
-        let error = enter(4_194_305, Path::new("/x"), Call::Stop, Door::Auto, Path::new("/tmp")).unwrap_err();
-        assert!(matches!(error, EnterError::NoProcess(4_194_305)), "{error}");
+        let error = attach(4_194_305, Path::new("/x"), Call::Stop, AttachMethod::Auto, Path::new("/tmp"))
+            .unwrap_err();
+        assert!(matches!(error, AttachError::NoProcess(4_194_305)), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A process that somebody else started: is it there, has it ended, and what is known of how.
+//! A process that this one did not start: is it there, has it ended, and what is known of how.
 //!
 //! Its exit status belongs to its parent: older kernels show it only while the process waits for that parent. Where it
 //! was missed, the kernel's log and the cgroup's counters are all there is, and where they are silent nothing is claimed.
@@ -139,7 +139,7 @@ impl Attached {
         let mut facts = DeathFacts::of(&self.name, self.pid().into(), ending);
         facts.cgroups = self.groups.look(self.group).map(|(_, facts)| facts).unwrap_or_default();
         facts.kernel = self.kernel_log.is_some().then(|| self.kills.iter().map(kernel_kill).collect());
-        // Nobody looked at the machine's count while it lived.
+        // The machine's count of OOM kills was not read while it lived.
         facts.host = host(Change::default());
         let verdict = judge(&facts);
         let watched = self.since.elapsed().as_secs_f64();
@@ -147,14 +147,13 @@ impl Attached {
         match ending {
             Ending::Exited(0) => Departure {
                 verdict: Some(verdict),
-                sentence: format!("{who} finished with status 0, after {watched:.1} s of watching."),
+                sentence: format!("{who} exited 0 after {watched:.1} s of watching."),
             },
             // Others share its cgroup: a kill there is evidence only together with a death by SIGKILL or the log's word.
             Ending::Vanished if !self.is_named_by_the_kernel() => Departure {
                 verdict: None,
                 sentence: format!(
-                    "{who} ended after {watched:.1} s of watching; how cannot be seen from outside, because its \
-                     parent took its exit status. Nothing shows an OOM kill."
+                    "{who} ended after {watched:.1} s of watching; its parent took its exit status, so how is unknown. Nothing shows an OOM kill."
                 ),
             }
             .or_suspected(verdict),
@@ -168,7 +167,7 @@ impl Attached {
 }
 
 impl Departure {
-    /// What the counters suggest is said, with its doubt, when they point to memory.
+    /// Replaces the verdict by what the OOM counters suggest, marked as uncertain, if they point to memory.
     fn or_suspected(self, verdict: Verdict) -> Self {
         if !verdict.cause.is_memory() {
             return self;

@@ -1,4 +1,4 @@
-//! The watcher: at steady intervals, one event for every process of the program's tree, into files of its own; and at the
+//! The sampler: at steady intervals, one event for every process of the program's tree, into files of its own; and at the
 //! end of each process, at once, how it ended.
 //!
 //! Reads `/proc` from outside, so it works for any program and needs nothing of it. Must keep its pace whatever the
@@ -16,6 +16,7 @@ use stormlog_collect::{ProcessTree, TreeMember};
 use stormlog_model::memory::Memory;
 use stormlog_model::worker::{DASK_PARENT_VARIABLE, Pool, WORKER_VARIABLE, Worker, is_spawned};
 use stormlog_model::{SessionStatus, SessionSummary, new_session_id};
+use stormlog_pidfd::OwnCode;
 use stormlog_postmortem::bundle::HeldBy;
 use stormlog_postmortem::verdict::Growth;
 use stormlog_store::recording::{Recorder, RecorderConfig};
@@ -31,7 +32,7 @@ use crate::maps::{MapLooks, Subject};
 use crate::naming::command_of;
 use crate::orphans::Orphans;
 use crate::termination::{Ahead, Picture, TerminationLog};
-use crate::watched::{Watched, about};
+use crate::tracked_process::{FirstCommand, TrackedProcess, about};
 
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
 const RING_SLOTS: u64 = 4096;
@@ -43,27 +44,29 @@ const MAX_RECORDED: usize = 512;
 const TREE_INTERVAL: Duration = Duration::from_millis(20);
 /// The kernel's own high-water mark is a longer read; once in a while is enough, since it only rises.
 const PEAK_INTERVAL: Duration = Duration::from_millis(500);
-/// Files of processes that have ended are looked for so often.
+/// Between two searches for files of processes that have ended.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The machine's count of OOM kills is a long read too.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
-/// Children often end with the program: so long their end is waited for.
+/// How long the end of children is waited for, which often end with the program.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A program may end before its first sample is due, and is largest then: it is looked at so early, and again after twice the time.
+/// A program may end before its first sample is due, and is largest then: this is the time of the first look, and each next one comes after twice the time.
 const EARLY_LOOK: Duration = Duration::from_millis(2);
-/// A launcher forks and then executes a rank's program: so long after a birth its identity may still become another.
+/// Code of the supervisor that stays in memory, at most: its cgroup is the program's.
+const LOCKED_CODE: usize = 4 << 20;
+/// How long after its birth a process may still change its identity: a launcher forks and then executes a rank's program.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Deaths so close together are one event.
+/// Deaths within this time of each other are one event.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// What the watcher hands over when it stops.
-pub(crate) struct Watching {
+/// What the sampler hands over when it stops.
+pub(crate) struct SamplerOutput {
     /// What was gathered while the program ran.
     pub(crate) evidence: RunEvidence,
     /// The circumstances when the program ended, the processes included that ended with it.
     pub(crate) at_end: Circumstances,
     /// The processes that are still there, the program itself among them.
-    pub(crate) alive: Vec<Watched>,
+    pub(crate) alive: Vec<TrackedProcess>,
     pub(crate) peak_total_rss: u64,
     pub(crate) lost_records: u64,
     pub(crate) limit_bytes: Option<u64>,
@@ -71,15 +74,15 @@ pub(crate) struct Watching {
     pub(crate) termination: Option<TerminationLog>,
 }
 
-/// Watches until told to stop.
-pub(crate) struct Watcher {
+/// Samples until it is stopped.
+pub(crate) struct Sampler {
     evidence: RunEvidence,
     host: String,
     interval: Duration,
     root: u32,
     tree: Option<ProcessTree>,
     orphans: Orphans,
-    processes: BTreeMap<u32, Watched>,
+    processes: BTreeMap<u32, TrackedProcess>,
     /// Those met as copies of their parents, and when.
     newborn: Vec<(TreeMember, Instant)>,
     /// Workers that each pool has started.
@@ -105,8 +108,8 @@ pub(crate) struct Watcher {
     next_sweep: Instant,
 }
 
-impl Watcher {
-    /// A watcher of `root` and its descendants. `root` has a session from here on, even if it has ended already.
+impl Sampler {
+    /// A sampler of `root` and its descendants. `root` has a session from here on, even if it has ended already.
     pub(crate) fn new(
         evidence: RunEvidence,
         host: String,
@@ -125,7 +128,7 @@ impl Watcher {
         pids.set(vec![root]);
         let first = root_member(root, &evidence.program);
         let others: Vec<TreeMember> = tree.iter().flat_map(ProcessTree::members).cloned().collect();
-        let mut watcher = Watcher {
+        let mut sampler = Sampler {
             evidence,
             host,
             interval,
@@ -150,19 +153,20 @@ impl Watcher {
             next_host_look: Instant::now(),
             next_sweep: Instant::now() + SWEEP_INTERVAL,
         };
-        watcher.evidence.root = root;
-        watcher.add(&first);
+        sampler.evidence.root = root;
+        sampler.add(&first);
         for member in others.iter().filter(|member| member.pid != root) {
-            watcher.add(member);
+            sampler.add(member);
         }
-        watcher
+        sampler
     }
 
     /// Samples at once and then at each interval, until the other end of `stop` is closed.
-    pub(crate) fn run(mut self, stop: &PipeReader) -> Watching {
+    pub(crate) fn run(mut self, stop: &PipeReader) -> SamplerOutput {
         let begun = Instant::now();
         let (mut next, mut early) = (begun, begun + EARLY_LOOK);
         let mut is_stopped = false;
+        let mut code = OwnCode::of_now();
         while !is_stopped {
             self.tick();
             // After a stall there is nothing to catch up with: the past cannot be sampled.
@@ -174,6 +178,9 @@ impl Watcher {
                 }
                 if !is_stopped && Instant::now() >= early {
                     self.look_early();
+                    if begun.elapsed() >= SETTLED {
+                        code.lock_used(LOCKED_CODE);
+                    }
                     early = begun + begun.elapsed() * 2;
                 }
             }
@@ -186,7 +193,7 @@ impl Watcher {
         while self.processes.len() > 1 && Instant::now() < settled {
             self.wait(None, settled);
         }
-        Watching {
+        SamplerOutput {
             termination: self.ahead.map(Ahead::into_log),
             evidence: self.evidence,
             at_end,
@@ -197,14 +204,14 @@ impl Watcher {
         }
     }
 
-    /// Waits for the moment, or until a process ends; true when told to stop or when the program itself ended.
+    /// Waits for the moment, or until a process ends; true when stopped or when the program itself ended.
     fn wait(&mut self, stop: Option<&PipeReader>, until: Instant) -> bool {
         let mut descriptors = Vec::with_capacity(self.processes.len() + 1);
         let mut pids = Vec::with_capacity(self.processes.len());
-        for watched in self.processes.values() {
-            if let Some(descriptor) = watched.exit.descriptor() {
+        for tracked in self.processes.values() {
+            if let Some(descriptor) = tracked.exit.descriptor() {
                 descriptors.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
-                pids.push(watched.pid);
+                pids.push(tracked.pid);
             }
         }
         descriptors.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -223,9 +230,9 @@ impl Watcher {
         }
         for pid in ended {
             self.has_ended(pid);
-            if let Some(watched) = self.processes.get_mut(&pid) {
+            if let Some(tracked) = self.processes.get_mut(&pid) {
                 // The program itself is our child and waited for elsewhere; a descriptor stays readable for ever.
-                watched.exit.forget();
+                tracked.exit.forget();
             }
         }
         is_stopped || is_over
@@ -233,16 +240,16 @@ impl Watcher {
 
     /// A process is said to have ended.
     fn has_ended(&mut self, pid: u32) {
-        let Some(watched) = self.processes.get_mut(&pid).filter(|watched| watched.pid != self.root) else {
+        let Some(tracked) = self.processes.get_mut(&pid).filter(|tracked| tracked.pid != self.root) else {
             return;
         };
-        watched.refresh_name();
-        let Some(ended) = watched.exit.look(watched.reader.as_mut()) else { return };
-        let dead = holder(watched).filter(|_| !ended.is_clean());
+        tracked.refresh_name();
+        let Some(ended) = tracked.exit.look(tracked.reader.as_mut()) else { return };
+        let dead = holder(tracked).filter(|_| !ended.is_clean());
         let circumstances = if ended.is_clean() { Circumstances::default() } else { self.circumstances() };
         self.just_dead.extend(dead.map(|row| (Instant::now(), row)));
-        if let Some(watched) = self.processes.remove(&pid) {
-            self.evidence.child_ended(watched, ended, &circumstances);
+        if let Some(tracked) = self.processes.remove(&pid) {
+            self.evidence.child_ended(tracked, ended, &circumstances);
         }
     }
 
@@ -271,7 +278,7 @@ impl Watcher {
             self.look_for_children();
         }
         let vms = self.processes.get(&self.root).and_then(|root| root.session.seen().last_vms);
-        let held = self.processes.values().filter_map(|watched| watched.session.seen().last_rss).sum();
+        let held = self.processes.values().filter_map(|tracked| tracked.session.seen().last_rss).sum();
         let alerts = self.limits.look(now, held, vms, wall_ns());
         let mut total = 0;
         let stalls = self.limits.limits().stalls();
@@ -288,16 +295,17 @@ impl Watcher {
             self.sweep();
         }
         let mut is_moved = false;
-        for watched in self.processes.values_mut() {
-            let group = if refresh_peaks { self.evidence.groups.find(watched.pid) } else { None };
-            // One that has just ended is told by its descriptor, not by a failed reading.
-            let Some(rss) = watched.read_memory() else { continue };
+        let at_ns = wall_ns();
+        for tracked in self.processes.values_mut() {
+            let group = if refresh_peaks { self.evidence.groups.find(tracked.pid) } else { None };
+            // One that has just ended is reported by its descriptor, not by a failed reading.
+            let Some(rss) = tracked.read_memory() else { continue };
             total += rss;
             if refresh_peaks {
-                watched.refresh_slow(stalls);
-                is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
+                tracked.refresh_slow(stalls);
+                is_moved |= tracked.is_moved_to(group) && tracked.pid == self.root;
             }
-            let is_kept = watched.session.record("sample", Some(rss), self.limits.limits(), None);
+            let is_kept = tracked.session.record_at("sample", at_ns, Some(rss), self.limits.limits(), None);
             self.lost_records += u64::from(!is_kept);
         }
         self.peak_total_rss = self.peak_total_rss.max(total);
@@ -306,6 +314,7 @@ impl Watcher {
         self.ask_for_a_map();
         self.record_gpus();
         self.write_ahead(now, held, !alerts.is_empty());
+        self.evidence.answerer.look(now, self.evidence.run.path());
         if alerts.iter().any(AlertEvent::is_start) {
             self.ask_what_is_kept(now);
         }
@@ -325,10 +334,10 @@ impl Watcher {
 
     /// Asks the largest process what keeps its memory, while it is there to answer.
     fn ask_what_is_kept(&mut self, now: Instant) {
-        let largest = self.processes.values().max_by_key(|watched| watched.session.seen().last_rss);
-        let Some(pid) = largest.map(|watched| watched.pid) else { return };
+        let largest = self.processes.values().max_by_key(|tracked| tracked.session.seen().last_rss);
+        let Some(pid) = largest.map(|tracked| tracked.pid) else { return };
         if let Some(captures) = &self.evidence.captures {
-            self.evidence.questions.ask(now, captures.directory(), pid);
+            self.evidence.retention_requests.ask(now, captures.directory(), pid);
         }
     }
 
@@ -346,8 +355,8 @@ impl Watcher {
             has_alert,
             at_ns: wall_ns(),
         };
-        let largest = self.processes.values().max_by_key(|watched| watched.session.seen().last_rss);
-        let largest = largest.map(|watched| watched.pid);
+        let largest = self.processes.values().max_by_key(|tracked| tracked.session.seen().last_rss);
+        let largest = largest.map(|tracked| tracked.pid);
         if !ahead.is_due(now, &picture, largest) {
             return;
         }
@@ -371,10 +380,10 @@ impl Watcher {
     /// Between two samples: processes that may be gone at the next, and where they were put.
     fn look_early(&mut self) {
         let mut is_moved = false;
-        for watched in self.processes.values_mut() {
-            let group = self.evidence.groups.find(watched.pid);
-            if watched.look_early() {
-                is_moved |= watched.is_moved_to(group) && watched.pid == self.root;
+        for tracked in self.processes.values_mut() {
+            let group = self.evidence.groups.find(tracked.pid);
+            if tracked.look_early() {
+                is_moved |= tracked.is_moved_to(group) && tracked.pid == self.root;
             }
         }
         self.forecast_again(is_moved);
@@ -385,7 +394,7 @@ impl Watcher {
         if is_moved {
             self.limits = LimitWatch::of(self.root, self.evidence.limit_as, self.interval);
             let source = self.limits.limits().source();
-            self.processes.values_mut().for_each(|watched| watched.set_limit_source(source));
+            self.processes.values_mut().for_each(|tracked| tracked.set_limit_source(source));
         }
     }
 
@@ -393,24 +402,25 @@ impl Watcher {
     fn ask_for_a_map(&mut self) {
         let Some(looks) = self.map_looks.as_mut().filter(|looks| looks.is_free()) else { return };
         let is_pressed = self.limits.limits().is_pressed();
-        let worth = |watched: &&Watched| watched.mapped.worth(watched.session.seen().last_rss?, is_pressed);
-        let most = self.processes.values().filter(|watched| worth(watched).is_some()).max_by_key(worth);
-        if let Some(watched) = most {
-            let Watched { pid, start_time, .. } = *watched;
-            looks.ask(Subject { pid, start_time, rss: watched.session.seen().last_rss.unwrap_or(0) });
+        let worth =
+            |tracked: &&TrackedProcess| tracked.mapped.worth(tracked.session.seen().last_rss?, is_pressed);
+        let most = self.processes.values().filter(|tracked| worth(tracked).is_some()).max_by_key(worth);
+        if let Some(tracked) = most {
+            let TrackedProcess { pid, start_time, .. } = *tracked;
+            looks.ask(Subject { pid, start_time, rss: tracked.session.seen().last_rss.unwrap_or(0) });
         }
     }
 
     fn hear_maps(&mut self) {
         let Some((subject, mapped)) = self.map_looks.as_mut().and_then(MapLooks::hear) else { return };
-        if let Some(watched) = self.processes.get_mut(&subject.pid)
-            && watched.start_time == subject.start_time
+        if let Some(tracked) = self.processes.get_mut(&subject.pid)
+            && tracked.start_time == subject.start_time
             && !mapped.rows.is_empty()
         {
-            if watched.session.is_recorded() {
-                memory_map::write(&watched.directory, &mapped.rows);
+            if tracked.session.is_recorded() {
+                memory_map::write(&tracked.directory, &mapped.rows);
             }
-            watched.mapped = mapped;
+            tracked.mapped = mapped;
         }
     }
 
@@ -422,9 +432,9 @@ impl Watcher {
         }
         self.pids.set(self.processes.keys().copied().collect());
         for sample in &gpus.latest {
-            for watched in self.processes.values_mut() {
-                if watched.pid == self.root || sample.held_by(watched.pid).is_some() {
-                    self.lost_records += u64::from(!watched.session.record_gpu(sample));
+            for tracked in self.processes.values_mut() {
+                if tracked.pid == self.root || sample.held_by(tracked.pid).is_some() {
+                    self.lost_records += u64::from(!tracked.session.record_gpu(sample));
                 }
             }
         }
@@ -438,8 +448,8 @@ impl Watcher {
     fn look_for_children(&mut self) {
         self.next_tree_look = Instant::now() + TREE_INTERVAL;
         self.look_at_newborn();
-        // Ends are told by descriptors; without them, or with births, the tree must be looked at.
-        let is_told = |watched: &Watched| watched.exit.descriptor().is_some();
+        // Ends are reported by descriptors; without them, or with births, the tree must be looked at.
+        let is_told = |tracked: &TrackedProcess| tracked.exit.descriptor().is_some();
         if !self.orphans.are_possible() && self.processes.values().all(is_told) {
             return;
         }
@@ -459,19 +469,26 @@ impl Watcher {
     /// One that was met between fork and exec was recorded under its parent's identity; where its own is another, its session begins anew.
     fn look_at_newborn(&mut self) {
         for (member, since) in std::mem::take(&mut self.newborn) {
-            let Some(watched) = self.processes.get_mut(&member.pid) else { continue };
-            let is_copy = watched.start_time != member.start_time || watched.is_copy();
+            let Some(tracked) = self.processes.get_mut(&member.pid) else { continue };
+            let is_copy = tracked.start_time != member.start_time || tracked.is_copy();
             if is_copy {
+                // Not at the first look: most copies execute another program at once, and the reading takes milliseconds of a large process.
+                tracked.read_pages();
                 self.find_pool(member.pid, true);
                 if since.elapsed() < SETTLED {
                     self.newborn.push((member, since));
                 }
                 continue;
             }
-            watched.refresh_name();
-            self.evidence.lineage.set_group(watched.pid, watched.process_group);
-            if watched.identity != Environ::of(member.pid, true).identity([None; 4]).unwrap_or_default() {
-                let before = watched.directory.clone();
+            let environ = Environ::of(member.pid, true);
+            if environ.is_unread() && since.elapsed() < SETTLED {
+                self.newborn.push((member, since));
+                continue;
+            }
+            tracked.refresh_name();
+            self.evidence.lineage.set_group(tracked.pid, tracked.process_group);
+            if tracked.identity != environ.identity([None; 4]).unwrap_or_default() {
+                let before = tracked.directory.clone();
                 self.processes.remove(&member.pid);
                 // It held a look or two at the moment of birth.
                 let _ = std::fs::remove_dir_all(before);
@@ -488,6 +505,7 @@ impl Watcher {
         // Before its directory is there: a parent that waits for that may end it at once, and how it ended is known to those who held it.
         let mut reader = ProcessReader::open_frugal(member.pid).ok();
         let exit = Exit::of(member.pid, reader.as_mut());
+        let first = FirstCommand::read(member.pid, reader.as_mut());
         let environ = Environ::of(member.pid, true);
         let identity = environ.identity([None; 4]).unwrap_or_default();
         let summary = SessionSummary {
@@ -519,45 +537,54 @@ impl Watcher {
         };
         let session = ProcessSession::new(&summary, &identity, self.interval, about(member), recorder);
         let program = &self.evidence.program;
-        let mut watched =
-            Watched::new(member, program, summary, identity, directory, session, (reader, exit));
-        watched.worker = environ.get(WORKER_VARIABLE).as_deref().and_then(Worker::named);
-        watched.refresh_name();
-        let above = self.processes.get(&watched.ppid).and_then(|parent| parent.error_file.clone());
-        watched.error_file = environ.error_file();
+        let mut tracked = TrackedProcess::new(
+            member,
+            program,
+            summary,
+            identity,
+            directory,
+            session,
+            (reader, exit, first),
+        );
+        tracked.worker = environ.get(WORKER_VARIABLE).as_deref().and_then(Worker::named);
+        tracked.refresh_name();
+        let above = self.processes.get(&tracked.ppid).and_then(|parent| parent.error_file.clone());
+        tracked.error_file = environ.error_file();
         // A rank's own children inherit its file. That of the program is written by the caller, at the end of the run.
-        watched.is_rank = watched.pid != self.root && watched.error_file != above;
+        tracked.is_rank = tracked.pid != self.root && tracked.error_file != above;
         // Also one that seems to have executed its program: it may have done so after its environment was read, and has none for a moment.
-        if watched.pid != self.root {
+        if tracked.pid != self.root {
             self.newborn.push((member.clone(), Instant::now()));
         }
-        watched.set_limit_source(self.limits.limits().source());
-        self.evidence.lineage.add(watched.pid, watched.ppid);
-        self.evidence.lineage.set_group(watched.pid, watched.process_group);
-        let group = self.evidence.groups.find(watched.pid);
-        let rss = watched.read_memory();
+        let parent = self.processes.get_mut(&tracked.ppid);
+        tracked.note_fork(parent);
+        tracked.set_limit_source(self.limits.limits().source());
+        self.evidence.lineage.add(tracked.pid, tracked.ppid);
+        self.evidence.lineage.set_group(tracked.pid, tracked.process_group);
+        let group = self.evidence.groups.find(tracked.pid);
+        let rss = tracked.read_memory();
         if rss.is_some() {
-            watched.is_moved_to(group);
+            tracked.is_moved_to(group);
         }
-        let is_kept = watched.session.record("start", rss, self.limits.limits(), None);
+        let is_kept = tracked.session.record("start", rss, self.limits.limits(), None);
         self.lost_records += u64::from(!is_kept);
         if let Some(captures) = &self.evidence.captures {
-            captures.claim(watched.pid);
+            captures.claim(tracked.pid);
         }
-        self.processes.insert(watched.pid, watched);
+        self.processes.insert(tracked.pid, tracked);
     }
 }
 
-impl Watcher {
+impl Sampler {
     /// Finds out whether a process is a worker of a pool, and which. One that is about to execute another program is a copy of its parent for a moment,
     /// so that a copy is asked for at its second look.
     fn find_pool(&mut self, pid: u32, is_copy: bool) {
-        let Some(watched) = self.processes.get_mut(&pid) else { return };
-        if watched.pool.is_some() || (is_copy && watched.is_pool_sought) {
+        let Some(tracked) = self.processes.get_mut(&pid) else { return };
+        if tracked.pool.is_some() || (is_copy && tracked.is_pool_sought) {
             return;
         }
-        watched.is_pool_sought |= is_copy;
-        let ppid = watched.ppid;
+        tracked.is_pool_sought |= is_copy;
+        let ppid = tracked.ppid;
         let Some(parent) = self.processes.get_mut(&ppid).filter(|parent| parent.worker.is_none()) else {
             return;
         };
@@ -574,9 +601,9 @@ impl Watcher {
         let Some(pool) = pool else { return };
         let number = self.births.entry(ppid).or_insert(0);
         *number += 1;
-        if let Some(watched) = self.processes.get_mut(&pid) {
-            watched.pool = Some((pool, *number));
-            watched.refresh_name();
+        if let Some(tracked) = self.processes.get_mut(&pid) {
+            tracked.pool = Some((pool, *number));
+            tracked.refresh_name();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which interpreter of a target may be executed.
 //!
 //! A target names its own program: `/proc/PID/exe` of another user's process may be anything, and executing it would run that user's code
-//! with our rights. Only a file that nobody but root and the caller could have put there is executed, and only where its path means the
+//! with our rights. Only a file that only root or the caller could have put there is executed, and only where its path means the
 //! same file to us as to the target.
 
 use std::fs::{self, Metadata};

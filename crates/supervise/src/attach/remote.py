@@ -3,16 +3,16 @@ def _enter():
     import ctypes
     import os
 
-    library, function, order, answer = __ARGUMENTS__
+    library, function, spec, answer = __ARGUMENTS__
     try:
         # With the GIL held: what is put into Python, and taken out of it, needs it.
         hook = ctypes.PyDLL(library)
-        if order is None:
+        if spec is None:
             result = hook[function]()
         else:
             # The last argument is null; a function that does not have it does not look.
             hook[function].argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_void_p]
-            result = hook[function](1, os.fsencode(order), None)
+            result = hook[function](1, os.fsencode(spec), None)
         text = f"stormlog: {result}"
     except BaseException as error:
         text = f"stormlog-error: {error}"

@@ -1,4 +1,4 @@
-//! One watched process: its session, its names, where it is, and how its end is noticed.
+//! One tracked process: its session, its names, where it is, and how its end is noticed.
 //!
 //! What is read of its memory and recorded about it is `track`'s to say.
 
@@ -9,6 +9,7 @@ use std::time::Instant;
 use stormlog_catalog::run::{LIMIT_SOURCE, PROGRAM, START_TICKS};
 use stormlog_collect::TreeMember;
 use stormlog_collect::process::ProcessReader;
+use stormlog_model::page_facts::FORK_ANONYMOUS;
 use stormlog_model::worker::{Pool, Worker, is_spawned};
 use stormlog_model::{Identity, Record, SessionSummary};
 use stormlog_track::ProcessSession;
@@ -18,8 +19,23 @@ use crate::groups::GroupId;
 use crate::maps::Mapped;
 use crate::naming::{ProgramName, command_of};
 
-/// A process that is or was watched.
-pub(crate) struct Watched {
+/// The command line of a process when it was met. Read before anything is written for it: some end within milliseconds.
+pub(crate) struct FirstCommand {
+    words: Vec<OsString>,
+    /// It was its parent's.
+    is_copy: bool,
+}
+
+impl FirstCommand {
+    pub(crate) fn read(pid: u32, reader: Option<&mut ProcessReader>) -> Option<Self> {
+        // In this order: after an exec between the two it would pass for its own.
+        let is_copy = reader?.stat().ok()?.is_copy;
+        Some(FirstCommand { words: command_of(pid)?, is_copy })
+    }
+}
+
+/// A process that is or was sampled.
+pub(crate) struct TrackedProcess {
     pub(crate) pid: u32,
     /// Its parent when first seen.
     pub(crate) ppid: u32,
@@ -33,6 +49,8 @@ pub(crate) struct Watched {
     run_program: String,
     /// That command line was its parent's: it had not executed a program of its own yet.
     is_named_as_copy: bool,
+    /// It had ended before the command line of its own program could be read.
+    is_named_by_comm: bool,
     pub(crate) start_time: u64,
     pub(crate) summary: SessionSummary,
     pub(crate) identity: Identity,
@@ -58,7 +76,7 @@ pub(crate) struct Watched {
     pub(crate) is_pool_sought: bool,
 }
 
-impl Watched {
+impl TrackedProcess {
     pub(crate) fn new(
         member: &TreeMember,
         run_program: &str,
@@ -66,9 +84,9 @@ impl Watched {
         identity: Identity,
         directory: PathBuf,
         session: ProcessSession,
-        (reader, exit): (Option<ProcessReader>, Exit),
+        (reader, exit, first): (Option<ProcessReader>, Exit, Option<FirstCommand>),
     ) -> Self {
-        let mut watched = Watched {
+        let mut tracked = TrackedProcess {
             pid: member.pid,
             ppid: member.ppid,
             comm: member.comm.clone(),
@@ -76,6 +94,7 @@ impl Watched {
             program: None,
             run_program: run_program.to_owned(),
             is_named_as_copy: false,
+            is_named_by_comm: true,
             start_time: member.start_time,
             directory,
             since: Instant::now(),
@@ -92,8 +111,12 @@ impl Watched {
             summary,
             identity,
         };
-        watched.refresh_name();
-        watched
+        if let Some(first) = first {
+            tracked.is_named_as_copy = first.is_copy;
+            tracked.set_command(&first.words, first.is_copy);
+        }
+        tracked.refresh_name();
+        tracked
     }
 
     /// Whether it is still a copy of its parent, command line, environment and all.
@@ -104,6 +127,25 @@ impl Watched {
     /// Resident bytes now; `None` when it has none any more.
     pub(crate) fn read_memory(&mut self) -> Option<u64> {
         self.session.read_memory(self.reader.as_mut()?)
+    }
+
+    /// Notes what a fork shares with its parent, which is all that no file backs. What it has allocated itself by now is not the parent's.
+    pub(crate) fn note_fork(&mut self, parent: Option<&mut TrackedProcess>) {
+        let anonymous = |process: &mut TrackedProcess| process.reader.as_mut()?.status().ok()?.rss_anonymous;
+        if !self.is_copy() {
+            return;
+        }
+        let shared = anonymous(self).zip(parent.and_then(anonymous)).map(|(own, above)| own.min(above));
+        if let Some(bytes) = shared {
+            self.session.set_fact(FORK_ANONYMOUS, bytes.into());
+        }
+    }
+
+    /// The pages it shares with others and those of its own, where that is due.
+    pub(crate) fn read_pages(&mut self) {
+        if let Some(reader) = &mut self.reader {
+            self.session.read_pages(reader);
+        }
     }
 
     /// A look between two samples, for the peak of a process that may be gone at the next; whether it lives.
@@ -126,16 +168,32 @@ impl Watched {
         match command_of(self.pid) {
             Some(command) => {
                 self.is_named_as_copy = stat.is_copy;
-                self.set_worker(&command, stat.is_copy);
-                let name = self.worker.as_ref().map(Worker::to_string);
-                self.set_program(
-                    name.unwrap_or_else(|| ProgramName::of_worker(&command, &self.run_program).word),
-                );
+                self.set_command(&command, stat.is_copy);
             }
             // It executed something else after it was last looked at.
-            None if self.is_named_as_copy && !stat.is_copy => self.set_program(self.comm.clone()),
+            None if self.is_named_as_copy && !stat.is_copy => {
+                self.is_named_as_copy = false;
+                self.is_named_by_comm = true;
+                self.set_program(self.comm.clone());
+            }
             None => {}
         }
+    }
+
+    /// Takes its name from the command line that `recorded` finds, where it ended before ours could be read.
+    pub(crate) fn name_by(&mut self, recorded: impl FnOnce() -> Option<Vec<OsString>>) {
+        if let Some(command) =
+            self.is_named_by_comm.then(recorded).flatten().filter(|words| !words.is_empty())
+        {
+            self.set_command(&command, false);
+        }
+    }
+
+    fn set_command(&mut self, command: &[OsString], is_copy: bool) {
+        self.is_named_by_comm = false;
+        self.set_worker(command, is_copy);
+        let name = self.worker.as_ref().map(Worker::to_string);
+        self.set_program(name.unwrap_or_else(|| ProgramName::of_worker(command, &self.run_program).word));
     }
 
     /// By its title, else by its pool. A worker that waits for work keeps the name of its last task.

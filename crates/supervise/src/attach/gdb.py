@@ -30,9 +30,27 @@ def outermost_unsafe():
     return found
 
 
+def waits():
+    """Whether the selected thread is in a system call: entered by a function, over which no vector register is kept."""
+    pc = gdb.newest_frame().pc()
+    return bytes(gdb.selected_inferior().read_memory(pc - 2, 2)) == b"\x0f\x05"
+
+
 def choose():
+    # Where gdb keeps the basic registers only, those of vectors are lost in a call.
+    basic = "STORMLOG_BASIC_REGISTERS" in os.environ
+    safe = []
     for thread in gdb.selected_inferior().threads():
         thread.switch()
+        if outermost_unsafe() is None:
+            if not basic or waits():
+                return
+            safe.append(thread)
+    if safe:
+        # Right after a return no vector register is in use either.
+        safe[0].switch()
+        gdb.newest_frame().select()
+        gdb.execute("finish", to_string=True)
         if outermost_unsafe() is None:
             return
     # Every thread is inside: let the first one out.
@@ -56,9 +74,9 @@ def main():
     # A signal of the program's own that arrives during a call would end the call half way, and the process with it.
     gdb.execute("handle all nostop noprint pass", to_string=True)
     choose()
-    library, order = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_ORDER")
+    library, spec = os.environ["STORMLOG_LIBRARY"], os.environ.get("STORMLOG_HOOK_SPEC")
     function = os.environ["STORMLOG_FUNCTION"]
-    if order is None:
+    if spec is None:
         try:
             return call(f"((int(*)(void)){function})()")
         except gdb.error as error:
@@ -71,7 +89,7 @@ def main():
         loaded = call(f"((long(*)(const char*,int))__libc_dlopen_mode)({text(library)}, 2)")
     if loaded == 0:
         return -1
-    return call(f"((int(*)(unsigned,const char*)){function})(1, {text(order)})")
+    return call(f"((int(*)(unsigned,const char*)){function})(1, {text(spec)})")
 
 
 try:
