@@ -9,10 +9,8 @@ use stormlog_heap::HeapError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuiError {
-    /// Standard output is no terminal, or one that cannot place letters.
-    #[error(
-        "standard output is not a terminal, or TERM says that it is a dumb one; use --once or --json to print instead"
-    )]
+    /// Standard output is not a terminal, or one that cannot place letters.
+    #[error("standard output is not a terminal, or TERM is dumb; use --once or --json to print instead")]
     NoTerminal,
     /// The terminal refused.
     #[error("the terminal cannot be used: {0}; use --once or --json to print instead")]
@@ -21,12 +19,12 @@ pub enum TuiError {
     #[error("{} is neither a run, a session nor a heap capture; give one of these or a process number", .0.display())]
     NotARecording(PathBuf),
     /// No such process.
-    #[error("there is no process {0}; `ps` lists those that run")]
+    #[error("there is no process {0}; `ps -e` lists the running ones")]
     NoProcess(u32),
     /// A capture that cannot be read.
     #[error(transparent)]
     Heap(#[from] HeapError),
     /// The thread that reads the recording is gone.
-    #[error("the recording could not be read on; run the command again")]
+    #[error("read error in the recording; run the command again")]
     ReaderGone,
 }

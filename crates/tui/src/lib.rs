@@ -26,13 +26,13 @@ mod testing_fleet;
 mod text;
 mod view;
 
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 pub use app::{AppOptions, Config, ConfigError, Subject, ViewName, app};
 pub use error::TuiError;
 pub use once::{frame, to_json};
 pub use once_top::top_text;
-pub use read::{LiveTarget, Watcher};
+pub use read::{LiveTarget, RecordingFollower};
 pub use show::Left;
 pub use state::key::{Button, Flow, Key, Mouse};
 pub use terminal::has_screen;
@@ -42,18 +42,22 @@ use signals::Keys;
 use state::reading::Wish;
 
 /// Shows a call tree until the user leaves it. The first line of `title` says what it is; those after it must be seen too.
-pub fn tree(held: Holdings, title: &str) -> Result<Left, TuiError> {
+pub fn tree(held: StackProfile, title: &str) -> Result<Left, TuiError> {
     show::show(&mut TreeScreen::new(held, title), Keys::Ours, &|| false)
 }
 
-/// Shows a process, a session or a run while it goes on, until the user leaves it; what `wish` asks for first.
+/// Shows a process, a session or a run while it continues, until the user leaves it; what `wish` asks for first.
 pub fn live(target: &LiveTarget, wish: Wish) -> Result<Left, TuiError> {
-    show::show(&mut LiveScreen::start(Watcher::open(target)?, wish)?, Keys::Ours, &|| false)
+    show::show(&mut LiveScreen::start(RecordingFollower::open(target)?, wish)?, Keys::Ours, &|| false)
 }
 
-/// As [`live`], for whoever runs the program as well: leaves by itself once `is_over` says so, which is asked some ten times a second.
-/// Ctrl-C, Ctrl-\\ and Ctrl-Z go to everybody in front of the terminal, as without a screen; the signals that end the process are the
+/// As [`live`], for the process that also runs the program: leaves by itself once `is_over` says so, which is asked some ten times a second.
+/// Ctrl-C, Ctrl-\\ and Ctrl-Z go to the terminal's foreground process group, as without a screen; the signals that end the process are the
 /// caller's to handle.
 pub fn live_until(target: &LiveTarget, is_over: &dyn Fn() -> bool) -> Result<Left, TuiError> {
-    show::show(&mut LiveScreen::start(Watcher::open(target)?, Wish::default())?, Keys::Shared, is_over)
+    show::show(
+        &mut LiveScreen::start(RecordingFollower::open(target)?, Wish::default())?,
+        Keys::Shared,
+        is_over,
+    )
 }

@@ -11,7 +11,7 @@ use crate::state::reading::{Line, Process, Reading};
 use crate::view;
 use crate::view::theme::Theme;
 
-/// The live view as plain text of so many columns and at most so many lines.
+/// The live view as plain text of this many columns and at most this many lines.
 pub fn frame(reading: Reading, columns: u16, lines: u16) -> Result<String, TuiError> {
     let mut state = LiveState::new(reading);
     // A picture in memory cannot fail to be drawn.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ratatui::Frame;
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
 use crate::error::TuiError;
 use crate::read::source::Sources;
-use crate::read::{Poller, Watcher};
+use crate::read::{Poller, RecordingFollower};
 use crate::show::Show;
 use crate::state::key::{Flow, Key};
 use crate::state::live::LiveState;
@@ -23,7 +23,7 @@ pub(crate) struct TreeScreen {
 }
 
 impl TreeScreen {
-    pub(crate) fn new(held: Holdings, title: &str) -> Self {
+    pub(crate) fn new(held: StackProfile, title: &str) -> Self {
         TreeScreen { state: TreeState::new(held, title), sources: Sources::default() }
     }
 }
@@ -55,10 +55,10 @@ pub(crate) struct LiveScreen {
 const EVERY: Duration = Duration::from_secs(1);
 
 impl LiveScreen {
-    pub(crate) fn start(mut watcher: Watcher, wish: Wish) -> Result<Self, TuiError> {
-        let state = LiveState::of(Reading { title: watcher.title(), ..Reading::default() }, wish);
+    pub(crate) fn start(mut follower: RecordingFollower, wish: Wish) -> Result<Self, TuiError> {
+        let state = LiveState::of(Reading { title: follower.title(), ..Reading::default() }, wish);
         let look = move |wish: &Wish| {
-            let reading = watcher.look(*wish);
+            let reading = follower.look(*wish);
             let is_behind = reading.is_behind();
             (reading, is_behind)
         };

@@ -19,7 +19,7 @@ use crate::view::theme::Theme;
 
 /// Between two pictures; also how long a signal may wait.
 const PICTURE: Duration = Duration::from_millis(100);
-/// So long after its start a screen is drawn as soon as there is something: what it shows first is being read.
+/// For this long after its start a screen is drawn as soon as there is data: its first content is still being read.
 const START: Duration = Duration::from_millis(500);
 /// Between two pictures meanwhile.
 const START_PICTURE: Duration = Duration::from_millis(10);
@@ -158,7 +158,7 @@ fn wait(most: Duration) -> bool {
     let mut ends = [PollFd::new(&output, PollFlags::empty()), PollFd::new(&input, keys)];
     let ends = if keys.is_empty() { &mut ends[..1] } else { &mut ends[..] };
     let time = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
-    // A signal in between is no matter: the loop looks for signals next.
+    // A signal in between does not matter: the loop looks for signals next.
     let _ = poll(ends, Some(&time));
     !ends.iter().any(|end| end.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }

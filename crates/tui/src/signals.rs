@@ -17,8 +17,8 @@ const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 pub(crate) enum Keys {
     /// The screen, which is left.
     Ours,
-    /// All that runs in front: the screen stays until its caller says that it is over. Whoever else listens to signals that end is left
-    /// alone.
+    /// All that runs in front: the screen stays until its caller says that it is over. Other handlers of the signals that end a process are
+    /// left alone.
     Shared,
 }
 
@@ -63,7 +63,7 @@ impl Signals {
         self.stop.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether it went on after it was stopped.
+    /// Whether it continued after it was stopped.
     pub(crate) fn take_go_on(&self) -> bool {
         self.go_on.swap(false, Ordering::SeqCst)
     }
@@ -82,7 +82,7 @@ fn is_left() -> &'static Arc<AtomicBool> {
     IS_LEFT.get_or_init(Arc::default)
 }
 
-/// A signal nobody else handles does its usual work again once the screen is left. The library would swallow it from then on.
+/// A signal without another handler has its default effect again once the screen is left. The library would swallow it from then on.
 fn restore_later(signal: i32) -> io::Result<()> {
     if is_default(signal) {
         register_conditional_default(signal, Arc::clone(is_left()))?;

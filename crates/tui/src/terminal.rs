@@ -113,7 +113,7 @@ impl Screen {
         Ok(false)
     }
 
-    /// Stops the process as Ctrl-Z does, and goes on after `fg`.
+    /// Stops the process as Ctrl-Z does, and continues after `fg`.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;

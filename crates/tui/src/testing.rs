@@ -1,7 +1,7 @@
 //! Small trees and readings for tests.
 
 use stormlog_model::memory::Memory;
-use stormlog_model::stacks::{Frame, FrameKind, Holding, Holdings, StackTree};
+use stormlog_model::stacks::{Frame, FrameKind, Holding, StackProfile, StackTree};
 use stormlog_model::{Evidence, Finding, Holder, Severity};
 use stormlog_postmortem::Cause;
 use stormlog_postmortem::bundle::BundleRow;
@@ -18,7 +18,7 @@ pub(crate) fn frame(function: &str, file: &str, line: u32) -> Frame {
 }
 
 /// `main` calls `load`, which decodes JSON; and imports a module that builds a table.
-pub(crate) fn holdings() -> Holdings {
+pub(crate) fn stack_profile() -> StackProfile {
     let mut tree = StackTree::new();
     tree.frames = vec![
         frame("main", "/home/me/train.py", 12),
@@ -36,7 +36,7 @@ pub(crate) fn holdings() -> Holdings {
     let helper = tree.push(import, 5);
     let unused = tree.push(main, 5);
     let row = |node, thread, bytes, count| Holding { node, thread, bytes, count };
-    Holdings {
+    StackProfile {
         rows: vec![
             row(read, 0, 600, 6),
             row(decode, 0, 400, 1),

@@ -47,7 +47,7 @@ pub(crate) fn fit_end(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(if most > 0 { format!("…{end}") } else { String::new() })
 }
 
-/// A text in lines of at most so many columns, broken between words; the last of `most` lines is cut.
+/// A text in lines of at most this many columns, broken between words; the last of `most` lines is cut.
 pub(crate) fn wrap(text: &str, columns: usize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

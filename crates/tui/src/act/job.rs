@@ -28,7 +28,7 @@ pub(super) struct Job {
     line: String,
     began: Instant,
     child: Option<Child>,
-    /// It has no name: it is gone with the last process that writes to it, and a program that outlives the screen can go on writing.
+    /// It has no name: it is gone with the last process that writes to it, and a program that outlives the screen can continue writing.
     output: Option<File>,
     state: JobState,
     cancelled: Option<Instant>,
@@ -64,7 +64,7 @@ impl Job {
         }
         let cannot = |error: io::Error| format!("{program} cannot be started: {error}");
         let output = stormlog_files::unnamed(&std::env::temp_dir()).map_err(|error| {
-            format!("no file for its output in {}: {error}", std::env::temp_dir().display())
+            format!("cannot create a file for its output in {}: {error}", std::env::temp_dir().display())
         })?;
         let mut command = command(program, interpreter);
         command.args(arguments).stdin(Stdio::null());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_exit_status_are_kept_and_there_is_no_terminal() {
+    fn job_keeps_output_and_exit_status_without_a_terminal() {
         let script = "echo out; echo err >&2; read line || echo no input; : < /dev/tty || exit 3";
         let row = wait(&mut Job::start(1, &plan(&["sh", "-c", script]), None), Duration::ZERO);
         assert!(row.output.starts_with("out\nerr\nno input\n"), "{}", row.output);

@@ -23,7 +23,7 @@ impl Target {
     /// Holds the process of a number, where this user may signal it.
     pub(crate) fn open(pid: u32) -> Result<Target, String> {
         if pid == std::process::id() {
-            return Err("that is this screen; q leaves it".to_owned());
+            return Err("that is this terminal UI itself; press q to quit it".to_owned());
         }
         let held = Pidfd::open(pid).map_err(|error| match error.raw_os_error() {
             Some(code) if code == rustix::io::Errno::SRCH.raw_os_error() => {
@@ -62,7 +62,7 @@ impl Target {
         };
         self.held.signal(signal).map_err(|error| match error.raw_os_error() {
             Some(code) if code == rustix::io::Errno::SRCH.raw_os_error() => {
-                format!("process {} has ended meanwhile; no signal was sent", self.pid)
+                format!("process {} has ended; no signal was sent", self.pid)
             }
             _ => format!("process {}: {error}", self.pid),
         })
@@ -87,7 +87,7 @@ mod tests {
         assert!(!target.user.is_empty());
         target.signal(SignalName::Term).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(15));
-        assert!(target.signal(SignalName::Kill).unwrap_err().contains("ended meanwhile"));
+        assert!(target.signal(SignalName::Kill).unwrap_err().contains("has ended"));
     }
 
     #[test]
@@ -95,6 +95,6 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert!(Target::open(child.id()).unwrap_err().contains("no process"));
-        assert!(Target::open(std::process::id()).unwrap_err().contains("this screen"));
+        assert!(Target::open(std::process::id()).unwrap_err().contains("terminal UI itself"));
     }
 }

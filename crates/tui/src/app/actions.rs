@@ -21,7 +21,7 @@ use crate::view::theme::Theme;
 pub(crate) struct ActionsView {
     state: ActionsState,
     worker: Result<Worker, Option<TuiError>>,
-    /// The process that the question is about, held until it is answered.
+    /// The process that the confirmation is about, held until it is answered.
     target: Option<Target>,
     /// A sentence about something that was asked before, for the next picture.
     message: Option<String>,
@@ -82,7 +82,7 @@ impl View for ActionsView {
 
     fn mouse(&mut self, mouse: Mouse) -> Turn {
         let place = (mouse.column, mouse.row).into();
-        if self.state.question.is_some() {
+        if self.state.confirmation.is_some() {
             return Turn::Used;
         }
         match mouse.button {
@@ -124,7 +124,7 @@ impl View for ActionsView {
         match look.target {
             Some(Ok(target)) => {
                 self.message = self.state.take_target(Ok((target.pid, &target.user, &target.command)));
-                self.target = self.state.question.is_some().then_some(target);
+                self.target = self.state.confirmation.is_some().then_some(target);
             }
             Some(Err(problem)) => self.message = self.state.take_target(Err(problem)),
             None => {}

@@ -90,7 +90,7 @@ impl View for OverviewView {
 
     fn help(&self) -> Vec<(&'static str, &'static str)> {
         vec![
-            ("click", "choose a row; again opens it; on the head of a column sorts"),
+            ("click", "select; click again to open; click a column head to sort"),
             ("Esc", "without the filter"),
         ]
     }

@@ -12,7 +12,7 @@ use super::view::{Turn, View};
 use crate::error::TuiError;
 use crate::read::answer::{AnswerAsk, AnswerReader};
 use crate::read::source::{Excerpt, excerpt};
-use crate::read::{LiveTarget, Poller, Watcher};
+use crate::read::{LiveTarget, Poller, RecordingFollower};
 use crate::state::entry::Entry;
 use crate::state::key::{Key, Mouse};
 use crate::state::process::ProcessState;
@@ -40,12 +40,12 @@ const KEYS: &[(&str, &str)] = &[
 ];
 const HELP: &[(&str, &str)] = &[
     ("Shift ← →", "larger steps in time; Ctrl, H and L too; a click or a drag on the lanes"),
-    ("0  Home End", "the whole time; its beginning; its end, which is followed"),
+    ("0  Home End", "show all; jump to start; jump to end and follow"),
     ("n  N", "the next and the previous alert"),
     ("o t a  s", "order by own bytes, total bytes, allocations; the next column"),
     ("y", "copy the file and line of the chosen row"),
     ("<  >", "one thread at a time, or all"),
-    ("Enter Bksp", "in the flame graph: widen a frame; narrow it"),
+    ("Enter Bksp", "in the flame graph: zoom into a frame; zoom out"),
     ("h", "in the tree and the flame graph: hide import frames; library frames too"),
 ];
 
@@ -94,7 +94,7 @@ impl ProcessView {
     }
 
     fn start(ask: Ask) -> Result<Readers, TuiError> {
-        let mut open: Option<(LiveTarget, Watcher)> = None;
+        let mut open: Option<(LiveTarget, RecordingFollower)> = None;
         let look = move |ask: &Ask| {
             let found = look(&mut open, ask);
             let is_behind = found.as_ref().is_ok_and(Reading::is_behind);
@@ -131,14 +131,14 @@ impl ProcessView {
 }
 
 /// Looks at a target, which is opened first where it is another one.
-fn look(open: &mut Option<(LiveTarget, Watcher)>, ask: &Ask) -> Result<Reading, String> {
+fn look(open: &mut Option<(LiveTarget, RecordingFollower)>, ask: &Ask) -> Result<Reading, String> {
     if open.as_ref().is_none_or(|(target, _)| *target != ask.target) {
         *open = None;
-        let watcher = Watcher::open(&ask.target).map_err(|error| error.to_string())?;
-        *open = Some((ask.target.clone(), watcher));
+        let follower = RecordingFollower::open(&ask.target).map_err(|error| error.to_string())?;
+        *open = Some((ask.target.clone(), follower));
     }
     match open {
-        Some((_, watcher)) => Ok(watcher.look(ask.wish)),
+        Some((_, follower)) => Ok(follower.look(ask.wish)),
         None => Err(String::new()),
     }
 }

@@ -106,7 +106,7 @@ impl View for RanksView {
 
     fn help(&self) -> Vec<(&'static str, &'static str)> {
         vec![
-            ("click", "choose a rank; again opens it; on the head of a column sorts"),
+            ("click", "select; click again to open; click a column head to sort"),
             ("Esc", "without the filter"),
         ]
     }

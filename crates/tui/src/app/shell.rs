@@ -29,9 +29,9 @@ const SHELL_KEYS: &[(&str, &str)] = &[
     ("1 … 7  Tab", "the views; a click on a tab too"),
     ("↑ ↓  k j", "one row up or down; PgUp PgDn g G too; the wheel"),
     ("Space", "pause, and continue"),
-    ("Esc", "close what is open; then back to the view before"),
-    ("Ctrl-L", "draw everything anew"),
-    ("q  Ctrl-C", "leave; nothing that is recorded stops"),
+    ("Esc", "close the popup, or go back"),
+    ("Ctrl-L", "redraw the screen"),
+    ("q  Ctrl-C", "quit; recordings continue"),
 ];
 /// Keys that the footer always ends with.
 const FOOTER_KEYS: &[(&str, &str)] = &[("1-7", "views"), ("?", "help"), ("q", "leave")];

@@ -1,4 +1,4 @@
-//! How a process ended, in words, from whoever saw it.
+//! How a process ended, in words, from the source that saw it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -11,7 +11,7 @@ pub(super) fn of_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => of_code(code.into()),
         (None, Some(signal)) => of_signal(signal.into()),
-        (None, None) => "nobody saw how".to_owned(),
+        (None, None) => "how is unknown".to_owned(),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn of_session(status: SessionStatus) -> Option<String> {
         SessionStatus::Running => None,
         SessionStatus::Completed => Some("it finished".to_owned()),
         SessionStatus::Interrupted => Some("it was killed or crashed".to_owned()),
-        _ => Some("nobody saw how".to_owned()),
+        _ => Some("how is unknown".to_owned()),
     }
 }
 

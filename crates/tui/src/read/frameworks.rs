@@ -10,7 +10,7 @@ use stormlog_catalog::frameworks::{
     FrameworkSource, FrameworkSourceKind, FrameworkTelemetry, framework_sources, framework_telemetry,
 };
 use stormlog_heap::{DeviceStats, GroupBy};
-use stormlog_heap_report::{Question, Reading, forecast};
+use stormlog_heap_report::{HeapQuery, Reading, forecast};
 use stormlog_torch::{ReplayProgress, ReportOptions, Snapshot, SnapshotReport};
 
 /// The list is made again after this time, and after this multiple of what it took.
@@ -18,7 +18,7 @@ const LIST_REST: Duration = Duration::from_secs(5);
 const LIST_SHARE: u32 = 40;
 /// Places of a capture that are listed.
 const TOP: usize = 20;
-/// Telemetry that ends less than so long ago is read again at every look.
+/// Telemetry whose last event is younger than this is read again at every look.
 const RECENT_NS: u64 = 60_000_000_000;
 
 /// What the view wants to know.
@@ -210,7 +210,7 @@ fn snapshot_content(path: &Path) -> Content {
 
 /// What a capture has of devices.
 fn capture_content(path: &Path) -> Content {
-    let reading = match Reading::still(path, Question::Peak) {
+    let reading = match Reading::still(path, HeapQuery::Peak) {
         Ok(reading) => reading,
         Err(error) => return Content::Trouble(error.to_string()),
     };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_snapshot_says_so() {
+    fn non_snapshot_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.pickle");
         std::fs::write(&path, "nothing").unwrap();

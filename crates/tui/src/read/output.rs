@@ -5,10 +5,10 @@ use std::path::Path;
 
 use stormlog_model::layout::OUTPUT_FILE;
 
-/// So much of its end is looked at: more than a line on any screen.
+/// Bytes at its end that are read: more than a line on any screen.
 const END: u64 = 4096;
 
-/// The last line that says something. Of a progress bar, which writes over itself, what stands there now.
+/// The last line that says something. Of a progress bar, which writes over itself, what is there now.
 pub(super) fn last_line(run: &Path) -> Option<String> {
     let mut file = stormlog_files::open_regular(&run.join(OUTPUT_FILE)).ok()?;
     let end = file.seek(SeekFrom::End(0)).ok()?;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_that_says_something() {
+    fn last_line_skips_blank_lines() {
         let run = tempfile::tempdir().unwrap();
         assert_eq!(last_line(run.path()), None, "not every run has one");
         let said = |text: &[u8]| {

@@ -1,4 +1,4 @@
-//! How much of a recording is read at one look: whoever comes late catches up in steps, and sees each of them.
+//! How much of a recording is read at one look: a late reader catches up in steps, and shows each of them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ const LOOK: Duration = Duration::from_millis(300);
 /// The first step, and the shortest: microseconds of the recording. Each look has a cost of its own; shorter steps would only add to it.
 const SHORTEST_US: u64 = 1_000_000;
 
-/// Where the reading stands, in microseconds since the recording began, and how far the next step goes.
+/// Where the reading is, in microseconds since the recording began, and how far the next step goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     at_us: u64,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_late_catches_up_in_steps() {
+    fn late_reader_catches_up_in_steps() {
         let (mut pace, now) = (Pace::default(), 100_000_000);
         let mut looks = 0;
         while pace.next(now) < now {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::TuiError;
 
-/// Looking may take a fortieth of the time: after a slow look the rest is so many times as long.
+/// Looking may take a fortieth of the time: after a slow look the pause is this many times as long.
 const REST: u32 = 39;
 /// The first looks read everything there is; after those a tenth of the time is enough.
 const FIRST_LOOKS: u32 = 3;

@@ -1,4 +1,4 @@
-//! One process that is looked at again and again: its memory, its heap when somebody wants it, and how it ended.
+//! One process that is looked at again and again: its memory, its heap on demand, and how it ended.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+use stormlog_catalog::run::ListedProcess;
 use stormlog_collect::process::ProcessReader;
 use stormlog_heap::{Follow, HeapError, Mode, Point, ThreadShare};
 use stormlog_model::memory::{Memory, Selection};
-use stormlog_model::stacks::{Entry, Frame, Holdings, Weight};
+use stormlog_model::stacks::{Entry, Frame, StackProfile, Weight};
 use stormlog_model::{SessionStatus, SessionSummary};
 use stormlog_pidfd::Pidfd;
 use stormlog_store::recording::read_session;
@@ -19,18 +20,18 @@ use crate::read::ending;
 use crate::read::names::KnownNames;
 use crate::read::pace::Pace;
 use crate::read::past::Past;
-use crate::read::place::{Found, run_record, short_command};
 use crate::read::plain::PlainLook;
+use crate::read::process_source::{run_record, short_command};
 use crate::read::telemetry::Telemetry;
 use crate::state::reading::{Heap, Line, MemoryRow, Process, ProcessRow, Thread, Wish};
 use crate::state::series::Series;
 
-/// Lines of the heap that are handed on: more than anybody scrolls through.
+/// Lines of the heap that are handed on: more than a user scrolls through.
 pub(super) const MOST_LINES: usize = 5000;
 
 /// A process and what is known of it.
-pub(super) struct Watched {
-    found: Found,
+pub(super) struct FollowedProcess {
+    found: ListedProcess,
     reader: Option<ProcessReader>,
     pidfd: Option<Pidfd>,
     name: String,
@@ -52,15 +53,15 @@ pub(super) struct Watched {
     trouble: Option<String>,
 }
 
-impl Watched {
-    pub(super) fn new(found: Found, host: &str) -> Self {
+impl FollowedProcess {
+    pub(super) fn new(found: ListedProcess, host: &str) -> Self {
         let session = found.session.as_deref().and_then(|session| read_session(session).ok());
         let reader = living(&found, session.as_ref(), host);
         let pidfd = reader.as_ref().and_then(|reader| Pidfd::open(reader.pid()).ok());
         let started_ns = session.as_ref().and_then(|session| u64::try_from(session.started_at_ns).ok());
         let started_ns = started_ns.or_else(|| reader.as_ref().and_then(start_of));
         let gone_ns = session.and_then(|session| u64::try_from(session.ended_at_ns?).ok());
-        let mut watched = Watched {
+        let mut followed = FollowedProcess {
             name: String::new(),
             reader,
             pidfd,
@@ -79,8 +80,8 @@ impl Watched {
             trouble: None,
             found,
         };
-        watched.learn_name();
-        watched
+        followed.learn_name();
+        followed
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -88,7 +89,7 @@ impl Watched {
     }
 
     /// Takes in where its recordings are now; a capture moves when its process has ended.
-    pub(super) fn refound(&mut self, found: Found) {
+    pub(super) fn refound(&mut self, found: ListedProcess) {
         let before = std::mem::replace(&mut self.found, found);
         if self.found.command.is_empty() {
             self.found.command = before.command;
@@ -105,7 +106,7 @@ impl Watched {
             self.peak_rss = self.peak_rss.max(self.last_rss);
             return;
         }
-        // Seen as a zombie it tells its status to whoever may look; its parent may be faster.
+        // As a zombie its status can be read; its parent may reap it first.
         let status = match reader.stat() {
             Ok(stat) if stat.has_exited() => stat.exit_code.map(ExitStatus::from_raw),
             Ok(_) => return,
@@ -117,7 +118,7 @@ impl Watched {
         self.reader = None;
     }
 
-    /// How it ended, from whoever knows most: its capture or its run, which know the cause; our own eyes; its session.
+    /// How it ended, from the best source: its capture or its run, which know the cause; our own eyes; its session.
     fn ended(&self) -> String {
         let session = self.found.session.as_deref();
         let recorded = self.follow.as_ref().and_then(|follow| follow.heap().ending.as_ref());
@@ -132,7 +133,7 @@ impl Watched {
         known
             .or_else(|| self.seen_end.clone())
             .or_else(of_session)
-            .unwrap_or_else(|| "nobody saw how".to_owned())
+            .unwrap_or_else(|| "how is unknown".to_owned())
     }
 
     pub(super) fn row(&self) -> ProcessRow {
@@ -350,7 +351,7 @@ fn select(follow: &mut Follow, wanted: Option<Memory>) -> Vec<MemoryRow> {
 }
 
 /// The process of that number, when it is still the same one and on this machine.
-fn living(found: &Found, session: Option<&SessionSummary>, host: &str) -> Option<ProcessReader> {
+fn living(found: &ListedProcess, session: Option<&SessionSummary>, host: &str) -> Option<ProcessReader> {
     // The number in a file of another machine or day may be that of any process by now.
     if found.session.is_none() && !found.sessions.is_empty() {
         return None;
@@ -415,7 +416,7 @@ fn add_capture(lanes: &mut ProcessLanes, follow: &mut Follow) {
 }
 
 /// The stacks of one thread, or of all.
-fn of_thread(mut held: Holdings, thread: Option<&ThreadShare>) -> Holdings {
+fn of_thread(mut held: StackProfile, thread: Option<&ThreadShare>) -> StackProfile {
     if let Some(thread) = thread {
         let label = thread.label();
         let place = held.threads.iter().position(|name| *name == label);

@@ -1,4 +1,4 @@
-//! Source text around a line, read when somebody wants to see it. Files are named by the recorded program: only plain files of a sane
+//! Source text around a line, read on demand. Files are named by the recorded program: only plain files of a sane
 //! size are opened, and their text is made harmless.
 
 use std::io::Read;
@@ -46,7 +46,7 @@ impl Sources {
 pub(crate) fn excerpt(frame: &Frame) -> Excerpt {
     let excerpt = |lines| Excerpt { title: clean(&frame.place()).into_owned(), line: frame.line, lines };
     if frame.file.is_empty() || frame.line == 0 || frame.file.starts_with('<') {
-        return excerpt(Err("no source is known for this".to_owned()));
+        return excerpt(Err("the source of this row is unknown".to_owned()));
     }
     excerpt(lines_of(&PathBuf::from(&frame.file), frame.line))
 }
@@ -70,7 +70,7 @@ fn lines_of(path: &Path, line: u32) -> Result<Vec<(u32, String)>, String> {
     if lines.iter().any(|(number, _)| *number == line) {
         Ok(lines)
     } else {
-        Err(format!("has no line {line}: the file was changed since"))
+        Err(format!("has no line {line}: the file has changed since"))
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(lines[1], (2, "    second ␛[2J".to_owned()));
         assert_eq!(lines.len(), 3);
         let gone = sources.excerpt(Some(&frame("f", name, 9))).lines.clone().unwrap_err();
-        assert_eq!(gone, "has no line 9: the file was changed since");
+        assert_eq!(gone, "has no line 9: the file has changed since");
         for wrong in ["", "<string>", "/dev/zero", directory.path().to_str().unwrap(), "/nowhere/x.py"] {
             assert!(sources.excerpt(Some(&frame("f", wrong, 1))).lines.is_err(), "{wrong}");
         }

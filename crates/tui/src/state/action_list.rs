@@ -187,12 +187,11 @@ pub(crate) const ACTIONS: &[ActionSpec] = &[
     },
     ActionSpec {
         title: "Snapshot",
-        what: "One look at the memory of a process and of the devices, as a bundle",
-        fields: &[must("pid", Start::Pid), must("directory", Start::Output("snapshot"))],
+        what: "What holds the memory of a process now, by component and by line",
+        fields: &[must("pid", Start::Pid), may("heap seconds", Start::Empty), may("directory", Start::Empty)],
         make: |values| {
-            let plan = own(&["diagnose", "--duration", "0", "--pid"]).and([values.pid(0)?.to_string()]);
-            // Where the directory is there, a new one is made in it.
-            plan.and(["--output".to_owned(), values.path(1)]).job()
+            let plan = own(&["snapshot", "--pid"]).and([values.pid(0)?.to_string()]);
+            plan.option("--heap", values.text(1)).option("--output", values.path(2)).job()
         },
     },
     ActionSpec {
@@ -246,7 +245,7 @@ pub(crate) const ACTIONS: &[ActionSpec] = &[
     },
     ActionSpec {
         title: "Analysis",
-        what: "What is wrong with a recording; .json, .md, .html or .txt",
+        what: "Find what is wrong with a recording; .json, .md, .html or .txt",
         fields: &[must("recording", Start::Path), must("file", Start::Output("analysis.json"))],
         make: |values| {
             own(&["analyze", "--output"]).and([values.path(1), values.path(0)]).writes(values.path(1)).job()
@@ -324,7 +323,7 @@ mod tests {
                 &["7", "60", "t.json"],
                 "stormlog track --pid 7 --duration 60 --format json --output t.json",
             ),
-            ("Snapshot", &["7", "look"], "stormlog diagnose --duration 0 --pid 7 --output look"),
+            ("Snapshot", &["7", "", "look"], "stormlog snapshot --pid 7 --output look"),
             ("Why", &["runs/a"], "stormlog why runs/a"),
             ("Report page", &["runs/a", "a.html"], "stormlog report -o a.html runs/a"),
             ("Flame graph", &["-a", "a.html", ""], "stormlog flamegraph -o a.html ./-a"),

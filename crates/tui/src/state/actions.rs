@@ -1,4 +1,4 @@
-//! The menu of actions, the form of the chosen one, the question before a signal, and the jobs that run. Keys in, wishes out: what is done with
+//! The menu of actions, the form of the chosen one, the confirmation before a signal, and the jobs that run. Keys in, wishes out: what is done with
 //! processes is in `act`.
 
 use std::path::{Path, PathBuf};
@@ -100,9 +100,9 @@ pub(crate) enum ActionsWish {
     /// Look at the process first, then ask.
     Inspect(u32),
     Cancel(u64),
-    /// The question was answered with yes.
+    /// The confirmation was answered with yes.
     Signal(SignalName),
-    /// The question was answered with no.
+    /// The confirmation was answered with no.
     Leave,
     Copy(String),
     Say(String),
@@ -117,9 +117,9 @@ pub(crate) enum Focus {
     Output,
 }
 
-/// A question that is answered with y or n.
+/// A confirmation that is answered with y or n.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum Confirmation {
     Signal { signal: SignalName, lines: Vec<String> },
     Cancel { job: u64, lines: Vec<String> },
 }
@@ -140,7 +140,7 @@ pub(crate) struct ActionsState {
     pub(crate) jobs: Vec<JobRow>,
     pub(crate) job: Cursor,
     pub(crate) page: Option<Page>,
-    pub(crate) question: Option<Question>,
+    pub(crate) confirmation: Option<Confirmation>,
     /// The signal that waits for a look at its process.
     asked: Option<SignalName>,
     values: Vec<Vec<Value>>,
@@ -159,7 +159,7 @@ impl ActionsState {
             jobs: Vec::new(),
             job: Cursor::default(),
             page: None,
-            question: None,
+            confirmation: None,
             asked: None,
             values: ACTIONS.iter().map(|action| vec![Value::default(); action.fields.len()]).collect(),
             root: root.map(|root| root.display().to_string()).unwrap_or_default(),
@@ -251,21 +251,21 @@ impl ActionsState {
                     format!("user     {user}"),
                     format!("command  {command}"),
                 ];
-                self.question = Some(Question::Signal { signal, lines });
+                self.confirmation = Some(Confirmation::Signal { signal, lines });
                 None
             }
             Err(problem) => Some(problem),
         }
     }
 
-    /// Digits and letters are typed, or answer a question.
+    /// Digits and letters are typed, or answer a confirmation.
     pub(crate) fn takes_all_keys(&self) -> bool {
-        self.focus == Focus::Form || self.question.is_some()
+        self.focus == Focus::Form || self.confirmation.is_some()
     }
 
     pub(crate) fn key(&mut self, key: Key) -> ActionsWish {
-        if let Some(question) = self.question.take() {
-            return self.answer(question, key);
+        if let Some(confirmation) = self.confirmation.take() {
+            return self.answer(confirmation, key);
         }
         match self.focus {
             Focus::Menu => self.menu_key(key),
@@ -275,14 +275,14 @@ impl ActionsState {
         }
     }
 
-    fn answer(&mut self, question: Question, key: Key) -> ActionsWish {
-        match (key, question) {
-            (Key::Letter('y' | 'Y'), Question::Signal { signal, .. }) => ActionsWish::Signal(signal),
-            (Key::Letter('y' | 'Y'), Question::Cancel { job, .. }) => ActionsWish::Cancel(job),
+    fn answer(&mut self, confirmation: Confirmation, key: Key) -> ActionsWish {
+        match (key, confirmation) {
+            (Key::Letter('y' | 'Y'), Confirmation::Signal { signal, .. }) => ActionsWish::Signal(signal),
+            (Key::Letter('y' | 'Y'), Confirmation::Cancel { job, .. }) => ActionsWish::Cancel(job),
             (Key::Letter('n' | 'N' | 'q') | Key::Escape, _) => ActionsWish::Leave,
             // Any other key may be a slip.
-            (_, question) => {
-                self.question = Some(question);
+            (_, confirmation) => {
+                self.confirmation = Some(confirmation);
                 ActionsWish::Used
             }
         }
@@ -401,7 +401,7 @@ impl ActionsState {
     fn ask_cancel(&mut self) {
         if let Some(job) = self.chosen_job().filter(|job| job.is_running()) {
             let lines = vec!["End this job? A recording ends as with Ctrl-C.".to_owned(), job.line.clone()];
-            self.question = Some(Question::Cancel { job: job.id, lines });
+            self.confirmation = Some(Confirmation::Cancel { job: job.id, lines });
         }
     }
 }

@@ -62,14 +62,16 @@ fn signal_is_asked_with_pid_user_and_command_and_sent_on_yes_only() {
     assert_eq!(state.texts(), ["7", "KILL"], "a choice is not typed");
     assert_eq!(state.key(Key::Enter), ActionsWish::Inspect(7));
     assert_eq!(state.take_target(Ok((7, "me", "python3 train.py"))), None);
-    let Some(Question::Signal { lines, .. }) = &state.question else { panic!("{:?}", state.question) };
+    let Some(Confirmation::Signal { lines, .. }) = &state.confirmation else {
+        panic!("{:?}", state.confirmation)
+    };
     assert_eq!(lines.join("\n"), "Send SIGKILL to process 7?\nuser     me\ncommand  python3 train.py");
     for key in [Key::Enter, Key::Letter('x'), Key::Tab] {
         assert_eq!(state.key(key), ActionsWish::Used);
-        assert!(state.question.is_some(), "{key:?} is not an answer");
+        assert!(state.confirmation.is_some(), "{key:?} is not an answer");
     }
     assert_eq!(state.key(Key::Letter('y')), ActionsWish::Signal(SignalName::Kill));
-    assert!(state.question.is_none());
+    assert!(state.confirmation.is_none());
     state.key(Key::Enter);
     state.take_target(Ok((7, "me", "python3 train.py")));
     assert_eq!(state.key(Key::Escape), ActionsWish::Leave);
@@ -78,9 +80,9 @@ fn signal_is_asked_with_pid_user_and_command_and_sent_on_yes_only() {
         state.take_target(Err("there is no process 7".into())).as_deref(),
         Some("there is no process 7")
     );
-    assert!(state.question.is_none());
+    assert!(state.confirmation.is_none());
     assert_eq!(state.take_target(Ok((7, "", ""))), None, "nothing was asked");
-    assert!(state.question.is_none());
+    assert!(state.confirmation.is_none());
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn jobs_are_chosen_read_and_ended_after_a_question() {
     state.key(Key::Escape);
     state.key(Key::Down);
     state.key(Key::Letter('x'));
-    assert!(state.question.is_none(), "it has ended");
+    assert!(state.confirmation.is_none(), "it has ended");
     let mut more = jobs();
     more.insert(0, JobRow { id: 3, ..more[0].clone() });
     state.take_jobs(more);

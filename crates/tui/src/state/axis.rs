@@ -60,7 +60,7 @@ impl Axis {
         }
     }
 
-    /// So many columns to the right, of `width` that the window has.
+    /// Moves the cursor by `columns` to the right, of the `width` that the window has.
     pub(crate) fn step(&mut self, columns: i64, width: usize) {
         let (from, to) = self.window();
         let step = ((to - from) / width.max(1) as u64).max(1);

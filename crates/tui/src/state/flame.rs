@@ -1,6 +1,6 @@
 //! A flame graph in cells: stacks from the outermost frame down, each as wide as its share, with one frame chosen and one at the top.
 
-use stormlog_model::stacks::{Frame, Holdings, Weight};
+use stormlog_model::stacks::{Frame, StackProfile, Weight};
 
 use crate::state::key::{Flow, Key};
 use crate::state::tree::Hidden;
@@ -12,7 +12,7 @@ const MOST_CELLS: usize = 1000;
 /// A flame graph being looked at.
 #[derive(Debug)]
 pub(crate) struct FlameState {
-    held: Holdings,
+    held: StackProfile,
     shape: Shape,
     pub(crate) hidden: Hidden,
     /// The frame that is as wide as the screen.
@@ -29,14 +29,14 @@ pub(crate) struct Cell {
 }
 
 impl FlameState {
-    pub(crate) fn new(held: Holdings) -> Self {
+    pub(crate) fn new(held: StackProfile) -> Self {
         let shape = Shape::new(&held, Hidden::Nothing, false);
         let chosen = shape.children(ROOT).first().copied().unwrap_or(ROOT);
         FlameState { held, shape, hidden: Hidden::Nothing, top: ROOT, chosen }
     }
 
     /// The same view of other stacks of the same program.
-    pub(crate) fn renew(&mut self, held: Holdings) {
+    pub(crate) fn renew(&mut self, held: StackProfile) {
         let way = |node| self.shape.frames_to(&self.held, node);
         let (top, chosen) = (way(self.top), way(self.chosen));
         self.shape = Shape::new(&held, self.hidden, false);
@@ -156,7 +156,7 @@ impl FlameState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::holdings;
+    use crate::testing::stack_profile;
 
     fn name(state: &FlameState, node: u32) -> &str {
         state.frame(node).map_or("everything", |frame| frame.function.as_str())
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn frames_are_as_wide_as_their_share() {
-        let state = FlameState::new(holdings());
+        let state = FlameState::new(stack_profile());
         let rows = state.rows(130, 10);
         let line = |row: &Vec<Cell>| -> Vec<(String, usize)> {
             row.iter().map(|cell| (name(&state, cell.node).to_owned(), cell.width)).collect()
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn keys_walk_the_frames_and_enter_widens_one() {
-        let mut state = FlameState::new(holdings());
+        let mut state = FlameState::new(stack_profile());
         assert_eq!(name(&state, state.chosen()), "main");
         state.key(Key::Down);
         assert_eq!(name(&state, state.chosen()), "load");
@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn other_stacks_keep_the_choice() {
-        let mut state = FlameState::new(holdings());
+        let mut state = FlameState::new(stack_profile());
         state.key(Key::Down);
-        state.renew(holdings());
+        state.renew(stack_profile());
         assert_eq!(name(&state, state.chosen()), "load");
-        state.renew(Holdings::default());
+        state.renew(StackProfile::default());
         assert!(state.is_empty() && state.rows(80, 5).len() == 1);
     }
 }

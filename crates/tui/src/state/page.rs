@@ -14,6 +14,8 @@ pub(crate) struct Page {
     pub(crate) title: String,
     lines: Vec<String>,
     top: usize,
+    /// The end was asked for: a text that grows is shown at its end, until another key scrolls.
+    is_at_end: bool,
     /// Lines on screen and lines in all when last drawn.
     drawn: (usize, usize),
 }
@@ -46,6 +48,7 @@ impl Page {
             _ => return false,
         }
         .min(self.last_top());
+        self.is_at_end = matches!(key, Key::End | Key::Letter('G'));
         true
     }
 
@@ -60,18 +63,18 @@ impl Page {
         self.drawn.1.saturating_sub(self.drawn.0)
     }
 
-    /// The lines to show, broken to so many columns; a broken line goes on under the text of its first part. Also how many are above and below.
+    /// The lines to show, broken to this many columns; a broken line continues under the text of its first part. Also how many are above and below.
     pub(crate) fn window(&mut self, columns: usize, height: usize) -> (Vec<String>, usize, usize) {
         let broken: Vec<String> = self.lines.iter().flat_map(|line| broken(line, columns)).collect();
         self.drawn = (height, broken.len());
-        self.top = self.top.min(self.last_top());
+        self.top = if self.is_at_end { self.last_top() } else { self.top.min(self.last_top()) };
         let shown: Vec<String> = broken.iter().skip(self.top).take(height).cloned().collect();
         let below = broken.len() - self.top - shown.len();
         (shown, self.top, below)
     }
 }
 
-/// A line in parts of at most so many columns, between words where there are some.
+/// A line in parts of at most this many columns, between words where there are some.
 fn broken(line: &str, columns: usize) -> Vec<String> {
     if width(line) <= columns || columns < 8 {
         return vec![line.to_owned()];
@@ -148,5 +151,18 @@ mod tests {
         page.wheel(false);
         assert_eq!(page.window(80, 10).1, 28);
         assert!(!page.key(Key::Enter));
+    }
+
+    #[test]
+    fn end_of_a_text_that_grows_is_followed_until_another_key_scrolls() {
+        let lines = |count: usize| "line\n".repeat(count);
+        let mut page = Page::new("title", &lines(5));
+        page.window(80, 10);
+        page.key(Key::Letter('G'));
+        page.set(&lines(50));
+        assert_eq!((page.window(80, 10).1, page.window(80, 10).2), (40, 0));
+        page.key(Key::Up);
+        page.set(&lines(60));
+        assert_eq!(page.window(80, 10).1, 39);
     }
 }

@@ -1,10 +1,10 @@
-//! What one look at a recording says: plain values between whoever reads and whoever shows.
+//! What one look at a recording says: plain values between the reader and the screen.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 use stormlog_model::memory::Memory;
-use stormlog_model::stacks::{Frame, Holdings};
+use stormlog_model::stacks::{Frame, StackProfile};
 use stormlog_story::lanes::ProcessLanes;
 
 use crate::state::series::Series;
@@ -113,7 +113,7 @@ pub struct Heap {
     /// Why the moment cannot be shown.
     pub(crate) past_trouble: Option<String>,
     /// The stacks of the same moment, where they were asked for.
-    pub(crate) stacks: Option<Holdings>,
+    pub(crate) stacks: Option<StackProfile>,
 }
 
 /// A memory in the list of them.

@@ -1,7 +1,7 @@
 //! The call tree on screen: which rows are open, which is chosen, what is hidden and searched for.
 
 use rustc_hash::FxHashSet;
-use stormlog_model::stacks::{Frame, Holdings};
+use stormlog_model::stacks::{Frame, StackProfile};
 
 use crate::state::entry::{Entry, Typed};
 use crate::state::key::{Flow, Key};
@@ -45,7 +45,7 @@ pub(crate) struct Cells<'a> {
 /// A call tree being looked at.
 #[derive(Debug)]
 pub struct TreeState {
-    held: Holdings,
+    held: StackProfile,
     pub(crate) title: String,
     /// Sentences that must be seen.
     pub(crate) notes: String,
@@ -65,7 +65,7 @@ pub struct TreeState {
 impl TreeState {
     /// A tree with its largest branch open. The first line of `title` says what it is; those after it are sentences that must be seen.
     #[must_use]
-    pub fn new(held: Holdings, title: &str) -> Self {
+    pub fn new(held: StackProfile, title: &str) -> Self {
         let (title, notes) = title.split_once('\n').unwrap_or((title, ""));
         let notes: Vec<_> = notes.lines().map(|note| crate::text::clean(note.trim())).collect();
         let shape = Shape::new(&held, Hidden::Nothing, false);
@@ -90,7 +90,7 @@ impl TreeState {
     }
 
     /// The same view of other stacks of the same program: what is open stays open, as far as it is there.
-    pub(crate) fn renew(&mut self, held: Holdings) {
+    pub(crate) fn renew(&mut self, held: StackProfile) {
         let open: Vec<Vec<Frame>> =
             self.open.iter().take(MOST_KEPT).map(|node| self.shape.frames_to(&self.held, *node)).collect();
         let chosen = self.shape.frames_to(&self.held, self.at());
@@ -197,7 +197,7 @@ impl TreeState {
         }
     }
 
-    /// Opens the way down to where most of everything splits up: what anybody would open first.
+    /// Opens the path from the root to where most of the memory splits up: what a user would open first.
     fn open_heavy(&mut self) {
         let (whole, _) = self.shape.weight(ROOT);
         let mut at = ROOT;

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 use crate::state::action_list::ACTIONS;
-use crate::state::actions::{ActionsState, Focus, JobRow, Question};
+use crate::state::actions::{ActionsState, Confirmation, Focus, JobRow};
 use crate::state::key::Key;
 use crate::state::page::Page;
 use crate::text::{clean, fit, fit_end};
@@ -54,8 +54,8 @@ pub(crate) fn draw(
         }
         (menu, rows)
     };
-    if let Some(question) = &state.question {
-        let (Question::Signal { lines, .. } | Question::Cancel { lines, .. }) = question;
+    if let Some(confirmation) = &state.confirmation {
+        let (Confirmation::Signal { lines, .. } | Confirmation::Cancel { lines, .. }) = confirmation;
         let columns = usize::from(area.width).saturating_sub(6);
         let line = |text: &String| Line::from(format!(" {} ", fit(&clean(text), columns)));
         let mut lines: Vec<Line<'_>> = lines.iter().map(line).collect();

@@ -1,4 +1,4 @@
-//! What the screens share: a line of keys at the bottom, a text box in the middle, a place in the code in so many columns.
+//! What the screens share: a line of keys at the bottom, a text box in the middle, a place in the code in this many columns.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -37,7 +37,7 @@ pub(crate) fn popup(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// Function and place in at most so many columns. The end of a path matters more than its beginning.
+/// Function and place in at most this many columns. The end of a path matters more than its beginning.
 pub(crate) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
     let function = clean(&short_name(&at.function)).into_owned();
     let file = clean(short_path(&at.file)).into_owned();
@@ -54,5 +54,5 @@ pub(crate) fn place(at: &stacks::Frame, columns: usize) -> (String, String) {
 
 /// The one line of a small screen that says it is too small for more.
 pub(crate) fn too_small(frame: &mut Frame<'_>) {
-    frame.render_widget(Paragraph::new("stormlog: enlarge the terminal, q leaves"), frame.area());
+    frame.render_widget(Paragraph::new("enlarge the terminal, q quits"), frame.area());
 }

@@ -303,7 +303,7 @@ mod tests {
             phases: vec![phase("train / forward", 1200), phase("train\u{1b}[2J", 3)],
             events: 123_456,
             alerts: 2,
-            notes: vec!["the last line is cut off, as a killed writer leaves it; it was left out".to_owned()],
+            notes: vec!["the last line is truncated (its writer was killed) and was left out".to_owned()],
         };
         let mut state = state("streams-s11-default.pickle.gz", false);
         state.key(Key::Down);

@@ -9,7 +9,7 @@ use crate::view::theme::Theme;
 /// Keys of the call tree.
 pub(crate) const TREE: &[(&str, &str)] = &[
     ("↑ ↓  k j", "one row up or down; PgUp PgDn Home End too"),
-    ("→  l", "open a row, and on as long as there is one way"),
+    ("→  l", "expand a row, and its only child as far as there is one"),
     ("←", "close a row, or go to its caller"),
     ("Enter Space", "open or close"),
     ("e  c", "open everything below; close everything"),
@@ -28,9 +28,9 @@ pub(crate) const LIVE: &[(&str, &str)] = &[
     ("<  >", "one thread at a time, or all"),
     ("m", "the memory of the host or of each GPU"),
     ("p  Tab", "choose a process; go to the next"),
-    ("Space", "pause and go on"),
+    ("Space", "pause and continue"),
     ("Enter  s", "source of the chosen line"),
-    ("q  Esc", "leave; the program goes on"),
+    ("q  Esc", "quit; the program continues"),
 ];
 
 /// Draws the keys over the screen.

@@ -26,7 +26,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Text in so many columns.
+    /// Text in this many columns.
     pub(crate) const fn new(title: &'static str, wide: u16, weight: u8) -> Self {
         Column { title, wide, takes_rest: false, weight, is_right: false, keeps_end: false }
     }

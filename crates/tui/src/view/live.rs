@@ -32,7 +32,7 @@ const KEYS: &[(&str, &str)] = &[
     ("p", "process"),
 ];
 
-/// Draws everything; without the keys when nobody can press them.
+/// Draws everything; without the keys where there is no keyboard.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
     state: &mut LiveState,

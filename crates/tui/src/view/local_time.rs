@@ -18,7 +18,7 @@ impl LocalTime {
         LocalTime(TimeZone::UTC)
     }
 
-    /// `10:22:31`, with so many digits of the second as a column of the screen distinguishes.
+    /// `10:22:31`, with this many digits of the second as a column of the screen distinguishes.
     pub(crate) fn clock(&self, at_ms: u64, column_ms: u64) -> String {
         let at = i64::try_from(at_ms).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
         let zoned = at.unwrap_or_default().to_zoned(self.0.clone());

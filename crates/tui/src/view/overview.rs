@@ -185,7 +185,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut OverviewState, them
 /// What the table has, and what it has not.
 fn count_line(state: &OverviewState, columns: usize, theme: &Theme) -> Line<'static> {
     let Some(overview) = &state.overview else { return Line::default() };
-    let mut text = format!("{} living, {} ended", overview.living.len(), overview.ended.len());
+    let mut text = format!("{} running, {} ended", overview.living.len(), overview.ended.len());
     if overview.unread > 0 {
         text.push_str(&format!(", {} not read yet", overview.unread));
     }

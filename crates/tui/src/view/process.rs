@@ -187,7 +187,7 @@ fn draw_pane(frame: &mut Frame<'_>, area: Rect, state: &mut ProcessState, theme:
                 .to_owned(),
         ),
         (None, false, _) => Some(format!(
-            "This process is not recorded; memory is shown from the first look on. Record it with `stormlog attach {}`.",
+            "This process is not recorded; memory is shown from now on. Record it with `stormlog attach {}`.",
             process.pid
         )),
     };

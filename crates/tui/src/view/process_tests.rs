@@ -9,7 +9,7 @@ use super::theme::Theme;
 use crate::state::key::Key;
 use crate::state::process::ProcessState;
 use crate::state::reading::Reading;
-use crate::testing::{holdings, line, process_reading, reading};
+use crate::testing::{line, process_reading, reading, stack_profile};
 
 const SIZES: [(u16, u16); 3] = [(80, 22), (120, 38), (300, 58)];
 
@@ -36,7 +36,7 @@ fn answered(state: &mut ProcessState, change: impl Fn(&mut Reading)) {
     if let Some(heap) = reading.chosen.as_mut().and_then(|process| process.heap.as_mut()) {
         (heap.at_ns, heap.moment_ns, heap.thread) = (wish.at_ns, wish.at_ns, wish.thread);
         heap.memory = wish.memory.unwrap_or_default();
-        heap.stacks = wish.has_stacks.then(holdings);
+        heap.stacks = wish.has_stacks.then(stack_profile);
     }
     assert!(state.update(reading, false));
 }
@@ -120,7 +120,7 @@ fn nothing_chosen_nothing_read_and_trouble_are_sentences() {
 }
 
 #[test]
-fn capture_that_keeps_no_past_says_so() {
+fn capture_without_history_states_it() {
     let mut state = state(process_reading());
     state.key(Key::Home);
     answered(&mut state, |reading| {

@@ -100,7 +100,7 @@ fn head_lines(job: &JobRow, at: usize, count: usize, wide: usize, theme: &Theme)
         .filter_map(|rank| u64::try_from(rank.rank).ok())
         .collect();
     if let Some(typical) = job.typical_peak.filter(|_| !odd.is_empty()) {
-        let text = format!("◆ peak unlike the median {}: rank {}", format_bytes(typical), ranges(&odd));
+        let text = format!("◆ peak differs from the median {}: rank {}", format_bytes(typical), ranges(&odd));
         lines.push(Line::styled(fit(&text, wide).into_owned(), theme.found()));
     }
     lines

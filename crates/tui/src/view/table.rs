@@ -15,7 +15,7 @@ pub(crate) struct Column<K> {
     pub(crate) width: usize,
     /// Numbers are compared by their ends.
     pub(crate) is_right: bool,
-    /// The screen must have so many columns.
+    /// The screen must have this many columns.
     pub(crate) from: usize,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn head<K: Copy + PartialEq>(
     (Line::from(spans), hits)
 }
 
-/// A text in exactly so many columns. Untrusted: nothing in it can move the cursor.
+/// A text in exactly this many columns. Untrusted: nothing in it can move the cursor.
 pub(crate) fn cell(text: &str, wide: usize, is_right: bool) -> String {
     let text = clean(text);
     let short = fit(&text, wide);

@@ -11,7 +11,7 @@ use crate::state::key::Key;
 use crate::state::live::LiveState;
 use crate::state::reading::{MemoryRow, Reading};
 use crate::state::tree::TreeState;
-use crate::testing::{frame, holdings, line, reading};
+use crate::testing::{frame, line, reading, stack_profile};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (40, 10)];
 
@@ -29,7 +29,7 @@ fn excerpt() -> Excerpt {
 #[test]
 fn the_call_tree() {
     for size in SIZES {
-        let mut state = TreeState::new(holdings(), "train.py at its peak: 1.27 KiB in 37 allocations");
+        let mut state = TreeState::new(stack_profile(), "train.py at its peak: 1.27 KiB in 37 allocations");
         for key in [Key::Down, Key::Down] {
             state.key(key);
         }
@@ -68,7 +68,7 @@ fn panes_over_and_under() {
         "live_processes",
         picture((80, 24), |frame| live::draw(frame, &mut state, None, &Theme::PLAIN, true))
     );
-    let mut state = TreeState::new(holdings(), "t");
+    let mut state = TreeState::new(stack_profile(), "t");
     state.key(Key::Letter('?'));
     insta::assert_snapshot!(
         "tree_help",
@@ -113,7 +113,7 @@ fn no_size_is_too_small_to_survive() {
     for wide in (1..45).step_by(2) {
         for high in (1..26).step_by(2) {
             for key in ['?', 's', 'p', '/', 'x'].map(Key::Letter) {
-                let mut state = TreeState::new(holdings(), "a title that is longer than the screen");
+                let mut state = TreeState::new(stack_profile(), "a title that is longer than the screen");
                 state.key(key);
                 picture((wide, high), |frame| tree::draw(frame, &mut state, Some(&source), &Theme::PLAIN));
                 for now in [reading(), Reading::default()] {
@@ -131,7 +131,7 @@ fn no_size_is_too_small_to_survive() {
 #[test]
 fn hostile_names_stay_letters() {
     const HOSTILE: &str = "f\x1b]0;owned\x07\x1b[2J\u{9b}31m\u{202e}x";
-    let mut held = holdings();
+    let mut held = stack_profile();
     held.tree.frames[0] = frame(HOSTILE, HOSTILE, 1);
     let mut state = TreeState::new(held, HOSTILE);
     let picture_of_tree = picture((80, 24), |frame| tree::draw(frame, &mut state, None, &Theme::PLAIN));

@@ -26,7 +26,7 @@ const KEYS: &[(&str, &str)] = &[
     ("c", "close all"),
 ];
 
-/// From this height on the sentences about the recording are shown, in at most so many lines.
+/// From this height on the sentences about the recording are shown, in at most this many lines.
 const ROOM_FOR_NOTES: u16 = 16;
 const NOTE_LINES: usize = 3;
 

@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 /// Set in the child alone.
 pub const CHILD: &str = "STORMLOG_TEST_CHILD";
 
-/// Runs the test `name` of this program on a terminal where somebody presses `keys`, and checks that the terminal is as it was before:
+/// Runs the test `name` of this program on a terminal with the key presses `keys`, and checks that the terminal is as it was before:
 /// how the child ended, and all it wrote.
 pub fn on_a_terminal(name: &str, keys: &str) -> (ExitStatus, String) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();

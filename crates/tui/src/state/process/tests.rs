@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::live::Order;
 use crate::state::tree::Hidden;
-use crate::testing::{holdings, process_reading};
+use crate::testing::{process_reading, stack_profile};
 
 fn state() -> ProcessState {
     let mut state = ProcessState::new("a run".into(), None);
@@ -24,7 +24,7 @@ fn answer(state: &mut ProcessState) -> Reading {
     if let Some(heap) = reading.chosen.as_mut().and_then(|process| process.heap.as_mut()) {
         (heap.at_ns, heap.moment_ns, heap.thread) = (wish.at_ns, wish.at_ns, wish.thread);
         heap.memory = wish.memory.unwrap_or_default();
-        heap.stacks = wish.has_stacks.then(holdings);
+        heap.stacks = wish.has_stacks.then(stack_profile);
     }
     reading
 }

@@ -1,7 +1,7 @@
 //! The tree as it is shown: without hidden frames, branches in the order of their size.
 
 use rustc_hash::FxHashMap;
-use stormlog_model::stacks::{Frame, Holdings, Origin, Weight};
+use stormlog_model::stacks::{Frame, Origin, StackProfile, Weight};
 
 /// Everything together; no frame.
 pub(in crate::state) const ROOT: u32 = 0;
@@ -13,7 +13,7 @@ pub(crate) enum Hidden {
     Nothing,
     /// Python's import system and the interpreter's own functions.
     Imports,
-    /// Everything but the program's own code and what nobody can tell.
+    /// Everything but the program's own code and what is unknown.
     Libraries,
 }
 
@@ -51,7 +51,7 @@ pub(in crate::state) struct Shape {
 }
 
 impl Shape {
-    pub(in crate::state) fn new(held: &Holdings, hidden: Hidden, by_count: bool) -> Shape {
+    pub(in crate::state) fn new(held: &StackProfile, hidden: Hidden, by_count: bool) -> Shape {
         let tree = &held.tree;
         let hides: Vec<bool> = tree.frames.iter().map(|frame| hidden.hides(tree.origin(frame))).collect();
         let (own, total) = held.own_and_total();
@@ -126,13 +126,13 @@ impl Shape {
     }
 
     /// The frames from the root to a node, as the stacks name them.
-    pub(in crate::state) fn frames_to(&self, held: &Holdings, node: u32) -> Vec<Frame> {
+    pub(in crate::state) fn frames_to(&self, held: &StackProfile, node: u32) -> Vec<Frame> {
         let way = self.way_to(node);
         way.iter().filter_map(|frame| held.tree.frames.get(*frame as usize)).cloned().collect()
     }
 
     /// The node at the end of a way in other stacks of the same program; `None` where it is not there.
-    pub(in crate::state) fn find(&self, held: &Holdings, way: &[Frame]) -> Option<u32> {
+    pub(in crate::state) fn find(&self, held: &StackProfile, way: &[Frame]) -> Option<u32> {
         way.iter().try_fold(ROOT, |at, frame| {
             let is_it = |child: &u32| {
                 let of = self.frame(*child).and_then(|frame| held.tree.frames.get(frame as usize));

@@ -1,7 +1,7 @@
 //! Keys on a small tree.
 
 use super::*;
-use crate::testing::holdings;
+use crate::testing::stack_profile;
 
 fn names(state: &TreeState) -> Vec<String> {
     let name = |row: &Row| {
@@ -14,7 +14,7 @@ fn names(state: &TreeState) -> Vec<String> {
 
 #[test]
 fn biggest_first_and_linear_chains_open_at_once() {
-    let mut state = TreeState::new(holdings(), "t");
+    let mut state = TreeState::new(stack_profile(), "t");
     // The way to most of it is open from the start, down to where less than half is left.
     let heavy = ["all 1300", " main 1300", "  load 1000", "  decode 1000", "  read 600", "  <module> 300"];
     assert_eq!(names(&state), heavy);
@@ -35,7 +35,7 @@ fn biggest_first_and_linear_chains_open_at_once() {
 
 #[test]
 fn hidden_frames_give_their_weight_to_their_callers() {
-    let mut state = TreeState::new(holdings(), "t");
+    let mut state = TreeState::new(stack_profile(), "t");
     state.key(Key::Letter('h'));
     assert_eq!(
         names(&state),
@@ -52,7 +52,7 @@ fn hidden_frames_give_their_weight_to_their_callers() {
 
 #[test]
 fn search_opens_the_way_and_goes_round() {
-    let mut state = TreeState::new(holdings(), "t");
+    let mut state = TreeState::new(stack_profile(), "t");
     for key in ['/', 'R', 'e', 'a', 'd'] {
         state.key(Key::Letter(key));
     }
@@ -72,7 +72,7 @@ fn search_opens_the_way_and_goes_round() {
 
 #[test]
 fn the_chosen_row_stays_chosen_when_frames_are_hidden() {
-    let mut state = TreeState::new(holdings(), "t");
+    let mut state = TreeState::new(stack_profile(), "t");
     state.key(Key::Down);
     state.key(Key::Down);
     state.key(Key::Letter('h'));
@@ -84,7 +84,7 @@ fn the_chosen_row_stays_chosen_when_frames_are_hidden() {
 
 #[test]
 fn an_empty_tree_takes_every_key() {
-    let mut state = TreeState::new(Holdings::default(), "t");
+    let mut state = TreeState::new(StackProfile::default(), "t");
     assert!(state.is_empty());
     for key in "hheocs/x".chars().map(Key::Letter).chain([
         Key::Enter,

@@ -45,27 +45,24 @@ impl LiveTarget {
     }
 }
 
-/// Where processes are found, again and again.
+/// Where the list of processes is read, at every look.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum ProcessSource {
     Run(PathBuf),
     Session(PathBuf),
     Capture(PathBuf),
     /// Telemetry that is in no run, of any version, and the processes in it once it was read.
-    Telemetry(PathBuf, Option<Vec<Found>>),
+    Telemetry(PathBuf, Option<Vec<ListedProcess>>),
     /// A process without any recording, and its children.
     Tree(Box<ProcessTree>),
 }
 
-/// A process that was found.
-pub(super) type Found = ListedProcess;
-
-impl Place {
-    /// The place, and the process in it that is meant.
-    pub(super) fn of(target: &LiveTarget) -> Result<(Place, Option<u32>), TuiError> {
+impl ProcessSource {
+    /// The source, and the process in it that is meant.
+    pub(super) fn of(target: &LiveTarget) -> Result<(ProcessSource, Option<u32>), TuiError> {
         match target {
-            LiveTarget::Process(pid) => of_process(*pid).map(|place| (place, Some(*pid))),
-            LiveTarget::Path(path) => of_path(path).map(|place| (place, None)),
+            LiveTarget::Process(pid) => of_process(*pid).map(|source| (source, Some(*pid))),
+            LiveTarget::Path(path) => of_path(path).map(|source| (source, None)),
         }
     }
 
@@ -73,7 +70,7 @@ impl Place {
     pub(super) fn title(&self) -> String {
         let last = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         match self {
-            Place::Tree(tree) => format!("process {}", tree.root()),
+            ProcessSource::Tree(tree) => format!("process {}", tree.root()),
             recorded => recorded.path().map(last).unwrap_or_default(),
         }
     }
@@ -81,32 +78,33 @@ impl Place {
     /// Where it is recorded, if it is.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
-            Place::Run(path) | Place::Session(path) | Place::Capture(path) | Place::Telemetry(path, _) => {
-                Some(path)
-            }
-            Place::Tree(_) => None,
+            ProcessSource::Run(path)
+            | ProcessSource::Session(path)
+            | ProcessSource::Capture(path)
+            | ProcessSource::Telemetry(path, _) => Some(path),
+            ProcessSource::Tree(_) => None,
         }
     }
 
     /// What the program printed last, where its run keeps that.
     pub(super) fn output(&self) -> Option<String> {
         match self {
-            Place::Run(path) => last_line(path),
+            ProcessSource::Run(path) => last_line(path),
             _ => None,
         }
     }
 
     /// The processes that are there now.
-    pub(super) fn processes(&mut self) -> Vec<Found> {
+    pub(super) fn processes(&mut self) -> Vec<ListedProcess> {
         match self {
-            Place::Capture(path) => vec![Found::of_capture(path)],
-            Place::Session(path) => vec![Found::of_session(path)],
-            Place::Run(path) => Found::of_run(path),
-            Place::Telemetry(path, known) => known.get_or_insert_with(|| of_telemetry(path)).clone(),
-            Place::Tree(tree) => {
+            ProcessSource::Capture(path) => vec![ListedProcess::of_capture(path)],
+            ProcessSource::Session(path) => vec![ListedProcess::of_session(path)],
+            ProcessSource::Run(path) => ListedProcess::of_run(path),
+            ProcessSource::Telemetry(path, known) => known.get_or_insert_with(|| of_telemetry(path)).clone(),
+            ProcessSource::Tree(tree) => {
                 tree.refresh();
-                let found = |pid| Found { pid, ..Found::default() };
-                let mut all: Vec<Found> = tree.members().map(|member| found(member.pid)).collect();
+                let found = |pid| ListedProcess { pid, ..ListedProcess::default() };
+                let mut all: Vec<ListedProcess> = tree.members().map(|member| found(member.pid)).collect();
                 let root = tree.root();
                 if !all.iter().any(|found| found.pid == root) {
                     all.push(found(root));
@@ -124,23 +122,23 @@ pub(super) fn run_record(session: &Path) -> Option<Value> {
     read_run(session.parent()?).ok().flatten().map(Value::Object)
 }
 
-fn of_path(path: &Path) -> Result<Place, TuiError> {
+fn of_path(path: &Path) -> Result<ProcessSource, TuiError> {
     if run_around(path, 0).is_some() {
-        return Ok(Place::Run(path.to_owned()));
+        return Ok(ProcessSource::Run(path.to_owned()));
     }
     if is_session(path) || last_capture(path).is_some() {
-        return Ok(Place::Session(path.to_owned()));
+        return Ok(ProcessSource::Session(path.to_owned()));
     }
     if path.is_dir() {
         // A directory of runs: the one that began last.
         let newest = find_runs(path).ok().and_then(|mut found| found.directories.pop());
-        let run = newest.map(|run| Place::Run(run.path().to_owned()));
+        let run = newest.map(|run| ProcessSource::Run(run.path().to_owned()));
         return run.or_else(|| telemetry(path)).ok_or_else(|| TuiError::NotARecording(path.to_owned()));
     }
     if path.file_name().is_some_and(|name| name == RING_FILE || name == SESSION_FILE)
         && let Some(session) = path.parent()
     {
-        return Ok(Place::Session(session.to_owned()));
+        return Ok(ProcessSource::Session(session.to_owned()));
     }
     let capture = path.as_os_str().as_bytes().strip_suffix(LIVE_SUFFIX.as_bytes());
     let capture = capture.map_or_else(|| path.to_owned(), |name| PathBuf::from(OsStr::from_bytes(name)));
@@ -149,49 +147,49 @@ fn of_path(path: &Path) -> Result<Place, TuiError> {
     }
     // Says what is wrong with it before the screen is taken.
     match stormlog_heap::Follow::open(&capture) {
-        Ok(_) => Ok(Place::Capture(capture)),
+        Ok(_) => Ok(ProcessSource::Capture(capture)),
         Err(error) => telemetry(path).ok_or_else(|| error.into()),
     }
 }
 
-fn telemetry(path: &Path) -> Option<Place> {
+fn telemetry(path: &Path) -> Option<ProcessSource> {
     let known = Source::find_known(path).ok()?;
-    (!known.found.is_empty()).then(|| Place::Telemetry(path.to_owned(), None))
+    (!known.found.is_empty()).then(|| ProcessSource::Telemetry(path.to_owned(), None))
 }
 
 /// The processes of a telemetry file, which the name of the file stands for.
-fn of_telemetry(path: &Path) -> Vec<Found> {
+fn of_telemetry(path: &Path) -> Vec<ListedProcess> {
     let mut sessions = FollowedSessions::default();
     sessions.look(&[path.to_owned()], &mut |_, _| {});
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let found = |(pid, rank)| Found {
+    let found = |(pid, rank)| ListedProcess {
         pid,
         rank,
         command: vec![name.clone()],
         sessions: vec![path.to_owned()],
-        ..Found::default()
+        ..ListedProcess::default()
     };
     sessions.processes().into_iter().take(MOST).map(found).collect()
 }
 
-fn of_process(pid: u32) -> Result<Place, TuiError> {
+fn of_process(pid: u32) -> Result<ProcessSource, TuiError> {
     let tree = ProcessTree::of(pid).map_err(|_| TuiError::NoProcess(pid))?;
     if let Some(run) = variable(pid, RUN_VARIABLE).map(PathBuf::from)
-        && Found::of_run(&run).iter().any(|found| found.pid == pid)
+        && ListedProcess::of_run(&run).iter().any(|found| found.pid == pid)
     {
-        return Ok(Place::Run(run));
+        return Ok(ProcessSource::Run(run));
     }
     let here = PathBuf::from(format!("/proc/{pid}/cwd"));
     let ordered = variable(pid, "STORMLOG_HEAP").and_then(|order| {
         let path = order.split(';').find_map(|part| part.strip_prefix("path="))?;
         Some(here.join(path.replace("%p", &pid.to_string())))
     });
-    // Where `stormlog.heap.start()` writes when it is told nothing.
+    // Where `stormlog.heap.start()` writes by default.
     let usual = here.join(format!("stormlog-heap-{pid}.bin"));
     let mut captures = ordered.into_iter().chain([usual]);
-    match captures.find(|path| Found::of_capture(path).pid == pid) {
-        Some(path) => Ok(Place::Capture(path)),
-        None => Ok(Place::Tree(Box::new(tree))),
+    match captures.find(|path| ListedProcess::of_capture(path).pid == pid) {
+        Some(path) => Ok(ProcessSource::Capture(path)),
+        None => Ok(ProcessSource::Tree(Box::new(tree))),
     }
 }
 
