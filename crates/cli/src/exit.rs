@@ -48,27 +48,27 @@ impl std::error::Error for Interrupted {}
 
 /// The command line asks for something that cannot be.
 #[derive(Debug)]
-pub(crate) struct Wrong(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for UsageError {}
 
 /// Something named on the command line is not there.
 #[derive(Debug)]
-pub(crate) struct NotThere(pub(crate) String);
+pub(crate) struct MissingInput(pub(crate) String);
 
-impl std::fmt::Display for NotThere {
+impl std::fmt::Display for MissingInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotThere {}
+impl std::error::Error for MissingInput {}
 
 /// Set by Ctrl-C, so that a long job can end cleanly: temporary files removed, exit 130.
 pub(crate) struct CtrlC(Arc<AtomicBool>);

@@ -182,7 +182,7 @@ fn a_gate_passes_fails_and_writes_what_ci_reads() {
 }
 
 #[test]
-fn a_bundle_alone_says_what_ended_the_program() {
+fn bundle_alone_reports_what_ended_the_program() {
     let bundles = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/peer-0.4.3/oom");
     let output = stormlog(&["analyze", bundles, "--json"]);
     assert_eq!(code(&output), 3);
@@ -349,7 +349,7 @@ fn plots_are_drawn_where_they_are_wanted_under_each_name() {
 }
 
 #[test]
-fn sql_is_named_and_says_what_it_needs() {
+fn sql_is_listed_with_its_requirements() {
     let help = stormlog(&["--help"]);
     assert!(text(&help.stdout).contains("sql"), "{}", text(&help.stdout));
     let output = stormlog(&["sql", "run", "select 1"]);

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md is held to the code: dependency edges, where `unsafe` may be, and how large the front-ends may become.
+//! ARCHITECTURE.md is held to the code: dependency edges, where `unsafe` may be, what its notes say, and how large the front-ends may become.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +99,44 @@ fn only_the_named_crates_may_contain_unsafe() {
             "`{name}`: does its lib.rs forbid unsafe code, and is it named?"
         );
     }
+}
+
+#[test]
+fn every_safety_note_names_its_invariant() {
+    const VAGUE: [&str; 7] = [
+        "as above",
+        "see above",
+        "as before",
+        "as in `",
+        "the caller's.",
+        "the caller's;",
+        "the caller's promise",
+    ];
+    let mut notes = 0;
+    for path in rust_files(&root().join("crates")) {
+        for (line, number) in fs::read_to_string(&path).unwrap().lines().zip(1..) {
+            let Some((_, note)) = line.split_once("// SAFETY: ") else { continue };
+            notes += 1;
+            let vague = VAGUE.iter().find(|vague| note.trim_start().starts_with(**vague));
+            assert!(
+                vague.is_none(),
+                "{}:{number}: {note:?} refers to something else; name the invariant and what keeps it",
+                path.display()
+            );
+        }
+    }
+    assert!(notes > 300, "{notes} notes: are they found?");
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => rust_files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn convert_one_session() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_crash() {
+fn closed_pipe_does_not_crash() {
     let input = peer_files().join("cpu_tracker.json");
     let binary = assert_cmd::cargo::cargo_bin("stormlog");
     let script = format!(

@@ -85,7 +85,7 @@ fn folded_captures_refuse_moments_they_do_not_know() {
             let output = stormlog(view);
             let says = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(5), "{options:?} {view:?}: {says}");
-            assert!(says.contains("keeps no single records of its first"), "{view:?}: {says}");
+            assert!(says.contains("individual records of the first"), "{view:?}: {says}");
             assert!(says.contains("--peak or --leaks"), "{view:?}: {says}");
         }
         // What is still known is answered: everything was folded until the end, and that is a moment.
@@ -330,7 +330,7 @@ fn native_holder_of_the_run_summary_is_a_function() {
 }
 
 #[test]
-fn pages_say_what_ran_when_and_in_which_threads() {
+fn pages_show_the_program_its_time_and_its_threads() {
     let recorded = record(
         "
 import threading

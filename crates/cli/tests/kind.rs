@@ -1,4 +1,4 @@
-//! What is not said is found, and what cannot be done is told in one sentence that says what to do.
+//! Defaults are found, and an error is one sentence with the next step.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::fs;
@@ -40,7 +40,7 @@ fn without_a_path_the_runs_here_are_meant() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_told_once() {
+fn missing_path_is_reported_once() {
     let work = tempfile::tempdir().unwrap();
     let told = "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
     assert_eq!(stormlog(work.path(), &["analyze", "nothing"]), (5, String::new(), told.to_owned()));
@@ -63,15 +63,15 @@ fn a_program_that_cannot_be_started_is_explained_with_a_shells_status() {
         (&["nosuchprogram"][..], 127, ["nosuchprogram is not on PATH (", "spelling"]),
         (&["--limit", "1GiB", "nosuchprogram"], 127, ["nosuchprogram is not on PATH (", "spelling"]),
         (&["train"], 127, ["train is not on PATH", "did you mean train.py?"]),
-        (&["./train"], 127, ["./train is not there", "did you mean ./train.py?"]),
+        (&["./train"], 127, ["./train does not exist", "did you mean ./train.py?"]),
         (&["other.py"], 127, ["other.py is not on PATH", "no such file here either"]),
         (&["tool"], 127, ["tool is not on PATH", "the file here is ./tool"]),
         (&["notes"], 127, ["notes is not on PATH", "`stormlog run python3 notes`"]),
-        (&["sh -c true"], 127, ["is one word", "`stormlog run sh -c true`"]),
+        (&["sh -c true"], 127, ["quoted as one word", "`stormlog run sh -c true`"]),
         (&["folder"], 127, ["folder is not on PATH", "is a directory"]),
         (&["./folder"], 126, ["./folder is a directory", "name a program"]),
-        (&["./notes"], 126, ["./notes may not be executed", "chmod +x"]),
-        (&["./orphan"], 127, ["./orphan", "first line names"]),
+        (&["./notes"], 126, ["./notes is not executable", "chmod +x"]),
+        (&["./orphan"], 127, ["./orphan", "interpreter in its first line"]),
         (&[""], 127, ["not on PATH", "spelling"]),
     ] {
         let (found, out, error) = stormlog(work.path(), &[&["run"], words].concat());

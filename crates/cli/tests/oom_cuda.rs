@@ -57,19 +57,19 @@ fn with_cuda(path: &Path) {
 }
 
 #[test]
-fn one_page_says_what_was_asked_why_it_failed_and_what_to_try() {
+fn one_page_shows_the_request_the_cause_and_the_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = bundle(&folder.path().join("oom_dump_20261115T071346Z_4711_cuda_1"), "cuda", &json!({}));
     with_cuda(&path);
     let page = show(folder.path(), &[]);
     for expected in [
-        "gpu       GPU 0 (NVIDIA H200, 139.00 GiB) · step 1 204 · backward",
+        "gpu       GPU 0 (NVIDIA H200, 139.0 GiB) · step 1 204 · backward",
         "failed    cuda:0: 47.18 MiB by alloc_workload.py",
-        "because   fragmentation: 47.18 MiB were asked for and 131.50 MiB are free in this pool",
-        "is        parameters 1.00 GiB · unknown 512.00 MiB",
-        "hidden    other processes 2.00 GiB · context 512.00 MiB",
+        "because   fragmentation: requested 47.18 MiB; 131.5 MiB is free in this pool",
+        "is        parameters 1.00 GiB · unknown 512.0 MiB",
+        "hidden    other processes 2.00 GiB · context 512.0 MiB",
         "outside torch 2.50 GiB",
-        "driver    pytorch 1.00 GiB · nccl 256.00 MiB",
+        "driver    pytorch 1.00 GiB · nccl 256.0 MiB",
         "replay    expandable_segments:True would have served the request",
         "try       export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: expandable_segments:True would have served",
         "layers    cuda:0 used ",

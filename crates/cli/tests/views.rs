@@ -85,7 +85,7 @@ fn every_view_of_a_run() {
         assert!(text.contains("program.py:4") || text.contains("program.py:6"), "{text}");
         assert!(text.contains(" resident "), "what the heap does not explain is said: {text}");
         assert!(!text.contains('\x1b'), "no colours in a pipe: {text}");
-        assert!(!text.contains("No Python stack is known"), "{text}");
+        assert!(!text.contains("Python stacks are unknown"), "{text}");
     }
     let lines = answer(&["parse", run]);
     let mallocs = lines.lines().filter(|line| line.starts_with("MALLOC ")).count();
@@ -112,20 +112,23 @@ fn every_view_of_a_run() {
 }
 
 #[test]
-fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
+fn ended_running_and_truncated_captures_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let run = record(folder.path(), PROGRAM);
     let sessions = std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path().join("heap.bin"));
     let capture = sessions.into_iter().find(|path| path.is_file()).unwrap();
     let text = answer(&["stats", capture.to_str().unwrap()]);
-    assert!(text.contains("\nat the end  ") && text.contains("\nended       well, after "), "{text}");
+    assert!(text.contains("\nat the end  ") && text.contains("\nend         exited 0 after "), "{text}");
     let whole = std::fs::read(&capture).unwrap();
     let cut = folder.path().join("cut.bin");
-    // What stands last in the file is how it ended.
+    // What is last in the file is how it ended.
     std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
     let cut = cut.to_str().unwrap();
     let text = answer(&["stats", cut]);
-    assert!(text.contains("\nlast seen   ") && text.contains("not known: the file was cut after"), "{text}");
+    assert!(
+        text.contains("\nlast seen   ") && text.contains("unknown: the file is truncated after"),
+        "{text}"
+    );
     let stats: Value = serde_json::from_str(&answer(&["stats", cut, "--json"])).unwrap();
     assert_eq!(stats["complete"], false, "{stats}");
     let views = [
@@ -145,19 +148,20 @@ fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
         for more in [&[][..], json(view)] {
             let (code, text) = said(view, more);
             assert_eq!(code, Some(0), "{view:?}: {text}");
-            assert!(text.contains("The file was cut: its last "), "{view:?}: {text}");
+            assert!(text.contains("The file is truncated: its last "), "{view:?}: {text}");
         }
     }
     // Cut between two blocks: how it ended is gone, and nothing else that can be seen.
     let ending = whole.windows(4).rposition(|word| word == b"SLBK").unwrap();
     std::fs::write(cut, &whole[..ending]).unwrap();
     let (_, text) = said(&["stats"], &[]);
-    assert!(text.contains("The file was cut: how it ended is missing"), "{text}");
+    assert!(text.contains("The file is truncated: how it ended is missing"), "{text}");
     let stats: Value = serde_json::from_str(&answer(&["stats", cut, "--json"])).unwrap();
     assert_eq!(stats["complete"], false, "{stats}");
     // Cut within the first block, before it, and within the header.
     let first = whole.windows(4).position(|word| word == b"SLBK").unwrap();
-    for (length, says) in [(first + 40, "nothing left"), (first, "nothing left"), (first - 1, "is cut")] {
+    for (length, says) in [(first + 40, "is truncated"), (first, "is truncated"), (first - 1, "is truncated")]
+    {
         std::fs::write(cut, &whole[..length]).unwrap();
         for view in views.iter().copied().chain([&["parse"][..]]) {
             for more in [&[][..], json(view)] {
@@ -174,7 +178,10 @@ fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
     let recording = ["run", "--quiet", "--dir", home.to_str().unwrap(), "--heap", "--aggregate", "-o", sums];
     answer(&[&recording[..], &["--", "true"]].concat());
     let none = stormlog(&["parse", sums]);
-    assert!(none.stdout.is_empty() && String::from_utf8_lossy(&none.stderr).contains("no single records"));
+    assert!(
+        none.stdout.is_empty()
+            && String::from_utf8_lossy(&none.stderr).contains("individual records are not stored")
+    );
 
     let mut program = Command::new(env!("CARGO_BIN_EXE_stormlog"))
         .args(["run", "--quiet", "--heap", "--", "cat"])
@@ -192,7 +199,7 @@ fn the_end_is_told_from_what_goes_on_and_from_what_was_cut() {
     let leaks = answer(&["tree", living.to_str().unwrap(), "--leaks"]);
     drop(input);
     assert!(program.wait().unwrap().success());
-    assert!(text.contains("\nnow         ") && text.contains("\nended       not yet"), "{text}");
+    assert!(text.contains("\nnow         ") && text.contains("\nend         not yet"), "{text}");
     assert!(leaks.contains("not freed so far"), "{leaks}");
     let text = answer(&["stats", living.to_str().unwrap()]);
     assert!(text.contains("\nat the end  "), "{text}");
@@ -242,7 +249,7 @@ int main() { keep(); say(); fail(); }
 ";
 
 #[test]
-fn in_cpp_whoever_wants_memory_is_named_and_not_operator_new() {
+fn cpp_caller_is_shown_instead_of_operator_new() {
     let folder = tempfile::tempdir().unwrap();
     let [source, program, capture, runs] =
         ["rows.cpp", "rows", "rows.bin", "runs"].map(|name| folder.path().join(name));
@@ -266,13 +273,13 @@ fn in_cpp_whoever_wants_memory_is_named_and_not_operator_new() {
     }
     for view in ["stats", "tree"] {
         let text = answer(&[view, capture]);
-        let line = text.lines().find(|line| line.contains("failed  ") || line.contains("got no memory"));
+        let line = text.lines().find(|line| line.contains("failed  ") || line.contains("A request for "));
         assert!(line.is_some_and(|line| line.contains("fail()") && !line.contains("operator new")), "{text}");
     }
 }
 
 #[test]
-fn a_python_whose_stacks_are_not_known_is_told_from_others() {
+fn unsupported_python_is_distinguished_from_other_programs() {
     let folder = tempfile::tempdir().unwrap();
     // As good as any Python that is not known: it has the name, and no interpreter that could be read.
     let python = folder.path().join("python3.10");
@@ -285,7 +292,7 @@ fn a_python_whose_stacks_are_not_known_is_told_from_others() {
         answer(&[&recording[..], &[program, "/"]].concat());
         for view in ["stats", "summary"] {
             let text = answer(&[view, capture]);
-            assert_eq!(text.contains("No Python stack is known"), is_told, "{text}");
+            assert_eq!(text.contains("Python stacks are unknown"), is_told, "{text}");
             assert_eq!(text.contains("this is not a Python program; --native records"), !is_told, "{text}");
         }
     }
@@ -326,7 +333,7 @@ fn wrong_use_is_explained() {
     let damaged = damaged.to_str().unwrap();
     for command in ["flamegraph", "tree", "table", "leaks", "parse"] {
         for (input, says) in
-            [(path, "stormlog run --heap"), ("/nowhere", "is not there"), (damaged, "damaged.bin")]
+            [(path, "stormlog run --heap"), ("/nowhere", "does not exist"), (damaged, "damaged.bin")]
         {
             let output = stormlog(&[command, input]);
             let text = String::from_utf8_lossy(&output.stderr).into_owned();

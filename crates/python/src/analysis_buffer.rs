@@ -1,4 +1,4 @@
-//! The analysis of events that were loaded and that nobody has touched: straight from the native buffer, without an object an
+//! The analysis of events that were loaded and not touched since: straight from the native buffer, without an object an
 //! event. Gives what `analysis` gives for the same events as Python objects; `tests/python` holds the two together.
 
 use std::collections::{BTreeMap, BTreeSet};

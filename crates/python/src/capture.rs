@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use stormlog_heap_report::{
-    Ask, MOMENTS, PageOptions, Question, Reading, ViewError, find, flamegraph, forecast, is_quick, rows,
+    Ask, HeapQuery, MOMENTS, PageOptions, Reading, ViewError, find, flamegraph, forecast, is_quick, rows,
 };
 
 use stormlog_model::stacks::Frame;
@@ -39,8 +39,11 @@ struct HeapStack {
 
 impl From<rows::Row> for HeapStack {
     fn from(row: rows::Row) -> Self {
-        let frame =
-            |place: rows::Place| HeapFrame { function: place.function, file: place.file, line: place.line };
+        let frame = |place: rows::CodeLocation| HeapFrame {
+            function: place.function,
+            file: place.file,
+            line: place.line,
+        };
         HeapStack {
             stack: row.stack.into_iter().map(frame).collect(),
             own_bytes: row.own_bytes,
@@ -55,7 +58,7 @@ impl From<rows::Row> for HeapStack {
 fn heap_stats<'py>(py: Python<'py>, path: PathBuf, memory: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     let stats = py.detach(|| -> Result<serde_json::Value, Error> {
         let memory = memory.map(str::parse).transpose()?;
-        let reading = Reading::of(&path, None, Ask { question: Question::Peak, memory })?;
+        let reading = Reading::of(&path, None, Ask { query: HeapQuery::Peak, memory })?;
         let mut stats = reading.stats().clone();
         forecast(&mut stats, &reading.chosen.path);
         Ok(serde_json::from_str(&stats.json()?)?)
@@ -67,7 +70,7 @@ fn heap_stats<'py>(py: Python<'py>, path: PathBuf, memory: Option<&str>) -> PyRe
 #[pyfunction]
 fn heap_stacks(py: Python<'_>, path: PathBuf, mode: &str) -> PyResult<Vec<HeapStack>> {
     let read = || -> Result<Vec<HeapStack>, ViewError> {
-        let held = Reading::of(&path, None, mode.parse::<Question>()?)?.holdings();
+        let held = Reading::of(&path, None, mode.parse::<HeapQuery>()?)?.stack_profile();
         Ok(rows::stacks(&held).into_iter().map(HeapStack::from).collect())
     };
     py.detach(read).map_err(raise)
@@ -80,8 +83,8 @@ fn heap_flamegraph(py: Python<'_>, path: PathBuf, mode: &str, inverted: bool) ->
 }
 
 fn page(path: &Path, mode: &str, inverted: bool) -> Result<String, ViewError> {
-    let question: Question = mode.parse()?;
-    let mut reading = Reading::with(find(path, None)?, question, MOMENTS, is_quick)?;
+    let query: HeapQuery = mode.parse()?;
+    let mut reading = Reading::with(find(path, None)?, query, MOMENTS, is_quick)?;
     flamegraph(&mut reading, |answer| answer, PageOptions { inverted, source: true })
 }
 

@@ -10,12 +10,8 @@ use stormlog_cli::Program;
 /// Runs a command with the given arguments (without the program's name) and gives its exit code.
 #[pyfunction]
 fn run_cli(py: Python<'_>, program: &str, args: Vec<OsString>) -> PyResult<u8> {
-    let program = match program {
-        "stormlog" => Program::Stormlog,
-        "gpumemprof" => Program::Gpumemprof,
-        "tfmemprof" => Program::Tfmemprof,
-        other => return Err(PyValueError::new_err(format!("no command is named {other}"))),
-    };
+    let program = Program::of_name(program)
+        .ok_or_else(|| PyValueError::new_err(format!("unknown command {program}")))?;
     // None or empty where the interpreter is embedded in another program.
     let python = py.import("sys")?.getattr("executable")?.extract::<OsString>();
     if let Some(python) = python.ok().filter(|python| !python.is_empty()) {
@@ -24,7 +20,7 @@ fn run_cli(py: Python<'_>, program: &str, args: Vec<OsString>) -> PyResult<u8> {
     py.detach(|| {
         let code = stormlog_cli::run(program, args);
         // Only the runtime of a Rust program flushes at exit, and this process is not one. A reader that has gone
-        // away is no failure of the command.
+        // away is not a failure of the command.
         let _ = io::stdout().flush();
         Ok(code)
     })

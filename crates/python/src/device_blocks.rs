@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use stormlog_capture::live::Live;
 use stormlog_catalog::run::layout::{CAPTURES_DIRECTORY, RUN_VARIABLE, growing_capture_name};
-use stormlog_heap::{Capture, Watch};
+use stormlog_heap::{Capture, HeapReadOptions};
 use stormlog_heap_report::ViewError;
 use stormlog_model::memory::Memory;
 
@@ -61,7 +61,8 @@ fn own_device_blocks(py: Python<'_>, memory: &str, recent: usize) -> PyResult<Op
     py.detach(|| {
         unrecorded(|| {
             let Some(path) = own_capture().or_else(capture_in_run) else { return Ok(None) };
-            let watch = Watch { device_blocks: Some((memory, recent)), ..Watch::default() };
+            let watch =
+                HeapReadOptions { device_blocks: Some((memory, recent)), ..HeapReadOptions::default() };
             let heap = Capture::open(&path).and_then(|capture| capture.read(watch))?;
             Ok(heap.device_blocks(None).map(DeviceBlocks::from))
         })
@@ -70,7 +71,7 @@ fn own_device_blocks(py: Python<'_>, memory: &str, recent: usize) -> PyResult<Op
 }
 
 /// Where `stormlog run` has this process recorded.
-fn capture_in_run() -> Option<PathBuf> {
+pub(crate) fn capture_in_run() -> Option<PathBuf> {
     let directory = PathBuf::from(std::env::var_os(RUN_VARIABLE)?).join(CAPTURES_DIRECTORY);
     let first = directory.join(growing_capture_name(&std::process::id().to_string()));
     captures_beside(&first).find(|capture| Live::path_of(capture).exists() && is_recorded_by_me(capture))

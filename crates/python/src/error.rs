@@ -15,6 +15,7 @@ use stormlog_analyze::rank_diagnostics::RankFilterError;
 use stormlog_capture::CaptureError;
 use stormlog_catalog::captures::CaptureSearchError;
 use stormlog_catalog::query::QueryError;
+use stormlog_catalog::request::RequestError;
 use stormlog_collect::CollectError;
 use stormlog_cupti::CuptiError;
 use stormlog_heap::HeapError as ReadError;
@@ -39,6 +40,7 @@ pub(crate) enum Error {
     Store(StoreError),
     Sink(SinkError),
     Query(QueryError),
+    Request(RequestError),
     Collect(CollectError),
     Start(StartError),
     Bundle(BundleError),
@@ -76,6 +78,7 @@ from! {
     Store: StoreError,
     Sink: SinkError,
     Query: QueryError,
+    Request: RequestError,
     Collect: CollectError,
     Start: StartError,
     Bundle: BundleError,
@@ -102,6 +105,8 @@ impl From<Error> for PyErr {
             Error::Query(QueryError::Interrupted) => PyKeyboardInterrupt::new_err(()),
             Error::Query(error) => PyValueError::new_err(error.to_string()),
             Error::Problem(problem) => PyValueError::new_err(problem.message),
+            Error::Request(RequestError::Io { path, source }) => from_io(&path, &source),
+            Error::Request(error) => PyRuntimeError::new_err(error.to_string()),
             Error::RankFilter(error) => PyValueError::new_err(error.to_string()),
             Error::Store(error) => from_store(error),
             Error::Sink(error) => from_sink(error),
@@ -181,7 +186,7 @@ fn from_capture(error: &ViewError) -> PyErr {
             | ReadError::Memray { .. }
             | ReadError::Import(_),
         ) => HeapErrorKind::Format.new_err(error.to_string()),
-        ViewError::Question { .. } | ViewError::Heap(ReadError::NoMemory { .. }) => {
+        ViewError::InvalidQuery { .. } | ViewError::Heap(ReadError::NoMemory { .. }) => {
             HeapErrorKind::Value.new_err(error.to_string())
         }
         _ => HeapErrorKind::Recording.new_err(error.to_string()),

@@ -12,14 +12,14 @@ use stormlog_model::{Event, Metadata};
 use crate::events::EventBuffer;
 
 /// A key of the metadata, and the values asked for in it, in lower case; any where there are none.
-type Said = (String, Option<Vec<String>>);
+type MetadataFilter = (String, Option<Vec<String>>);
 
 /// Where events may lie that are of one of the types or say one of the things, of the rank and in the time. `None` is any.
 #[pyfunction]
 fn likely_events(
     buffer: &EventBuffer,
     types: Option<Vec<String>>,
-    said: Vec<Said>,
+    said: Vec<MetadataFilter>,
     rank: Option<u64>,
     time_ns: (Option<u64>, Option<u64>),
 ) -> Vec<usize> {
@@ -55,7 +55,7 @@ fn says(metadata: &Metadata, key: &str, values: Option<&[String]>) -> bool {
     match (metadata.map.get(key), values) {
         (None, _) => false,
         (Some(Value::String(text)), Some(values)) => values.contains(&text.trim().to_lowercase()),
-        // What is no text may still become one.
+        // What is not text may still become one.
         (Some(_), _) => true,
     }
 }

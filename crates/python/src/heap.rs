@@ -27,8 +27,8 @@ use crate::error::{Error, raise};
 const VERSION: u32 = 1;
 const STEP: Duration = Duration::from_millis(50);
 const BY_OTHERS: &str = "this process is being recorded already, by stormlog run --heap or attach";
-/// What `stormlog run` orders the preloaded library to do.
-const ORDER: &str = "STORMLOG_HEAP";
+/// The variable with the specification that `stormlog run` gives to the preloaded library.
+const HOOK_SPEC: &str = "STORMLOG_HEAP";
 
 /// The hook library, loaded once and never unloaded: threads may be inside it at any time.
 #[derive(Clone, Copy)]
@@ -201,7 +201,7 @@ fn begin(
     is_default: bool,
 ) -> PyResult<()> {
     if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b';' | b'%' | 0)) {
-        return Err(problem(format!("a capture's path may not hold ';' or '%': {}", path.display())));
+        return Err(problem(format!("a capture's path must not contain ';' or '%': {}", path.display())));
     }
     let hook = hook()?;
     let mut slot = active();
@@ -212,7 +212,7 @@ fn begin(
         if let Some(before) = slot.take() {
             finish(py, hook, before)?;
         }
-    } else if is_recording() && slot.is_none() && is_default_order() {
+    } else if is_recording() && slot.is_none() && is_default_spec() {
         // SAFETY: this thread is not inside an allocation.
         unsafe { (hook.stop)() };
     }
@@ -223,9 +223,10 @@ fn begin(
         return Err(problem(BY_OTHERS));
     }
     make_room(&path, overwrite)?;
-    let order = CString::new(options.order(&path).into_vec()).map_err(|error| problem(error.to_string()))?;
-    // SAFETY: the order is a C string, and this thread holds the GIL, so the Python allocators may be hooked.
-    match unsafe { (hook.start)(VERSION, order.as_ptr()) } {
+    let spec =
+        CString::new(options.hook_spec(&path).into_vec()).map_err(|error| problem(error.to_string()))?;
+    // SAFETY: the specification is a C string, and this thread holds the GIL, so the Python allocators may be hooked.
+    match unsafe { (hook.start)(VERSION, spec.as_ptr()) } {
         0 => {}
         libc::EBUSY => return Err(problem(BY_OTHERS)),
         libc::EPROTO => return Err(problem("the recording library has another version; reinstall stormlog")),
@@ -243,9 +244,9 @@ fn begin(
 
 /// Whether the preloaded library records what `stormlog run` records without being asked: a bounded sample, which gives way to a recording that the
 /// program asks for.
-fn is_default_order() -> bool {
-    let order = std::env::var_os(ORDER).unwrap_or_default();
-    let has = |part: &[u8]| order.as_bytes().split(|byte| *byte == b';').any(|word| word.starts_with(part));
+fn is_default_spec() -> bool {
+    let spec = std::env::var_os(HOOK_SPEC).unwrap_or_default();
+    let has = |part: &[u8]| spec.as_bytes().split(|byte| *byte == b';').any(|word| word.starts_with(part));
     has(b"sample=") && has(b"max=")
 }
 
@@ -273,7 +274,7 @@ fn keep(
     is_default: bool,
 ) -> PyResult<JoinHandle<()>> {
     let started = thread::Builder::new().name("stormlog-heap".into()).spawn(move || {
-        // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
+        // SAFETY: the library is never unloaded (`Hook`), so the function exists; it takes an integer and changes only this thread's flag.
         unsafe { (hook.ignore_thread)(1) };
         let mut keeper = HeapKeeper::for_capture(&path, options);
         while !over.load(Ordering::Acquire) {
@@ -289,7 +290,7 @@ fn keep(
         }
     });
     started.map_err(|error| {
-        // SAFETY: ends what was just begun.
+        // SAFETY: the library is never unloaded (`Hook`), so the function exists; it takes no arguments, and this caller began the recording.
         unsafe { (hook.stop)() };
         problem(format!("no thread could be started: {error}"))
     })
@@ -319,13 +320,13 @@ fn report_retained(
 ) -> PyResult<bool> {
     let path = directory.join(retained_name(&std::process::id().to_string()));
     let time = milliseconds.map(|time| format!("ms={time};")).unwrap_or_default();
-    let mut order = format!("reason={reason};{time}path=").into_bytes();
-    order.extend_from_slice(path.as_os_str().as_encoded_bytes());
-    let order = CString::new(order).map_err(|error| problem(error.to_string()))?;
+    let mut spec = format!("reason={reason};{time}path=").into_bytes();
+    spec.extend_from_slice(path.as_os_str().as_encoded_bytes());
+    let spec = CString::new(spec).map_err(|error| problem(error.to_string()))?;
     let Some(why) = hook()?.why else { return Ok(false) };
     let traceback = traceback.map_or(std::ptr::null(), |traceback| traceback.as_ptr().cast_const().cast());
     // SAFETY: a C string and a live traceback or none; Python calls this with the GIL held, and it is not released.
-    Ok(unsafe { why(VERSION, order.as_ptr(), traceback) } == 0)
+    Ok(unsafe { why(VERSION, spec.as_ptr(), traceback) } == 0)
 }
 
 /// Ends the recording that began by itself, if one did; in a forked child, its share of it.
@@ -350,7 +351,7 @@ fn finish(py: Python<'_>, hook: &Hook, ended: Active) -> PyResult<PathBuf> {
     keeper.thread().unpark();
     let joined = py.detach(|| keeper.join());
     joined.map_err(|_| {
-        problem(format!("{}: the capture could not be finished; it can be read as it is", path.display()))
+        problem(format!("{}: the capture could not be completed; it can be read as it is", path.display()))
     })?;
     Ok(path)
 }
@@ -394,10 +395,10 @@ pub(crate) fn own_capture() -> Option<PathBuf> {
 /// Does something whose memory is not recorded.
 pub(crate) fn unrecorded<T>(work: impl FnOnce() -> T) -> T {
     let Some(ignore) = known().map(|hook| hook.ignore_thread) else { return work() };
-    // SAFETY: a call without arguments that matter to memory; it concerns this thread only.
+    // SAFETY: the library is never unloaded (`Hook`), so the function exists; it takes an integer and changes only this thread's flag.
     unsafe { ignore(1) };
     let done = work();
-    // SAFETY: as above.
+    // SAFETY: the library's function takes a number and touches only the flag of this thread.
     unsafe { ignore(0) };
     done
 }
@@ -424,7 +425,7 @@ fn leave_backward(token: c_int) {
     }
 }
 
-/// `"24 MB"` as bytes; `None` when it is no size.
+/// `"24 MB"` as bytes; `None` when it is not a size.
 #[pyfunction]
 fn parse_size(text: &str) -> Option<u64> {
     stormlog_model::parse_bytes(text)

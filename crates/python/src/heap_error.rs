@@ -19,7 +19,7 @@ create_exception!(
 /// What went wrong, as the class that is raised for it.
 #[derive(Clone, Copy)]
 pub(crate) enum HeapErrorKind {
-    /// A recording that could not be started or stopped, or a question that a capture cannot answer: `HeapError`.
+    /// A recording that could not be started or stopped, or a query that a capture cannot answer: `HeapError`.
     Recording,
     /// There is no capture at the path.
     Missing,
@@ -31,7 +31,7 @@ pub(crate) enum HeapErrorKind {
     Format,
     /// A capture of a release that is newer than this one.
     Version,
-    /// A question that is not one.
+    /// An unknown query.
     Value,
 }
 

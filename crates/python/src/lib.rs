@@ -7,6 +7,7 @@
 
 use pyo3::prelude::*;
 
+mod allocation_failure;
 mod analysis;
 mod analysis_buffer;
 mod attachments;
@@ -36,6 +37,7 @@ mod rank_diagnostics;
 mod record;
 mod recording;
 mod report;
+mod requests;
 mod run_catalog;
 mod runs;
 mod sample;
@@ -90,7 +92,11 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         "Analysis rules for events, ranks and profiled calls.",
         &[analysis::register, analysis_buffer::register, phase_replay::register, rank_diagnostics::register],
     ),
-    ("oom", "Out-of-memory exceptions and their bundles.", &[oom::register, cuda_oom::register]),
+    (
+        "oom",
+        "Out-of-memory exceptions and their bundles.",
+        &[oom::register, cuda_oom::register, allocation_failure::register],
+    ),
     (
         "catalog",
         "What is found at a path, and the questions about it.",
@@ -106,6 +112,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     ),
     ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),
+    ("requests", "Requests to this process, and snapshots of its memory.", &[requests::register]),
     ("plot", "Figures.", &[plot::register]),
     ("text", "Text for people, as the commands write it.", &[text::register]),
     ("command", "The command line inside the interpreter.", &[cli::register]),

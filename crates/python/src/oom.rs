@@ -79,7 +79,7 @@ pub(crate) struct Given {
     pub(crate) tries: Vec<String>,
 }
 
-/// The retention of 0.4.3's settings: nothing or less than nothing is no limit.
+/// The retention of 0.4.3's settings: 0 or less means no limit.
 pub(crate) fn retention(max_dumps: i64, max_total_mb: i64) -> Retention {
     let count = |value: i64| u64::try_from(value).unwrap_or(0);
     Retention { max_bundles: count(max_dumps), max_total_bytes: count(max_total_mb).saturating_mul(1 << 20) }

@@ -210,6 +210,7 @@ fn attribute_phases(
             scope_id: span.scope_id,
             path: span.path.join(" / "),
             parts: span.path,
+            label: String::new(),
             is_open: false,
         })
         .collect();

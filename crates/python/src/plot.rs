@@ -16,9 +16,9 @@ fn draw_figure<'py>(py: Python<'py>, figure: &str, form: &str, scale: f64) -> Py
             "png" => figure.png(scale).map_err(raise),
             "svg" => Ok(figure.svg().into_bytes()),
             "html" => Ok(figure.page().into_bytes()),
-            other => {
-                Err(PyValueError::new_err(format!("a figure is drawn as png, svg or html, not {other}")))
-            }
+            other => Err(PyValueError::new_err(format!(
+                "unknown format {other}: a figure is drawn as png, svg or html"
+            ))),
         }
     })?;
     Ok(PyBytes::new(py, &drawn))

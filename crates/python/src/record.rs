@@ -37,7 +37,7 @@ const OTHER_INTEGERS: [&str; 13] = [
 pub(crate) struct Given<'py> {
     /// What the rules see.
     pub record: Record,
-    /// A copy of the mapping that nobody else can change meanwhile.
+    /// A copy of the mapping that no other thread can change meanwhile.
     items: Bound<'py, PyDict>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn top_level(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value>
         Shown::Json(shown) => Ok(shown),
         Shown::Text(text) => match text.to_str() {
             Ok(text) => Ok(Value::String(text.to_owned())),
-            // A lone surrogate, as in a file name that is no UTF-8: files could not hold it.
+            // A lone surrogate, as in a file name that is not UTF-8: files could not hold it.
             Err(_) => Err(PyValueError::new_err(format!("{name} must be valid Unicode"))),
         },
         Shown::Huge if Field::of_name(name).is_some() || OTHER_INTEGERS.contains(&name) => {
@@ -206,7 +206,7 @@ fn shown_or_opaque(value: &Bound<'_, PyAny>) -> Value {
     }
 }
 
-/// Stands for what is there but is no scalar: every rule for a text, number, flag or object refuses it.
+/// Stands for what is there but is not a scalar: every rule for a text, number, flag or object refuses it.
 fn opaque() -> Value {
     Value::Array(Vec::new())
 }

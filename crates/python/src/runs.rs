@@ -265,6 +265,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RUN_VARIABLE", layout::RUN_VARIABLE)?;
     module.add("RUNS_VARIABLE", layout::RUNS_VARIABLE)?;
     module.add("CAPTURE_FILE", layout::CAPTURE_FILE)?;
+    module.add("JAX_FILE", layout::JAX_FILE)?;
+    module.add("JAX_PEAK_PROFILE", layout::JAX_PEAK_PROFILE)?;
+    module.add("JAX_END_PROFILE", layout::JAX_END_PROFILE)?;
+    module.add("JAX_PROFILE", stormlog_catalog::frameworks::JAX_PROFILE)?;
     module.add("RUNS_DIRECTORY", layout::RUNS_DIRECTORY)?;
     module.add("DUMPS_DIRECTORY", layout::DUMPS_DIRECTORY)?;
     module.add_function(wrap_pyfunction!(find_runs, module)?)?;

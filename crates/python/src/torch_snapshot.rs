@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Serialize;
-use stormlog_torch::{AllocatorSettings, Moment, Recording, ReportOptions, Snapshot, SnapshotError};
+use stormlog_torch::{AllocatorSettings, Recording, ReportOptions, Snapshot, SnapshotError, SnapshotMoment};
 
 use crate::error::raise;
 use crate::record::to_python;
@@ -105,7 +105,7 @@ impl TorchSnapshot {
         at: &str,
         device: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Ok(at) = at.parse::<Moment>();
+        let Ok(at) = at.parse::<SnapshotMoment>();
         let found = py.detach(|| {
             let recordings = |snapshot| match device {
                 Some(device) => vec![Recording::new(snapshot, device)],

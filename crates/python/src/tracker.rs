@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType};
-use stormlog_model::{Counter, Event, SCHEMA_LATEST};
+use stormlog_model::{Counter, Event, SCHEMA_LATEST, to_record};
 use stormlog_postmortem::bundle::BundleWriter;
 use stormlog_store::recording::{Recorder, RecorderConfig};
 use stormlog_store::sink::{Diagnostics, Sink};
@@ -83,7 +83,7 @@ impl Tracker {
         py.detach(|| self.tracker.start()).map_err(raise)
     }
 
-    /// Ends the session; false when the thread did not stop in so many seconds.
+    /// Ends the session; false when the thread did not stop in this many seconds.
     fn stop(&self, py: Python<'_>, longest: f64) -> bool {
         let longest = Duration::try_from_secs_f64(longest).unwrap_or_default();
         py.detach(|| self.tracker.stop(longest))
@@ -130,6 +130,15 @@ impl Tracker {
         Ok(list)
     }
 
+    /// The last events kept, as records of the newest schema.
+    fn records<'py>(&self, py: Python<'py>, last: Option<usize>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for event in py.detach(|| self.tracker.events(|_| true, last)) {
+            list.append(object_to_python(py, &to_record(&event, SCHEMA_LATEST).map_err(raise)?)?)?;
+        }
+        Ok(list)
+    }
+
     /// How many of the events kept are younger than that time.
     fn count_since(&self, py: Python<'_>, since: f64) -> usize {
         py.detach(|| self.tracker.count(|event| event.timestamp_ns as f64 / 1e9 > since))
@@ -155,6 +164,8 @@ impl Tracker {
         let dict = object_to_python(py, &keys)?;
         let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
         dict.set_item("peak_memory", seen.peak_memory)?;
+        dict.set_item("lowest_memory", seen.lowest_memory)?;
+        dict.set_item("mean_memory", seen.mean_memory)?;
         dict.set_item("peak_device_used", seen.peak_device_used)?;
         dict.set_item("total_allocations", seen.total_allocations)?;
         dict.set_item("total_deallocations", seen.total_deallocations)?;
@@ -169,6 +180,7 @@ impl Tracker {
         dict.set_item("last_sample", seen.last_sample.map(Sample::from))?;
         dict.set_item("total_bytes", seen.total_bytes)?;
         dict.set_item("seconds_to_limit", seen.seconds_to_limit)?;
+        dict.set_item("forecast_seconds", seen.forecast_seconds)?;
         let count = |read: fn(&Diagnostics) -> u64| sink.as_ref().map_or(0, read);
         dict.set_item("rollover_count", count(|it| it.rollover_count))?;
         dict.set_item("pruned_segment_count", count(|it| it.pruned_segment_count))?;

@@ -11,6 +11,7 @@ from stormlog._native import heap as heap
 from stormlog._native import issues as issues
 from stormlog._native import oom as oom
 from stormlog._native import plot as plot
+from stormlog._native import requests as requests
 from stormlog._native import sink as sink
 from stormlog._native import telemetry as telemetry
 from stormlog._native import text as text
@@ -29,6 +30,7 @@ __all__ = [
     "issues",
     "oom",
     "plot",
+    "requests",
     "sink",
     "telemetry",
     "text",

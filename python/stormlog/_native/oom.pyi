@@ -11,11 +11,13 @@ __all__ = [
     "CUDA_OOM_FILE",
     "CUDA_SNAPSHOT_FILE",
     "GPU_MEMORY_CATEGORIES",
+    "AllocationFailure",
     "CudaCounters",
     "CudaOomVerdict",
     "ExceptionFacts",
     "ExceptionVerdict",
     "classify_exception",
+    "explain_allocation_failure",
     "explain_cuda_oom",
     "prune_bundles",
 ]
@@ -105,3 +107,40 @@ class CudaOomVerdict:
 def explain_cuda_oom(
     snapshot: dict[str, Any], device: int, counters: CudaCounters, torch_version: str | None
 ) -> CudaOomVerdict | None: ...
+
+# What an allocator (TensorFlow's, JAX's) reports of a failed allocation: the one that decided.
+@final
+class AllocationFailure:
+    # `too_large`, `fragmented`, `driver_refused` or `unknown`.
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def page(self) -> str: ...
+    @property
+    def allocator(self) -> str | None: ...
+    @property
+    def device(self) -> str | None: ...
+    @property
+    def requester(self) -> str | None: ...
+    @property
+    def requested_bytes(self) -> int | None: ...
+    @property
+    def free_bytes(self) -> int | None: ...
+    @property
+    def largest_free_bytes(self) -> int | None: ...
+    @property
+    def limit_bytes(self) -> int | None: ...
+    @property
+    def in_use_bytes(self) -> int | None: ...
+    # What holds memory, its bytes, and what more is known.
+    @property
+    def holders(self) -> list[tuple[str, int, str | None]]: ...
+    @property
+    def remedies(self) -> list[str]: ...
+    @property
+    def failures(self) -> int: ...
+
+# None where the text reports none.
+def explain_allocation_failure(text: str) -> AllocationFailure | None: ...

@@ -1,4 +1,4 @@
-//! Becoming the `stormlog` beside this program under another name: one program has three names, and a wheel cannot hold links.
+//! Becoming the `stormlog` beside this program under another name: one program has four names, and a wheel cannot hold links.
 //!
 //! Uses nothing but the standard library: these programs are 3 % of the size of the one they start.
 

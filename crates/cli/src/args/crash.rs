@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use crate::args::record::attach::Method;
 use crate::cmd::crash::{last, oom, why};
 
-/// Works on bundles of any origin: our own, Stormlog 0.4.3's, and older ones.
+/// List, show and export the bundles that programs left when they died
+///
+/// Works on bundles of any origin: Stormlog's own, those of 0.4.3, and older ones.
 #[derive(Debug, Args)]
 pub(crate) struct Oom {
     #[command(subcommand)]
@@ -16,7 +18,7 @@ pub(crate) struct Oom {
 
 #[derive(Debug, Subcommand)]
 enum OomCommand {
-    /// The bundles at a path, newest first
+    /// List the bundles at a path, newest first
     List {
         /// A bundle, a run, or any directory (default: stormlog-runs)
         path: Option<PathBuf>,
@@ -24,13 +26,15 @@ enum OomCommand {
         #[arg(long)]
         json: bool,
     },
-    /// One page: what ended it, its memory at the end, the last events, what to try
+    /// Print one page: what ended it, its last memory and events, what to try
     Show {
-        /// A bundle, or a directory whose newest bundle is meant (default: stormlog-runs)
+        /// Bundle, or directory to take the newest one from (default: stormlog-runs)
         bundle: Option<PathBuf>,
-        /// Only the answer about the newest death there, for job scripts and `ExecStopPost=`; exit 0 and one sentence where there is none
+        /// Print only the summary of the most recent crash (for job scripts)
         ///
-        /// Inside a SLURM job or a systemd service a death of another job, or of an earlier start of the service, is named and not shown.
+        /// Made for job scripts and `ExecStopPost=`: exits 0 and prints one sentence if there is no death.
+        /// Inside a SLURM job or a systemd service, a death of another job or of an earlier start of the
+        /// service is only mentioned, not printed.
         #[arg(long)]
         last: bool,
         /// The job's output with SLURM's own lines about OOM kills, as evidence
@@ -40,9 +44,21 @@ enum OomCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Explain an allocator failure found in a log (TensorFlow, JAX)
+    ///
+    /// Reads the dump of the BFC allocator out of any text: a job's output, a notebook's, a saved exception.
+    /// Prints the request, what was free, and whether it was too large or memory was fragmented. Exits 5 if
+    /// the log has no dump. The dump with bins and chunks is in the log only with TF_CPP_MIN_LOG_LEVEL=0.
+    Explain {
+        /// The log
+        log: PathBuf,
+        /// Machine-readable output: every failure with its bins, chunks and counters
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a bundle as one JSON file, or its events as .jsonl, .csv or .parquet
     Export {
-        /// A bundle, or a directory whose newest bundle is meant
+        /// Bundle, or directory to take the newest one from
         bundle: PathBuf,
         /// The file to write
         output: PathBuf,
@@ -57,22 +73,25 @@ impl From<Oom> for oom::Options {
                 oom::Options::Last(last::Options { path, log, json })
             }
             OomCommand::Show { bundle, json, .. } => oom::Options::Show { bundle, json },
+            OomCommand::Explain { log, json } => oom::Options::Explain { log, json },
             OomCommand::Export { bundle, output } => oom::Options::Export { bundle, output },
         }
     }
 }
 
-/// What keeps the memory of a Python process, from the variable, module or class down. A process that runs is stopped for up to a second to look;
-/// of one that has ended, what it reported when memory ran out or when it ended large is shown.
+/// Explain what keeps memory alive in a process: variable, cache, closure, cycle
+///
+/// Names the variable, module or class that keeps memory alive. A running process is stopped for up to a
+/// second. For a process that has ended, prints what it reported when memory ran out or when it ended large.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A process, a run, or a directory whose newest run is meant (default: stormlog-runs)
+    /// Process, run, or directory to take the newest run from (default: stormlog-runs)
     #[arg(value_name = "PID|RUN")]
     subject: Option<PathBuf>,
-    /// Only what this line allocated (e.g. train.py:31)
+    /// Only memory allocated by this line (e.g. train.py:31)
     #[arg(value_name = "FILE:LINE")]
     line: Option<String>,
-    /// How to get into a process that runs
+    /// Method to attach to a running process
     #[arg(long, value_enum, default_value = "auto")]
     method: Method,
     /// Machine-readable output
@@ -82,6 +101,11 @@ pub(crate) struct Why {
 
 impl From<Why> for why::Options {
     fn from(typed: Why) -> Self {
-        why::Options { subject: typed.subject, line: typed.line, door: typed.method.into(), json: typed.json }
+        why::Options {
+            subject: typed.subject,
+            line: typed.line,
+            method: typed.method.into(),
+            json: typed.json,
+        }
     }
 }

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-const GROUPS: [(&str, &[&str]); 7] = [
-    ("Record", &["run", "runs", "attach", "detach", "track", "sanitize", "live", "tui", "top"]),
+/// The headings, each with its commands.
+pub const GROUPS: [(&str, &[&str]); 8] = [
+    ("Record", &["run", "runs", "attach", "detach", "trigger", "track", "sanitize", "live", "tui", "top"]),
     ("After a crash", &["report", "oom", "why", "diagnose"]),
     (
         "Heap",
@@ -26,6 +27,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     ("GPU snapshots", &["snapshot", "replay", "timeline"]),
     ("Telemetry", &["analyze", "compare", "check", "query", "sql", "sessions", "convert", "validate"]),
+    ("Fleet", &["fleet", "publish", "compact", "lake", "ship", "fetch"]),
     ("Machine", &["info", "monitor"]),
     ("Monitoring", &["serve", "rules", "dashboard"]),
 ];

@@ -4,48 +4,49 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stormlog_heap::GroupBy;
-use stormlog_heap_report::{Ask, Question, parse_time, rows::By};
+use stormlog_heap_report::{Ask, HeapQuery, parse_time, rows::By};
 use stormlog_model::memory::Selection;
-use stormlog_torch::Moment;
+use stormlog_torch::SnapshotMoment;
 
 use crate::cmd::heap::{
-    Asked, captures, diff, flamegraph, leaks, parse, sanitize, stats, summary, table, transform, tree,
+    CaptureSelection, captures, diff, flamegraph, leaks, parse, sanitize, stats, summary, table, transform,
+    tree,
 };
 
-/// Which memory of the program.
+// Which memory of the program.
 #[derive(Debug, Args)]
 pub(crate) struct OfMemory {
-    /// host, a GPU such as cuda:0, what its driver reports such as cuda:0/driver, or all
+    /// host, a GPU such as cuda:0, its driver's view such as cuda:0/driver, or all
     #[arg(long, value_name = "MEMORY")]
     memory: Option<Selection>,
 }
 
-/// The capture, and which of its memory is meant.
+// The capture, and which of its memory is meant.
 #[derive(Debug, Args)]
 pub(crate) struct View {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the main process's)
+    /// Process, where a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
     of: OfMemory,
-    /// What lived when the heap was largest (the default)
+    /// What was live when the heap was largest (the default)
     #[arg(long, group = "question")]
     peak: bool,
-    /// What was alive when the program's own code had ended
+    /// What was live when the program's own code finished (before teardown)
     #[arg(long, group = "question")]
     leaks: bool,
-    /// What was freed after at most N other allocations of its thread (--temporary=4; 1 when not said)
+    /// What was freed within N further allocations of its thread (default: 1)
     #[arg(long, group = "question", value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     temporary: Option<u32>,
-    /// What lived at this time after the start: 90, 1.5m, 1:30, 250ms
+    /// What was live at this time after the start: 90, 1.5m, 1:30, 250ms
     #[arg(long, group = "question", value_name = "TIME", value_parser = time)]
     at: Option<u64>,
-    /// What lived when the program died
+    /// What was live when the program died
     #[arg(long, group = "question")]
     at_death: bool,
-    /// What was allocated between two times and lived at the second: 10..90
+    /// What was allocated between two times and live at the second: 10..90
     #[arg(long, group = "question", value_name = "FROM..TO", value_parser = times)]
     span: Option<(u64, u64)>,
     /// Show the frames of C, C++ and Rust where they were recorded (the default)
@@ -54,30 +55,30 @@ pub(crate) struct View {
     /// Show Python frames only
     #[arg(long)]
     python: bool,
-    /// As in Memray
+    /// Memray's name for --temporary
     #[arg(long, hide = true, group = "question")]
     temporary_allocations: bool,
-    /// As in Memray
+    /// Memray's name for --temporary
     #[arg(long, hide = true, group = "question", value_name = "N")]
     temporary_allocation_threshold: Option<u32>,
 }
 
-impl From<View> for Asked {
+impl From<View> for CaptureSelection {
     fn from(typed: View) -> Self {
         let temporary = typed
             .temporary
             .or(typed.temporary_allocation_threshold)
             .or(typed.temporary_allocations.then_some(1));
-        let question = match (temporary, typed.at, typed.span) {
-            (Some(threshold), ..) => Question::Temporary(threshold),
-            (_, Some(time), _) => Question::At(time),
-            (.., Some((from, to))) => Question::Span(from, to),
-            _ if typed.leaks => Question::Leaks,
-            _ if typed.at_death => Question::AtDeath,
-            _ => Question::Peak,
+        let query = match (temporary, typed.at, typed.span) {
+            (Some(threshold), ..) => HeapQuery::Temporary(threshold),
+            (_, Some(time), _) => HeapQuery::At(time),
+            (.., Some((from, to))) => HeapQuery::Span(from, to),
+            _ if typed.leaks => HeapQuery::Leaks,
+            _ if typed.at_death => HeapQuery::AtDeath,
+            _ => HeapQuery::Peak,
         };
-        let ask = Ask { question, memory: typed.of.memory };
-        Asked { capture: typed.capture, pid: typed.pid, ask, python_only: typed.python }
+        let ask = Ask { query, memory: typed.of.memory };
+        CaptureSelection { capture: typed.capture, pid: typed.pid, ask, python_only: typed.python }
     }
 }
 
@@ -92,13 +93,13 @@ fn times(text: &str) -> Result<(u64, u64), String> {
     if from < to { Ok((from, to)) } else { Err(wrong()) }
 }
 
-/// Where a view that is a file goes.
+// Where a view that is a file goes.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
     /// The file to write; `-` is standard output (default: next to the capture)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long, short)]
     force: bool,
 }
@@ -109,7 +110,10 @@ impl From<Output> for crate::cmd::heap::Output {
     }
 }
 
-/// One file that opens in any browser without a network: zoom, search, invert, threads, and memory over time to choose a span on.
+/// Write a heap capture as a flame graph, or as a file for another tool
+///
+/// The page is one file that opens in any browser without a network: zoom, search, invert, threads, and a
+/// plot of memory over time to select a span on.
 #[derive(Debug, Args)]
 pub(crate) struct Flamegraph {
     #[command(flatten)]
@@ -119,22 +123,22 @@ pub(crate) struct Flamegraph {
     /// html, or a file for another tool
     #[arg(long, value_enum, default_value_t = Shape::Html, value_name = "FORMAT")]
     format: Shape,
-    /// The stacks as JSON on standard output, as `--format json --output -`
+    /// Print the stacks as JSON; short for `--format json --output -`
     #[arg(long, conflicts_with_all = ["format", "output"])]
     json: bool,
-    /// Start with the innermost frames on top
+    /// Start inverted, innermost frames at the root
     #[arg(long)]
     inverted: bool,
-    /// Each thread a graph of its own below the root
+    /// Draw each thread as a separate graph below the root
     #[arg(long)]
     split_threads: bool,
-    /// Let spans be chosen on the plot of memory over time, also in a long recording
+    /// Allow selecting a span on the plot even for a long recording
     #[arg(long, conflicts_with = "no_temporal")]
     temporal: bool,
-    /// No spans: quicker, and a smaller file
+    /// Leave out spans: faster, and a smaller file
     #[arg(long)]
     no_temporal: bool,
-    /// Points of the plot of memory over time
+    /// Number of points of the plot of memory over time
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=10_000))]
     max_memory_records: u16,
     /// Leave source lines out of the page
@@ -171,7 +175,7 @@ impl From<Flamegraph> for flamegraph::Options {
             Shape::Json => Some(Format::Json),
         };
         flamegraph::Options {
-            asked: typed.view.into(),
+            selection: typed.view.into(),
             output,
             format,
             inverted: typed.inverted,
@@ -187,12 +191,14 @@ impl From<Flamegraph> for flamegraph::Options {
     }
 }
 
-/// Callers above what they call, the biggest first.
+/// Print a heap capture as a tree of stacks, the largest first
+///
+/// Callers are above the functions they call.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
     #[command(flatten)]
     view: View,
-    /// How many of the biggest stacks to show
+    /// Number of the largest stacks to print
     #[arg(long, short, default_value_t = 200, value_name = "N")]
     biggest_allocs: usize,
     /// Machine-readable output: every stack
@@ -202,24 +208,26 @@ pub(crate) struct Tree {
 
 impl From<Tree> for tree::Options {
     fn from(typed: Tree) -> Self {
-        tree::Options { asked: typed.view.into(), biggest: typed.biggest_allocs, json: typed.json }
+        tree::Options { selection: typed.view.into(), biggest: typed.biggest_allocs, json: typed.json }
     }
 }
 
-/// One row a line of code.
+/// Write a heap capture line by line: own, total, allocations
+///
+/// Prints one row for each line of code.
 #[derive(Debug, Args)]
 pub(crate) struct Table {
     #[command(flatten)]
     view: View,
     #[command(flatten)]
     output: Output,
-    /// A page that sorts and filters, as a file
+    /// Write a page that sorts and filters
     #[arg(long)]
     html: bool,
     /// Machine-readable output: every row
     #[arg(long, conflicts_with = "html")]
     json: bool,
-    /// One row a line, a function, or a whole stack
+    /// One row per line, function, or whole stack
     #[arg(long, value_enum, default_value_t = Unit::Line)]
     by: Unit,
     /// Sort by
@@ -228,7 +236,7 @@ pub(crate) struct Table {
     /// Only rows with this in their function or file
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// How many rows to print; 0 prints all
+    /// Number of rows to print; 0 prints all
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     top: usize,
 }
@@ -274,7 +282,7 @@ impl From<Sort> for table::Sort {
 impl From<Table> for table::Options {
     fn from(typed: Table) -> Self {
         table::Options {
-            asked: typed.view.into(),
+            selection: typed.view.into(),
             output: typed.output.into(),
             html: typed.html,
             json: typed.json,
@@ -286,12 +294,14 @@ impl From<Table> for table::Options {
     }
 }
 
-/// What was allocated in a span (default: the whole run) and still lived at its end, those that keep growing first.
+/// Print what was not freed in a heap capture, growing lines first
+///
+/// Lists what was allocated in a span (default: the whole run) and was still live at its end.
 #[derive(Debug, Args)]
 pub(crate) struct Leaks {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the main process's)
+    /// Process, where a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
@@ -299,13 +309,13 @@ pub(crate) struct Leaks {
     /// Where the span begins: 90, 1.5m, 1:30
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<u64>,
-    /// Where it ends
+    /// Where the span ends
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<u64>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
-    /// How many places to list
+    /// Number of places to list
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     top: usize,
 }
@@ -324,7 +334,10 @@ impl From<Leaks> for leaks::Options {
     }
 }
 
-/// Bytes and allocations won and lost from A to B. Code that only moved to other lines is the same code.
+/// Compare what two heap captures or snapshots held
+///
+/// Prints bytes and allocations gained and lost from A to B. Code that only moved to other lines counts as
+/// the same code.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// Before: a capture, the directory of a session or run, or an allocator snapshot
@@ -336,19 +349,21 @@ pub(crate) struct Diff {
     /// Compare lines, functions, or whole stacks
     #[arg(long, value_enum, default_value_t = Unit::Line)]
     by: Unit,
-    /// Compare the peaks, or what was left at the end; of allocator snapshots also after so many events, or where a span that the
-    /// program marked ends (NAME: the last one, NAME@3) or starts (start:NAME)
+    /// Moment to compare: the peak, the end, an event or a marked span
+    ///
+    /// Allocator snapshots can also be compared after N events, or where a span that the program marked ends
+    /// (NAME: the last one, NAME@3: the third) or starts (start:NAME).
     #[arg(long, default_value = "peak", value_name = "peak|end|N|NAME")]
-    at: Moment,
+    at: SnapshotMoment,
     /// Machine-readable output: every difference
     #[arg(long, conflicts_with = "html")]
     json: bool,
-    /// A flame graph of the difference, red for more and blue for less, as a file
+    /// Write a flame graph of the difference, red for more and blue for less
     #[arg(long)]
     html: bool,
     #[command(flatten)]
     output: Output,
-    /// How many differences to print
+    /// Number of differences to print
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     top: usize,
 }
@@ -369,7 +384,6 @@ impl From<Diff> for diff::Options {
     }
 }
 
-/// Writes what a capture holds as a file of another tool.
 #[derive(Debug, Args)]
 pub(crate) struct Transform {
     /// The other tool's format
@@ -410,18 +424,20 @@ impl From<Transform> for transform::Options {
             Target::Svg => Format::Svg,
             Target::Json => Format::Json,
         };
-        transform::Options { asked: typed.view.into(), output: typed.output.into(), format }
+        transform::Options { selection: typed.view.into(), output: typed.output.into(), format }
     }
 }
 
-/// Runs a program under `compute-sanitizer --tool memcheck --leak-check full` and shows the device memory that it never
-/// freed, by the line that allocated it. The exit code is the program's.
+/// Find device memory that a program never frees (needs compute-sanitizer)
+///
+/// Runs the program under `compute-sanitizer --tool memcheck --leak-check full` and lists the device memory
+/// it never freed, by the line that allocated it. Exits with the program's exit code.
 #[derive(Debug, Args)]
 pub(crate) struct Sanitize {
-    /// The report that is written; every view of a heap capture opens it
+    /// Report to write; every view of a heap capture opens it
     #[arg(short, long, default_value = "sanitizer.txt", value_name = "FILE")]
     output: PathBuf,
-    /// The program and its arguments, behind `--`
+    /// The program and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<std::ffi::OsString>,
 }
@@ -432,13 +448,15 @@ impl From<Sanitize> for sanitize::Options {
     }
 }
 
-/// Reads a capture made by `stormlog run --heap` or by Memray, also one that is still being written, and profiles of
-/// pprof, heaptrack, massif, jemalloc, gperftools, PyTorch's profiler, heapprofd and compute-sanitizer.
+/// Print statistics of a heap capture: totals, peak, largest allocators
+///
+/// Reads captures of `stormlog run --heap` and of Memray, also while they are written, and profiles of pprof,
+/// heaptrack, massif, jemalloc, gperftools, PyTorch's profiler, heapprofd and compute-sanitizer.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the main process's)
+    /// Process, where a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
@@ -446,10 +464,10 @@ pub(crate) struct Stats {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
-    /// One row a responsible line, a line that allocates, a module that allocates, or a responsible function
+    /// One row per responsible line, allocating line, module, or function
     #[arg(long, value_enum, default_value_t = Group::Line)]
     by: Group,
-    /// How many places to list
+    /// Number of places to list
     #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
     top: usize,
 }
@@ -486,7 +504,9 @@ impl From<Stats> for stats::Options {
     }
 }
 
-/// One line for each process and program of a run that was recorded, the main one first.
+/// List the heap captures of a run: process, program, peak, size
+///
+/// Prints one line for each recorded process and program, the main one first.
 #[derive(Debug, Args)]
 pub(crate) struct Captures {
     /// The directory of a run, a session, or several runs
@@ -502,7 +522,9 @@ impl From<Captures> for captures::Options {
     }
 }
 
-/// Own is what a function allocated itself, total what it and all it called allocated.
+/// Print which functions held the memory at the peak
+///
+/// Own is what a function allocated itself; total includes everything it called.
 #[derive(Debug, Args)]
 pub(crate) struct Summary {
     #[command(flatten)]
@@ -513,7 +535,7 @@ pub(crate) struct Summary {
     /// Sort by
     #[arg(long, value_enum, default_value_t = Sort::Own)]
     sort: Sort,
-    /// How many functions to list; 0 lists all
+    /// Number of functions to list; 0 lists all
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     top: usize,
 }
@@ -521,7 +543,7 @@ pub(crate) struct Summary {
 impl From<Summary> for summary::Options {
     fn from(typed: Summary) -> Self {
         summary::Options {
-            asked: typed.view.into(),
+            selection: typed.view.into(),
             json: typed.json,
             sort: typed.sort.into(),
             top: if typed.top == 0 { usize::MAX } else { typed.top },
@@ -529,15 +551,14 @@ impl From<Summary> for summary::Options {
     }
 }
 
-/// Every record of a capture as a line of text, for scripts.
 #[derive(Debug, Args)]
 pub(crate) struct Parse {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Of a run with several captures: that of this process (default: the main process's)
+    /// Process, where a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Each line an object of JSON
+    /// Print each record as one line of JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,8 +1,13 @@
 //! What can be typed, a folder a domain. Each struct turns into the plain options of its command; nothing behind knows clap.
+//!
+//! The help of a command is the comment of its struct: the first paragraph is its line in the list, the rest is shown by `--help`.
 
 pub(crate) mod crash;
+pub(crate) mod fleet;
 pub(crate) mod groups;
 pub(crate) mod heap;
+#[cfg(feature = "parquet")]
+pub(crate) mod lake;
 pub(crate) mod machine;
 pub(crate) mod monitoring;
 pub(crate) mod record;
@@ -14,10 +19,10 @@ pub(crate) mod telemetry;
 
 use clap::{Parser, Subcommand};
 
-use record::{attach, live, run, runs, top, watch};
+use record::{attach, live, run, runs, ship, top, trigger, watch};
 use telemetry::{analyze, files, query};
 
-/// Memory profiler and flight recorder for machine-learning programs.
+/// Memory profiler and flight recorder for machine-learning programs
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -27,88 +32,72 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Open the terminal UI: machine, runs, processes, ranks, findings, crashes
     Tui(screen::Tui),
-    /// Run a program and keep the evidence of how it ends
     Run(run::Run),
     /// List the runs of a directory, or remove old ones
     Runs(runs::Runs),
-    /// Record the heap of a running process, or watch its memory
+    Ship(ship::Ship),
+    Fetch(ship::Fetch),
     Attach(attach::Attach),
     /// End a recording that `attach` began
     Detach(attach::Detach),
-    /// List, show and export the bundles that programs left when they died
+    Trigger(trigger::Trigger),
     Oom(crash::Oom),
-    /// Explain what keeps the memory of a process: variable, cache, closure, cycle
     Why(crash::Why),
-    /// Find leaks, growth and other trouble in a recording, with evidence and advice
     Analyze(Box<analyze::Analyze>),
-    /// Write everything about a run as one page: answer, lanes, flame graph, findings
     Report(report::Report),
-    /// Serve the memory of runs as metrics for Prometheus, and their reports as pages
+    Fleet(fleet::Fleet),
     Serve(serve::Serve),
-    /// Collect a diagnostic bundle for a bug report
     Diagnose(Box<analyze::Diagnose>),
-    /// List runs, sessions, events, bundles, issues and figures of recordings
     Query(Box<query::Query>),
-    /// Query recordings with SQL (needs: pip install 'stormlog[sql]')
     Sql(query::Sql),
-    /// Compare the memory of two runs
+    /// Publish runs as Parquet tables for DuckDB, Spark, Trino, Polars, ...
+    #[cfg(feature = "parquet")]
+    Publish(lake::Publish),
+    /// Merge the small files of a lake
+    #[cfg(feature = "parquet")]
+    Compact(lake::Compact),
+    /// Print the contents of a lake, or remove old days from it
+    #[cfg(feature = "parquet")]
+    Lake(lake::Lake),
     Compare(analyze::Compare),
-    /// Fail if a run exceeds its memory budget (for CI)
     Check(Box<analyze::Check>),
-    /// Convert telemetry between formats and schema versions
     Convert(files::Convert),
-    /// Check telemetry and report every problem with file, line and field
     Validate(files::Validate),
-    /// List the sessions at a path: state, identity, span, events
     Sessions(files::Sessions),
-    /// Explain a PyTorch allocator snapshot: peak, holders, failure, advice
     Snapshot(snapshot::Snapshot),
-    /// Predict the memory of a snapshot under other allocator settings
     Replay(snapshot::Replay),
-    /// Write the trace of a snapshot as one interactive page
     Timeline(snapshot::Timeline),
-    /// Print statistics of a heap capture: totals, peak, largest allocators
     Stats(heap::Stats),
-    /// List the heap captures of a run: process, program, peak, size
     Captures(heap::Captures),
-    /// Print which functions held the memory at the peak
     Summary(Box<heap::Summary>),
-    /// Watch a running program: heap, resident memory and the lines that hold it
     Live(live::Live),
-    /// Show the ranks of a job and the runs of a machine, nearest to its limit first
     Top(top::Top),
-    /// Write a heap capture as a flame graph, or as a file for another tool
     Flamegraph(Box<heap::Flamegraph>),
-    /// Print a heap capture as a tree of stacks, the largest first
     Tree(Box<heap::Tree>),
-    /// Write a heap capture line by line: own, total, allocations
     Table(Box<heap::Table>),
-    /// Print what stayed in a heap capture, growing lines first
     Leaks(heap::Leaks),
-    /// Compare what two heap captures or snapshots held
     Diff(heap::Diff),
     /// Convert a heap capture to gprof2dot, csv, parquet, speedscope, ...
     Transform(Box<heap::Transform>),
-    /// Find device memory that a program never frees (needs compute-sanitizer)
     Sanitize(heap::Sanitize),
     /// Print every record of a heap capture as a line of text
     Parse(heap::Parse),
-    /// Show the host, its limits and pressure, and every GPU
     Info(watch::Info),
-    /// Watch memory live, for a while
     Monitor(watch::Monitor),
-    /// Track memory with alerts, and record it
     Track(Box<watch::Track>),
-    /// Print alert rules for Prometheus, as a file or as a Kubernetes resource
     Rules(monitoring::Rules),
-    /// Print a Grafana dashboard
     Dashboard(monitoring::Dashboard),
     /// Complete the heap captures of a run whose program has ended (used by `run`)
     #[command(hide = true)]
     FinishCaptures(run::FinishCaptures),
-    /// Deliver alerts that come on standard input (used by `run`)
+    /// Answer requests for processes that cannot answer themselves (used by `run`)
+    #[command(hide = true)]
+    AnswerRequests(run::AnswerRequests),
+    /// Ship a run until its end (used by `run`)
+    #[command(hide = true)]
+    ShipRun(run::ShipRun),
+    /// Deliver alerts read from standard input (used by `run`)
     #[command(hide = true)]
     DeliverAlerts,
 }

@@ -3,17 +3,21 @@
 use clap::{Args, ValueEnum};
 use stormlog_monitoring::RuleFormat;
 
-use crate::cmd::monitoring::Asked;
+use crate::cmd::monitoring::MonitoringFile;
 
-/// Alert rules over the series of `stormlog serve`; each links to docs/alerts.md.
+/// Print alert rules for Prometheus, as a file or as a Kubernetes resource
+///
+/// The rules use the series of `stormlog serve`; each links to docs/alerts.md.
 #[derive(Debug, Args)]
 pub(crate) struct Rules {
-    /// What reads them: a rule file of Prometheus, or a PrometheusRule of its operator
+    /// Rule file for Prometheus, or PrometheusRule for its operator
     #[arg(long, value_enum, default_value_t = Format::Prometheus)]
     format: Format,
 }
 
-/// A dashboard for Grafana over the series of `stormlog serve`, to import as JSON.
+/// Print a Grafana dashboard
+///
+/// Prints JSON to import into Grafana; it uses the series of `stormlog serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Dashboard {}
 
@@ -23,17 +27,17 @@ enum Format {
     Kubernetes,
 }
 
-impl From<Rules> for Asked {
+impl From<Rules> for MonitoringFile {
     fn from(typed: Rules) -> Self {
-        Asked::Rules(match typed.format {
+        MonitoringFile::Rules(match typed.format {
             Format::Prometheus => RuleFormat::Prometheus,
             Format::Kubernetes => RuleFormat::Kubernetes,
         })
     }
 }
 
-impl From<Dashboard> for Asked {
+impl From<Dashboard> for MonitoringFile {
     fn from(_: Dashboard) -> Self {
-        Asked::Dashboard
+        MonitoringFile::Dashboard
     }
 }

@@ -7,18 +7,21 @@ use stormlog_tui::ViewName;
 
 use crate::cmd::screen;
 
-/// Opens the terminal UI: machine, runs, processes, ranks, findings, crashes, actions. `stormlog` alone in a terminal does the same. `?` lists the keys,
-/// `q` leaves; nothing that is recorded stops.
+/// Open the terminal UI: machine, runs, processes, ranks, findings, crashes
+///
+/// `stormlog` alone in a terminal does the same. `?` lists the keys, `q` quits; recordings continue.
 #[derive(Debug, Args)]
 pub(crate) struct Tui {
-    /// Directories of runs, or one recording: a run, a session, a heap capture, a bundle, a snapshot
-    /// [default: stormlog-runs, or the directories of the settings]
+    /// Directories of runs, or one recording [default: stormlog-runs]
+    ///
+    /// A recording is a run, a session, a heap capture, a bundle or a snapshot. Directories in the settings
+    /// replace the default.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Begin with this view
+    /// View to start with
     #[arg(long, value_name = "VIEW", value_parser = view)]
     view: Option<ViewName>,
-    /// Begin with the frameworks, as in version 0.4.3
+    /// Start with the frameworks, as in version 0.4.3
     #[arg(long, value_enum, value_name = "NAME", conflicts_with = "view")]
     framework: Option<Framework>,
 }

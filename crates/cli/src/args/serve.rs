@@ -9,44 +9,55 @@ use stormlog_serve::{Listen, TlsFiles};
 
 use crate::cmd::serve::Options;
 
-/// Reads run directories, living and dead, and serves their memory as metrics for Prometheus; it never touches the programs. Without a token
-/// /metrics and /healthz answer, without command lines and lines of code; /runs (JSON) and /runs/RUN/report need the token or a Unix socket.
+/// Serve the memory of runs as metrics for Prometheus, and their reports as pages
+///
+/// Reads the directories of running and finished programs; the programs are not affected. Without a token it serves /metrics
+/// and /healthz, without command lines and lines of code; /runs (JSON) and /runs/RUN/report need the token or
+/// a Unix socket.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directories of runs, or runs (default: $STORMLOG_DIR or stormlog-runs)
     #[arg(value_name = "DIR")]
     paths: Vec<PathBuf>,
-    /// Listen here; addresses of other machines need a token and TLS, unix:PATH is a socket of yours alone
+    /// Address to listen on
+    ///
+    /// An address that other machines can reach needs a token and TLS. unix:PATH is a socket that only you
+    /// can open.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = listen)]
     listen: Listen,
     /// Serve runs and pages to clients that send the token in this file (mode 0600)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Allow clients with the token to request snapshots (POST /runs/RUN/snapshot)
+    #[arg(long, conflicts_with = "once")]
+    allow_trigger: bool,
     /// Certificate chain (PEM), for TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Key of the certificate (PEM, mode 0600)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Keep the count of deaths in this file, so that it survives restarts and removed runs
+    /// Keep the count of deaths in this file, across restarts and removed runs
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Also write the metrics to this file, for node_exporter's text-file collector (*.prom)
+    /// Also write the metrics to this file (*.prom), for node_exporter
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
-    /// Push the metrics to this URL by OTLP/HTTP, too; without a URL where OTEL_EXPORTER_OTLP_ENDPOINT says. Other OTEL_* variables are respected
+    /// Also push the metrics to this URL by OTLP/HTTP
+    ///
+    /// Without a URL, OTEL_EXPORTER_OTLP_ENDPOINT is used. Other OTEL_* variables are respected.
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with = "once", help_heading = "Push")]
     otlp: Option<String>,
     /// Push the live heaps to this Pyroscope as pprof, once a minute
     #[arg(long, value_name = "URL", conflicts_with = "once", help_heading = "Push")]
     pyroscope: Option<String>,
-    /// Pyroscope's bearer token, in a file that only you can read
+    /// File with Pyroscope's bearer token, mode 0600
     #[arg(long, value_name = "FILE", requires = "pyroscope", help_heading = "Push")]
     pyroscope_token: Option<PathBuf>,
     /// Seconds between two pushes of heaps
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, requires = "pyroscope", help_heading = "Push")]
     pyroscope_interval: Duration,
-    /// Add the lines that hold most of each rank's heap (for owners only)
+    /// Add the lines that hold most of each rank's heap (needs the token)
     #[arg(long)]
     holders: bool,
     /// Print the metrics once and exit; with --textfile, write the file once
@@ -92,6 +103,7 @@ impl From<Serve> for Options {
             paths: typed.paths,
             listen: typed.listen,
             token_file: typed.token_file,
+            allow_trigger: typed.allow_trigger,
             tls: typed.tls_cert.zip(typed.tls_key).map(|(certificate, key)| TlsFiles { certificate, key }),
             state: typed.state,
             textfile: typed.textfile,

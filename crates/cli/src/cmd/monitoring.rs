@@ -6,15 +6,15 @@ use stormlog_monitoring::{RuleFormat, dashboard, rules};
 
 use crate::exit::Exit;
 
-pub(crate) enum Asked {
+pub(crate) enum MonitoringFile {
     Rules(RuleFormat),
     Dashboard,
 }
 
-pub(crate) fn run(asked: &Asked) -> anyhow::Result<Exit> {
-    let text = match asked {
-        Asked::Rules(format) => rules(*format),
-        Asked::Dashboard => dashboard(),
+pub(crate) fn run(file: &MonitoringFile) -> anyhow::Result<Exit> {
+    let text = match file {
+        MonitoringFile::Rules(format) => rules(*format),
+        MonitoringFile::Dashboard => dashboard(),
     };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Ok)

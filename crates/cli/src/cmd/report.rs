@@ -12,7 +12,7 @@ use stormlog_story::report::{Recorded, page, report, timelines};
 use crate::cmd::heap::Output;
 use crate::cmd::snapshot::analyze::Snapshots;
 use crate::cmd::telemetry::recordings;
-use crate::exit::{CtrlC, Exit, NotThere};
+use crate::exit::{CtrlC, Exit, MissingInput};
 
 /// What a browser draws in reasonable time.
 const SERVED_BYTES: usize = 200 << 20;
@@ -35,8 +35,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let report = report(&recorded, before.as_ref());
     if report.lanes.is_empty() && report.graphs.is_empty() && report.processes.is_empty() {
         let problem = report.notes.first().cloned();
-        let nothing = || format!("{}: nothing was recorded there", options.paths[0].display());
-        return Err(NotThere(problem.unwrap_or_else(nothing)).into());
+        let nothing = || {
+            format!(
+                "{}: nothing was recorded here; give a run, a session or a capture",
+                options.paths[0].display()
+            )
+        };
+        return Err(MissingInput(problem.unwrap_or_else(nothing)).into());
     }
     if !options.serve {
         let page = page(&report, PAGE_BYTES);
@@ -45,7 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let server = PageServer::bind(page(&report, SERVED_BYTES))?;
     writeln!(io::stdout(), "{}", server.url())?;
-    writeln!(io::stderr(), "The address is good for one browser on this machine. Ctrl-C ends the service.")?;
+    writeln!(io::stderr(), "The link works in one browser on this machine. Ctrl-C stops the server.")?;
     server.run(&|| ctrl_c.check().is_ok())?;
     Ok(Exit::Ok)
 }

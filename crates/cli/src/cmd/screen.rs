@@ -8,9 +8,9 @@ use stormlog_catalog::run::layout::RUNS_DIRECTORY;
 use stormlog_tui::{AppOptions, Config, ViewName};
 
 use crate::cmd::record::live;
-use crate::exit::{Exit, NotThere};
+use crate::default_path;
+use crate::exit::{Exit, MissingInput};
 use crate::interpreter::this_process;
-use crate::place;
 
 #[derive(Default)]
 pub(crate) struct Options {
@@ -26,7 +26,7 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn run(options: Options) -> anyhow::Result<Exit> {
     let Options { mut paths, view } = options;
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(NotThere(format!("{}: no such file or directory", missing.display())).into());
+        return Err(MissingInput(format!("{}: no such file or directory", missing.display())).into());
     }
     let config = Config::read()?;
     if paths.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Exit> {
     }
     if paths.is_empty() {
         // Runs that begin later are found there too.
-        paths = vec![place::or_runs(None).unwrap_or_else(|_| PathBuf::from(RUNS_DIRECTORY))];
+        paths = vec![default_path::or_runs(None).unwrap_or_else(|_| PathBuf::from(RUNS_DIRECTORY))];
     }
     live::left(stormlog_tui::app(AppOptions {
         paths,

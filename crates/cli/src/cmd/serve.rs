@@ -7,20 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stormlog_metrics::Format;
+use stormlog_model::text::inert_lines;
 use stormlog_node::{Node, NodeOptions, StateFile};
 use stormlog_serve::{
-    Exposure, Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token, exposition,
+    Audit, Exposure, Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token,
+    exposition,
 };
 
 use crate::cmd::report::page_of;
-use crate::exit::{Exit, NotThere, Wrong};
+use crate::default_path;
+use crate::exit::{Exit, MissingInput, UsageError};
 use crate::interpreter::secure_post;
-use crate::place;
+use crate::table::moment;
 
 pub(crate) struct Options {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) listen: Listen,
     pub(crate) token_file: Option<PathBuf>,
+    pub(crate) allow_trigger: bool,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) state: Option<PathBuf>,
     pub(crate) textfile: Option<PathBuf>,
@@ -36,21 +40,22 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let roots = match options.paths.is_empty() {
-        true => vec![place::or_runs(None)?],
+        true => vec![default_path::or_runs(None)?],
         false => options.paths.clone(),
     };
     if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
-        return Err(NotThere(format!("{}: not a directory", missing.display())).into());
+        return Err(MissingInput(format!("{}: not a directory", missing.display())).into());
     }
     let token = options.token_file.as_deref().map(Token::read).transpose();
-    let token = token.map_err(|error| Wrong(error.to_string()))?;
-    let tls = options.tls.as_ref().map(Tls::read).transpose().map_err(|error| Wrong(error.to_string()))?;
-    let textfile = options.textfile.clone().map(Textfile::new).transpose().map_err(Wrong)?;
+    let token = token.map_err(|error| UsageError(error.to_string()))?;
+    let tls =
+        options.tls.as_ref().map(Tls::read).transpose().map_err(|error| UsageError(error.to_string()))?;
+    let textfile = options.textfile.clone().map(Textfile::new).transpose().map_err(UsageError)?;
     let state = options.state.clone().map(StateFile::new);
     // A service answers in time; a command that answers once answers all.
     let budget = options.once.then_some(Duration::from_secs(3600));
     let node = NodeOptions { roots, state, reads_holders: options.holders, budget, ..NodeOptions::default() };
-    let mut node = Node::new(node).map_err(|error| Wrong(error.to_string()))?;
+    let mut node = Node::new(node).map_err(|error| UsageError(error.to_string()))?;
     if options.once {
         node.look();
         match &textfile {
@@ -74,8 +79,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     // What is sent is for whom the user chose.
     let exposure = if options.holders { Exposure::Owner } else { Exposure::Everyone };
     let listen = options.listen.clone();
-    let serving = ServeOptions { listen, token, tls, pages, textfile, otlp, pyroscope, exposure };
-    let server = NodeServer::bind(node, serving).map_err(|error| Wrong(error.to_string()))?;
+    if options.allow_trigger && token.is_none() && !matches!(listen, Listen::Unix(_)) {
+        return Err(UsageError(
+            "--allow-trigger needs --token-file, or a private socket (--listen unix:PATH)".to_owned(),
+        )
+        .into());
+    }
+    let trigger = options.allow_trigger.then(|| Box::new(audit) as Box<Audit>);
+    let serving = ServeOptions { listen, token, tls, pages, textfile, otlp, pyroscope, exposure, trigger };
+    let server = NodeServer::bind(node, serving).map_err(|error| UsageError(error.to_string()))?;
     match (&options.listen, server.address()) {
         (Listen::Unix(path), _) => writeln!(io::stderr(), "Listening at unix:{}", path.display())?,
         (_, Some(address)) => {
@@ -88,9 +100,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// A line of the log for each attempt to ask a process for something.
+fn audit(line: &str) {
+    let now = moment(stormlog_store::wall_ns() as i64);
+    // A log that is gone does not end the service.
+    let _ = writeln!(io::stderr(), "{now} {}", inert_lines(line));
+}
+
 /// Where metrics and heaps are pushed to.
 fn receivers(options: &Options) -> anyhow::Result<(Option<Otlp>, Option<Pyroscope>)> {
-    let wrong = |what: &str, error: stormlog_push::PushError| Wrong(format!("{what}: {error}"));
+    let wrong = |what: &str, error: stormlog_push::PushError| UsageError(format!("{what}: {error}"));
     let variable = |name: &str| std::env::var(name).ok();
     let otlp = options.otlp.as_deref().map(|url| {
         Otlp::new(Some(url).filter(|url| !url.is_empty()), secure_post(), &variable)

@@ -87,5 +87,5 @@ fn two_of_a_kind_only() {
     std::fs::write(&other, "not a snapshot").unwrap();
     let (code, _, err) = stormlog(&["diff", &recording("gpt-train"), other.to_str().unwrap()]);
     assert_eq!(code, 2);
-    assert!(err.contains("compare two of a kind"), "{err}");
+    assert!(err.contains("compare two captures or two snapshots"), "{err}");
 }

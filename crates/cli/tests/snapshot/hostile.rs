@@ -28,20 +28,15 @@ fn refused(directory: &Path, name: &str, bytes: &[u8], because: &str) {
 fn each_is_refused_with_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    refused(
-        directory,
-        "evil.pickle",
-        b"\x80\x04cos\nsystem\n\x8c\x04true\x85R.",
-        "wants to run code (GLOBAL)",
-    );
+    refused(directory, "evil.pickle", b"\x80\x04cos\nsystem\n\x8c\x04true\x85R.", "would run code (GLOBAL)");
     refused(
         directory,
         "stack.pickle",
         b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
-        "wants to run code (STACK_GLOBAL)",
+        "would run code (STACK_GLOBAL)",
     );
     refused(directory, "old.pickle", b"\x80\x01}.", "pickle protocol 1");
-    refused(directory, "empty.pickle", b"", "cut short");
+    refused(directory, "empty.pickle", b"", "is truncated");
     refused(directory, "other.pickle", b"\x80\x04K\x05.", "no allocator snapshot in it");
     refused(directory, "text.txt", b"hello", "not a pickle, JSON, gzip or zstd file");
     refused(directory, "long.pickle", b"\x80\x04X\xff\xff\xff\xff", "more than the");
@@ -51,7 +46,7 @@ fn each_is_refused_with_a_sentence() {
     refused(directory, "deep.pickle", &deep, "nested deeper");
     refused(directory, "half.json", br#"{"segments": [{"#, "JSON");
     let whole = std::fs::read(recording("gpt-oom")).unwrap();
-    refused(directory, "half.pickle.gz", &whole[..whole.len() / 2], "cut short");
+    refused(directory, "half.pickle.gz", &whole[..whole.len() / 2], "is truncated");
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
     damaged[middle..middle + 64].fill(0x55);
@@ -59,7 +54,7 @@ fn each_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_input_is_reported() {
     for command in ["snapshot", "replay"] {
         let (code, _, err) = stormlog(&[command, "/nonexistent.pickle"]);
         assert_eq!(code, 5);

@@ -19,11 +19,11 @@ fn one_page_names_the_cause_and_the_cure() {
 }
 
 #[test]
-fn each_kind_of_trouble_says_what_to_change() {
+fn each_kind_of_finding_has_advice() {
     for (name, change) in [
         ("gpt-oom", "half the batch would free about"),
         ("gpt-leak", "keeps what is made at"),
-        ("emptycache-s11-default", "leave the 6 empty_cache() calls out"),
+        ("emptycache-s11-default", "remove the 6 empty_cache() calls"),
         ("kvcache-s11-default", "give it a bound"),
     ] {
         let (code, page, _) = stormlog(&["snapshot", &recording(name)]);
@@ -49,8 +49,8 @@ fn the_page_for_scripts() {
 fn the_failed_request() {
     let (code, page, _) = stormlog(&["snapshot", &recording("kvcache-s11-oomretry"), "--oom"]);
     assert_eq!(code, 0);
-    assert!(page.starts_with("fragmentation: 47.18 MiB were asked for and 131.50 MiB are free"), "{page}");
-    assert!(page.contains("the largest block 21.93 MiB") && page.contains("retries   1"), "{page}");
+    assert!(page.starts_with("fragmentation: requested 47.18 MiB; 131.5 MiB is free"), "{page}");
+    assert!(page.contains("largest block 21.93 MiB") && page.contains("retries   1"), "{page}");
     let (code, out, err) = stormlog(&["snapshot", &recording("gpt-train"), "--oom"]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("no request failed"), "{err}");

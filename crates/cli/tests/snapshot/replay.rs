@@ -53,7 +53,7 @@ fn a_dangerous_pair_of_settings_is_flagged() {
 }
 
 #[test]
-fn wrong_uses_say_what_to_do() {
+fn wrong_usage_prints_what_to_do() {
     let file = recording("gpt-train");
     for setting in ["max_split_size_mb:3", "colour:red", "expandable_segments"] {
         let (code, out, err) = stormlog(&["replay", &file, "--set", setting]);

@@ -48,7 +48,7 @@ fn a_file_that_is_there_stays() {
     let arguments = ["timeline", &recording("graph-s11-default"), "-o", output.to_str().unwrap()];
     let (code, _, err) = stormlog(&arguments);
     assert_eq!(code, 2);
-    assert!(err.contains("is there already") && std::fs::read(&output).unwrap() == b"mine", "{err}");
+    assert!(err.contains("exists; overwrite it") && std::fs::read(&output).unwrap() == b"mine", "{err}");
     assert_eq!(stormlog(&[&arguments[..], &["--force"]].concat()).0, 0);
     assert_ne!(std::fs::read(&output).unwrap(), b"mine");
 }

@@ -1,3 +1,4 @@
-//! Arguments of the commands about the machine, and of `tfmemprof`, which shares them.
+//! Arguments of the commands about the machine, and of `tfmemprof` and `jaxmemprof`, which share them.
 
-pub(crate) mod tensorflow;
+pub(crate) mod device;
+pub(crate) mod framework;

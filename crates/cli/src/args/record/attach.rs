@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use stormlog_supervise::Door;
+use stormlog_supervise::AttachMethod;
 
 use crate::Program;
 use crate::args::record::heap;
 use crate::cmd::record::{attach, track};
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Method {
-    /// Python's own way where the process has it, a debugger otherwise
+    /// Python's own interface where the process has it, a debugger otherwise
     Auto,
     /// `sys.remote_exec`, from Python 3.14
     #[value(name = "sys.remote_exec", alias = "remote-exec")]
@@ -21,28 +21,30 @@ pub(crate) enum Method {
     Gdb,
 }
 
-impl From<Method> for Door {
+impl From<Method> for AttachMethod {
     fn from(method: Method) -> Self {
         match method {
-            Method::Auto => Door::Auto,
-            Method::RemoteExec => Door::RemoteExec,
-            Method::Gdb => Door::Debugger,
+            Method::Auto => AttachMethod::Auto,
+            Method::RemoteExec => AttachMethod::RemoteExec,
+            Method::Gdb => AttachMethod::Debugger,
         }
     }
 }
 
-/// Records the heap of a process that runs already. Nothing needs to be installed in its environment. Without --heap its memory is
-/// watched from outside, as `track --pid` does.
+/// Record the heap of a running process, or watch its memory
+///
+/// Nothing needs to be installed in the environment of the process. Without --heap its memory is sampled from
+/// outside, as with `track --pid`.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// The process
     pub(crate) pid: u32,
     #[command(flatten)]
     heap: heap::Record,
-    /// Stop after so many seconds
+    /// Stop after this number of seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     duration: Option<Duration>,
-    /// How to get into the process (with --heap; default: auto)
+    /// Method to attach (with --heap; default: auto)
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Suppress the summary
@@ -63,7 +65,7 @@ pub(crate) enum AttachMode {
 
 impl Attach {
     /// What was asked for. A flag that has no meaning in what was asked for is an error, not dropped.
-    pub(crate) fn options(self, program: Program) -> Result<AttachMode, Wrong> {
+    pub(crate) fn options(self, program: Program) -> Result<AttachMode, UsageError> {
         if self.heap.is_wanted() {
             return Ok(AttachMode::Heap(attach::Options {
                 pid: self.pid,
@@ -71,13 +73,13 @@ impl Attach {
                 force: self.heap.force,
                 output: self.heap.output,
                 duration: self.duration,
-                door: self.method.unwrap_or(Method::Auto).into(),
+                method: self.method.unwrap_or(Method::Auto).into(),
                 quiet: self.quiet,
                 json: self.json,
             }));
         }
         if self.method.is_some() {
-            return Err(Wrong(
+            return Err(UsageError(
                 "--method needs --heap: without it the process is watched from outside".to_owned(),
             ));
         }
@@ -90,18 +92,17 @@ impl Attach {
     }
 }
 
-/// Ends a recording that `attach` began.
 #[derive(Debug, Args)]
 pub(crate) struct Detach {
     /// The process
     pub(crate) pid: u32,
-    /// How to get into the process
+    /// Method to enter the process
     #[arg(long, value_enum, default_value = "auto")]
     method: Method,
 }
 
 impl Detach {
-    pub(crate) fn door(&self) -> Door {
+    pub(crate) fn method(&self) -> AttachMethod {
         self.method.into()
     }
 }

@@ -7,7 +7,7 @@ use stormlog_supervise::HeapOptions;
 
 use crate::args::size;
 
-/// Sampling without a number: one allocation in so many bytes on average.
+/// Sampling without a number: one allocation in this many bytes on average.
 const DEFAULT_SAMPLE: &str = "512KiB";
 
 #[derive(Debug, Args)]
@@ -16,28 +16,32 @@ pub(crate) struct Record {
     /// Record every allocation with the Python stack that made it
     #[arg(long)]
     heap: bool,
-    /// With the frames of C, C++ and Rust too
+    /// Record the frames of C, C++ and Rust too
     #[arg(long)]
     native: bool,
-    /// Every request to Python's own allocators, not only what reaches the system's
+    /// Record requests to Python's own allocators, not only to the system's
     #[arg(long)]
     trace_python_allocators: bool,
-    /// Record one allocation in so many bytes on average; the totals stay unbiased
+    /// Sample one allocation per BYTES on average; totals stay unbiased
     #[arg(long, value_parser = size, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_SAMPLE)]
     sample: Option<u64>,
     /// Keep stacks, live blocks and peaks instead of every record
     #[arg(long)]
     aggregate: bool,
-    /// Fold the oldest records when a capture grows larger than this
+    /// Merge the oldest records into totals when a capture exceeds this size
     #[arg(long, value_parser = size, value_name = "SIZE")]
     max_size: Option<u64>,
-    /// Write the main process's capture to FILE; into a directory, the captures of all processes
+    /// Write the main process's capture to FILE
+    ///
+    /// If FILE is a directory, the captures of all processes are written into it.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write over FILE if it is there
+    /// Overwrite FILE if it exists
     #[arg(long, short, requires = "output")]
     pub(crate) force: bool,
-    /// Leave out the memory of GPUs; recorded by default with the line of every allocation
+    /// Leave out GPU memory
+    ///
+    /// By default GPU memory is recorded with the line of every allocation.
     #[arg(long)]
     pub(crate) no_gpu: bool,
     /// Children are recorded too; this is the default

@@ -6,10 +6,13 @@ use stormlog_catalog::run::{KEEP_DAYS_VARIABLE, KEEP_SIZE_VARIABLE, KEEP_VARIABL
 use crate::args::any_size;
 use crate::cmd::record::retention::Keep;
 
-/// Without any of them runs take at most 10 GiB, or a tenth of the file system where that is less.
+// Without any of them runs take at most 10 GiB, or a tenth of the file system where that is less.
 #[derive(Debug, Args)]
 pub(crate) struct Kept {
-    /// Keep this many runs, or `all`; completed runs without findings are removed first, the last death never
+    /// Keep this number of runs, or `all`
+    ///
+    /// Completed runs without findings are removed first; the run with the most recent crash is never removed. Without any of these options
+    /// runs take at most 10 GiB, or a tenth of the file system if that is less.
     #[arg(long, env = KEEP_VARIABLE, value_parser = number_or_all, value_name = "N", help_heading = "Old runs")]
     keep: Option<Number>,
     /// Keep as many runs as fit into this size (e.g. 20GiB)

@@ -8,17 +8,19 @@ use stormlog_tui::LiveTarget;
 
 use crate::cmd::record::live;
 
-/// Shows a program while it runs: its heap and resident memory over time, and which lines hold it. Reads what is recorded like any other
-/// reader; the program does not notice. `?` lists the keys, `q` leaves.
+/// Watch a running program: heap, resident memory and the lines that hold it
+///
+/// Shows heap and resident memory over time, and the lines that hold it. Reads the recording only; the
+/// program is not affected. `?` lists the keys, `q` quits.
 #[derive(Debug, Args)]
 pub(crate) struct Live {
     /// A process number, the directory of a run or session, or a heap capture
     #[arg(value_name = "PID|RUN|CAPTURE")]
     target: OsString,
-    /// Print one look as plain text; so it is done where there is no terminal
+    /// Print one screen as plain text (the default without a terminal)
     #[arg(long)]
     once: bool,
-    /// Print one look as JSON
+    /// Print one screen as JSON
     #[arg(long)]
     json: bool,
     /// Show this memory first: host, or a device such as cuda:0

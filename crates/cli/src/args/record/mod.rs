@@ -7,5 +7,7 @@ pub(crate) mod live;
 pub(crate) mod notify;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod ship;
 pub(crate) mod top;
+pub(crate) mod trigger;
 pub(crate) mod watch;

@@ -12,76 +12,107 @@ use stormlog_supervise::{HeapOptions, TorchHistory};
 use super::heap;
 use super::keep::Kept;
 use super::notify::Notify;
+use super::ship::RunShip;
 use crate::args::size;
 use crate::cmd::record::{run, run_finish};
 
-/// Runs the program unchanged, its children included, and watches the memory of each from outside. Streams, signals and
-/// exit status are the program's own; what was recorded lies in one directory a run.
+/// Run a program and keep the evidence of how it ends
+///
+/// Runs the program unchanged and samples the memory of it and its children from outside. Streams, signals
+/// and exit status are the program's own. Everything recorded is stored in one directory per run.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Seconds between two samples
     #[arg(long, default_value = "0.1", value_parser = interval, value_name = "SECONDS")]
     interval: Duration,
-    /// Where run directories are made
+    /// Directory for run directories
     #[arg(long, env = RUNS_VARIABLE, default_value = RUNS_DIRECTORY, value_name = "DIR")]
     dir: PathBuf,
     /// Suppress the summary
     #[arg(long, short)]
     quiet: bool,
-    /// Limit the program's address space, so that it gets a MemoryError it can report (e.g. 16GiB)
+    /// Limit the program's address space, so that it gets a MemoryError (e.g. 16GiB)
     #[arg(long, value_parser = size, value_name = "SIZE")]
     limit: Option<u64>,
-    /// Kill the program when this command is killed (SIGKILL); by default it outlives it
+    /// Kill the program when this command is killed (SIGKILL)
+    ///
+    /// By default the program continues without it.
     #[arg(long)]
     die_with_supervisor: bool,
     /// Print the outcome as JSON on standard error
     #[arg(long)]
     json: bool,
-    /// Open the run's directory to its group (default: private)
+    /// Make the run directory readable by its group (default: private)
     #[arg(long)]
     share: bool,
     /// Do not record the environment
     #[arg(long)]
     no_env: bool,
-    /// Do not ask Python programs for the exception they die of
+    /// Do not record the exception that ends a Python program
     #[arg(long)]
     no_exceptions: bool,
-    /// Do not look what keeps the memory of Python programs when it runs out, or when they end large
+    /// Do not search for what keeps memory alive in Python programs
+    ///
+    /// By default that is searched when memory runs out, or when a program exits with a large heap.
     #[arg(long)]
     no_why: bool,
     /// Do not record the GPU memory of programs that import torch
     #[arg(long)]
     no_torch: bool,
-    /// Also report which library takes GPU memory beside PyTorch (NCCL, cuBLAS, ...), from the driver's events; needs CUPTI,
-    /// skipped with a warning if another profiler already subscribes
+    /// Record which libraries take GPU memory beside PyTorch (NCCL, cuBLAS, ...)
+    ///
+    /// Reads the driver's events through CUPTI; skipped with a warning if another profiler already
+    /// subscribes.
     #[arg(long, conflicts_with = "no_torch")]
     cuda_driver: bool,
-    /// PyTorch's own allocator history: none (off), its requests for `stormlog replay` (segments), or those with PyTorch's stacks too, which
-    /// cost the most (stacks) [default: off]
+    /// Record PyTorch's allocator history [default: off]
+    ///
+    /// segments: the requests, for `stormlog replay`; stacks: also PyTorch's stacks, which costs the most.
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "no_torch")]
     torch_history: Option<History>,
-    /// Which ends leave a bundle: want of memory (oom); that, uncaught exceptions and fatal signals (crash); every end but exit 0 (always)
+    /// Take a snapshot of a Python process on this signal
+    ///
+    /// SIGUSR1, SIGUSR2 or a real-time signal. A handler of the program is never replaced.
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    snapshot_signal: Option<i32>,
+    /// When to write a bundle
+    ///
+    /// oom: out of memory; crash: also uncaught exceptions and fatal signals; always: every end but exit 0.
     #[arg(long, value_enum, default_value = "crash", value_name = "ENDS")]
     bundle: Bundle,
-    /// Watch it on a screen while it runs, as `stormlog live` does; records the heap too. What the program prints to the terminal goes to
-    /// output.log in the run's directory, and its end is shown afterwards; it cannot read keys, but Ctrl-C and Ctrl-Z reach it. `q` leaves
-    /// the screen, and the program continues
+    /// Show the memory of the program while it runs, as `stormlog live` does
+    ///
+    /// Records the heap too. The program's terminal output is written to output.log in the run's directory,
+    /// and its last lines are printed at the end. The program cannot read keys, but Ctrl-C and Ctrl-Z reach
+    /// it. `q` leaves the screen; the program continues.
     #[arg(long)]
     live: bool,
-    /// Leave out the host heap; by default a sample of it is recorded, in at most 64 MiB of disk a process
+    /// Leave out the host heap
+    ///
+    /// By default a sample of it is recorded, in at most 64 MiB of disk per process.
     #[arg(long, help_heading = "Heap recording", conflicts_with_all = ["heap", "native", "trace_python_allocators", "sample", "aggregate"])]
     no_heap: bool,
     #[command(flatten)]
     heap: heap::Record,
-    /// Wait until the captures are compressed; otherwise a background process of low priority does that after the command has returned
+    /// Wait until the captures are compressed
+    ///
+    /// By default a background process of low priority compresses them after the command has returned.
     #[arg(long, help_heading = "Heap recording")]
     wait: bool,
     #[command(flatten)]
     notify: Notify,
     #[command(flatten)]
+    ship: RunShip,
+    #[command(flatten)]
     kept: Kept,
     /// The program and its arguments; a .py file is run with Python
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND",
+        help_heading = "Arguments"
+    )]
     command: Vec<OsString>,
 }
 
@@ -111,6 +142,7 @@ impl From<Run> for run::Options {
             interval: typed.interval,
             keep: typed.kept.into(),
             notify: typed.notify.into(),
+            ship: typed.ship.transfer(typed.share),
             root: typed.dir,
             quiet: typed.quiet,
             limit: typed.limit,
@@ -130,6 +162,7 @@ impl From<Run> for run::Options {
             record_torch: !typed.no_torch,
             follow_cuda_driver: typed.cuda_driver,
             torch_history: typed.torch_history.map(Into::into),
+            snapshot_signal: typed.snapshot_signal,
         }
     }
 }
@@ -171,6 +204,11 @@ impl From<Bundle> for BundlePolicy {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ShipRun {
+    pub(crate) run: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct FinishCaptures {
     #[arg(long)]
     aggregate: bool,
@@ -181,11 +219,20 @@ pub(crate) struct FinishCaptures {
     run: PathBuf,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AnswerRequests {
+    pub(crate) run: PathBuf,
+}
+
 impl From<FinishCaptures> for run_finish::Options {
     fn from(typed: FinishCaptures) -> Self {
         let FinishCaptures { aggregate, max_size, sample: sample_bytes, run } = typed;
         run_finish::Options { run, aggregate, max_size, sample_bytes }
     }
+}
+
+fn signal(text: &str) -> Result<i32, String> {
+    stormlog_supervise::signal_number(text).ok_or_else(|| "expected a signal such as SIGUSR2".to_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

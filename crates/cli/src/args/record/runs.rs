@@ -15,7 +15,7 @@ pub(crate) struct Runs {
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// The runs of a directory with their state, age and size, oldest first
+    /// List the runs of a directory with state, age and size, oldest first
     List {
         /// A directory of runs (default: stormlog-runs)
         path: Option<PathBuf>,

@@ -6,17 +6,19 @@ use clap::Args;
 
 use crate::cmd::record::top;
 
-/// Shows the ranks of a job and the runs of a machine while they are recorded: what is nearest to its limit first, then what grows. Reads run
-/// directories like any other reader; the programs do not notice. `?` lists the keys, `q` leaves.
+/// Show the ranks of a job and the runs of a machine, nearest to its limit first
+///
+/// Lists what is nearest to its limit first, then what grows. Reads run directories only; the programs are
+/// not affected. `?` lists the keys, `q` quits.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Directories of runs, or runs (default: $STORMLOG_DIR or stormlog-runs)
     #[arg(value_name = "DIR")]
     paths: Vec<PathBuf>,
-    /// Print one look as plain text; so it is done where there is no terminal
+    /// Print one screen as plain text (the default without a terminal)
     #[arg(long)]
     once: bool,
-    /// Print one look as JSON
+    /// Print one screen as JSON
     #[arg(long)]
     json: bool,
 }

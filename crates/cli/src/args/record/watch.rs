@@ -10,16 +10,20 @@ use stormlog_store::sink::SinkConfig;
 
 use crate::Program;
 use crate::cmd::machine::{info, monitor};
+use crate::cmd::record::flight::{self, Oom};
 use crate::cmd::record::track;
 use crate::cmd::record::track_export::Export;
+use crate::cmd::record::watch::MAX_EVENTS;
 
-/// Shows the host, the limits that hold here, memory pressure, and every GPU; what cannot be known is "unknown".
+/// Show the host, its limits and pressure, and every GPU
+///
+/// Values that cannot be read are printed as "unknown".
 #[derive(Debug, Args)]
 pub(crate) struct Info {
     /// Only this GPU
     #[arg(long, value_name = "DEVICE")]
     device: Option<i64>,
-    /// More of each GPU: utilization, temperature, power, processes
+    /// Show utilization, temperature, power and processes of each GPU
     #[arg(long)]
     detailed: bool,
     /// Machine-readable output
@@ -29,17 +33,22 @@ pub(crate) struct Info {
 
 impl From<Info> for info::Options {
     fn from(typed: Info) -> Self {
-        info::Options { device: typed.device, detailed: typed.detailed, json: typed.json, tensorflow: false }
+        info::Options {
+            device: typed.device,
+            detailed: typed.detailed,
+            json: typed.json,
+            page: info::Page::General,
+        }
     }
 }
 
-/// What to watch.
+// What to watch.
 #[derive(Debug, Args)]
-pub(crate) struct Whom {
+pub(crate) struct TargetArgs {
     /// Watch this process and its children, and the GPUs beside them
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pid: Option<u32>,
-    /// Machine-readable outcome on standard output, nothing else
+    /// Print only the outcome, as JSON, on standard output
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -59,12 +68,14 @@ impl From<FileFormat> for Format {
     }
 }
 
-/// Watches every GPU at once (this command itself where there is none), or the process of --pid. Exit status 5 when there
-/// is no such process, 3 when it ended while it was watched.
+/// Sample memory for some seconds and print a summary
+///
+/// Samples every GPU (without a GPU, this command itself), or the process of --pid. Exits 5 if there is no
+/// such process, 3 if it ended during the sampling.
 #[derive(Debug, Args)]
 pub(crate) struct Monitor {
     #[command(flatten)]
-    whom: Whom,
+    target: TargetArgs,
     /// Only this GPU; -1 is the host alone
     #[arg(long, value_name = "DEVICE", allow_negative_numbers = true)]
     device: Option<i64>,
@@ -85,28 +96,30 @@ pub(crate) struct Monitor {
 impl From<Monitor> for monitor::Options {
     fn from(typed: Monitor) -> Self {
         monitor::Options {
-            pid: typed.whom.pid,
+            pid: typed.target.pid,
             device: typed.device,
             duration: typed.duration,
             interval: typed.interval,
             output: typed.output,
             format: typed.format.into(),
-            json: typed.whom.json,
+            json: typed.target.json,
         }
     }
 }
 
-/// Watches every GPU at once (this command itself where there is none), or the process of --pid; warns, and keeps what
-/// it saw. Ctrl-C ends it with everything saved. Exit status 5 when there is no such process, 3 when it ended while it
-/// was watched.
+/// Track memory with alerts and record it
+///
+/// Samples every GPU (without a GPU, this command itself), or the process of --pid; raises alerts and keeps
+/// the events. Ctrl-C ends it and saves everything. Exits 5 if there is no such process, 3 if it ended during
+/// the sampling.
 #[derive(Debug, Args)]
 pub(crate) struct Track {
     #[command(flatten)]
-    whom: Whom,
+    target: TargetArgs,
     /// Only this GPU; -1 is the host alone
     #[arg(long, value_name = "DEVICE", allow_negative_numbers = true)]
     device: Option<i64>,
-    /// Seconds to track; without it until Ctrl-C
+    /// Seconds to track (default: until Ctrl-C)
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
     /// Seconds between two samples
@@ -118,32 +131,19 @@ pub(crate) struct Track {
     /// The file's format
     #[arg(long, value_enum, default_value = "csv")]
     format: FileFormat,
-    /// Accepted for 0.4.3's sake: only a program itself can clean up its memory
+    /// Accepted for compatibility with 0.4.3; cleans nothing
     #[arg(long)]
     watchdog: bool,
-    /// Warn from this share of the memory on, in percent
+    /// Warn from this percentage of the memory
     #[arg(long, default_value_t = track::WARNING_PERCENT, value_name = "PERCENT")]
     warning_threshold: f64,
-    /// Critical from this share on, in percent
+    /// Critical alert from this percentage of the memory
     #[arg(long, default_value_t = track::CRITICAL_PERCENT, value_name = "PERCENT")]
     critical_threshold: f64,
     #[command(flatten)]
     identity: Identity,
-    /// Write a bundle when the process of --pid is killed
-    #[arg(long)]
-    oom_flight_recorder: bool,
-    /// Where bundles are written
-    #[arg(long, default_value = "oom_dumps", value_name = "DIR")]
-    oom_dump_dir: PathBuf,
-    /// Events in a bundle; without it as many as are kept in memory
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    oom_buffer_size: Option<i64>,
-    /// Bundles that may stay; 0 is any number
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    oom_max_dumps: u64,
-    /// Megabytes of bundles that may stay; 0 is any number
-    #[arg(long, default_value_t = 256, value_name = "MB")]
-    oom_max_total_mb: u64,
+    #[command(flatten)]
+    oom: OomFlags,
     #[command(flatten)]
     sink: SinkFlags,
     #[command(flatten)]
@@ -153,16 +153,8 @@ pub(crate) struct Track {
 impl Track {
     pub(crate) fn options(self, program: Program) -> track::Options {
         let typed = self;
-        let oom = typed.oom_flight_recorder.then(|| track::Oom {
-            directory: typed.oom_dump_dir,
-            buffer_size: track::buffer_size(typed.oom_buffer_size),
-            retention: Retention {
-                max_bundles: typed.oom_max_dumps,
-                max_total_bytes: typed.oom_max_total_mb.saturating_mul(1 << 20),
-            },
-        });
         track::Options {
-            pid: typed.whom.pid,
+            pid: typed.target.pid,
             device: typed.device,
             duration: typed.duration,
             interval: typed.interval,
@@ -172,17 +164,51 @@ impl Track {
             warning_threshold: typed.warning_threshold,
             critical_threshold: typed.critical_threshold,
             identity: typed.identity.values(),
-            oom,
+            oom: typed.oom.config(MAX_EVENTS),
             sink: typed.sink.config(),
             program,
             export: typed.exports.asked(),
-            json: typed.whom.json,
+            json: typed.target.json,
             quiet: false,
         }
     }
 }
 
-/// Who it is in a distributed job; what is not given is taken from the environment.
+// The flight recorder.
+#[derive(Debug, Args)]
+pub(crate) struct OomFlags {
+    /// Write a bundle when the process of --pid is killed
+    #[arg(long)]
+    oom_flight_recorder: bool,
+    /// Where bundles are written
+    #[arg(long, default_value = "oom_dumps", value_name = "DIR")]
+    oom_dump_dir: PathBuf,
+    /// Events in a bundle (default: as many as are kept in memory)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    oom_buffer_size: Option<i64>,
+    /// Largest number of bundles to keep; 0 is unlimited
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    oom_max_dumps: u64,
+    /// Largest total size of bundles to keep; 0 is unlimited
+    #[arg(long, default_value_t = 256, value_name = "MB")]
+    oom_max_total_mb: u64,
+}
+
+impl OomFlags {
+    /// `None` where the recorder is off.
+    pub(crate) fn config(self, max_events: usize) -> Option<Oom> {
+        self.oom_flight_recorder.then(|| Oom {
+            directory: self.oom_dump_dir,
+            buffer_size: flight::buffer_size(self.oom_buffer_size, max_events),
+            retention: Retention {
+                max_bundles: self.oom_max_dumps,
+                max_total_bytes: self.oom_max_total_mb.saturating_mul(1 << 20),
+            },
+        })
+    }
+}
+
+// Who it is in a distributed job; what is not given is taken from the environment.
 #[derive(Debug, Args)]
 pub(crate) struct Identity {
     /// The job's name (default: from the environment)
@@ -205,7 +231,7 @@ impl Identity {
     }
 }
 
-/// The append-only sink.
+// The append-only sink.
 #[derive(Debug, Args)]
 pub(crate) struct SinkFlags {
     /// Also write append-only segments into this directory
@@ -217,10 +243,10 @@ pub(crate) struct SinkFlags {
     /// Size of a segment
     #[arg(long, default_value_t = 64, value_name = "MB")]
     telemetry_rollover_mb: u64,
-    /// Segments that may stay
+    /// Largest number of segments to keep
     #[arg(long, default_value_t = 8, value_name = "N")]
     telemetry_retention_files: u64,
-    /// Size of all segments that may stay
+    /// Largest total size of segments to keep
     #[arg(long, default_value_t = 512, value_name = "MB")]
     telemetry_retention_total_mb: u64,
 }
@@ -236,23 +262,23 @@ impl SinkFlags {
     }
 }
 
-/// Services that a session is sent to, with the flags of 0.4.3. Without the main flag the others mean nothing.
+// Services that a session is sent to, with the flags of 0.4.3. Without the main flag the others mean nothing.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exports (stormlog[wandb], stormlog[mlflow])")]
 pub(crate) struct Exports {
     /// Send the session to Weights & Biases
     #[arg(long)]
     wandb: bool,
-    /// Its project (default: stormlog)
+    /// W&B project (default: stormlog)
     #[arg(long, value_name = "NAME")]
     wandb_project: Option<String>,
-    /// Its entity or team
+    /// W&B entity or team
     #[arg(long, value_name = "NAME")]
     wandb_entity: Option<String>,
-    /// Whether it is sent at once or kept to be synchronised
+    /// Send at once, or keep the run for a later sync
     #[arg(long, value_parser = ["online", "offline"])]
     wandb_mode: Option<String>,
-    /// An existing run to go on with
+    /// Existing run to continue
     #[arg(long, value_name = "ID")]
     wandb_run_id: Option<String>,
     /// The run's name
@@ -264,22 +290,22 @@ pub(crate) struct Exports {
     /// The run's job type (default: the command)
     #[arg(long, value_name = "NAME")]
     wandb_job_type: Option<String>,
-    /// The files that were written too
+    /// Upload the files that were written
     #[arg(long)]
     wandb_log_artifacts: bool,
-    /// What held GPU memory, where a bundle says it
+    /// Log what held GPU memory, where a bundle has it
     #[arg(long)]
     wandb_log_attribution: bool,
     /// Send the session to MLflow
     #[arg(long)]
     mlflow: bool,
-    /// Its server or store (default: MLFLOW_TRACKING_URI)
+    /// MLflow server or store (default: MLFLOW_TRACKING_URI)
     #[arg(long, value_name = "URI")]
     mlflow_tracking_uri: Option<String>,
-    /// Its experiment (default: stormlog)
+    /// MLflow experiment (default: stormlog)
     #[arg(long, value_name = "NAME")]
     mlflow_experiment: Option<String>,
-    /// An existing run to go on with
+    /// Existing run to continue
     #[arg(long, value_name = "ID")]
     mlflow_run_id: Option<String>,
     /// The run's name
@@ -291,10 +317,10 @@ pub(crate) struct Exports {
     /// The run's job type (default: the command)
     #[arg(long, value_name = "NAME")]
     mlflow_job_type: Option<String>,
-    /// The files that were written too
+    /// Upload the files that were written
     #[arg(long)]
     mlflow_log_artifacts: bool,
-    /// What held GPU memory, where a bundle says it
+    /// Log what held GPU memory, where a bundle has it
     #[arg(long)]
     mlflow_log_attribution: bool,
 }

@@ -7,12 +7,16 @@ use stormlog_analyze::gate::{parse_rate, parse_share};
 
 use crate::Program;
 use crate::args::any_size;
+use crate::args::machine::device;
 use crate::args::record::watch::Exports;
 use crate::cmd::crash::diagnose;
-use crate::cmd::telemetry::{analyze, check, compare, tf_analyze};
+use crate::cmd::record::framework::Framework;
+use crate::cmd::telemetry::{analyze, check, compare, framework_analyze};
 
-/// Point it at a file, a session, a run or a directory of all of it. Exit codes: 0 nothing wrong, 3 findings, 5 an input is
-/// missing or damaged (what could be read is reported all the same).
+/// Find leaks, growth and other problems in a recording, with evidence and advice
+///
+/// Reads a file, a session, a run or a directory of them. Exits 0 if nothing is wrong, 3 for findings, 5 if
+/// an input is missing or damaged (what could be read is still reported).
 #[derive(Debug, Args)]
 pub(crate) struct Analyze {
     /// Files, sinks, bundles, recordings or directories of them; allocator snapshots
@@ -24,29 +28,36 @@ pub(crate) struct Analyze {
     /// Print the report envelope; the same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// How to write it; else by the extension of --output, or text
+    /// Format of the report (default: by the extension of --output, or text)
     #[arg(long, value_enum)]
     format: Option<FormatName>,
-    /// Write it to this file
+    /// File to write
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Draw memory over time and the ranks of a job, as PNG and SVG
     #[arg(long)]
     visualization: bool,
-    /// Where the pictures go
+    /// Directory for the pictures
     #[arg(long, default_value = "plots", value_name = "DIR")]
     plot_dir: PathBuf,
-    /// The input, as `tfmemprof analyze` names it
-    #[arg(long, hide = true, value_name = "FILE")]
+    /// The input, as `tfmemprof analyze` and `jaxmemprof analyze` name it
+    #[arg(long, value_name = "FILE", help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
     input: Option<PathBuf>,
-    #[arg(long, hide = true)]
+    /// Look for leaks in the results of --input
+    #[arg(long, help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
     detect_leaks: bool,
-    #[arg(long, hide = true)]
+    /// Score the results of --input and recommend changes
+    #[arg(long, help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
     optimize: bool,
-    #[arg(long, hide = true)]
+    /// Draw the results of --input
+    #[arg(long, help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
     visualize: bool,
-    #[arg(long, hide = true, value_name = "FILE")]
+    /// File for the report about --input
+    #[arg(long, value_name = "FILE", help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
     report: Option<PathBuf>,
+    /// File for the picture of --input
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = framework_analyze::PLOT, help_heading = "As in tfmemprof and jaxmemprof 0.4.3")]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -59,19 +70,23 @@ enum FormatName {
 }
 
 /// Which of the two analyses was asked for.
-pub(crate) enum Asked {
+pub(crate) enum AnalyzeMode {
     General(analyze::Options),
-    Tensorflow(tf_analyze::Options),
+    Framework(framework_analyze::Options),
 }
 
 impl Analyze {
-    pub(crate) fn asked(self, program: Program) -> Asked {
+    pub(crate) fn mode(self, program: Program) -> AnalyzeMode {
         if let Some(input) = self.input {
-            return Asked::Tensorflow(tf_analyze::Options {
+            let is_drawn = self.visualize || self.visualization;
+            let framework = program.framework().unwrap_or(Framework::Tensorflow);
+            return AnalyzeMode::Framework(framework_analyze::Options {
+                framework,
                 input,
                 detect_leaks: self.detect_leaks,
                 optimize: self.optimize,
-                visualize: self.visualize || self.visualization,
+                plot: self.plot.or(is_drawn.then(|| framework_analyze::PLOT.into())),
+                output: self.output.filter(|_| framework == Framework::Jax),
                 report: self.report,
             });
         }
@@ -81,7 +96,7 @@ impl Analyze {
             FormatName::Md => analyze::Format::Markdown,
             FormatName::Html => analyze::Format::Html,
         });
-        Asked::General(analyze::Options {
+        AnalyzeMode::General(analyze::Options {
             // `gpumemprof analyze --json` is ours, not 0.4.3's: the envelope.
             program: if self.json { Program::Stormlog } else { program },
             paths: self.paths,
@@ -98,19 +113,22 @@ fn argv() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Exit codes: 0 no risk, 3 a risk was found, 2 the command line is wrong, 1 the bundle could not be written whole.
+/// Collect a diagnostic bundle for a bug report
+///
+/// Exits 0 for no risk, 3 if a risk was found, 2 for a wrong command line, 1 if the bundle could not be
+/// written completely.
 #[derive(Debug, Args)]
 pub(crate) struct Diagnose {
-    /// The directory to write; where it exists, a new one in it (default: the current directory)
+    /// Directory to write; if it exists, a new one in it (default: .)
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Look at this process and its children
+    /// Diagnose this process and its children
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// The GPU: a number, cuda:N or /GPU:N (default: the first)
-    #[arg(long, value_parser = device, allow_hyphen_values = true, value_name = "DEVICE")]
+    /// GPU: a number, cuda:N or /GPU:N (default: the first)
+    #[arg(long, value_parser = device::number, allow_hyphen_values = true, value_name = "DEVICE")]
     device: Option<i64>,
-    /// Seconds to watch memory; 0 takes one look
+    /// Seconds to sample memory; 0 takes one sample
     #[arg(long, default_value = "5.0", allow_negative_numbers = true, value_name = "SECONDS")]
     duration: f64,
     /// Seconds between two samples
@@ -142,18 +160,9 @@ impl Diagnose {
     }
 }
 
-/// `0`, `cuda:0`, `/GPU:0`; a CPU is -1.
-fn device(text: &str) -> Result<i64, String> {
-    let lower = text.trim().to_lowercase();
-    if lower.contains("cpu") {
-        return Ok(-1);
-    }
-    let number = lower.rsplit(':').next().unwrap_or(&lower);
-    let number = if matches!(number, "cuda" | "gpu" | "/gpu") { "0" } else { number };
-    number.parse().map_err(|_| format!("{text:?} is no device: give a number, cuda:N or /GPU:N"))
-}
-
-/// Compares what two runs took: peaks, growth, phases, findings, settings.
+/// Compare the memory of two runs
+///
+/// Compares peaks, growth, phases, findings and settings.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// The run before
@@ -171,8 +180,10 @@ impl From<Compare> for compare::Options {
     }
 }
 
-/// A gate for CI. Goes by what the allocator handed out (or RSS without one); what it held is reported only. Exit codes: 0
-/// within budget, 4 over it, 5 the input is missing or damaged.
+/// Fail if a run exceeds its memory budget (for CI)
+///
+/// Compares what the allocator handed out (RSS where there is no allocator) with the budget; reserved memory
+/// is only reported. Exits 0 within budget, 4 over it, 5 if the input is missing or damaged.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The run
@@ -184,13 +195,13 @@ pub(crate) struct Check {
     /// Make this run the baseline
     #[arg(long, requires = "baseline")]
     update_baseline: bool,
-    /// The most memory at once, e.g. 12GiB
+    /// Allowed peak, e.g. 12GiB
     #[arg(long, value_parser = any_size, value_name = "SIZE")]
     max_peak: Option<u64>,
-    /// The most growth of the floor, e.g. 1MiB/min
+    /// Allowed growth of the floor, e.g. 1MiB/min
     #[arg(long, value_parser = rate, value_name = "RATE")]
     max_growth: Option<f64>,
-    /// How much more than the baseline's peak, e.g. 2%
+    /// Allowed increase over the baseline's peak, e.g. 2%
     #[arg(long, value_parser = share, value_name = "PERCENT", requires = "baseline")]
     max_allocated_peak_increase: Option<f64>,
     /// Write a JUnit file

@@ -6,8 +6,10 @@ use clap::Args;
 
 use crate::cmd::telemetry::{convert, sessions, validate};
 
-/// Reads JSON, JSONL, CSV, Parquet, sink directories, OOM and diagnose bundles, rings and logs; writes JSON, JSONL,
-/// CSV or Parquet by the extension of OUT. A trace of everything over time, heap captures included, is written for
+/// Convert telemetry between formats and schema versions
+///
+/// Reads JSON, JSONL, CSV, Parquet, sink directories, OOM and diagnose bundles, rings and logs; writes JSON,
+/// JSONL, CSV or Parquet by the extension of OUT. Traces over time, heap captures included, are written for
 /// Perfetto (.pftrace), Chrome (.trace.json) and TensorBoard (a name with tfevents).
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
@@ -18,16 +20,18 @@ pub(crate) struct Convert {
     /// Schema version to write
     #[arg(long, value_parser = ["2", "3", "4"], default_value = "4", value_name = "VERSION")]
     schema: String,
-    /// Output format, when the name does not say: json, jsonl, csv, parquet, perfetto, chrome, tensorboard
+    /// Output format, if the name does not have it
+    ///
+    /// One of json, jsonl, csv, parquet, perfetto, chrome, tensorboard.
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Write 0 for unknown counters on which schemas 2 and 3 insist, and count them
+    /// Write 0 for unknown counters that schemas 2 and 3 require, and count them
     #[arg(long)]
     unknown_as_zero: bool,
-    /// Mark texts in CSV that a spreadsheet would run as a formula with an apostrophe
+    /// Prefix an apostrophe to CSV cells that a spreadsheet would run as a formula
     #[arg(long)]
     safe_csv: bool,
     /// Keep the good records of a damaged input and count what was dropped
@@ -54,7 +58,10 @@ impl From<Convert> for convert::Options {
     }
 }
 
-/// Judges records by the letter of their schema; records without a schema by whether they can be understood.
+/// Check telemetry and report every problem with file, line and field
+///
+/// Records with a schema are checked against it; of the others only that they can be
+/// understood.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
     /// A file or directory
@@ -73,6 +80,8 @@ impl From<Validate> for validate::Options {
     }
 }
 
+/// List the sessions at a path: state, identity, span, events
+///
 /// Finds sessions in files, sinks, bundles and run directories.
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {

@@ -7,9 +7,11 @@ use stormlog_catalog::query as catalog;
 
 use crate::cmd::telemetry::{query, sql};
 
-/// Tables: events, sessions, runs, ooms, issues, findings. It needs DuckDB, which comes with the Python package only:
-/// pip install 'stormlog[sql]'. This program by itself can answer with `stormlog query`, and `stormlog convert IN OUT.parquet`
-/// makes a file that DuckDB, Spark and others read as it is.
+/// Query recordings with SQL (needs: pip install 'stormlog[sql]')
+///
+/// The tables are events, sessions, runs, ooms, issues and findings. Needs DuckDB, which comes with the
+/// Python package: pip install 'stormlog[sql]'. Without it, use `stormlog query`, or `stormlog convert IN
+/// OUT.parquet` for a file that DuckDB, Spark and others read.
 #[derive(Debug, Args)]
 pub(crate) struct Sql {
     /// A recording of any kind, or a directory of them
@@ -30,14 +32,16 @@ impl From<Sql> for sql::Options {
     }
 }
 
-/// Rows out of recordings: tables for people, JSON and CSV for programs.
+/// List runs, sessions, events, bundles, issues and figures of recordings
+///
+/// Prints tables for people, JSON and CSV for programs.
 #[derive(Debug, Args)]
 pub(crate) struct Query {
     #[command(subcommand)]
     target: Target,
 }
 
-/// How rows are written.
+// How rows are written.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct Mode {
@@ -53,7 +57,7 @@ struct Mode {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct PathArgs {
     /// Files, sinks, bundles or directories of them (default: stormlog-runs)
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -63,109 +67,139 @@ struct Place {
 
 #[derive(Debug, Subcommand)]
 enum Target {
-    /// Runs: what was started together
+    /// List runs: what was started together
     Runs {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
         #[command(flatten)]
         filter: Box<RunFlags>,
     },
-    /// What belongs to runs: sinks, recordings, bundles, and what they name themselves
+    /// List what belongs to runs: sinks, recordings, bundles, their attachments
     Attachments {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
         #[command(flatten)]
         filter: Box<RunFlags>,
+        /// Only attachments of this kind
         #[arg(long)]
         kind: Option<String>,
     },
-    /// Sessions
+    /// List sessions
     Sessions {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
+        /// Only this session
         #[arg(long)]
         session_id: Option<String>,
+        /// Only sessions in this state: running, completed, interrupted, incomplete
         #[arg(long)]
         status: Option<String>,
+        /// Only this job
         #[arg(long)]
         job_id: Option<String>,
+        /// Only this rank
         #[arg(long)]
         rank: Option<i64>,
+        /// Only sessions of jobs with this many ranks
         #[arg(long)]
         world_size: Option<i64>,
+        /// Only sessions of this kind of source
         #[arg(long)]
         source_kind: Option<String>,
+        /// Only sessions with an OOM bundle
         #[arg(long, overrides_with = "no_has_oom_bundle")]
         has_oom_bundle: bool,
+        /// Only sessions without an OOM bundle
         #[arg(long)]
         no_has_oom_bundle: bool,
     },
-    /// Events
+    /// List events
     Events {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
         #[command(flatten)]
         filter: Box<EventFlags>,
     },
-    /// Bundles
+    /// List OOM bundles
     Ooms {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
+        /// Only this session
         #[arg(long)]
         session_id: Option<String>,
+        /// Only this backend: cuda, rocm, mps, cpu, ...
         #[arg(long)]
         backend: Option<String>,
+        /// Only bundles with this reason
         #[arg(long)]
         reason: Option<String>,
+        /// Only bundles created at this time (ISO 8601) or later
         #[arg(long)]
         created_after: Option<String>,
+        /// Only bundles created at this time (ISO 8601) or earlier
         #[arg(long)]
         created_before: Option<String>,
     },
-    /// What went wrong, the same things counted together
+    /// List issues; identical failures are counted as one
     Issues {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
+        /// Only the issue with this fingerprint
         #[arg(long)]
         fingerprint_id: Option<String>,
+        /// Only issues of this kind
         #[arg(long, value_parser = ["oom", "collector_degradation", "alert", "hidden_memory_anomaly"])]
         kind: Option<String>,
+        /// Only issues in this state
         #[arg(long, value_parser = ["open", "resolved", "ignored", "regressed"])]
         state: Option<String>,
+        /// Only issues of this severity: info, warning, critical
         #[arg(long)]
         severity: Option<String>,
+        /// Only this session
         #[arg(long)]
         session_id: Option<String>,
     },
-    /// One number a group
+    /// Print one number per group
     Summary {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
+        /// The number to print for each group
         #[arg(long, value_parser = catalog::METRICS)]
         metric: String,
+        /// What the rows are grouped by
         #[arg(long, default_value = "session", value_parser = catalog::GROUPS)]
         group_by: String,
     },
-    /// What else happened around a moment
+    /// List events, alerts and bundles around a point in time
     Correlate {
         #[command(flatten)]
-        from: Place,
+        from: PathArgs,
+        /// The moment (nanoseconds since 1970)
         #[arg(long, required_unless_present = "record_id", conflicts_with = "record_id")]
         at_ns: Option<u64>,
+        /// The record that gives the moment
         #[arg(long)]
         record_id: Option<String>,
+        /// Only this session
         #[arg(long, alias = "session")]
         session_id: Option<String>,
+        /// Only this job
         #[arg(long)]
         job_id: Option<String>,
+        /// Only this rank
         #[arg(long)]
         rank: Option<i64>,
+        /// Scope of the search: one session, or all ranks of its job
         #[arg(long, default_value = "session", value_parser = ["session", "distributed"])]
         scope: String,
+        /// Time window on either side of the moment, in nanoseconds
         #[arg(long, default_value_t = 60_000_000_000)]
         window_ns: u64,
+        /// Only evidence of this kind; may be repeated
         #[arg(long, value_parser = catalog::EVIDENCE_KINDS)]
         kind: Vec<String>,
+        /// Print at most this many rows
         #[arg(long)]
         limit: Option<usize>,
     },
@@ -173,16 +207,22 @@ enum Target {
 
 #[derive(Debug, Args)]
 struct RunFlags {
+    /// Only the run with this id
     #[arg(long)]
     run_id: Option<String>,
+    /// Only this session
     #[arg(long, alias = "session")]
     session_id: Option<String>,
+    /// Only this job
     #[arg(long)]
     job_id: Option<String>,
+    /// Only this rank
     #[arg(long)]
     rank: Option<i64>,
+    /// Only runs of this source, for example a scheduler
     #[arg(long)]
     source_namespace: Option<String>,
+    /// Only runs with this reference in their source
     #[arg(long)]
     source_ref: Option<String>,
 }
@@ -196,29 +236,40 @@ impl From<RunFlags> for catalog::RunFilter {
 
 #[derive(Debug, Args)]
 struct EventFlags {
+    /// Only this session
     #[arg(long)]
     session_id: Option<String>,
+    /// Only events of this type: sample, warning, error, ...
     #[arg(long)]
     event_type: Option<String>,
+    /// Only this rank
     #[arg(long)]
     rank: Option<i64>,
+    /// Only events of this collector
     #[arg(long)]
     collector: Option<String>,
     /// State of the session
     #[arg(long)]
     status: Option<String>,
+    /// Only events from this time on (nanoseconds since 1970)
     #[arg(long)]
     time_start_ns: Option<u64>,
+    /// Only events up to this time (nanoseconds since 1970)
     #[arg(long)]
     time_end_ns: Option<u64>,
+    /// Only alerts
     #[arg(long, overrides_with = "no_has_alert")]
     has_alert: bool,
+    /// Only events that are not alerts
     #[arg(long)]
     no_has_alert: bool,
+    /// Only events with this collector health: healthy, degraded, unhealthy
     #[arg(long)]
     collector_health_status: Option<String>,
+    /// Only this backend: cuda, rocm, mps, cpu, ...
     #[arg(long)]
     backend: Option<String>,
+    /// Print at most this many rows
     #[arg(long)]
     limit: Option<usize>,
 }

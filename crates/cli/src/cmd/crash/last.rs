@@ -13,8 +13,8 @@ use stormlog_postmortem::bundle::Bundle;
 use stormlog_postmortem::scheduler::{SchedulerReport, disagreement, slurm_reports, systemd_report};
 use stormlog_story::{Story, findings_if_small};
 
-use crate::exit::{Exit, NotThere};
-use crate::place;
+use crate::default_path;
+use crate::exit::{Exit, MissingInput};
 use crate::table::moment;
 
 /// What is read of a job's output: its end.
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let paths = place::of_bundles(options.path.as_deref())?;
+    let paths = default_path::of_bundles(options.path.as_deref())?;
     let mut found: Vec<Death> = Vec::new();
     for path in &paths {
         finish_abandoned(path);
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let job = death.and_then(|death| death.launch.as_ref()).or(caller.as_ref());
     let job = job.and_then(|launch| launch.job_id.as_deref());
     if let Some(log) = &options.log {
-        let text = end_of(log).map_err(|error| NotThere(format!("{}: {error}", log.display())))?;
+        let text = end_of(log).map_err(|error| MissingInput(format!("{}: {error}", log.display())))?;
         reports.extend(slurm_reports(&text, job));
     }
     let own_output = death.filter(|death| death.is_run).map(|death| end_of(&death.path.join(OUTPUT_FILE)));
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             page.insert(0, format!("No death{whose} is recorded in {}.", places.join(", ")));
             if let Some(other) = found.last() {
                 page.push(format!(
-                    "  newest    {}, of another: {}",
+                    "  newest death ({}) belongs to another job or service: {}",
                     moment(other.ended_at_ns),
                     other.path.display()
                 ));

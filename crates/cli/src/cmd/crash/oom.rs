@@ -1,4 +1,4 @@
-//! `stormlog oom list|show|export`: the bundles programs left when they died, whoever wrote them.
+//! `stormlog oom list|show|export`: the bundles programs left when they died, whatever wrote them. `oom explain`: a log, in `explain`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,25 +14,27 @@ use stormlog_store::json::write;
 use stormlog_store::{Format, Output, StoreError};
 use stormlog_story::{ProcessStory, Story, bundle_page, findings_if_small};
 
-use crate::cmd::crash::last;
-use crate::cmd::whole_file;
-use crate::exit::{Exit, Wrong};
-use crate::place;
+use crate::cmd::atomic_write;
+use crate::cmd::crash::{explain, last};
+use crate::default_path;
+use crate::exit::{Exit, UsageError};
 use crate::table::Table;
 
 pub(crate) enum Options {
     List { path: Option<PathBuf>, json: bool },
     Show { bundle: Option<PathBuf>, json: bool },
     Last(last::Options),
+    Explain { log: PathBuf, json: bool },
     Export { bundle: PathBuf, output: PathBuf },
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     match options {
-        Options::List { path, json } => run_list(&place::of_bundles(path.as_deref())?, *json),
+        Options::List { path, json } => run_list(&default_path::of_bundles(path.as_deref())?, *json),
         Options::Last(options) => last::run(options),
+        Options::Explain { log, json } => explain::run(log, *json),
         Options::Show { bundle, json } => {
-            let bundle = Bundle::read(&newest(&place::of_bundles(bundle.as_deref())?)?)?;
+            let bundle = Bundle::read(&newest(&default_path::of_bundles(bundle.as_deref())?)?)?;
             let story = Story::of_bundle(&bundle, &findings_if_small);
             let mut out = io::stdout().lock();
             if *json {
@@ -67,7 +69,7 @@ fn find(paths: &[PathBuf]) -> Result<Listing, StoreError> {
         // A standard error that is closed has no reader.
         let _ = writeln!(
             io::stderr(),
-            "{sentence} Its bundle is written when the run's owner runs this command."
+            "{sentence} Run this command as the owner of the run to write its bundle."
         );
     }
     Ok(found.listing)
@@ -81,7 +83,7 @@ fn newest(paths: &[PathBuf]) -> Result<PathBuf, StoreError> {
         None => Err(listing.problems.into_iter().chain(listing.skipped).next().unwrap_or_else(|| {
             StoreError::Unrecognised {
                 path: paths.first().cloned().unwrap_or_default(),
-                message: "no OOM bundle here; a program that ended well leaves none".to_owned(),
+                message: "no OOM bundle here; a program that exits 0 leaves none".to_owned(),
             }
         })),
     }
@@ -122,7 +124,11 @@ fn run_list(paths: &[PathBuf], json: bool) -> anyhow::Result<Exit> {
     }
     if listing.incomplete {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        writeln!(io::stderr(), "Error: {}: too large to search to its end", paths.join(", "))?;
+        writeln!(
+            io::stderr(),
+            "Error: {}: too large to search completely; name a directory inside it",
+            paths.join(", ")
+        )?;
     }
     Ok(if listing.problems.is_empty() && !listing.incomplete { Exit::Ok } else { Exit::InvalidInput })
 }
@@ -137,10 +143,11 @@ fn export(bundle: &Bundle, output: &Path) -> anyhow::Result<Exit> {
         let mut text = Vec::new();
         write::write_indented(&mut text, &record, 0)?;
         text.push(b'\n');
-        whole_file::write(output, text)?;
+        atomic_write::write(output, text)?;
     } else {
-        let format = Format::of_path(output)
-            .ok_or_else(|| Wrong(format!("{}: use .json, .jsonl, .csv or .parquet", output.display())))?;
+        let format = Format::of_path(output).ok_or_else(|| {
+            UsageError(format!("{}: use .json, .jsonl, .csv or .parquet", output.display()))
+        })?;
         let mut file = Output::create(output, format, Schema::V4)?;
         for event in &events {
             // Schema 4 can express every event.

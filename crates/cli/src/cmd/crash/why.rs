@@ -8,11 +8,11 @@ use stormlog_catalog::retained::{self, Retained, Retention};
 use stormlog_catalog::run::{Process, processes};
 use stormlog_heap_report::retained::{retention, with_lines};
 use stormlog_model::format_bytes;
-use stormlog_supervise::{Door, ask_why, running_process};
+use stormlog_supervise::{AttachMethod, ask_why, running_process};
 
 use crate::cmd::record::attach::{Room, said, stormlog_hook_image};
-use crate::exit::{Exit, Wrong};
-use crate::place;
+use crate::default_path;
+use crate::exit::{Exit, UsageError};
 
 /// Rows shown.
 const ROWS: usize = 10;
@@ -22,16 +22,16 @@ const SMALLEST_PART: u64 = 100;
 pub(crate) struct Options {
     pub(crate) subject: Option<PathBuf>,
     pub(crate) line: Option<String>,
-    pub(crate) door: Door,
+    pub(crate) method: AttachMethod,
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let pid = options.subject.as_deref().and_then(Path::to_str).and_then(|text| text.parse::<u32>().ok());
     let mut found = match (pid, &options.subject) {
-        (Some(pid), Some(path)) if !path.exists() => vec![of_process(pid, options.door)?],
+        (Some(pid), Some(path)) if !path.exists() => vec![of_process(pid, options.method)?],
         (_, path) => {
-            let path = place::or_runs(path.as_deref())?;
+            let path = default_path::or_runs(path.as_deref())?;
             // What its killed supervisor left is finished by whichever reader comes first.
             drop(stormlog_catalog::run::finish_abandoned(&path));
             of_path(&path)?
@@ -55,13 +55,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-type Found = (Option<Process>, Retention);
-
-fn of_process(pid: u32, door: Door) -> anyhow::Result<Found> {
+fn of_process(pid: u32, method: AttachMethod) -> anyhow::Result<(Option<Process>, Retention)> {
     let room = Room::new()?;
-    let path = ask_why(pid, &stormlog_hook_image()?, door, &room.0).map_err(said)?;
+    let path = ask_why(pid, &stormlog_hook_image()?, method, &room.0).map_err(said)?;
     let report = retained::read(&path)
-        .ok_or_else(|| Wrong(format!("process {pid} wrote a report that cannot be read; try again")))?;
+        .ok_or_else(|| UsageError(format!("process {pid} wrote a report that cannot be read; try again")))?;
     let process = running_process(pid);
     let report = match process.as_ref().and_then(|process| process.captures.first()) {
         Some(capture) => with_lines(report, capture),
@@ -71,22 +69,22 @@ fn of_process(pid: u32, door: Door) -> anyhow::Result<Found> {
 }
 
 /// Of the newest run at a path that has a report.
-fn of_path(path: &Path) -> anyhow::Result<Vec<Found>> {
+fn of_path(path: &Path) -> anyhow::Result<Vec<(Option<Process>, Retention)>> {
     let all = processes(path, &|| true)?.processes;
     let newest = all
         .iter()
         .filter(|process| process.retained.is_some())
         .filter_map(|process| process.run.clone())
         .max();
-    let mut found: Vec<Found> = all
+    let mut found: Vec<(Option<Process>, Retention)> = all
         .into_iter()
         .filter(|process| process.run.is_some() && process.run == newest)
         .filter_map(|process| retention(&process).map(|report| (Some(process), report)))
         .collect();
     found.sort_by_key(|(_, report)| std::cmp::Reverse(report.held.first().map(|row| row.bytes)));
     if found.is_empty() {
-        return Err(Wrong(format!(
-            "no process at {} reported what keeps its memory: one does when memory runs out or when it ends large; `stormlog why PID` asks one that runs",
+        return Err(UsageError(format!(
+            "no process at {} reported what keeps its memory: a process reports that when memory runs out or when it exits with a large heap; `stormlog why PID` asks a running one",
             path.display()
         ))
         .into());
@@ -138,7 +136,10 @@ fn show(
     }
     if !is_any {
         match line {
-            Some(line) => writeln!(out, "  nothing that {line} allocated was found in the sample")?,
+            Some(line) => writeln!(
+                out,
+                "  no sampled object was allocated by {line}; it may hold little memory, or not be a Python object"
+            )?,
             None => writeln!(out, "  no Python object holds a notable part of it")?,
         }
     }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use stormlog_catalog::cuda_oom::snapshot_at;
 use stormlog_heap_report::diff::{DiffRow, diff};
 use stormlog_heap_report::rows::By;
-use stormlog_heap_report::{Ask, Question, Reading};
+use stormlog_heap_report::{Ask, HeapQuery, Reading};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
 use stormlog_render::flamegraph::{self, FlameGraph};
-use stormlog_torch::Moment;
+use stormlog_torch::SnapshotMoment;
 
 use super::table::named;
 use super::{Output, Waiting, choose, export, warn_of_cut};
 use crate::cmd::snapshot::diff as snapshot_diff;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 use crate::table::Table;
 
 /// Functions of a stack that are named.
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Of heap captures: whose memory.
     pub(crate) memory: Option<Selection>,
     pub(crate) by: By,
-    pub(crate) at: Moment,
+    pub(crate) at: SnapshotMoment,
     pub(crate) json: bool,
     pub(crate) html: bool,
     pub(crate) output: Output,
@@ -58,8 +58,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         (a, _) => {
             let (heap, snapshot) =
                 if a == Kind::Heap { (&options.a, &options.b) } else { (&options.b, &options.a) };
-            Err(Wrong(format!(
-                "{} is an allocator snapshot and {} is not: compare two of a kind",
+            Err(UsageError(format!(
+                "{} is an allocator snapshot and {} is not: compare two captures or two snapshots",
                 snapshot.display(),
                 heap.display()
             ))
@@ -69,24 +69,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn heaps(options: &Options) -> anyhow::Result<Exit> {
-    let question = match &options.at {
-        Moment::Peak => Question::Peak,
-        Moment::End => Question::Leaks,
+    let query = match &options.at {
+        SnapshotMoment::Peak => HeapQuery::Peak,
+        SnapshotMoment::End => HeapQuery::Leaks,
         other => {
-            return Err(
-                Wrong(format!("{other}: heap captures are compared at their peak or at their end")).into()
-            );
+            return Err(UsageError(format!(
+                "unknown moment {other}: heap captures are compared at their peak or at their end"
+            ))
+            .into());
         }
     };
     let read = |path: &Path| -> anyhow::Result<Reading> {
-        let chosen = choose(path, None)?;
+        let chosen = choose(path, None, options.memory)?;
         let _waiting = Waiting::for_file(&chosen.path);
-        let reading = Reading::of(&chosen.path, None, Ask { question, memory: options.memory })?;
+        let reading = Reading::of(&chosen.path, None, Ask { query, memory: options.memory })?;
         warn_of_cut(&reading.end)?;
         Ok(reading)
     };
     let (a, b) = (read(&options.a)?, read(&options.b)?);
-    let (held_a, held_b) = (a.holdings(), b.holdings());
+    let (held_a, held_b) = (a.stack_profile(), b.stack_profile());
     let found = diff(&held_a, &held_b);
     if options.html {
         let (before, after) = (held_a.whole().bytes, held_b.whole().bytes);
@@ -100,7 +101,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
-            empty: "Neither capture holds anything here.".to_owned(),
+            empty: "Neither capture has any live memory at this point.".to_owned(),
             held: found.held,
             before: Some(found.before),
             ..FlameGraph::default()
@@ -115,7 +116,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let (before, after) = (held_a.whole(), held_b.whole());
-    let name = if question == Question::Peak { "peak" } else { "end" };
+    let name = if query == HeapQuery::Peak { "peak" } else { "end" };
     writeln!(
         out,
         "{name} {} → {}  ({}), {} → {} allocations",

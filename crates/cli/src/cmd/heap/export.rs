@@ -1,8 +1,8 @@
 //! What a capture holds as files of other tools.
 
 use stormlog_export::{About, HeapProfile};
-use stormlog_heap_report::{Answer, Reading, rows};
-use stormlog_model::stacks::Holdings;
+use stormlog_heap_report::{HeapQueryResult, Reading, rows};
+use stormlog_model::stacks::StackProfile;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -39,8 +39,8 @@ impl Format {
     pub(crate) fn write(
         self,
         reading: &Reading,
-        held: &Holdings,
-        shape: &dyn Fn(Answer) -> Answer,
+        held: &StackProfile,
+        shape: &dyn Fn(HeapQueryResult) -> HeapQueryResult,
     ) -> anyhow::Result<Vec<u8>> {
         let title = reading.title();
         let header = &reading.heap.header;

@@ -1,13 +1,13 @@
 //! `stormlog flamegraph`.
 
-use stormlog_heap_report::{Answer, PageOptions, Question, Reading, flamegraph, is_quick};
+use stormlog_heap_report::{HeapQuery, HeapQueryResult, PageOptions, Reading, flamegraph, is_quick};
 
 use super::export::Format;
-use super::{Asked, Output, Waiting, choose, warn_of_cut};
+use super::{CaptureSelection, Output, Waiting, choose, warn_of_cut};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
-    pub(crate) asked: Asked,
+    pub(crate) selection: CaptureSelection,
     pub(crate) output: Output,
     /// `None`: the page.
     pub(crate) format: Option<Format>,
@@ -20,30 +20,30 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let chosen = choose(&options.asked.capture, options.asked.pid)?;
+    let chosen = choose(&options.selection.capture, options.selection.pid, options.selection.ask.memory)?;
     let ending = options.format.map_or("html", Format::ending);
-    let name = match options.asked.ask.question {
-        Question::Peak => format!("flamegraph.{ending}"),
-        Question::Leaks => format!("flamegraph-leaks.{ending}"),
-        Question::Temporary(_) => format!("flamegraph-temporary.{ending}"),
-        Question::At(_) | Question::Span(..) => format!("flamegraph-at.{ending}"),
-        Question::AtDeath => format!("flamegraph-at-death.{ending}"),
+    let name = match options.selection.ask.query {
+        HeapQuery::Peak => format!("flamegraph.{ending}"),
+        HeapQuery::Leaks => format!("flamegraph-leaks.{ending}"),
+        HeapQuery::Temporary(_) => format!("flamegraph-temporary.{ending}"),
+        HeapQuery::At(_) | HeapQuery::Span(..) => format!("flamegraph-at.{ending}"),
+        HeapQuery::AtDeath => format!("flamegraph-at-death.{ending}"),
     };
     options.output.check(&chosen.path, &name)?;
     let waiting = Waiting::for_file(&chosen.path);
     let path = chosen.path.clone();
     let is_page = options.format.is_none();
-    let mut reading = Reading::with(chosen, options.asked.ask, options.points, |heap| {
+    let mut reading = Reading::with(chosen, options.selection.ask, options.points, |heap| {
         is_page && options.temporal.unwrap_or_else(|| is_quick(heap))
     })?;
-    let shape = |answer: Answer| {
-        let answer = if options.asked.python_only { answer.python_only() } else { answer };
+    let shape = |answer: HeapQueryResult| {
+        let answer = if options.selection.python_only { answer.python_only() } else { answer };
         if options.split_threads { answer.split_threads() } else { answer }
     };
     let bytes = match options.format {
         Some(format) => {
             warn_of_cut(&reading.end)?;
-            let shape = |answer: Answer| {
+            let shape = |answer: HeapQueryResult| {
                 let answer = shape(answer);
                 if options.inverted { answer.inverted() } else { answer }
             };

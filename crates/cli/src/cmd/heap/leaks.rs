@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use stormlog_heap_report::leaks::{Leak, Pattern, leaks, leaks_in_span};
-use stormlog_heap_report::{Ask, MOMENTS, Question, Reading, when};
+use stormlog_heap_report::{Ask, HeapQuery, MOMENTS, Reading, when};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
 
 use super::table::named;
 use super::{Waiting, choose, export, warn_of_cut};
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 use crate::table::Table;
 
 pub(crate) struct Options {
@@ -26,18 +26,19 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.to.is_some_and(|to| to <= options.from) {
-        return Err(Wrong("the span ends before it begins: --to must be later than --from".to_owned()).into());
+        return Err(
+            UsageError("the span ends before it begins: --to must be later than --from".to_owned()).into()
+        );
     }
-    let chosen = choose(&options.capture, options.pid)?;
+    let chosen = choose(&options.capture, options.pid, options.memory)?;
     let waiting = Waiting::for_file(&chosen.path);
     // What was there at a time is asked of the reader; moments are only where the heap was largest.
-    let question = options.to.map_or(Question::Leaks, |to| Question::Span(options.from, to));
-    let ask = Ask { question, memory: options.memory };
+    let query = options.to.map_or(HeapQuery::Leaks, |to| HeapQuery::Span(options.from, to));
+    let ask = Ask { query, memory: options.memory };
     let reading = Reading::with(chosen, ask, MOMENTS, |_| true)?;
     if !reading.knows_when() && (options.from > 0 || options.to.is_some()) {
-        return Err(Wrong(
-            "this capture keeps no single records (--aggregate, --max-size), so it cannot tell what came in a span: leave out --from \
-             and --to to see all that was there at the end"
+        return Err(UsageError(
+            "individual records are not stored in this capture (--aggregate, --max-size), so a span cannot be selected: leave out --from and --to to see everything that was live at the end"
                 .to_owned(),
         )
         .into());
@@ -64,12 +65,12 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
     let steady: Vec<&Leak> = found.iter().filter(|leak| leak.pattern == Pattern::Steady).collect();
     writeln!(
         out,
-        "{}: {} in {count} allocations stayed until {} after the start{}",
+        "{}: {} in {count} allocations were live {} after the start{}",
         reading.subject(),
         format_bytes(bytes),
         when(to.min(reading.heap.duration_us())),
         if reading.knows_when() {
-            format!("; {} of {} places keep growing", steady.len(), found.len())
+            format!("; {} of {} lines keep growing", steady.len(), found.len())
         } else {
             String::new()
         }
@@ -78,7 +79,7 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
         writeln!(out, "  {note}")?;
     }
     if found.is_empty() {
-        writeln!(out, "Nothing stayed.")?;
+        writeln!(out, "No memory was left allocated.")?;
         return Ok(());
     }
     let mut table = Table::new(
@@ -110,7 +111,7 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
         writeln!(out, "{line}")?;
     }
     if found.len() > top {
-        writeln!(out, "… {} more places; -n {} prints all", found.len() - top, found.len())?;
+        writeln!(out, "… {} more lines; -n {} prints all", found.len() - top, found.len())?;
     }
     Ok(())
 }

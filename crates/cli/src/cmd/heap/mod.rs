@@ -18,14 +18,15 @@ mod waiting;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_heap_report::{Answer, Ask, Chosen, End, Reading, find};
-use stormlog_model::stacks::Holdings;
+use stormlog_heap_report::{Ask, Chosen, End, HeapQueryResult, Reading, find_with};
+use stormlog_model::memory::Selection;
+use stormlog_model::stacks::StackProfile;
 
 pub(crate) use output::Output;
 pub(crate) use waiting::Waiting;
 
 /// Which memory of which capture.
-pub(crate) struct Asked {
+pub(crate) struct CaptureSelection {
     pub(crate) capture: PathBuf,
     pub(crate) pid: Option<u32>,
     pub(crate) ask: Ask,
@@ -33,11 +34,11 @@ pub(crate) struct Asked {
 }
 
 /// The capture at a path; says which, where there are several.
-pub(crate) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
-    let chosen = find(path, pid)?;
+pub(crate) fn choose(path: &Path, pid: Option<u32>, memory: Option<Selection>) -> anyhow::Result<Chosen> {
+    let chosen = find_with(path, pid, memory)?;
     if chosen.others > 0 {
         let (of, choose) = match pid {
-            Some(pid) => (format!(" of process {pid}, one for each program it was"), "by its path"),
+            Some(pid) => (format!(" of process {pid}, one per exec() of the process"), "by its path"),
             None => (String::new(), "with --pid or by its path (`stormlog captures` lists them)"),
         };
         writeln!(
@@ -52,16 +53,16 @@ pub(crate) fn choose(path: &Path, pid: Option<u32>) -> anyhow::Result<Chosen> {
     Ok(chosen)
 }
 
-pub(crate) fn read(asked: &Asked) -> anyhow::Result<(Reading, Holdings)> {
-    read_answer(asked).map(|(reading, answer)| (reading, answer.held))
+pub(crate) fn read(selection: &CaptureSelection) -> anyhow::Result<(Reading, StackProfile)> {
+    read_answer(selection).map(|(reading, answer)| (reading, answer.held))
 }
 
 /// As [`read`], with threads and allocators.
-fn read_answer(asked: &Asked) -> anyhow::Result<(Reading, Answer)> {
-    let chosen = choose(&asked.capture, asked.pid)?;
+fn read_answer(selection: &CaptureSelection) -> anyhow::Result<(Reading, HeapQueryResult)> {
+    let chosen = choose(&selection.capture, selection.pid, selection.ask.memory)?;
     let _waiting = Waiting::for_file(&chosen.path);
-    let reading = Reading::of(&chosen.path, None, asked.ask)?;
-    let answer = answer(&reading, asked.python_only);
+    let reading = Reading::of(&chosen.path, None, selection.ask)?;
+    let answer = answer(&reading, selection.python_only);
     Ok((reading, answer))
 }
 
@@ -70,13 +71,13 @@ pub(crate) fn warn_of_cut(end: &End) -> io::Result<()> {
     end.cut().map_or(Ok(()), |cut| writeln!(io::stderr(), "Note: {cut}"))
 }
 
-fn answer(reading: &Reading, python_only: bool) -> Answer {
+fn answer(reading: &Reading, python_only: bool) -> HeapQueryResult {
     let answer = reading.answer();
     if python_only { answer.python_only() } else { answer }
 }
 
 /// What was asked, in words, with its size: the first line of a view in a terminal; the sentences that must be seen follow.
-pub(crate) fn head(out: &mut impl Write, reading: &Reading, held: &Holdings) -> io::Result<()> {
+pub(crate) fn head(out: &mut impl Write, reading: &Reading, held: &StackProfile) -> io::Result<()> {
     let whole = held.whole();
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! Where a view that is a file goes: named by the user, or next to the capture. Must never write over a file nobody said to.
+//! Where a view that is a file goes: named by the user, or next to the capture. Must never overwrite a file unless asked to.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use stormlog_files::{Existing, write_output};
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 
 pub(crate) struct Output {
     pub(crate) path: Option<PathBuf>,
@@ -36,9 +36,9 @@ impl Output {
     }
 }
 
-fn in_the_way(path: &Path) -> Wrong {
-    Wrong(format!(
-        "{} is there already: write over it with --force, or name another with --output",
+fn in_the_way(path: &Path) -> UsageError {
+    UsageError(format!(
+        "{} exists; overwrite it with --force, or choose another file with --output",
         path.display()
     ))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let chosen = choose(&options.capture, options.pid)?;
+    let chosen = choose(&options.capture, options.pid, None)?;
     let ctrl_c = CtrlC::watch();
     let mut progress = Progress::new("records");
     let mut out = BufWriter::new(io::stdout().lock());
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     out.flush()?;
     if count == 0 {
         let why = "nothing was recorded, or only sums were kept (--aggregate, --max-size)";
-        writeln!(io::stderr(), "Note: {} holds no single records: {why}.", chosen.path.display())?;
+        writeln!(io::stderr(), "Note: {}: individual records are not stored: {why}.", chosen.path.display())?;
     }
     Ok(Exit::Ok)
 }

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use stormlog_heap::{DeviceStats, DistinctFailure, GroupBy, Place, Stats};
-use stormlog_heap_report::{Ask, End, Question, Reading, asked, forecast, not_recorded, purposes};
+use stormlog_heap::{DeviceStats, DistinctFailure, GroupBy, LocationTotals, Stats};
+use stormlog_heap_report::{Ask, End, HeapQuery, Reading, asked, forecast, not_recorded, purposes};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
@@ -26,9 +26,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let chosen = choose(&options.capture, options.pid)?;
+    let chosen = choose(&options.capture, options.pid, options.memory)?;
     let waiting = Waiting::for_file(&chosen.path);
-    let ask = Ask { question: Question::Peak, memory: options.memory };
+    let ask = Ask { query: HeapQuery::Peak, memory: options.memory };
     let reading = Reading::with(chosen, ask, 2, |_| false)?;
     let mut stats = reading.stats_by(options.by, options.top);
     forecast(&mut stats, &reading.chosen.path);
@@ -56,7 +56,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         )?;
     } else if stats.total_allocations == 0 {
         writeln!(out, "{}", end.nothing())?;
-        return writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000));
+        return writeln!(out, "end         {}", end.words(stats.duration_ns / 1000));
     }
     let about = if stats.sample_bytes.is_some() { "about " } else { "" };
     if stats.has_totals {
@@ -81,7 +81,11 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
     };
     writeln!(out, "{:<11} {}{moment}", end.moment(), amount(stats.leaked_bytes, stats.leaked_blocks))?;
     if stats.has_totals && stats.has_blocks {
-        writeln!(out, "temporary   {} allocations were freed right after", stats.temporary_allocations)?;
+        writeln!(
+            out,
+            "temporary   {} allocations were freed before the next one",
+            stats.temporary_allocations
+        )?;
     }
     if let Some(rss) = stats.peak_rss_bytes {
         writeln!(out, "resident    at most {}", format_bytes(rss))?;
@@ -89,7 +93,7 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
     if let Some(device) = stats.devices.iter().find(|device| device.device == stats.memory) {
         print_purposes(out, device)?;
     }
-    writeln!(out, "ended       {}", end.words(stats.duration_ns / 1000))?;
+    writeln!(out, "end         {}", end.words(stats.duration_ns / 1000))?;
     if let Some(cut) = end.cut() {
         writeln!(out, "cut         {cut}")?;
     }
@@ -172,7 +176,7 @@ fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End, has_block
         writeln!(out, "before      {before} were allocated before the recording began")?;
     }
     if device.failed_requests > 0 {
-        writeln!(out, "failed      {} requests got no memory", device.failed_requests)?;
+        writeln!(out, "failed      {} requests", device.failed_requests)?;
     }
     writeln!(out)?;
     let title = if device.top_at == "end" { "HELD AT THE END" } else { "HELD AT THE PEAK" };
@@ -210,7 +214,7 @@ fn print_failed(
     )
 }
 
-fn print_places(out: &mut impl Write, title: &'static str, places: &[Place]) -> io::Result<()> {
+fn print_places(out: &mut impl Write, title: &'static str, places: &[LocationTotals]) -> io::Result<()> {
     let mut rows = Table::new(&["BYTES", "COUNT", title], &[0, 1]);
     for place in places {
         let line = if place.line == 0 { String::new() } else { format!(":{}", place.line) };

@@ -7,19 +7,19 @@ use stormlog_model::format_bytes;
 use stormlog_model::text::short_name;
 
 use crate::cmd::heap::table::{Sort, sort};
-use crate::cmd::heap::{Asked, export, head, read, warn_of_cut};
+use crate::cmd::heap::{CaptureSelection, export, head, read, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
 pub(crate) struct Options {
-    pub(crate) asked: Asked,
+    pub(crate) selection: CaptureSelection,
     pub(crate) json: bool,
     pub(crate) sort: Sort,
     pub(crate) top: usize,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let (reading, held) = read(&options.asked)?;
+    let (reading, held) = read(&options.selection)?;
     let mut rows = grouped(&held, By::Function);
     sort(&mut rows, options.sort);
     let mut out = io::stdout().lock();

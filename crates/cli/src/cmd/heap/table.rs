@@ -3,17 +3,17 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use stormlog_heap_report::rows::{By, Place, Row, grouped};
+use stormlog_heap_report::rows::{By, CodeLocation, Row, grouped};
 use stormlog_heap_report::{owners, table_page};
 use stormlog_model::format_bytes;
 use stormlog_model::text::short_name;
 
-use super::{Asked, Output, export, head, read_answer, warn_of_cut};
+use super::{CaptureSelection, Output, export, head, read_answer, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
 pub(crate) struct Options {
-    pub(crate) asked: Asked,
+    pub(crate) selection: CaptureSelection,
     pub(crate) output: Output,
     pub(crate) html: bool,
     pub(crate) json: bool,
@@ -33,12 +33,12 @@ pub(crate) enum Sort {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let (reading, answer) = read_answer(&options.asked)?;
+    let (reading, answer) = read_answer(&options.selection)?;
     let held = &answer.held;
     let mut rows = grouped(held, options.by);
     if let Some(wanted) = &options.filter {
         let wanted = wanted.to_lowercase();
-        let matches = |place: &Place| {
+        let matches = |place: &CodeLocation| {
             place.function.to_lowercase().contains(&wanted) || place.file.to_lowercase().contains(&wanted)
         };
         rows.retain(|row| row.stack.iter().any(matches));
@@ -91,7 +91,7 @@ pub(crate) fn sort(rows: &mut [Row], by: Sort) {
 }
 
 /// Function and `file:line` for a terminal.
-pub(crate) fn named(place: Option<&Place>) -> (String, String) {
+pub(crate) fn named(place: Option<&CodeLocation>) -> (String, String) {
     match place {
         None => ("(no stack)".to_owned(), String::new()),
         Some(place) if place.line == 0 => (short_name(&place.function), short_name(&place.file)),

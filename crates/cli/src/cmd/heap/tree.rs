@@ -3,20 +3,20 @@
 use std::io::{self, IsTerminal, Write};
 
 use stormlog_heap_report::{Reading, rows, tree};
-use stormlog_model::stacks::Holdings;
+use stormlog_model::stacks::StackProfile;
 
-use super::{Asked, export, head, read, warn_of_cut};
+use super::{CaptureSelection, export, head, read, warn_of_cut};
 use crate::cmd::record::live;
 use crate::exit::Exit;
 
 pub(crate) struct Options {
-    pub(crate) asked: Asked,
+    pub(crate) selection: CaptureSelection,
     pub(crate) biggest: usize,
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let (reading, held) = read(&options.asked)?;
+    let (reading, held) = read(&options.selection)?;
     let is_screen = stormlog_tui::has_screen() && io::stdin().is_terminal();
     if is_screen && !options.json && !held.rows.is_empty() {
         let mut title = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn print(out: &mut impl Write, reading: &Reading, held: &Holdings, biggest: usize) -> io::Result<()> {
+fn print(out: &mut impl Write, reading: &Reading, held: &StackProfile, biggest: usize) -> io::Result<()> {
     head(out, reading, held)?;
     if !held.rows.is_empty() {
         for line in tree::lines(held, biggest) {

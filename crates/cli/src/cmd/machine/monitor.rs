@@ -10,7 +10,7 @@ use stormlog_track::{Outlets, Statistics};
 
 use crate::cmd::record::track::code;
 use crate::cmd::record::watch::keep::Kept;
-use crate::cmd::record::watch::{self, Part, Reason, Screen, Stop, Wanted, Watch};
+use crate::cmd::record::watch::{self, Part, Reason, Screen, Stop, Wanted, WatchSession};
 
 pub(crate) struct Options {
     pub(crate) pid: Option<u32>,
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     Ok(code(&reason))
 }
 
-fn lines(watch: &Watch) -> Vec<String> {
+fn lines(watch: &WatchSession) -> Vec<String> {
     let line = |(part, tracker): (&Part, &stormlog_track::Tracker)| {
         let label = if watch.parts.len() > 1 { format!("[{}] ", part.label) } else { String::new() };
         let memory = part.size(part.bytes(&tracker.statistics()), "-");
@@ -91,7 +91,7 @@ fn change(part: &Part, seen: &Statistics) -> Option<i64> {
     now.checked_sub(i64::try_from(part.baseline?).ok()?)
 }
 
-fn report(screen: &mut Screen, watch: &Watch, reason: &Reason) {
+fn report(screen: &mut Screen, watch: &WatchSession, reason: &Reason) {
     match reason {
         Reason::Signal(_) => screen.line("\nMonitoring stopped by user"),
         Reason::Departed(departure) => screen.line(&format!("\n{}", departure.sentence)),
@@ -122,7 +122,7 @@ fn report(screen: &mut Screen, watch: &Watch, reason: &Reason) {
     }
 }
 
-fn answer(options: &Options, watch: &Watch, reason: &Reason) -> Value {
+fn answer(options: &Options, watch: &WatchSession, reason: &Reason) -> Value {
     let device = |(part, tracker): (&Part, &stormlog_track::Tracker)| {
         let mut object = part.to_json(tracker);
         object["change_bytes"] = change(part, &tracker.statistics()).into();

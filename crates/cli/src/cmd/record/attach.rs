@@ -13,10 +13,10 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stormlog_heap_report::HeapDigest;
 use stormlog_model::format_bytes;
-use stormlog_supervise::{Attached, Call, Door, EnterError, HeapKeeper, HeapOptions, enter};
+use stormlog_supervise::{AttachError, AttachMethod, Attached, Call, HeapKeeper, HeapOptions, attach};
 
 use crate::cmd::record::run_heap::check_output;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, MissingInput, UsageError};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) output: Option<PathBuf>,
     pub(crate) force: bool,
     pub(crate) duration: Option<Duration>,
-    pub(crate) door: Door,
+    pub(crate) method: AttachMethod,
     pub(crate) quiet: bool,
     pub(crate) json: bool,
 }
@@ -34,25 +34,28 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let name = options.output.clone().unwrap_or_else(|| free_name(options.pid));
     check_output(&name, options.force)?;
-    // Somebody writes into it, or was killed while he did.
+    // A live file exists while a recording writes it, and stays when its process was killed: it is never overwritten, not even with --force.
     check_output(&live_path(&name), false)?;
     let output = std::path::absolute(&name).with_context(|| name.display().to_string())?;
     if output.to_string_lossy().contains([';', '%']) {
-        return Err(Wrong(format!("{}: a capture's path may not hold ';' or '%'", output.display())).into());
+        return Err(UsageError(format!(
+            "{}: a capture's path must not contain ';' or '%'",
+            output.display()
+        ))
+        .into());
     }
-    let mut process =
-        Attached::open(options.pid).map_err(|_| Wrong(EnterError::NoProcess(options.pid).to_string()))?;
+    let mut process = Attached::open(options.pid).map_err(|_| said(AttachError::NoProcess(options.pid)))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
     }
     let room = Room::new()?;
     let library = stormlog_hook_image()?;
-    let order = options.heap.order(&output);
+    let spec = options.heap.hook_spec(&output);
     if output.exists() {
         std::fs::remove_file(&output).with_context(|| output.display().to_string())?;
     }
-    enter(options.pid, &library, Call::Start(&order), options.door, &room.0).map_err(said)?;
+    attach(options.pid, &library, Call::Start(&spec), options.method, &room.0).map_err(said)?;
     let is_terminal = io::stderr().is_terminal();
     if !options.quiet && is_terminal {
         writeln!(io::stderr(), "stormlog: recording the heap of pid {}; Ctrl-C ends it", options.pid)?;
@@ -84,7 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             });
         }
         None if keeper.has_stopped() => {}
-        None => enter(options.pid, &library, Call::Stop, options.door, &room.0).map_err(said)?,
+        None => attach(options.pid, &library, Call::Stop, options.method, &room.0).map_err(said)?,
     }
     keeper.finish(options.pid, &cause);
     summarise(options, &output, departure.map(|departure| departure.sentence))
@@ -103,9 +106,9 @@ fn free_name(pid: u32) -> PathBuf {
     names.find(|name| !name.exists() && !live_path(name).exists()).unwrap_or_default()
 }
 
-pub(crate) fn detach(pid: u32, door: Door) -> anyhow::Result<Exit> {
+pub(crate) fn detach(pid: u32, method: AttachMethod) -> anyhow::Result<Exit> {
     let room = Room::new()?;
-    enter(pid, &stormlog_hook_image()?, Call::Stop, door, &room.0).map_err(said)?;
+    attach(pid, &stormlog_hook_image()?, Call::Stop, method, &room.0).map_err(said)?;
     Ok(Exit::Ok)
 }
 
@@ -142,11 +145,14 @@ pub(crate) fn stormlog_hook_image() -> anyhow::Result<PathBuf> {
 }
 
 /// What the user can do something about is a sentence of its own.
-pub(crate) fn said(error: EnterError) -> anyhow::Error {
-    Wrong(error.to_string()).into()
+pub(crate) fn said(error: AttachError) -> anyhow::Error {
+    match error {
+        AttachError::NoProcess(_) => MissingInput(error.to_string()).into(),
+        _ => UsageError(error.to_string()).into(),
+    }
 }
 
-/// A directory of our own for the scripts that go through the door.
+/// A directory of our own for the scripts that the attached process runs.
 pub(crate) struct Room(pub(crate) PathBuf);
 
 impl Room {

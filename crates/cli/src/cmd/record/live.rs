@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use stormlog_model::memory::Memory;
 use stormlog_tui::state::reading::{Reading, Wish};
-use stormlog_tui::{Left, LiveTarget, TuiError, Watcher};
+use stormlog_tui::{Left, LiveTarget, RecordingFollower, TuiError};
 
-use crate::exit::{Exit, NotThere};
+use crate::exit::{Exit, MissingInput};
 
 /// A program may record faster than it can be read; then what was read by now is shown, and says so.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where nobody says how wide a line may be.
+/// The width of a line where the terminal does not give one.
 const COLUMNS: u16 = 100;
 /// Lines of one look that is printed.
 const LINES: u16 = 40;
@@ -25,12 +25,12 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.once || options.json || !stormlog_tui::has_screen() {
-        let mut watcher = Watcher::open(&options.target).map_err(wrong)?;
+        let mut follower = RecordingFollower::open(&options.target).map_err(wrong)?;
         let wish = Wish { waits_for_names: true, memory: options.memory, ..Wish::default() };
-        let mut reading = watcher.look(wish);
+        let mut reading = follower.look(wish);
         let began = Instant::now();
         while reading.is_behind() && began.elapsed() < PATIENCE {
-            reading = watcher.look(wish);
+            reading = follower.look(wish);
         }
         check_memory(options.memory, &reading)?;
         let mut out = io::stdout().lock();
@@ -51,7 +51,11 @@ fn check_memory(wanted: Option<Memory>, reading: &Reading) -> anyhow::Result<()>
     match (wanted, heap) {
         (Some(wanted), Some(heap)) if heap.memory != wanted => {
             let known: Vec<String> = heap.memories.iter().map(|row| row.memory.to_string()).collect();
-            Err(NotThere(format!("no memory {wanted} in this recording; it has {}", known.join(", "))).into())
+            Err(MissingInput(format!(
+                "memory {wanted} is not in this recording; it has {}",
+                known.join(", ")
+            ))
+            .into())
         }
         _ => Ok(()),
     }
@@ -63,7 +67,7 @@ pub(crate) fn left(left: Left) -> anyhow::Result<Exit> {
         Left::Quit => Ok(Exit::Ok),
         Left::Interrupted => Ok(Exit::Interrupted),
         Left::Signal(signal) => {
-            // The terminal is back as it was; whoever sent the signal sees that it was obeyed.
+            // The terminal is back as it was; the sender of the signal sees that it was obeyed.
             signal_hook::low_level::emulate_default_handler(signal)?;
             Ok(Exit::Error)
         }
@@ -73,7 +77,7 @@ pub(crate) fn left(left: Left) -> anyhow::Result<Exit> {
 fn wrong(error: TuiError) -> anyhow::Error {
     match error {
         TuiError::NotARecording(_) | TuiError::NoProcess(_) | TuiError::Heap(_) => {
-            NotThere(error.to_string()).into()
+            MissingInput(error.to_string()).into()
         }
         other => other.into(),
     }

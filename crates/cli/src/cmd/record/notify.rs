@@ -8,13 +8,13 @@ use std::time::Duration;
 use stormlog_push::{Client, Courier, Deliveries, Destination, Url, read_token, split_words};
 use stormlog_story::Story;
 
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 use crate::interpreter::secure_post;
 
 /// The variable with the token, where no file is given.
 const TOKEN: &str = "STORMLOG_WEBHOOK_TOKEN";
 
-pub(crate) struct Asked {
+pub(crate) struct NotifyOptions {
     pub(crate) command: Option<String>,
     pub(crate) webhook: Option<String>,
     pub(crate) token_file: Option<PathBuf>,
@@ -22,24 +22,24 @@ pub(crate) struct Asked {
 
 /// The courier, where something was asked for. `ourselves` starts this program again.
 pub(crate) fn start(
-    asked: &Asked,
+    options: &NotifyOptions,
     ourselves: &[OsString],
 ) -> anyhow::Result<(Option<Courier>, Option<Deliveries>)> {
-    if asked.command.is_none() && asked.webhook.is_none() {
+    if options.command.is_none() && options.webhook.is_none() {
         return Ok((None, None));
     }
-    let wrong = |what: &str, error: stormlog_push::PushError| Wrong(format!("{what}: {error}"));
-    let command = asked.command.as_deref().map(split_words).transpose();
+    let wrong = |what: &str, error: stormlog_push::PushError| UsageError(format!("{what}: {error}"));
+    let command = options.command.as_deref().map(split_words).transpose();
     let command = command.map_err(|error| wrong("--on-alert", error))?.unwrap_or_default();
     let client = Client { timeout: Duration::ZERO, secure: secure_post() };
-    if let Some(url) = &asked.webhook {
+    if let Some(url) = &options.webhook {
         Url::parse(url).and_then(|url| client.check(&url)).map_err(|error| wrong("--webhook", error))?;
     }
-    let token = match &asked.token_file {
+    let token = match &options.token_file {
         Some(path) => Some(read_token(path).map_err(|error| wrong("--webhook-token", error))?),
         None => std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
     };
-    let destination = Destination { command, webhook: asked.webhook.clone(), token, secure: client.secure };
+    let destination = Destination { command, webhook: options.webhook.clone(), token, secure: client.secure };
     let mut helper = ourselves.to_vec();
     helper.push("deliver-alerts".into());
     // Captures of living processes are left alone: the bundle has what matters.

@@ -9,11 +9,11 @@ use stormlog_catalog::run::{KeepRule, StoredRun, remove_run, stored_runs};
 use stormlog_model::text::{inert_lines, short_name};
 use stormlog_model::{Launch, format_bytes};
 
+use crate::default_path;
 use crate::exit::{CtrlC, Exit};
-use crate::place;
 use crate::table::{self, Table};
 
-/// A run that has ended looks so long for old ones; with more of them than can be seen in that time it removes none.
+/// How long a run that has ended searches for old runs; where the search takes longer, it removes none.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Which runs are kept.
@@ -40,7 +40,7 @@ impl Keep {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let (Options::List { path, json } | Options::Prune { path, json, .. }) = options;
-    let root = place::or_runs(path.as_deref())?;
+    let root = default_path::or_runs(path.as_deref())?;
     let ctrl_c = CtrlC::watch();
     let Some(mut runs) = stored_runs(&root, &|| ctrl_c.check().is_ok()) else {
         ctrl_c.check()?;

@@ -21,12 +21,13 @@ use stormlog_heap_report::Chosen;
 use crate::cmd::record::notify;
 use crate::cmd::record::retention::{self, Keep};
 use crate::cmd::record::run_finish;
-use crate::cmd::record::run_heap;
 use crate::cmd::record::run_live;
 use crate::cmd::record::run_start;
 use crate::cmd::record::run_story;
+use crate::cmd::record::ship;
+use crate::cmd::record::{run_heap, run_jax};
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 use crate::interpreter;
 
 /// Children named in the summary.
@@ -36,7 +37,8 @@ pub(crate) struct Options {
     pub(crate) command: Vec<OsString>,
     pub(crate) interval: Duration,
     pub(crate) keep: Keep,
-    pub(crate) notify: notify::Asked,
+    pub(crate) notify: notify::NotifyOptions,
+    pub(crate) ship: Option<ship::TransferOptions>,
     pub(crate) root: PathBuf,
     pub(crate) quiet: bool,
     pub(crate) limit: Option<u64>,
@@ -49,6 +51,7 @@ pub(crate) struct Options {
     pub(crate) record_torch: bool,
     pub(crate) follow_cuda_driver: bool,
     pub(crate) torch_history: Option<TorchHistory>,
+    pub(crate) snapshot_signal: Option<i32>,
     pub(crate) heap: Option<HeapOptions>,
     /// No flag asked for it.
     pub(crate) heap_is_default: bool,
@@ -67,8 +70,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         command.insert(0, interpreter::for_scripts());
     } else if let Some(word) = command.first().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
         let word = word.display();
-        return Err(Wrong(format!(
-            "unknown option {word}; `stormlog run --help` lists what can stand before the command"
+        return Err(UsageError(format!(
+            "unknown option {word}; `stormlog run --help` lists the options before the command"
         ))
         .into());
     }
@@ -87,6 +90,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         record_torch: options.record_torch,
         follow_cuda_driver: options.follow_cuda_driver,
         torch_history: options.torch_history,
+        snapshot_signal: options.snapshot_signal,
+        answerer: match ourselves.is_empty() {
+            true => Vec::new(),
+            false => ourselves.iter().cloned().chain(["answer-requests".into()]).collect(),
+        },
         limit_as: options.limit,
         bundle_policy: options.bundle_policy,
         die_with_supervisor: options.die_with_supervisor,
@@ -96,6 +104,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
         earlier: (!options.quiet && !options.json).then_some(say as fn(&str)),
         courier: courier.clone(),
+        shipper: options.ship.as_ref().map(|transfer| transfer.shipper(&ourselves)).transpose()?,
         missing: say,
         command,
     };
@@ -108,7 +117,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let ran = if options.live { run_live::run(&run) } else { stormlog_supervise::run(&run) };
     let mut outcome = ran.map_err(|error| match error {
         RunError::Start { program, source } => run_start::refused(&program, &source).into(),
-        RunError::NoCommand => anyhow::Error::new(Wrong(error.to_string())),
+        RunError::NoCommand => anyhow::Error::new(UsageError(error.to_string())),
         other => other.into(),
     })?;
     let mut chosen = run_heap::chosen(&outcome);
@@ -118,7 +127,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let hand_over = |output: &Path| run_heap::hand_over(&mut outcome, &mut chosen, output);
     let kept = options.heap_output.as_deref().map(hand_over).transpose();
-    let termination = outcome.termination.take();
+    let (termination, shipping) = (outcome.termination.take(), outcome.shipping.take());
     let story = LazyCell::new(|| run_story::of(&outcome));
     run_story::tell_launcher(&outcome, &story);
     run_story::leave_message(termination, &outcome, &story);
@@ -148,6 +157,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     {
         let _ = line(&mut out, &sentence);
     }
+    let shipped = options
+        .ship
+        .as_ref()
+        .and_then(|transfer| ship::at_end(&outcome.directory, shipping, options.wait, transfer))
+        .filter(|_| !options.quiet && !options.json);
+    if let Some(sentence) = shipped {
+        let _ = line(&mut out, &sentence);
+    }
     let removed = retention::after_run(&options.root, &options.keep);
     if let Some(sentence) = removed.filter(|_| !options.quiet && !options.json) {
         let _ = line(&mut out, &sentence);
@@ -161,7 +178,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     Ok(outcome.ended.shell_code())
 }
 
-/// Somebody reads the terminal while the program runs; a log file is read at its end, and has the summary.
+/// Whether warnings are printed while the program runs: only on a terminal. A log file is read afterwards, and has the summary.
 fn is_watched_by_somebody(options: &Options) -> bool {
     !options.quiet && !options.json && !options.live && io::stderr().is_terminal()
 }
@@ -244,6 +261,7 @@ fn summarise(
         writeln!(out, "  memory    {}", memory.join(" · "))?;
     }
     run_heap::say(out, outcome, chosen)?;
+    run_jax::say(out, &outcome.directory)?;
     let roots = story.processes.iter().filter(|process| process.is_root);
     for failed in roots.flat_map(|process| &process.failed_requests).filter(|failed| !has(failed)) {
         writeln!(out, "  failed    {failed}")?;
@@ -261,7 +279,7 @@ fn summarise(
         writeln!(out, "  warned    {warning}{more}")?;
     }
     if outcome.lost_records > 0 {
-        writeln!(out, "  lost      {} records could not be kept", outcome.lost_records)?;
+        writeln!(out, "  lost      {} records could not be stored", outcome.lost_records)?;
     }
     match main.and_then(|process| process.bundle.as_ref()) {
         Some(bundle) => writeln!(out, "  more      stormlog oom show {}", bundle.display())?,
@@ -275,7 +293,7 @@ fn summarise(
 fn plainly(outcome: &RunOutcome) -> String {
     let how = match outcome.ended {
         Ended::Code(code) => format!("exited {code}"),
-        Ended::Signal(signal) => format!("was ended by {}", stormlog_postmortem::signal_name(signal)),
+        Ended::Signal(signal) => format!("was terminated by {}", stormlog_postmortem::signal_name(signal)),
         Ended::Unknown => "ended".to_owned(),
     };
     let pid = outcome.processes.first().map(|process| format!(" (pid {})", process.pid)).unwrap_or_default();

@@ -10,13 +10,13 @@ use stormlog_heap_report::{Chosen, HeapDigest, captures, find};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 
 /// What is printed of a run that was to record a heap and has no capture.
 pub(crate) fn not_recorded(outcome: &RunOutcome) -> String {
     match &outcome.unrecordable {
         Some(reason) => format!("no heap was recorded: {reason}"),
-        None => "no heap was recorded: a program that is statically linked, set-user-ID, or built with AddressSanitizer cannot be"
+        None => "no heap was recorded: a program that is statically linked, set-user-ID or built with AddressSanitizer cannot be recorded"
             .to_owned(),
     }
 }
@@ -26,10 +26,12 @@ pub(crate) fn not_recorded(outcome: &RunOutcome) -> String {
 pub(crate) fn check_output(output: &Path, force: bool) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if output.is_file() && !force {
-        return Err(Wrong(format!("{} exists; choose another --output, or --force", output.display())).into());
+        return Err(
+            UsageError(format!("{} exists; choose another --output, or --force", output.display())).into()
+        );
     }
     if !folder.is_dir() {
-        return Err(Wrong(format!("{}: no such directory for --output", folder.display())).into());
+        return Err(UsageError(format!("{}: no such directory for --output", folder.display())).into());
     }
     Ok(())
 }

@@ -11,11 +11,11 @@ use stormlog_catalog::run::layout::OUTPUT_FILE;
 use stormlog_supervise::{RunError, RunOptions, RunOutcome, Running, Streams};
 use stormlog_tui::LiveTarget;
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 
 /// Lines of the program's output that are shown when the screen is left.
 const LAST_LINES: usize = 20;
-/// So much of the output's end is searched for them.
+/// Bytes at the end of the output that are searched for them.
 const END: u64 = 64 << 10;
 /// Between two looks for more output, after the user left the screen.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -25,9 +25,8 @@ pub(crate) fn check_terminal() -> anyhow::Result<()> {
     if stormlog_tui::has_screen() {
         return Ok(());
     }
-    let sentence = "--live needs a terminal to draw on, and standard output is none (or TERM says so): leave it out, and run `stormlog live` on the run's \
-                    directory from a terminal";
-    Err(Wrong(sentence.to_owned()).into())
+    let sentence = "--live needs a terminal, and standard output is not one (or TERM is dumb): leave it out, and run `stormlog live` on the run's directory from a terminal";
+    Err(UsageError(sentence.to_owned()).into())
 }
 
 /// Runs the program to its end, on screen as long as the user wants to see it.
@@ -37,8 +36,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<RunOutcome, RunError> {
     let shown = stormlog_tui::live_until(&target, &|| running.has_ended());
     let mut out = io::stdout();
     if let Err(error) = shown {
-        // The program has nothing to do with it and goes on.
-        let _ = writeln!(io::stderr(), "stormlog: the screen had to be left: {error}");
+        // The program has nothing to do with it and continues.
+        let _ = writeln!(io::stderr(), "stormlog: the live screen stopped: {error}; the program continues");
     }
     // A terminal that is gone needs no output; the file has it.
     let mut output = Output::at_the_end(running.directory(), &mut out);
@@ -59,7 +58,7 @@ pub(crate) fn say_more(out: &mut impl Write, run: &Path) -> io::Result<()> {
     }
 }
 
-/// The terminal is the screen's: what would have gone to it goes to a file, and nobody types for the program.
+/// The terminal is the screen's: what would have gone to it goes to a file, and the program gets no keys.
 fn streams(run: &Path) -> io::Result<Streams> {
     let file = stormlog_files::create_new(&run.join(OUTPUT_FILE))?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;

@@ -42,7 +42,7 @@ pub(crate) fn look_up(program: &OsStr) -> Result<(), CannotStart> {
     }
     match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(not_found(format!(
-            "{name} is not there{}",
+            "{name} does not exist{}",
             with_ending(path).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
         ))),
         Err(error) => Err(no_program(format!("{name}: {error}"))),
@@ -50,7 +50,7 @@ pub(crate) fn look_up(program: &OsStr) -> Result<(), CannotStart> {
             Err(no_program(format!("{name} is a directory; name a program or a script in it")))
         }
         Ok(found) if !is_executable(&found) => Err(no_program(format!(
-            "{name} may not be executed: chmod +x it, or name what runs it, as in `stormlog run python3 {name}`"
+            "{name} is not executable: run `chmod +x` on it, or name its interpreter, as in `stormlog run python3 {name}`"
         ))),
         Ok(_) => Ok(()),
     }
@@ -61,11 +61,10 @@ pub(crate) fn refused(program: &OsStr, error: &io::Error) -> CannotStart {
     let name = Path::new(program).display();
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => {
-            not_found(format!("{name}: the program its first line names, or its loader, is not there"))
+            not_found(format!("{name}: the interpreter in its first line, or its loader, does not exist"))
         }
         Some(Errno::NOEXEC) => no_program(format!(
-            "{name} is neither a program for this machine nor a script whose first line says what runs it; name that, as in \
-             `stormlog run sh {name}`"
+            "{name} is neither a program for this machine nor a script with an interpreter in its first line; name the interpreter, as in `stormlog run sh {name}`"
         )),
         _ => no_program(format!("{name}: {error}")),
     }
@@ -79,11 +78,13 @@ fn not_on_path(program: &OsStr) -> CannotStart {
     let hint = match here {
         Some(found) if found.is_dir() => "the one here is a directory".to_owned(),
         Some(found) if is_executable(&found) => format!("the file here is ./{name}"),
-        Some(_) => format!("the file here needs what runs it, as in `stormlog run python3 {name}`"),
+        Some(_) => format!("the file here needs an interpreter, as in `stormlog run python3 {name}`"),
         None => match (with_ending(path), words.split_once(char::is_whitespace)) {
             (Some(meant), _) => format!("did you mean {meant}?"),
             (None, Some((first, _))) if is_on_path(OsStr::new(first)) => {
-                format!("the command is one word: leave the quotes out, as in `stormlog run {words}`")
+                format!(
+                    "the whole command is quoted as one word; remove the quotes, as in `stormlog run {words}`"
+                )
             }
             _ if words.ends_with(".py") => "there is no such file here either".to_owned(),
             _ if words == "python" && is_on_path(OsStr::new("python3")) => "did you mean python3?".to_owned(),

@@ -9,9 +9,9 @@ use stormlog_node::{Fleet, fleet_value};
 use stormlog_tui::{AppOptions, Config, ViewName};
 
 use super::live::{columns, left};
-use crate::exit::{Exit, NotThere, Wrong};
+use crate::default_path;
+use crate::exit::{Exit, MissingInput, UsageError};
 use crate::interpreter::this_process;
-use crate::place;
 
 /// A directory of many runs takes time to read; then what was read by now is printed, and says so.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let config = Config::read().map_err(|error| Wrong(error.to_string()))?;
+    let config = Config::read().map_err(|error| UsageError(error.to_string()))?;
     let mut app = AppOptions {
         paths: options.paths.clone(),
         view: Some(ViewName::Ranks),
@@ -31,11 +31,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         interpreter: this_process().map(OsStr::to_owned),
     };
     if app.paths.is_empty() && app.config.directories.is_empty() {
-        app.paths = vec![place::or_runs(None)?];
+        app.paths = vec![default_path::or_runs(None)?];
     }
     let roots = app.roots();
     if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
-        return Err(NotThere(format!("{}: not a directory", missing.display())).into());
+        return Err(MissingInput(format!("{}: not a directory", missing.display())).into());
     }
     if !options.once && !options.json && stormlog_tui::has_screen() {
         return left(stormlog_tui::app(app)?);

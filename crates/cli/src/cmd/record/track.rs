@@ -5,17 +5,16 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use stormlog_alert::alerts::Thresholds;
-use stormlog_model::{Event, Record};
-use stormlog_postmortem::bundle::{BundleContent, BundleWriter, Environment, Evidence, Retention};
-use stormlog_postmortem::{Cause, verdict::Verdict};
+use stormlog_model::Event;
 use stormlog_store::Format;
 use stormlog_store::sink::{Sink, SinkConfig};
 use stormlog_track::{GpuHoldings, Outlets};
 
 use crate::Program;
+use crate::cmd::record::flight::{self, Flight, Oom};
 use crate::cmd::record::track_export::{self, Export};
 use crate::cmd::record::watch::keep::Kept;
-use crate::cmd::record::watch::{self, Found, MAX_EVENTS, Reason, Screen, Stop, Wanted, Watch};
+use crate::cmd::record::watch::{self, MAX_EVENTS, Reason, Screen, Stop, Wanted, WatchSession, WatchTargets};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -71,13 +70,6 @@ impl Options {
     }
 }
 
-/// The flight recorder.
-pub(crate) struct Oom {
-    pub(crate) directory: PathBuf,
-    pub(crate) buffer_size: usize,
-    pub(crate) retention: Retention,
-}
-
 /// Seconds between two status lines where they cannot be kept up to date.
 const STATUS_SECONDS: f64 = 10.0;
 /// Seconds between two looks at what the process holds on GPUs: a driver takes milliseconds to list its processes.
@@ -105,6 +97,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         alerts: true,
         thresholds,
         identity: options.identity.clone(),
+        max_events: MAX_EVENTS,
         flight_events: options.oom.as_ref().map_or(0, |oom| oom.buffer_size),
         source: "stormlog.track",
     })?;
@@ -121,7 +114,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         None => None,
     };
     let (kept, recorder) = kept.map_or((None, None), |(kept, recorder)| (Some(kept), Some(recorder)));
-    let writer = options.oom.as_ref().map(|oom| BundleWriter::new(oom.retention));
+    let flight = options.oom.as_ref().map(Flight::new);
     let mut watch = found.start(Outlets::new(sink, recorder))?;
     let mut status = Status::default();
     // 0 is for ever, as in 0.4.3.
@@ -131,12 +124,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     for alert in watch.finish(&reason) {
         screen.line(&alert_line(&alert));
     }
-    let dump = match (&reason, &options.oom, writer) {
-        (Reason::Departed(departure), Some(oom), Some(writer)) => match &departure.verdict {
-            Some(verdict) if verdict.cause != Cause::Exit => Some(bundle(writer, oom, &watch, verdict)?),
-            _ => None,
-        },
-        _ => None,
+    let dump = match flight {
+        Some(flight) => flight.dump(&watch, &reason, "track")?,
+        None => None,
     };
     report(&mut screen, options, &watch, &reason, dump.as_ref(), &status);
     for warning in watch.group.take_warnings() {
@@ -181,24 +171,16 @@ fn header(screen: &mut Screen, options: &Options) {
     screen.line("");
 }
 
-fn announce(screen: &mut Screen, options: &Options, found: &Found) -> io::Result<()> {
+fn announce(screen: &mut Screen, options: &Options, found: &WatchTargets) -> io::Result<()> {
     if let Some(sink) = &options.sink {
         screen.line(&format!("Append-only telemetry sink: {}", sink.root_dir.display()));
     }
     if let Some(oom) = &options.oom {
-        screen.line("OOM flight recorder enabled:");
-        screen.line(&format!("  Dump directory: {}", oom.directory.display()));
-        screen.line(&format!("  Buffer size: {} events", oom.buffer_size));
-        screen.line(&format!("  Max dumps: {}", oom.retention.max_bundles));
-        screen.line(&format!("  Max total size: {} MB", oom.retention.max_total_bytes >> 20));
-        if found.target.is_none() {
-            let why = "without --pid there is no program whose end could be recorded";
-            writeln!(io::stderr(), "Warning: --oom-flight-recorder: {why}")?;
-        }
+        flight::announce(screen, oom, found)?;
     }
     if options.watchdog {
         let why = "only the program itself can free its memory (stormlog.MemoryWatchdog inside it)";
-        writeln!(io::stderr(), "Warning: --watchdog warns but cleans nothing: {why}")?;
+        writeln!(io::stderr(), "Warning: --watchdog warns but does not clean up: {why}")?;
     }
     match &found.target {
         Some(target) => {
@@ -212,7 +194,7 @@ fn announce(screen: &mut Screen, options: &Options, found: &Found) -> io::Result
         None => {}
     }
     if found.has_gpu() && found.count() > 1 {
-        screen.line(&format!("Watching {} at once.", plural(found.count())));
+        screen.line(&format!("Watching {} at the same time.", plural(found.count())));
     }
     Ok(())
 }
@@ -233,8 +215,8 @@ struct Status {
 }
 
 impl Status {
-    /// `false` when nobody reads any more.
-    fn show(&mut self, screen: &mut Screen, watch: &Watch, alerts: &[Event]) -> bool {
+    /// `false` when the reader of the output is gone.
+    fn show(&mut self, screen: &mut Screen, watch: &WatchSession, alerts: &[Event]) -> bool {
         for alert in alerts {
             screen.line(&alert_line(alert));
         }
@@ -259,7 +241,7 @@ impl Status {
 }
 
 /// One line for each thing watched; the only one is spelt as 0.4.3 does.
-fn lines(watch: &Watch, held: Option<u64>) -> Vec<String> {
+fn lines(watch: &WatchSession, held: Option<u64>) -> Vec<String> {
     let now_ns = stormlog_store::wall_ns();
     let mut lines = Vec::new();
     for (part, tracker) in watch.parts.iter().zip(watch.group.trackers()) {
@@ -282,7 +264,7 @@ fn alert_line(event: &Event) -> String {
 fn report(
     screen: &mut Screen,
     options: &Options,
-    watch: &Watch,
+    watch: &WatchSession,
     reason: &Reason,
     dump: Option<&PathBuf>,
     status: &Status,
@@ -313,7 +295,7 @@ fn report(
             screen.line(&format!("Peak device memory: {}", part.size(seen.peak_device_used, "N/A")));
             screen.line(&format!("Collector health: {}", health.status.as_str()));
         }
-        // A process that ended is no trouble of the collector's.
+        // A process that ended is not a fault of the collector.
         let is_trouble = part.is_gpu() || !matches!(reason, Reason::Departed(_));
         if let Some(error) = health.last_error.filter(|_| is_trouble) {
             screen.line(&format!("Last collector error: {error}"));
@@ -327,7 +309,7 @@ fn report(
     }
 }
 
-fn total_events(watch: &Watch) -> u64 {
+fn total_events(watch: &WatchSession) -> u64 {
     let count = |tracker: &stormlog_track::Tracker| {
         let seen = tracker.statistics();
         seen.retained_events + seen.dropped_events
@@ -335,29 +317,9 @@ fn total_events(watch: &Watch) -> u64 {
     watch.group.trackers().iter().map(count).sum()
 }
 
-/// The evidence of a death, with the last events.
-fn bundle(mut writer: BundleWriter, oom: &Oom, watch: &Watch, verdict: &Verdict) -> anyhow::Result<PathBuf> {
-    let session = watch.group.session();
-    let evidence = Evidence::from(verdict);
-    let custom = Record::from_iter([("command".to_owned(), Value::from("track"))]);
-    let content = BundleContent {
-        created_at_ns: stormlog_store::wall_ns(),
-        pid: watch.target.as_ref().map_or_else(std::process::id, |target| target.pid()).into(),
-        backend: watch.parts.iter().find(|part| part.is_gpu()).map_or("cpu", |part| &part.backend),
-        reason: verdict.cause.as_str(),
-        exception: None,
-        context: Some("stormlog.track"),
-        session: session.as_ref(),
-        custom_metadata: &custom,
-        environment: Environment { cwd: None, system: &Record::new() },
-        evidence: &evidence,
-    };
-    Ok(writer.write(&oom.directory, &content, watch.group.flight())?.path)
-}
-
 fn answer(
     options: &Options,
-    watch: &Watch,
+    watch: &WatchSession,
     reason: &Reason,
     dump: Option<&PathBuf>,
     status: &Status,
@@ -373,9 +335,4 @@ fn answer(
         "output": options.output.as_ref().map(text), "oom_dump": dump.map(text),
         "telemetry_sink_dir": options.sink.as_ref().map(|sink| text(&sink.root_dir)),
     })
-}
-
-/// The buffer of `--oom-buffer-size`: nothing or less than nothing is as many as the tracker keeps.
-pub(crate) fn buffer_size(asked: Option<i64>) -> usize {
-    asked.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0).unwrap_or(MAX_EVENTS)
 }

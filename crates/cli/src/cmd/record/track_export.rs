@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use stormlog_model::{Record, SCHEMA_LATEST, SessionStatus, to_record};
 
 use crate::Program;
-use crate::cmd::record::watch::Watch;
-use crate::exit::Wrong;
+use crate::cmd::record::watch::WatchSession;
+use crate::exit::UsageError;
 use crate::interpreter::{Interpreter, with_package};
 
 /// The module that does it.
@@ -31,11 +31,11 @@ impl Export {
     }
 
     /// Whether it can be done here; otherwise what to do about it.
-    pub(crate) fn check(&self) -> Result<(), Wrong> {
+    pub(crate) fn check(&self) -> Result<(), UsageError> {
         let Some(python) = with_package() else {
             let flags: Vec<String> = self.settings.keys().map(|name| format!("--{name}")).collect();
-            return Err(Wrong(format!(
-                "{} is not available here: this command has no Python beside it. Use the command that \
+            return Err(UsageError(format!(
+                "{} is not available here: this command comes without Python. Use the command that \
                  `pip install stormlog` puts in place, name an interpreter with STORMLOG_PYTHON, or write \
                  --output FILE and upload that file yourself",
                 flags.join(" and ")
@@ -45,15 +45,17 @@ impl Export {
         let told = asking.stdout(Stdio::null()).stderr(Stdio::piped());
         match hand_over(told, &json!({"settings": self.settings})) {
             Ok(done) if done.status.success() => Ok(()),
-            Ok(done) => Err(Wrong(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
-            Err(error) => Err(Wrong(format!("{} could not be started: {error}", python.program().display()))),
+            Ok(done) => Err(UsageError(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+            Err(error) => {
+                Err(UsageError(format!("{} could not be started: {error}", python.program().display())))
+            }
         }
     }
 
     /// Hands over a tracked session. With `--json` standard output has an answer already.
     pub(crate) fn deliver(&self, program: Program, mut done: Record, is_json: bool) -> io::Result<()> {
         done.insert("settings".to_owned(), self.settings.clone().into());
-        done.insert("program".to_owned(), word(program).into());
+        done.insert("program".to_owned(), program.name().into());
         let Some(python) = with_package() else { return Ok(()) };
         let mut helping = helper(&python, "deliver");
         if is_json {
@@ -69,7 +71,7 @@ impl Export {
 
 /// Everything an export of a tracked session needs.
 pub(crate) fn tracked(
-    watch: &Watch,
+    watch: &WatchSession,
     output: Option<&Path>,
     sink: Option<&Path>,
     dump: Option<&Path>,
@@ -93,7 +95,7 @@ pub(crate) fn tracked(
 }
 
 /// The numbers under the names that 0.4.3's tracker has for them.
-fn statistics(watch: &Watch, asked: usize) -> Value {
+fn statistics(watch: &WatchSession, asked: usize) -> Value {
     let (Some(part), Some(tracker)) = (watch.parts.get(asked), watch.group.trackers().get(asked)) else {
         return Value::Null;
     };
@@ -121,14 +123,6 @@ fn statistics(watch: &Watch, asked: usize) -> Value {
         "collector_health_status": health.status.as_str(), "collector_last_error": health.last_error,
         "session_status": status.map(SessionStatus::as_str),
     })
-}
-
-fn word(program: Program) -> &'static str {
-    match program {
-        Program::Stormlog => "stormlog",
-        Program::Gpumemprof => "gpumemprof",
-        Program::Tfmemprof => "tfmemprof",
-    }
 }
 
 fn helper(python: &Interpreter, what: &str) -> Command {

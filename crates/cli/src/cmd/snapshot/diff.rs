@@ -5,11 +5,11 @@ use std::path::Path;
 
 use stormlog_model::format_bytes;
 use stormlog_render::flamegraph::{self, FlameGraph};
-use stormlog_torch::{Moment, NoSuchMark, Recording, Sides, SnapshotDiff};
+use stormlog_torch::{NoSuchMark, Recording, Sides, SnapshotDiff, SnapshotMoment};
 
 use crate::cmd::heap::diff::Options;
 use crate::cmd::snapshot::report::load;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 use crate::table::Table;
 
 /// Compares what two snapshots held at the moment asked for.
@@ -31,8 +31,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn wrong(error: NoSuchMark) -> Wrong {
-    Wrong(error.to_string())
+fn wrong(error: NoSuchMark) -> UsageError {
+    UsageError(error.to_string())
 }
 
 /// The flame graph of the difference, by category and stack.
@@ -42,7 +42,7 @@ fn page(
     after: &[Recording<'_>],
     found: &SnapshotDiff,
 ) -> anyhow::Result<String> {
-    let held = |side: &[Recording<'_>]| stormlog_torch::holdings(side, &options.at).map_err(wrong);
+    let held = |side: &[Recording<'_>]| stormlog_torch::stack_profile(side, &options.at).map_err(wrong);
     let both = stormlog_heap_report::diff::diff(&held(before)?, &held(after)?);
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let facts = [
@@ -62,12 +62,12 @@ fn page(
     }))
 }
 
-fn words(at: &Moment) -> String {
+fn words(at: &SnapshotMoment) -> String {
     match at {
-        Moment::Peak => "the peak".to_owned(),
-        Moment::End => "the end".to_owned(),
-        Moment::After(events) => format!("event {events}"),
-        Moment::Mark(mark) => format!("the {mark}"),
+        SnapshotMoment::Peak => "the peak".to_owned(),
+        SnapshotMoment::End => "the end".to_owned(),
+        SnapshotMoment::After(events) => format!("event {events}"),
+        SnapshotMoment::Mark(mark) => format!("the {mark}"),
     }
 }
 

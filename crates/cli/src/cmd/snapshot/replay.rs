@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use stormlog_torch::AllocatorSettings;
 
 use crate::cmd::snapshot::report::load;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 
 pub(crate) struct Options {
     pub(crate) file: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let snapshot = load(&options.file)?;
     if let Some(problem) = snapshot.replay_problem(options.device) {
-        return Err(Wrong(format!("{}: {problem}", options.file.display())).into());
+        return Err(UsageError(format!("{}: {problem}", options.file.display())).into());
     }
     let report = stormlog_torch::replay_report(
         &snapshot,

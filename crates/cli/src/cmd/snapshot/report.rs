@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stormlog_catalog::cuda_oom::snapshot_at;
+use stormlog_heap_report::snapshot::MemorySnapshot;
 use stormlog_torch::ReportOptions;
 
-use crate::exit::{Exit, NotThere, Wrong};
+use crate::cmd::snapshot::live;
+use crate::exit::{Exit, MissingInput, UsageError};
 
 pub(crate) struct Options {
     pub(crate) file: PathBuf,
@@ -17,15 +19,19 @@ pub(crate) struct Options {
 
 /// Reads a snapshot: a file, or the newest one of a bundle or a run. What is wrong with the file is the user's to know, with the file's name.
 pub(crate) fn load(path: &Path) -> anyhow::Result<stormlog_torch::Snapshot> {
-    let file = snapshot_at(path).map_err(|error| NotThere(error.to_string()))?;
+    let file = snapshot_at(path).map_err(|error| MissingInput(error.to_string()))?;
     stormlog_torch::load(&file).map_err(|error| match error {
         // Says the file's name itself.
-        stormlog_torch::SnapshotError::Open { .. } => NotThere(error.to_string()).into(),
-        error => NotThere(format!("{}: {error}", file.display())).into(),
+        stormlog_torch::SnapshotError::Open { .. } => MissingInput(error.to_string()).into(),
+        error => MissingInput(format!("{}: {error}", file.display())).into(),
     })
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
+    // What a process answered: a look at it, with the allocator's state beside it.
+    if let Some(found) = options.file.is_dir().then(|| MemorySnapshot::read(&options.file)).flatten() {
+        return live::show(&found, &options.file, options.json);
+    }
     let snapshot = load(&options.file)?;
     let report = stormlog_torch::report(&snapshot, &options.report);
     let mut out = io::stdout().lock();
@@ -35,9 +41,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     if options.oom {
         let Some(oom) = &report.oom else {
-            return Err(
-                Wrong(format!("{}: no request failed in this recording", options.file.display())).into()
-            );
+            return Err(UsageError(format!(
+                "{}: no request failed in this recording",
+                options.file.display()
+            ))
+            .into());
         };
         stormlog_torch::write_oom(&mut out, oom)?;
         return Ok(Exit::Ok);

@@ -10,7 +10,7 @@ use stormlog_render::timeline::{TimelinePage, page};
 use stormlog_torch::{ExportFormat, Recording, ReportOptions, Snapshot, TimelineLimits};
 
 use crate::cmd::snapshot::report::load;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 
 /// How the trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.output.is_file() && !options.force {
-        return Err(Wrong(format!(
-            "{} is there already: write over it with --force, or name another with --output",
+        return Err(UsageError(format!(
+            "{} exists; overwrite it with --force, or choose another file with --output",
             options.output.display()
         ))
         .into());

@@ -17,11 +17,11 @@ use stormlog_story::captures::CaptureReader;
 use stormlog_story::{judge, tell};
 
 use crate::Program;
+use crate::cmd::atomic_write;
 use crate::cmd::snapshot::analyze::Snapshots;
 use crate::cmd::telemetry::analyze_plots::Plots;
-use crate::cmd::telemetry::older_analyze;
+use crate::cmd::telemetry::gpumemprof_analyze;
 use crate::cmd::telemetry::recordings;
-use crate::cmd::whole_file;
 use crate::exit::{CtrlC, Exit};
 
 /// How the answer is written.
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let is_older = options.program == Program::Gpumemprof && !snapshots.alone;
     let selected = match (&options.session_id, is_older) {
         (Some(id), _) => Some(id.clone()),
-        (None, true) => older_analyze::default_session(&loaded),
+        (None, true) => gpumemprof_analyze::default_session(&loaded),
         (None, false) => None,
     };
     let discovered: Vec<String> = loaded.sessions.iter().map(|session| session.session_id.clone()).collect();
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         return Ok(Exit::InvalidInput);
     }
     if is_older {
-        return older_analyze::run(options, loaded, selected.as_deref(), &discovered);
+        return gpumemprof_analyze::run(options, loaded, selected.as_deref(), &discovered);
     }
     for problem in loaded.problems() {
         writeln!(io::stderr(), "Error: {problem}")?;
@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     };
     match &options.output {
         Some(path) => {
-            whole_file::write(path, &page)?;
+            atomic_write::write(path, &page)?;
             writeln!(io::stderr(), "Analysis report saved to: {}", path.display())?;
         }
         None => io::stdout().lock().write_all(page.as_bytes())?,

@@ -13,7 +13,7 @@ use stormlog_render::plot::{
     median_and_range,
 };
 
-use crate::cmd::whole_file;
+use crate::cmd::atomic_write;
 
 /// Streams of the timeline; more do not fit on a page people look at.
 const MOST_STREAMS: usize = 6;
@@ -21,7 +21,7 @@ const MOST_STREAMS: usize = 6;
 const LEAST_POINTS: usize = 4;
 /// Small multiples; more than these are not seen any more.
 const MOST_RANKS: usize = 64;
-/// Lines that can be told apart.
+/// Lines that can be distinguished.
 const MOST_COLOURS: usize = 8;
 /// The colour of the middle of all, of a floor, and of those that stand out.
 const MEDIAN: &str = "#5b6774";
@@ -38,7 +38,7 @@ pub(crate) struct Plots {
 impl Plots {
     pub(crate) fn of(recording: &Recording) -> Self {
         let mut timelines = timelines(recording);
-        // A process that was seen once or twice is no line; where that is all there is, it is shown.
+        // A process that was seen once or twice is not a line; where that is all there is, it is shown.
         let is_line =
             |timeline: &Timeline| timeline.lines.iter().any(|line| line.points.len() >= LEAST_POINTS);
         if timelines.iter().any(is_line) {
@@ -62,7 +62,7 @@ impl Plots {
         if self.timelines.is_empty() {
             return Ok(false);
         }
-        whole_file::write(file, self.memory(None).png(SCALE)?)?;
+        atomic_write::write(file, self.memory(None).png(SCALE)?)?;
         Ok(true)
     }
 
@@ -388,7 +388,7 @@ fn multiples(job: &CrossRank, ranks: &[&Timeline]) -> Figure {
 
 fn save(figure: &Figure, folder: &Path, name: &str) -> anyhow::Result<[PathBuf; 2]> {
     let (png, svg) = (folder.join(format!("{name}.png")), folder.join(format!("{name}.svg")));
-    whole_file::write(&png, figure.png(SCALE)?)?;
-    whole_file::write(&svg, figure.svg())?;
+    atomic_write::write(&png, figure.png(SCALE)?)?;
+    atomic_write::write(&svg, figure.svg())?;
     Ok([png, svg])
 }

@@ -11,10 +11,10 @@ use stormlog_model::{Record, format_bytes};
 use stormlog_store::{StoreError, json};
 use stormlog_story::judge;
 
+use crate::cmd::atomic_write;
 use crate::cmd::telemetry::analyze::{exit_of, indented, now};
 use crate::cmd::telemetry::recordings;
-use crate::cmd::whole_file;
-use crate::exit::{CtrlC, Exit, Wrong};
+use crate::exit::{CtrlC, Exit, UsageError};
 
 pub(crate) struct Options {
     pub(crate) paths: Vec<PathBuf>,
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let has_budget = options.max_peak.is_some() || options.max_growth.is_some() || options.baseline.is_some();
     if !has_budget {
         let message = "nothing to check: give --baseline, --max-peak or --max-growth";
-        return Err(Wrong(message.to_owned()).into());
+        return Err(UsageError(message.to_owned()).into());
     }
     let baseline = match (&options.baseline, options.update_baseline) {
         (Some(path), false) => Some(read_baseline(path)?),
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let measures = Measures::of(&analysis);
     if let (Some(path), true) = (&options.baseline, options.update_baseline) {
-        whole_file::write(path, indented(&Value::Object(measures.to_baseline())))?;
+        atomic_write::write(path, indented(&Value::Object(measures.to_baseline())))?;
         let peak = measures.gated_peak().map_or_else(|| "unknown".to_owned(), format_bytes);
         writeln!(io::stderr(), "Baseline written to {}: peak {peak}", path.display())?;
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     for (path, page) in [(&options.junit, gate::junit(&checks)), (&options.markdown, gate::markdown(&checks))]
     {
         if let Some(path) = path {
-            whole_file::write(path, page)?;
+            atomic_write::write(path, page)?;
         }
     }
     let mut out = io::stdout().lock();
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         out.write_all(indented(&Value::Object(report)).as_bytes())?;
     } else {
         out.write_all(gate::table(&checks).as_bytes())?;
-        // Who only makes a baseline is told that, and asked for no check.
+        // A call that only writes a baseline reports that, and needs no check.
         if !(options.update_baseline && checks.is_empty()) {
             writeln!(out, "{}", gate::summary(&checks))?;
         }
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 fn read_baseline(path: &std::path::Path) -> anyhow::Result<Measures> {
     let unusable = |message: String| StoreError::Unrecognised { path: path.to_owned(), message };
     if !path.exists() {
-        let message = "there is no baseline yet: make one of a good run with --update-baseline";
+        let message = "there is no baseline yet; create one from a good run with --update-baseline";
         return Err(unusable(message.to_owned()).into());
     }
     match json::read_value(path)? {

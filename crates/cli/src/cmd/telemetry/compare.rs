@@ -67,7 +67,7 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
     if analysis.event_count == 0 && analysis.captures == 0 {
         // What could not be read has been said.
         if !analysis.is_damaged() {
-            writeln!(io::stderr(), "Error: {}: there is nothing to compare in it", path.display())?;
+            writeln!(io::stderr(), "Error: {}: no session or capture to compare", path.display())?;
         }
         return Ok((None, false));
     }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use stormlog_model::Schema;
-use stormlog_store::{Format, Output, Place, ReadOptions, Source, StoreError};
+use stormlog_store::{Format, Output, ReadOptions, Source, SourcePosition, StoreError};
 
 use super::trace;
-use crate::exit::{CtrlC, Exit, Wrong};
+use crate::exit::{CtrlC, Exit, UsageError};
 use crate::progress::Progress;
 
 pub(crate) struct Options {
@@ -65,26 +65,28 @@ fn open_output(options: &Options, schema: Schema) -> anyhow::Result<Output> {
     let is_stream = options.output == Path::new("-");
     let format = match &options.to {
         Some(name) => Format::of_name(name).ok_or_else(|| {
-            Wrong(format!("--to {name}: expected json, jsonl, csv, parquet, perfetto, chrome or tensorboard"))
+            UsageError(format!(
+                "--to {name}: expected json, jsonl, csv, parquet, perfetto, chrome or tensorboard"
+            ))
         })?,
         None if is_stream => {
-            return Err(Wrong("to write to standard output, name a format with --to".into()).into());
+            return Err(UsageError("to write to standard output, name a format with --to".into()).into());
         }
         None => Format::of_path(&options.output).ok_or_else(|| {
             let path = options.output.display();
-            Wrong(format!(
+            UsageError(format!(
                 "{path}: the extension names no format; use .json, .jsonl, .csv or .parquet, or --to"
             ))
         })?,
     };
     if options.safe_csv && format != Format::Csv {
-        return Err(Wrong("--safe-csv is for CSV; leave it out, or add --to csv".into()).into());
+        return Err(UsageError("--safe-csv is for CSV; leave it out, or add --to csv".into()).into());
     }
     if is_stream {
         return Ok(Output::stream(Box::new(io::stdout()), format, schema)?);
     }
     Output::create(&options.output, format, schema).map_err(|error| match error {
-        // A bad output path is no bad input: exit 1, not 5.
+        // A bad output path is not bad input: exit 1, not 5.
         StoreError::Io { path, source } => anyhow::Error::new(source).context(format!("{}", path.display())),
         other => other.into(),
     })
@@ -133,8 +135,8 @@ fn copy(
             Err(mut problem) => {
                 // What Schema::V4 cannot express does not exist, so this is about unknown counters.
                 problem.message.push_str(", or write 0 instead with --unknown-as-zero");
-                let place = Place::line(source.path(), number);
-                let error = StoreError::record(place, problem);
+                let position = SourcePosition::line(source.path(), number);
+                let error = StoreError::record(position, problem);
                 if !options.lenient {
                     return Err(error.into());
                 }

@@ -9,8 +9,8 @@ use stormlog_catalog::sessions::{FoundSession, FoundSessions, find_sessions};
 use stormlog_model::format_bytes;
 use stormlog_model::text::{inert_lines, nanoseconds_in_words};
 
+use crate::default_path;
 use crate::exit::{CtrlC, Exit};
-use crate::place;
 use crate::table::{self, Table};
 
 pub(crate) struct Options {
@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
-    let path = place::or_runs(options.path.as_deref())?;
+    let path = default_path::or_runs(options.path.as_deref())?;
     let ctrl_c = CtrlC::watch();
     let finished = stormlog_catalog::run::finish_abandoned(&path);
     let mut found = find_sessions(&path, &|| ctrl_c.check().is_ok())?;

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 use crate::interpreter;
 
 /// The module that answers.
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let Some(python) = interpreter::with_package() else {
         let path = options.path.as_ref().map_or_else(|| "PATH".to_owned(), |path| path.display().to_string());
-        return Err(Wrong(format!(
+        return Err(UsageError(format!(
             "SQL needs the Python package with DuckDB: pip install 'stormlog[sql]', then the same command. Without it: \
              stormlog query events {path}, or stormlog convert {path} events.parquet for any SQL engine"
         ))
@@ -37,5 +37,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     } else {
         asking.exec()
     };
-    Err(Wrong(format!("{} could not be started: {error}", python.program().display())).into())
+    Err(UsageError(format!("{} could not be started: {error}", python.program().display())).into())
 }

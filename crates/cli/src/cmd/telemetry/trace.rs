@@ -9,8 +9,8 @@ use stormlog_story::captures::CaptureReader;
 
 use super::convert::Options;
 use super::recordings;
-use crate::cmd::whole_file;
-use crate::exit::{CtrlC, Exit, NotThere, Wrong};
+use crate::cmd::atomic_write;
+use crate::exit::{CtrlC, Exit, MissingInput, UsageError};
 
 /// The trace format that was asked for, by `--to` or by the name of the output.
 pub(crate) fn format(options: &Options) -> anyhow::Result<Option<TraceFormat>> {
@@ -22,7 +22,7 @@ pub(crate) fn format(options: &Options) -> anyhow::Result<Option<TraceFormat>> {
     if format == Some(TraceFormat::TensorBoard) && !name.contains("tfevents") {
         let example = "events.out.tfevents.stormlog";
         let why = "TensorBoard opens only files with \"tfevents\" in their name";
-        return Err(Wrong(format!("{}: {why}; name it {example}", options.output.display())).into());
+        return Err(UsageError(format!("{}: {why}; name it {example}", options.output.display())).into());
     }
     Ok(format)
 }
@@ -39,14 +39,16 @@ pub(crate) fn run(options: &Options, format: TraceFormat) -> anyhow::Result<Exit
     }
     let timeline = stormlog_story::trace(&loaded);
     if timeline.is_empty() {
-        return Err(NotThere(format!("{}: nothing was recorded over time", options.input.display())).into());
+        return Err(
+            MissingInput(format!("{}: nothing was recorded over time", options.input.display())).into()
+        );
     }
     let bytes = format.write(&timeline);
     if options.output == Path::new("-") {
         io::stdout().lock().write_all(&bytes)?;
         return Ok(Exit::Ok);
     }
-    whole_file::write(&options.output, bytes)?;
+    atomic_write::write(&options.output, bytes)?;
     let counters: usize = timeline.processes.iter().map(|process| process.counters.len()).sum();
     let of = match timeline.processes.len() {
         1 => "1 process".to_owned(),

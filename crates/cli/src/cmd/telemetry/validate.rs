@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stormlog_store::{Place, ReadOptions, Source, StoreError};
+use stormlog_store::{ReadOptions, Source, SourcePosition, StoreError};
 
 use crate::exit::{CtrlC, Exit};
 use crate::progress::Progress;
@@ -62,19 +62,19 @@ impl Report {
     fn take(&mut self, error: &StoreError, limit: usize) {
         self.invalid += 1;
         match error {
-            StoreError::Record { place, problems } => {
+            StoreError::Record { position, problems } => {
                 for problem in problems {
-                    self.add(place, problem.field.as_deref(), &problem.message, limit);
+                    self.add(position, problem.field.as_deref(), &problem.message, limit);
                 }
             }
-            StoreError::Malformed { place, message } => self.add(place, None, message, limit),
-            StoreError::TooLarge { place, .. } => {
+            StoreError::Malformed { position, message } => self.add(position, None, message, limit),
+            StoreError::TooLarge { position, .. } => {
                 let message = error.to_string();
-                let message = message.strip_prefix(&format!("{place}: ")).unwrap_or(&message);
-                self.add(place, None, message, limit);
+                let message = message.strip_prefix(&format!("{position}: ")).unwrap_or(&message);
+                self.add(position, None, message, limit);
             }
             StoreError::Io { path, source } => {
-                self.add(&Place::file(path), None, &source.to_string(), limit);
+                self.add(&SourcePosition::file(path), None, &source.to_string(), limit);
             }
             other => {
                 let message = other.to_string();
@@ -85,19 +85,19 @@ impl Report {
                     _ => PathBuf::new(),
                 };
                 let message = message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&message);
-                self.add(&Place::file(path), None, message, limit);
+                self.add(&SourcePosition::file(path), None, message, limit);
             }
         }
     }
 
-    fn add(&mut self, place: &Place, field: Option<&str>, message: &str, limit: usize) {
+    fn add(&mut self, position: &SourcePosition, field: Option<&str>, message: &str, limit: usize) {
         if self.problems.len() >= limit {
             self.unlisted += 1;
             return;
         }
-        self.lines.push(format!("{place}: {message}"));
+        self.lines.push(format!("{position}: {message}"));
         self.problems.push(json!({
-            "file": place.file.display().to_string(), "line": place.line, "field": field, "message": message,
+            "file": position.file.display().to_string(), "line": position.line, "field": field, "message": message,
         }));
     }
 

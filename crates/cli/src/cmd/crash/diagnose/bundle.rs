@@ -13,9 +13,9 @@ use stormlog_model::{Record, SessionStatus, SessionSummary};
 
 use super::Options;
 use crate::Program;
+use crate::cmd::atomic_write;
 use crate::cmd::telemetry::analyze;
-use crate::cmd::whole_file;
-use crate::exit::{Exit, Wrong};
+use crate::exit::{Exit, UsageError};
 
 const THRESHOLDS: [(&str, f64); 2] =
     [("high_utilization", HIGH_UTILIZATION), ("fragmentation_warning", FRAGMENTATION)];
@@ -33,10 +33,11 @@ impl Bundle {
         let argv = stormlog_model::scrub::command(&options.argv);
         let prefix = match options.program {
             Program::Tfmemprof => "stormlog-tensorflow-diagnose",
+            Program::Jaxmemprof => "stormlog-jax-diagnose",
             _ => "stormlog-diagnose",
         };
         let directory = new_directory(options.output.as_deref(), prefix).map_err(|error| match error {
-            error @ DirectoryError::NotADirectory(_) => anyhow::Error::from(Wrong(error.to_string())),
+            error @ DirectoryError::NotADirectory(_) => anyhow::Error::from(UsageError(error.to_string())),
             error => error.into(),
         })?;
         Ok(Bundle { directory, error: None, files: Vec::new(), program: options.program, argv })
@@ -44,7 +45,7 @@ impl Bundle {
 
     /// Writes a file; after the first that fails the rest is still tried, for what is there helps.
     pub(crate) fn write(&mut self, name: &str, value: &Value) {
-        match whole_file::write(&self.directory.join(name), analyze::indented(value)) {
+        match atomic_write::write(&self.directory.join(name), analyze::indented(value)) {
             Ok(()) => self.files.push(name.to_owned()),
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));
@@ -66,7 +67,7 @@ impl Bundle {
         if exit.0 == Exit::Error {
             session.status = SessionStatus::Incomplete;
             let incomplete = self.report(summary, &session.session_id, exit);
-            let again = whole_file::write(&self.directory.join(REPORT), analyze::indented(&incomplete));
+            let again = atomic_write::write(&self.directory.join(REPORT), analyze::indented(&incomplete));
             if again.is_err() && self.files.iter().any(|file| file == REPORT) {
                 // A report that claims success must not stay beside a failure.
                 let _ = fs::remove_file(self.directory.join(REPORT));
@@ -75,7 +76,8 @@ impl Bundle {
         }
         self.files.push(MANIFEST.to_owned());
         let manifest = self.manifest(exit.0, has_risk, &session);
-        match whole_file::write(&self.directory.join(MANIFEST), analyze::indented(&Value::Object(manifest))) {
+        match atomic_write::write(&self.directory.join(MANIFEST), analyze::indented(&Value::Object(manifest)))
+        {
             Ok(()) => exit.0,
             Err(error) => {
                 self.error.get_or_insert_with(|| format!("{error:#}"));
@@ -89,7 +91,7 @@ impl Bundle {
         let mut manifest = manifest(&self.files, (exit.code(), has_risk), session, &now);
         let line = format!("{} {}", self.program.name(), self.argv.join(" "));
         manifest.insert("command_line".to_owned(), line.into());
-        if self.program != Program::Tfmemprof {
+        if self.program.framework().is_none() {
             manifest.insert("native_history_enabled".to_owned(), false.into());
         }
         if let Some(error) = &self.error {

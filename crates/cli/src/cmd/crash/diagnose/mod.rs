@@ -16,8 +16,8 @@ use stormlog_track::Outlets;
 
 use crate::Program;
 use crate::cmd::record::track_export::Export;
-use crate::cmd::record::watch::{self, Stop, Wanted, Watch};
-use crate::exit::{Exit, Wrong};
+use crate::cmd::record::watch::{self, Stop, Wanted, WatchSession};
+use crate::exit::{Exit, UsageError};
 use bundle::Bundle;
 use summary::summary;
 
@@ -49,6 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Program::Stormlog => "stormlog diagnose",
         Program::Gpumemprof => "gpumemprof diagnose",
         Program::Tfmemprof => "tfmemprof diagnose",
+        Program::Jaxmemprof => "jaxmemprof diagnose",
     };
     // Who is asked comes first: a process that is not there leaves no directory behind.
     let found = watch::find(Wanted::look(options.pid, options.device, options.interval, source))?;
@@ -87,8 +88,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn check(options: &Options) -> Result<(), Wrong> {
-    let wrong = |sentence: &str| Err(Wrong(sentence.to_owned()));
+fn check(options: &Options) -> Result<(), UsageError> {
+    let wrong = |sentence: &str| Err(UsageError(sentence.to_owned()));
     if !(options.duration >= 0.0 && options.duration.is_finite()) {
         return wrong("--duration must be >= 0");
     }
@@ -108,7 +109,7 @@ fn check(options: &Options) -> Result<(), Wrong> {
 }
 
 /// Watches for the time given; Ctrl-C shortens it, and what was seen until then is kept.
-fn look(mut watch: Watch, options: &Options, mut session: SessionSummary, facts: &Value) -> Seen {
+fn look(mut watch: WatchSession, options: &Options, mut session: SessionSummary, facts: &Value) -> Seen {
     let stop = Stop::watch();
     let reason = watch.run(Some(options.duration), &stop, |_, _| true);
     watch.finish(&reason);

@@ -20,7 +20,7 @@ pub(crate) fn summary(part: &Part, seen: &Statistics, facts: &Value, program: Pr
         total: total.unwrap_or(0),
         // Of a GPU the driver counts everyone.
         filled: sample.and_then(|sample| sample.used).filter(|_| part.is_gpu()).unwrap_or(in_use),
-        is_tensorflow: program == Program::Tfmemprof,
+        framework: program.framework(),
     }
 }
 

@@ -34,6 +34,11 @@ pub(crate) struct Python {
     /// `sys.version`
     pub(crate) version: Option<String>,
     pub(crate) tensorflow: Option<String>,
+    /// The distribution TensorFlow came from, e.g. `tensorflow-cpu`.
+    pub(crate) distribution: Option<String>,
+    pub(crate) jax: Option<String>,
+    /// The distribution that lets JAX use a GPU, e.g. `jax-cuda12-plugin 0.7.0`.
+    pub(crate) jax_plugin: Option<String>,
 }
 
 /// One GPU or MIG instance.
@@ -72,7 +77,9 @@ impl Facts {
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "platform": "Linux", "host": self.host, "cpu_count_physical": self.physical_cores,
-            "python_version": self.python.version, "detected_backend": self.backend(),
+            "python_version": self.python.version, "tensorflow_version": self.python.tensorflow,
+            "tensorflow_distribution": self.python.distribution, "jax_version": self.python.jax,
+            "jax_plugin": self.python.jax_plugin, "detected_backend": self.backend(),
             "cuda_available": self.backend() == "cuda", "driver": self.driver,
             "memory": self.memory, "cgroup": self.cgroup, "pressure": self.pressure, "process": self.process,
             "gpu_hardware_detected": !self.adapters.is_empty() || !self.gpus.is_empty(),
@@ -109,15 +116,19 @@ fn gpus(roots: &Roots) -> Vec<GpuFacts> {
     discover_gpus(roots).into_iter().map(facts).collect()
 }
 
-/// Asked of the interpreter itself: nothing else knows. Isolated, so that nobody's start-up code runs for it.
+/// Asked of the interpreter itself: nothing else knows. It is the user's own, with the user's PYTHONPATH: a framework that is only there is the one
+/// that the user's programs import. The directory that the command is started in is not searched.
 fn python() -> Python {
     const ASK: &str = include_str!("versions.py");
-    let Ok(answer) = Command::new(interpreter::for_scripts()).args(["-E", "-c", ASK]).output() else {
+    let Ok(answer) = Command::new(interpreter::for_scripts()).args(["-c", ASK]).output() else {
         return Python::default();
     };
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     let mut lines = text.lines().map(str::to_owned);
-    Python { version: lines.next(), tensorflow: lines.next() }
+    let known = |line: Option<String>| line.filter(|text| !text.is_empty());
+    let version = lines.next();
+    let mut next = || known(lines.next());
+    Python { version, tensorflow: next(), distribution: next(), jax: next(), jax_plugin: next() }
 }
 
 /// Cores that are no hyper-threads of each other.

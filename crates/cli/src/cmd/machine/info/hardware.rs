@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn real_adapters_are_told_from_software_ones_in_a_stand_in_sysfs() {
+    fn real_adapters_are_distinguished_from_software_ones_in_a_simulated_sysfs() {
         let root = tempfile::tempdir().unwrap();
         device(root.path(), "0000:3b:00.0", "0x030200", "0x10de");
         device(root.path(), "0000:00:02.0", "0x030000", "0x1af4");

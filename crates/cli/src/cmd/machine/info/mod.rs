@@ -2,6 +2,7 @@
 
 mod facts;
 mod hardware;
+mod jax;
 mod tensorflow;
 
 use std::io::{self, Write};
@@ -12,14 +13,22 @@ use stormlog_model::format_bytes;
 
 use facts::{Facts, GpuFacts};
 
+use crate::cmd::record::framework::Framework;
 use crate::exit::Exit;
 
 pub(crate) struct Options {
     pub(crate) device: Option<i64>,
     pub(crate) detailed: bool,
     pub(crate) json: bool,
-    /// The page of `tfmemprof`.
-    pub(crate) tensorflow: bool,
+    pub(crate) page: Page,
+}
+
+/// Which page is printed; with `--json` there is one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Page {
+    General,
+    /// That of `tfmemprof` or `jaxmemprof`.
+    Framework(Framework),
 }
 
 const UNKNOWN: &str = "unknown";
@@ -36,14 +45,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         writeln!(out, "{:#}", facts.to_json())?;
         return Ok(Exit::Ok);
     }
-    if options.tensorflow {
-        tensorflow::print(&mut out, &facts)?;
-    } else {
-        print_system(&mut out, &facts)?;
-        let is_gpu = !facts.gpus.is_empty();
-        match is_gpu {
-            true => print_gpus(&mut out, &facts, options)?,
-            false => print_cpu(&mut out, &facts, options)?,
+    match options.page {
+        Page::Framework(Framework::Tensorflow) => tensorflow::print(&mut out, &facts)?,
+        Page::Framework(Framework::Jax) => jax::print(&mut out, &facts)?,
+        Page::General => {
+            print_system(&mut out, &facts)?;
+            match facts.gpus.is_empty() {
+                true => print_cpu(&mut out, &facts, options)?,
+                false => print_gpus(&mut out, &facts, options)?,
+            }
         }
     }
     print_host(&mut out, &facts)?;
@@ -93,7 +103,7 @@ fn print_gpus(out: &mut impl Write, facts: &Facts, options: &Options) -> anyhow:
         writeln!(out, "Driver Version: {}", facts.driver.driver.as_deref().unwrap_or(UNKNOWN))?;
     }
     writeln!(out, "GPU Device Count: {}", facts.gpus.len())?;
-    // A framework starts on device 0 unless it is told otherwise.
+    // A framework starts on device 0 by default.
     writeln!(out, "Current Device: {}", options.device.unwrap_or(0))?;
     let chosen = |gpu: &&GpuFacts| options.device.is_none_or(|device| device == gpu.identity.device_id);
     let gpus: Vec<&GpuFacts> = facts.gpus.iter().filter(chosen).collect();
@@ -206,7 +216,7 @@ fn print_limits(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     writeln!(out, "Pressure: {}", pressure.map_or_else(|| UNKNOWN.to_owned(), |it| stalls(it.some, it.full)))
 }
 
-/// Shares of the last ten seconds in which somebody, or everybody, waited for memory.
+/// Shares of the last ten seconds in which some task, or every task, waited for memory.
 fn stalls(some: Option<Stall>, full: Option<Stall>) -> String {
     let percent =
         |stall: Option<Stall>| known(stall.and_then(|stall| stall.avg10).map(|share| format!("{share:.2}%")));

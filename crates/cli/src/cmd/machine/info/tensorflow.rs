@@ -14,7 +14,14 @@ pub(crate) fn print(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     writeln!(out, "{}", "=".repeat(50))?;
     writeln!(out, "Platform: Linux-{}-{machine}", facts.host.kernel.as_deref().unwrap_or(UNKNOWN))?;
     writeln!(out, "Python Version: {}", python.unwrap_or(UNKNOWN))?;
-    writeln!(out, "TensorFlow Version: {}", tensorflow.unwrap_or("Not installed"))?;
+    writeln!(
+        out,
+        "TensorFlow Version: {}",
+        tensorflow.unwrap_or("Not installed (pip install 'stormlog[tf]')")
+    )?;
+    if let Some(distribution) = &facts.python.distribution {
+        writeln!(out, "TensorFlow Distribution: {distribution}")?;
+    }
     writeln!(out, "CPU Count: {}", known(facts.host.cpus_online))?;
     writeln!(out, "Total System Memory: {}", gigabytes(facts.memory.total))?;
     writeln!(out, "Available Memory: {}", gigabytes(facts.memory.available))?;

@@ -42,7 +42,9 @@ impl Kept {
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         self.write().with_context(|| {
             let (output, directory) = (self.output.display(), self.directory.display());
-            format!("cannot write {output}; all of it is in {directory} (`stormlog convert {directory} OUT`)")
+            format!(
+                "cannot write {output}; everything is in {directory} (`stormlog convert {directory} OUT`)"
+            )
         })?;
         // Left behind, it only takes room.
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -25,7 +25,7 @@ use stormlog_track::{
     Wording, gpus, host_metadata,
 };
 
-use crate::exit::NotThere;
+use crate::exit::MissingInput;
 
 pub(crate) use part::{Part, gigabytes};
 pub(crate) use screen::Screen;
@@ -48,6 +48,8 @@ pub(crate) struct Wanted {
     pub(crate) thresholds: Thresholds,
     /// Job, rank, local rank and world size as given.
     pub(crate) identity: [Value; 4],
+    /// Events kept in memory.
+    pub(crate) max_events: usize,
     /// Events kept for a bundle.
     pub(crate) flight_events: usize,
     pub(crate) source: &'static str,
@@ -63,6 +65,7 @@ impl Wanted {
             alerts: false,
             thresholds: Thresholds::default(),
             identity: Default::default(),
+            max_events: MAX_EVENTS,
             flight_events: 0,
             source,
         }
@@ -77,7 +80,7 @@ pub(crate) enum Reason {
     Signal(i32),
     /// The process ended.
     Departed(Departure),
-    /// Nobody reads what is printed.
+    /// The reader of standard output has closed the pipe.
     ReaderGone,
 }
 
@@ -109,8 +112,8 @@ impl Reason {
     }
 }
 
-/// Trackers that run, and whom they watch.
-pub(crate) struct Watch {
+/// Running trackers and the process they watch.
+pub(crate) struct WatchSession {
     pub(crate) group: Group,
     pub(crate) parts: Vec<Part>,
     pub(crate) target: Option<Attached>,
@@ -119,8 +122,8 @@ pub(crate) struct Watch {
     started: Instant,
 }
 
-/// What is to be watched, found but not begun.
-pub(crate) struct Found {
+/// What is to be watched: found, not started.
+pub(crate) struct WatchTargets {
     wanted: Wanted,
     pub(crate) session: SessionSummary,
     identity: Identity,
@@ -137,7 +140,7 @@ struct Sampling {
 }
 
 /// Finds what is asked for; nothing is written yet.
-pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
+pub(crate) fn find(wanted: Wanted) -> anyhow::Result<WatchTargets> {
     // 0.4.3's sentence and code: scripts that pass a computed interval match it.
     if !(wanted.interval > 0.0 && wanted.interval.is_finite()) {
         anyhow::bail!("sampling_interval must be > 0");
@@ -188,7 +191,7 @@ pub(crate) fn find(wanted: Wanted) -> anyhow::Result<Found> {
             .push((Part::this(), host(&DeviceCapabilities::of_cpu_tracker(), Box::new(HostSource::open()?))));
     }
     let session = session(&wanted, &identity);
-    Ok(Found { wanted, session, identity, target, tree, sources })
+    Ok(WatchTargets { wanted, session, identity, target, tree, sources })
 }
 
 fn host(stated: &DeviceCapabilities, source: Box<dyn Source>) -> Sampling {
@@ -199,11 +202,11 @@ fn host(stated: &DeviceCapabilities, source: Box<dyn Source>) -> Sampling {
 fn not_there(pid: u32, error: &CollectError) -> anyhow::Error {
     let sentence = match error {
         CollectError::ProcessGone { .. } => {
-            format!("there is no process {pid}: it ended or never was (`ps -e` lists those that run)")
+            format!("there is no process {pid}; `ps -e` lists the running ones")
         }
         other => format!("cannot watch process {pid}: {other}"),
     };
-    anyhow::Error::new(NotThere(sentence))
+    anyhow::Error::new(MissingInput(sentence))
 }
 
 fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
@@ -224,7 +227,7 @@ fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
     }
 }
 
-impl Found {
+impl WatchTargets {
     /// Whether any GPU is among what is watched.
     pub(crate) fn has_gpu(&self) -> bool {
         self.sources.iter().any(|(part, _)| part.is_gpu())
@@ -242,8 +245,8 @@ impl Found {
     }
 
     /// Takes the first samples and starts.
-    pub(crate) fn start(self, outlets: Outlets) -> anyhow::Result<Watch> {
-        let Found { wanted, session, identity, target, tree, sources } = self;
+    pub(crate) fn start(self, outlets: Outlets) -> anyhow::Result<WatchSession> {
+        let WatchTargets { wanted, session, identity, target, tree, sources } = self;
         let (tell, heard) = mpsc::channel();
         let mut parts = Vec::new();
         let mut configs = Vec::new();
@@ -254,7 +257,7 @@ impl Found {
                 identity: identity.clone(),
                 collector: rest.collector,
                 interval: Duration::try_from_secs_f64(wanted.interval).unwrap_or(Duration::MAX),
-                max_events: MAX_EVENTS,
+                max_events: wanted.max_events,
                 flight_events: wanted.flight_events,
                 metadata: rest.metadata,
                 wording: if is_gpu { Wording::Device } else { Wording::Cpu },
@@ -272,11 +275,11 @@ impl Found {
         for (part, tracker) in parts.iter_mut().zip(group.trackers()) {
             part.baseline = part.bytes(&tracker.statistics());
         }
-        Ok(Watch { group, parts, target, tree, heard, started: Instant::now() })
+        Ok(WatchSession { group, parts, target, tree, heard, started: Instant::now() })
     }
 }
 
-impl Watch {
+impl WatchSession {
     /// Seconds since it began.
     pub(crate) fn elapsed(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
@@ -287,7 +290,7 @@ impl Watch {
         &mut self,
         duration: Option<f64>,
         stop: &Stop,
-        mut each: impl FnMut(&Watch, &[Event]) -> bool,
+        mut each: impl FnMut(&WatchSession, &[Event]) -> bool,
     ) -> Reason {
         loop {
             let alerts: Vec<Event> = self.heard.try_iter().collect();
@@ -334,13 +337,13 @@ struct Teller(Mutex<mpsc::Sender<Event>>);
 
 impl Listener for Teller {
     fn alert(&self, event: &Event) {
-        // The loop is gone once the command ends; nobody is left to tell.
+        // The loop is gone once the command ends; nothing is left to notify.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event.clone());
     }
 }
 
 /// What `--json` says of the process watched; null without one.
-pub(crate) fn process_json(watch: &Watch, reason: &Reason) -> Value {
+pub(crate) fn process_json(watch: &WatchSession, reason: &Reason) -> Value {
     let Some(target) = &watch.target else { return Value::Null };
     let departure = match reason {
         Reason::Departed(departure) => Some(departure),

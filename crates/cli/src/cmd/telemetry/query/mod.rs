@@ -16,8 +16,8 @@ use stormlog_catalog::run::finish_abandoned;
 use stormlog_model::Record;
 use stormlog_store::json::write::sort_keys;
 
-use crate::exit::{CtrlC, Exit, Interrupted, NotThere, Wrong};
-use crate::place;
+use crate::default_path;
+use crate::exit::{CtrlC, Exit, Interrupted, MissingInput, UsageError};
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         _ => None,
     };
     if let Some(what) = unsupported.filter(|_| options.mode == Mode::Csv) {
-        return Err(Wrong(format!("--csv is not supported for {what} queries")).into());
+        return Err(UsageError(format!("--csv is not supported for {what} queries")).into());
     }
     let ctrl_c = CtrlC::watch();
-    let paths = if options.paths.is_empty() { vec![place::or_runs(None)?] } else { options.paths.clone() };
+    let paths =
+        if options.paths.is_empty() { vec![default_path::or_runs(None)?] } else { options.paths.clone() };
     for path in &paths {
         // Where this user may not write, the sessions are judged without it.
         drop(finish_abandoned(path));
@@ -139,7 +140,7 @@ fn answer(store: &mut Store, options: &Options, out: &mut impl Write) -> anyhow:
 fn failed(error: QueryError) -> anyhow::Error {
     match error {
         QueryError::Interrupted => Interrupted.into(),
-        QueryError::UnknownRecord(_) => NotThere(error.to_string()).into(),
-        other => Wrong(other.to_string()).into(),
+        QueryError::UnknownRecord(_) => MissingInput(error.to_string()).into(),
+        other => UsageError(other.to_string()).into(),
     }
 }

@@ -1,13 +1,13 @@
-//! Where recordings lie when nobody says: the folder `stormlog run` makes its own in.
+//! Where recordings are when no path is given: the directory in which `stormlog run` makes its own.
 
 use std::path::{Path, PathBuf};
 
 use stormlog_catalog::run::layout::{DUMPS_DIRECTORY, RUNS_DIRECTORY, RUNS_VARIABLE, usual_runs};
 
-use crate::exit::Wrong;
+use crate::exit::UsageError;
 
 /// Where bundles are when no path is given: the folder of all runs, and the trackers' own directory.
-pub(crate) fn of_bundles(given: Option<&Path>) -> Result<Vec<PathBuf>, Wrong> {
+pub(crate) fn of_bundles(given: Option<&Path>) -> Result<Vec<PathBuf>, UsageError> {
     let dumps = PathBuf::from(DUMPS_DIRECTORY);
     let is_there = given.is_none() && dumps.is_dir();
     match or_runs(given) {
@@ -18,7 +18,7 @@ pub(crate) fn of_bundles(given: Option<&Path>) -> Result<Vec<PathBuf>, Wrong> {
 }
 
 /// The path that was given, or the folder of all runs where there is one.
-pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, Wrong> {
+pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, UsageError> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
@@ -32,7 +32,7 @@ pub(crate) fn or_runs(given: Option<&Path>) -> Result<PathBuf, Wrong> {
     } else {
         format!("there is no {RUNS_DIRECTORY} here")
     };
-    Err(Wrong(format!(
+    Err(UsageError(format!(
         "no PATH was given, and {missing}: name a recording, or make one with `stormlog run -- python3 train.py`"
     )))
 }

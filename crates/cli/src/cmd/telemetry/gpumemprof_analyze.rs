@@ -11,9 +11,9 @@ use stormlog_catalog::recording::Loaded;
 use stormlog_store::json as store_json;
 use stormlog_story::judge;
 
+use crate::cmd::atomic_write;
 use crate::cmd::telemetry::analyze::{Format, Options, indented};
 use crate::cmd::telemetry::analyze_plots::Plots;
-use crate::cmd::whole_file;
 use crate::exit::Exit;
 
 /// The session that is meant when none is named: the first in order that has events.
@@ -109,7 +109,7 @@ pub(crate) fn run(
     }
     if let Some(path) = &options.output {
         let is_text = options.format == Some(Format::Text);
-        whole_file::write(path, &if is_text { text + "\n" } else { indented(&report) })?;
+        atomic_write::write(path, &if is_text { text + "\n" } else { indented(&report) })?;
         writeln!(out, "Analysis report saved to: {}", path.display())?;
     }
     if options.plot_dir.is_some() {
@@ -193,7 +193,7 @@ fn cross_rank_lines(cross: &Value) -> Vec<String> {
     lines
 }
 
-/// The keys of a JSON file that is not telemetry at all; `None` when it is, or is no JSON.
+/// The keys of a JSON file that is not telemetry at all; `None` when it is, or is not JSON.
 fn foreign(path: &Path) -> Option<Vec<String>> {
     const TELLING: [&str; 8] = [
         "schema_version",
