@@ -20,6 +20,7 @@ from stormlog._torch.cuda_tensors import build_cuda_tensor_attribution_index
 from stormlog._tracking.base import HEALTH_KEYS, SINK_KEYS, BaseTracker
 from stormlog._tracking.event import TrackingEvent
 from stormlog._tracking.failure import Holder, largest_tensors
+from stormlog._tracking.reading import reading_of
 from stormlog._tracking.watchdog import MemoryWatchdog
 from stormlog.device_collectors import (
     CPUDeviceCollector,
@@ -27,7 +28,6 @@ from stormlog.device_collectors import (
     DeviceMemoryCollector,
     build_device_memory_collector,
     detect_torch_runtime_backend,
-    validate_device_memory_sample,
 )
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
 from stormlog.telemetry_sink import TelemetrySinkConfig
@@ -66,13 +66,17 @@ class MemoryTracker(BaseTracker):
         *,
         recording_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        size = oom_buffer_size if oom_buffer_size is not None and oom_buffer_size > 0 else max_events
         super().__init__(
             sampling_interval=sampling_interval,
             max_events=max_events,
             enable_alerts=enable_alerts,
-            recorder=OOMFlightRecorderConfig(
-                enable_oom_flight_recorder, os.fspath(oom_dump_dir), size, oom_max_dumps, oom_max_total_mb
+            recorder=OOMFlightRecorderConfig.of_tracker(
+                enable_oom_flight_recorder,
+                oom_dump_dir,
+                oom_buffer_size,
+                oom_max_dumps,
+                oom_max_total_mb,
+                history=max_events,
             ),
             identity=(job_id, rank, local_rank, world_size),
             telemetry_sink_config=telemetry_sink_config,
@@ -216,12 +220,12 @@ class MemoryTracker(BaseTracker):
         collector, capabilities = self.collector, self.collector_capabilities
 
         def read() -> _native.tracking.Reading:
-            return _ask(collector, capabilities)
+            return reading_of(collector, capabilities)
 
         return read
 
     def _first_total(self) -> int | None:
-        sample = _ask(self.collector, self.collector_capabilities).sample
+        sample = reading_of(self.collector, self.collector_capabilities).sample
         total = None if sample is None else sample.total
         return total if total is not None else self.gpu_info.get("total_memory")
 
@@ -234,7 +238,7 @@ class MemoryTracker(BaseTracker):
         try:
             return largest_tensors(build_cuda_tensor_attribution_index(self._device_id(), skip_gc=True))
         except Exception as error:
-            _LOGGER.warning("The tensors could not be looked at for the OOM bundle: %s", error)
+            _LOGGER.warning("The tensors could not be read for the OOM bundle: %s", error)
             return []
 
     def _add_evidence(self, bundle: Path) -> None:
@@ -273,35 +277,6 @@ def _collector_of(device: Any) -> DeviceMemoryCollector:
     if not collector.is_available():
         raise RuntimeError(f"{collector.name().upper()} backend is not available in this runtime")
     return collector
-
-
-def _ask(
-    collector: DeviceMemoryCollector, capabilities: DeviceMemoryCapabilities
-) -> _native.tracking.Reading:
-    """One reading, held to what the collector says it can know."""
-    result = collector.sample_with_diagnostics()
-    sample = result.sample
-    reasons = "; ".join(dict.fromkeys(result.errors.values()))
-    if sample is None:
-        error_text = result.core_error or reasons or "Collector unavailable"
-        return _native.tracking.Reading(None, error=error_text)
-    try:
-        validate_device_memory_sample(sample, capabilities, partial_fields=result.partial_fields)
-    except ValueError as error:
-        return _native.tracking.Reading(None, error=str(error))
-    numbers = _native.tracking.Sample(
-        sample.device_id,
-        allocated=sample.allocated_bytes,
-        reserved=sample.reserved_bytes,
-        used=sample.used_bytes,
-        free=sample.free_bytes,
-        total=sample.total_bytes,
-        active=sample.active_bytes,
-        inactive=sample.inactive_bytes,
-    )
-    return _native.tracking.Reading(
-        numbers, partial_fields=result.partial_fields, error=reasons or None, facts=result.facts
-    )
 
 
 def _gpu_info(device: Any) -> dict[str, Any]:

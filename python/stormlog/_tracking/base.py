@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
+from stormlog._tracking.allocator_report import LogMark, allocator_report, holders_of, metadata_of
 from stormlog._tracking.event import THRESHOLDS, Thresholds, TrackingEvent
 from stormlog._tracking.failure import Holder, advice, holders, traceback_of
 from stormlog._tracking.phased import Phased
@@ -55,6 +56,8 @@ class BaseTracker(Phased):
     _wording = "device"
     _says_health = True
     _collector_name = "stormlog.cpu_tracker"
+    # Whether its holders are lines of the program, which say more than an allocator's list of chunks.
+    _knows_lines = False
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class BaseTracker(Phased):
         self.distributed_identity = resolve_distributed_identity(
             job_id=job_id, rank=rank, local_rank=local_rank, world_size=world_size, env=os.environ
         )
+        self._log = LogMark()
         me = weakref.ref(self)
         self.thresholds = Thresholds(lambda name, value: _forward(me(), name, value))
         self._recorder_config = recorder
@@ -144,7 +148,7 @@ class BaseTracker(Phased):
     def get_events(
         self, event_type: str | None = None, last_n: int | None = None, since: float | None = None
     ) -> list[TrackingEvent]:
-        """The events kept: of a type, since a time, the last so many."""
+        """The stored events: all, or only those of `event_type`, after `since`, the last `last_n`."""
         return self._events([event_type] if event_type else None, last_n, since)
 
     def get_alerts(self, last_n: int | None = None) -> list[TrackingEvent]:
@@ -175,7 +179,11 @@ class BaseTracker(Phased):
         """Call this with every alert, on the thread that found it."""
         self.alert_callbacks.append(callback)
 
-    def remove_alert_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
+    def _add_listener(self, listener: Callable[[TrackingEvent], None]) -> None:
+        """Call this with every alert as an event, whatever form callbacks get it in."""
+        self.add_alert_callback(listener)
+
+    def remove_alert_callback(self, callback: Callable[..., object]) -> None:
         """Stop calling this."""
         if callback in self.alert_callbacks:
             self.alert_callbacks.remove(callback)
@@ -235,7 +243,12 @@ class BaseTracker(Phased):
             "sample_total_bytes": known.total,
             "sample_device_id": known.device_id,
         }
-        held = self._holders(exc)
+        report = allocator_report(exc, self._log)
+        held = self._holders(exc) if self._knows_lines else []
+        held = held or (holders_of(report) if report else []) or self._holders(exc)
+        tries = [*(report.remedies if report else ()), *advice(held, self._is_host)]
+        if report is not None:
+            details["allocator_failure"] = metadata_of(report)
         try:
             path = tracker.dump(
                 root=self._recorder_config.dump_dir,
@@ -245,9 +258,9 @@ class BaseTracker(Phased):
                 exception=(type(exc).__name__, type(exc).__module__, exception_text(exc)),
                 context=context,
                 custom_metadata=details,
-                system=_system_info(),
+                system=self._system(),
                 held_by=held,
-                tries=advice(held, self.backend == "cpu"),
+                tries=tries,
             )
         except Exception as error:
             _LOGGER.warning("The OOM bundle could not be written: %s", error)
@@ -282,6 +295,10 @@ class BaseTracker(Phased):
         """What holds most memory, as far as it is known when an exception arrives."""
         return holders(exc)
 
+    def _system(self) -> dict[str, Any]:
+        """The machine and the framework, for a bundle."""
+        return _system_info()
+
     def _add_evidence(self, bundle: Path) -> None:
         """What else belongs into a bundle that was just written."""
 
@@ -290,6 +307,11 @@ class BaseTracker(Phased):
 
     def _metadata(self) -> dict[str, Any]:
         return {"memory_capabilities": self._capabilities()}
+
+    @property
+    def _is_host(self) -> bool:
+        """Whether it is the host's memory that runs out."""
+        return self.backend == "cpu"
 
     def _device_id(self) -> int:
         return -1
@@ -322,7 +344,7 @@ class BaseTracker(Phased):
             wording=self._wording,
             says_health=self._says_health,
             alerts=self.enable_alerts,
-            thresholds={name: self.thresholds[name] for name in THRESHOLDS},
+            thresholds=self._threshold_values(),
             total_bytes=self._known_total(),
         )
         return _native.tracking.Tracker(
@@ -331,6 +353,10 @@ class BaseTracker(Phased):
 
     def _known_total(self) -> int | None:
         return None
+
+    def _threshold_values(self) -> dict[str, float]:
+        """What alerts begin at, under the names of the native rules."""
+        return {name: self.thresholds[name] for name in THRESHOLDS}
 
     def _add_event(
         self,
@@ -348,7 +374,7 @@ class BaseTracker(Phased):
     ) -> list[TrackingEvent]:
         if self._tracker is None:
             return []
-        # As a slice has it: a negative number leaves so many out at the start.
+        # As a slice has it: a negative number leaves this many out at the start.
         count = last_n if last_n is not None and last_n > 0 else None
         found = self._tracker.events(types, count, since or None)
         if last_n is not None and last_n < 0:
@@ -409,6 +435,6 @@ def _listener(me: weakref.ref[BaseTracker]) -> Callable[[TrackingEvent], None]:
 
 
 def _system_info() -> dict[str, Any]:
-    from stormlog.utils import get_system_info
+    from stormlog.utils import system_info_without_imports
 
-    return get_system_info()
+    return system_info_without_imports()

@@ -148,9 +148,20 @@ def _own_size(value: object) -> int:
         if kind.__module__.partition(".")[0] in {"numpy", "torch", "pandas", "cupy", "jax", "jaxlib"}:
             held = getattr(value, "nbytes", 0)
             return int(held) if isinstance(held, int) else 0
+        if kind.__module__.partition(".")[0] in {"tensorflow", "keras"}:
+            return _tensorflow_size(value)
         return sys.getsizeof(value, 0)
     except Exception:
         return 0
+
+
+def _tensorflow_size(value: Any) -> int:
+    """Bytes of a tensor or variable of TensorFlow by its shape: `nbytes` would copy it to the host."""
+    each = getattr(getattr(value, "dtype", None), "size", None)
+    size = each if isinstance(each, int) else 0
+    for extent in tuple(getattr(value, "shape", ())) if size else ():
+        size *= int(extent or 0)
+    return size
 
 
 def _kind_of(value: object) -> str:

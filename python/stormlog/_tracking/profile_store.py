@@ -1,4 +1,4 @@
-"""The results a profiler keeps: the last so many, by name as well, and sums over all there ever were.
+"""The results a profiler keeps: the newest ones up to a limit, also by name, and totals over all of them.
 
 Bounded: a program that profiles every step for a week must not grow by it. Safe to use from several threads.
 """

@@ -48,7 +48,7 @@ class MemoryWatchdog:
         self._checkpoint: tuple[Callable[[], object], int] | None = None
         self._due: bool | None = None  # a cleanup for the next step; whether aggressive
         self._short_since: float | None = None
-        tracker.add_alert_callback(self._handle_alert)
+        tracker._add_listener(self._handle_alert)
 
     # What the program offers
 
@@ -141,9 +141,9 @@ class MemoryWatchdog:
             rungs = climb([("smaller_batch", lambda: answer.append(hook()))], self._in_use)
             if answer and answer[0] not in (None, False):
                 self._short_since = time.time()
-                self._report(rungs, f"Asked for a smaller batch: {answer[0]}")
+                self._report(rungs, f"Requested a smaller batch: {answer[0]}")
                 return rungs
-            self._report(rungs, "The batch cannot be smaller")
+            self._report(rungs, "The batch cannot be reduced further")
         self._short_since = None
         if self._checkpoint is None:
             return []
@@ -151,7 +151,7 @@ class MemoryWatchdog:
         rungs = climb([("checkpoint_and_exit", save)], self._in_use)
         if rungs[0].error is not None:
             # To leave now would lose the work that was to be saved.
-            self._report(rungs, f"The checkpoint failed, so the program goes on: {rungs[0].error}")
+            self._report(rungs, f"The checkpoint failed, so the program continues: {rungs[0].error}")
             return rungs
         self._report(rungs, f"Saved a checkpoint; leaving with exit code {code}")
         raise SystemExit(code)
@@ -182,7 +182,7 @@ class MemoryWatchdog:
 
 
 def _share(allocated: int | None, used: int | None, free: int | None, total: int | None) -> float:
-    """How full it is; of a host the memory of everybody counts, for it is the host's that runs out."""
+    """How full it is; of a host the use of all processes counts, because its memory is what runs out."""
     if not total:
         return 0.0
     by_all = None if free is None else total - free

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stormlog.tensorflow import tracker as tracker
     from stormlog.tensorflow import utils as utils
     from stormlog.tensorflow import visualizer as visualizer
+    from stormlog.tensorflow._keras import StormlogCallback
     from stormlog.tensorflow.analyzer import GapFinding as TensorFlowGapFinding
     from stormlog.tensorflow.analyzer import MemoryAnalyzer as TensorFlowAnalyzer
     from stormlog.tensorflow.context_profiler import TensorFlowProfiler
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from stormlog.tensorflow.visualizer import MemoryVisualizer as TensorFlowVisualizer
 
 _HOME_OF = {
+    "StormlogCallback": ("stormlog.tensorflow._keras", "StormlogCallback"),
     "TFMemoryProfiler": ("stormlog.tensorflow.profiler", "TFMemoryProfiler"),
     "TensorFlowAnalyzer": ("stormlog.tensorflow.analyzer", "MemoryAnalyzer"),
     "TensorFlowGapFinding": ("stormlog.tensorflow.analyzer", "GapFinding"),
@@ -36,6 +38,7 @@ _MODULES = frozenset(
 )
 
 __all__ = [
+    "StormlogCallback",
     "TFMemoryProfiler",
     "TensorFlowAnalyzer",
     "TensorFlowGapFinding",

@@ -51,6 +51,11 @@ _ALWAYS = (
 )
 
 
+def held_mb(snapshot: Any) -> float:
+    """What counts of a snapshot on its device; of one that does not know its device, the GPU's."""
+    return float(getattr(snapshot, "held_mb", snapshot.gpu_memory_mb))
+
+
 def fragmentation_of(snapshots: Sequence[Any]) -> list[float]:
     """The share of the reserved memory that is not in use, of every snapshot that has any reserved."""
     return [

@@ -48,7 +48,7 @@ def quietly(ask: Callable[[], _T], otherwise: _T, what: str) -> _T:
     try:
         return ask()
     except Exception as error:
-        _LOGGER.debug("TensorFlow did not say %s: %s", what, error)
+        _LOGGER.debug("TensorFlow did not report %s: %s", what, error)
         return otherwise
 
 
@@ -57,9 +57,42 @@ def gpus(tf: Any) -> list[Any]:
     return quietly(lambda: list(tf.config.list_physical_devices("GPU")), [], "which GPUs there are")
 
 
+def is_gpu(device: str) -> bool:
+    """Whether a device is a GPU by its name."""
+    return "GPU:" in device.upper()
+
+
+def build_info(tf: Any) -> dict[str, Any]:
+    """What TensorFlow was built for."""
+    return quietly(lambda: dict(tf.sysconfig.get_build_info()), {}, "what it was built for")
+
+
+def memory_limit(tf: Any, number: int) -> int | None:
+    """The most that TensorFlow's allocator takes of a GPU; None where it does not say."""
+    if not gpus(tf):
+        return None
+
+    def ask() -> int | None:
+        devices = import_module("tensorflow.python.client.device_lib")
+        for device in devices.list_local_devices():
+            if device.device_type == "GPU" and device.name.endswith(f":{number}"):
+                return int(device.memory_limit) or None
+        return None
+
+    return quietly(ask, None, f"the limit of GPU {number}")
+
+
 def device_memory(tf: Any, device: str) -> tuple[int, int]:
     """Bytes in use on a GPU and the most since its peak was reset; zeros where TensorFlow does not say."""
-    if "/GPU:" not in device.upper():
+    return pool_memory(tf, device) if is_gpu(device) else (0, 0)
+
+
+def pool_memory(tf: Any, device: str) -> tuple[int, int]:
+    """Bytes that TensorFlow's allocator of a device has handed out, and the most since its peak was reset.
+
+    Zeros where it does not count: on a CPU it does only with oneDNN, whose allocator keeps freed memory.
+    """
+    if not (is_gpu(device) or _is_started()):
         return 0, 0
     asked = tf.config.experimental.get_memory_info
     memory: dict[str, int] = quietly(lambda: dict(asked(device)), {}, f"the memory of {device}")
@@ -68,9 +101,17 @@ def device_memory(tf: Any, device: str) -> tuple[int, int]:
 
 def forget_peak(tf: Any, device: str) -> None:
     """Begins a new peak."""
-    if "/GPU:" in device.upper():
+    if is_gpu(device) or _is_started():
         forget = tf.config.experimental.reset_memory_stats
         quietly(lambda: forget(device), None, f"that the peak of {device} was reset")
+
+
+def _is_started() -> bool:
+    """Whether TensorFlow has its devices; a question would start them, and then they cannot be configured."""
+    context: Any = sys.modules.get("tensorflow.python.eager.context")
+    return context is not None and quietly(
+        lambda: bool(context.context_safe()._initialized), False, "whether it has started"
+    )
 
 
 def grow_memory(tf: Any) -> list[Any]:

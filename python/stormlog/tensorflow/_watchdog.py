@@ -1,61 +1,48 @@
-"""Gives memory back when a GPU fills up: Keras forgets its state, garbage goes, the program is asked."""
+"""Frees memory when a TensorFlow device fills up: Keras's session, garbage, and what the program offers."""
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import Callable
 
-from stormlog._tracking.monitor import Monitor
+from stormlog import _native
+from stormlog._tracking.device_watchdog import DeviceWatchdog
 from stormlog.tensorflow import _runtime
+from stormlog.tensorflow._peak import held
 
-_LOGGER = logging.getLogger("stormlog.tensorflow")
 
+class MemoryWatchdog(DeviceWatchdog):
+    """Looks at a device at intervals: the first GPU, or the one named; `/CPU:0` is this process.
 
-class MemoryWatchdog:
-    """Looks at the first GPU at intervals. ImportError without TensorFlow."""
+    ImportError without TensorFlow. `stormlog.MemoryWatchdog(tracker)` is the one that follows alerts.
+    """
+
+    _logger = logging.getLogger("stormlog.tensorflow")
 
     def __init__(
-        self, max_memory_mb: float = 8000, cleanup_threshold_mb: float = 6000, check_interval: float = 5.0
+        self,
+        max_memory_mb: float = 8000,
+        cleanup_threshold_mb: float = 6000,
+        check_interval: float = 5.0,
+        *,
+        device: str | None = None,
     ) -> None:
         self._tf = _runtime.tensorflow()
-        self.max_memory_mb = max_memory_mb
-        self.cleanup_threshold_mb = cleanup_threshold_mb
-        self.check_interval = check_interval
-        self.cleanup_callbacks: list[Callable[[], None]] = []
-        self._monitor = Monitor(self._check)
-
-    @property
-    def active(self) -> bool:
-        """Whether it looks."""
-        return self._monitor.is_on
-
-    def add_cleanup_callback(self, callback: Callable[[], None]) -> None:
-        """Has a function called at every cleanup; what it raises is only logged."""
-        self.cleanup_callbacks.append(callback)
-
-    def start(self) -> None:
-        """Begins to look."""
-        self._monitor.start(self.check_interval)
-
-    def stop(self) -> None:
-        """Stops."""
-        self._monitor.stop()
+        self.device = device
+        self._probe = _native.tracking.ProcessProbe()
+        super().__init__(max_memory_mb, cleanup_threshold_mb, check_interval)
 
     def force_cleanup(self) -> None:
-        """Cleans up now."""
+        """Clean up now."""
         _runtime.quietly(self._tf.keras.backend.clear_session, None, "that its session was cleared")
-        gc.collect()
-        for callback in list(self.cleanup_callbacks):
-            try:
-                callback()
-            except Exception as error:
-                _LOGGER.error("A cleanup callback failed: %s", error)
+        self._collect_and_call()
 
-    def _check(self) -> None:
-        held = (
-            _runtime.device_memory(self._tf, "/GPU:0")[0] / _runtime.MIB if _runtime.gpus(self._tf) else 0.0
-        )
-        if held > min(self.max_memory_mb, self.cleanup_threshold_mb):
-            _LOGGER.warning("GPU memory is at %.1f MB: cleaning up", held)
-            self.force_cleanup()
+    def _watched(self) -> str | None:
+        # Without a device there is nothing to watch where there is no GPU, as in 0.4.3.
+        return self.device or ("/GPU:0" if _runtime.gpus(self._tf) else None)
+
+    def _held_mb(self) -> float:
+        device = self._watched()
+        return 0.0 if device is None else held(self._tf, device, self._probe) / _runtime.MIB
+
+    def _subject(self) -> str:
+        return f"Memory of {self._watched()}"

@@ -1,19 +1,22 @@
 """A diagnosis from inside a TensorFlow program: machine, memory over a few seconds, risks, in one directory.
 
-TensorFlow tells what is allocated and its peak, nothing of what it reserves or of fragmentation.
+TensorFlow reports what is allocated and its peak, not what it reserves, and no fragmentation.
 """
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-from stormlog import _native
-from stormlog._diagnose_bundle import MANIFEST_VERSION, DiagnoseBundle
-from stormlog.derived_fields import compute_event_fields
+from stormlog._diagnose_bundle import HIGH_UTILIZATION_RATIO, MANIFEST_VERSION
+from stormlog._framework_diagnose import (
+    VERY_HIGH_UTILIZATION_RATIO,
+    summarize,
+    track_for,
+    write_bundle,
+)
 from stormlog.diagnose_report import DiagnoseUsageError
-from stormlog.tensorflow._runtime import MIB
+from stormlog.tensorflow._runtime import MIB, memory_limit, tensorflow_or_none
 from stormlog.tensorflow.utils import get_backend_info, get_gpu_info, get_system_info
 
 __all__ = [
@@ -26,8 +29,6 @@ __all__ = [
     "run_timeline_capture",
 ]
 
-HIGH_UTILIZATION_RATIO = _native.catalog.DIAGNOSE_HIGH_UTILIZATION
-_VERY_HIGH_RATIO = 0.9
 _ALWAYS = (
     "Use tf.data for efficient input pipelines and memory use.",
     "Profile memory at different points in training to find bottlenecks.",
@@ -52,13 +53,9 @@ def run_timeline_capture(
         from stormlog.tensorflow.tracker import MemoryTracker
 
         tracker = MemoryTracker(device=device, sampling_interval=interval, enable_logging=False)
-        tracker.start_tracking()
-        try:
-            time.sleep(duration_seconds)
-        finally:
-            seen = tracker.stop_tracking()
+        seen = track_for(tracker, duration_seconds)
     except Exception:
-        # A diagnosis says what it can: a runtime that cannot be asked is one of the things it is made for.
+        # A diagnosis reports what it can: a runtime that does not answer is one of its subjects.
         return nothing
     held = [megabytes * MIB for megabytes in seen.memory_usage]
     return {"timestamps": seen.timestamps, "allocated": held, "reserved": list(held)}
@@ -66,32 +63,12 @@ def run_timeline_capture(
 
 def build_diagnostic_summary(device: str | None = None) -> tuple[dict[str, Any], bool]:
     """Memory as it is now with its risks, and whether there is any."""
-    allocated, peak, total = _memory(get_gpu_info()["devices"], device)
-    derived = compute_event_fields(
-        {
-            "allocator_allocated_bytes": allocated,
-            "allocator_reserved_bytes": allocated,
-            "device_total_bytes": total or None,
-            "collector": None,
-        }
-    )
-    utilization = derived["utilization_ratio"] or 0.0
-    is_high = total > 0 and utilization >= HIGH_UTILIZATION_RATIO
-    summary = {
-        "backend": get_backend_info()["runtime_backend"],
-        "allocated_bytes": allocated,
-        # There is no counter of its own for it.
-        "reserved_bytes": allocated,
-        "peak_bytes": peak,
-        "total_bytes": total,
-        "allocator_gap_bytes": derived["allocator_gap_bytes"] or 0,
-        "utilization_ratio": utilization,
-        "fragmentation_ratio": 0.0,
-        "num_ooms": 0,
-        "risk_flags": {"oom_occurred": False, "high_utilization": is_high, "fragmentation_warning": False},
-        "suggestions": _advice(utilization),
-    }
-    return summary, is_high
+    place = (device or "0").rpartition(":")[2]
+    number = int(place) if place.isdigit() else 0
+    allocated, peak = _memory(get_gpu_info()["devices"], number)
+    total = _limit(number)
+    # TensorFlow has no counter of what it reserves.
+    return summarize(get_backend_info()["runtime_backend"], allocated, allocated, peak, total, _advice)
 
 
 def run_diagnose(
@@ -101,33 +78,32 @@ def run_diagnose(
 
     DiagnoseUsageError where what is asked for cannot be.
     """
-    thresholds = {"high_utilization": HIGH_UTILIZATION_RATIO}
-    bundle = DiagnoseBundle(output, "stormlog-tensorflow-diagnose", "tfmemprof", thresholds)
-
-    def make() -> tuple[dict[str, Any], bool]:
-        bundle.write(_native.catalog.DIAGNOSE_ENVIRONMENT_FILE, collect_environment(device))
-        timeline = run_timeline_capture(device, duration, interval)
-        bundle.write(_native.catalog.DIAGNOSE_TIMELINE_FILE, timeline)
-        summary, is_risky = build_diagnostic_summary(device)
-        bundle.write(_native.catalog.DIAGNOSE_SUMMARY_FILE, summary)
-        return summary, is_risky
-
-    return bundle.directory, bundle.fill(make, {"command_line": command_line})
+    return write_bundle(
+        output,
+        ("stormlog-tensorflow-diagnose", "tfmemprof"),
+        command_line,
+        lambda: collect_environment(device),
+        lambda: run_timeline_capture(device, duration, interval),
+        lambda: build_diagnostic_summary(device),
+    )
 
 
-def _memory(devices: list[dict[str, Any]], device: str | None) -> tuple[int, int, int]:
-    """Allocated, peak and total bytes of a GPU; zeros where it is not there."""
-    place = (device or "0").rpartition(":")[2]
-    number = int(place) if place.isdigit() else 0
+def _memory(devices: list[dict[str, Any]], number: int) -> tuple[int, int]:
+    """Allocated and peak bytes of a GPU; zeros where it is not there."""
     row = devices[number] if number < len(devices) else {}
-    sizes = [row.get(f"{name}_memory_mb") or 0 for name in ("current", "peak", "total")]
-    allocated, peak, total = (int(megabytes * MIB) for megabytes in sizes)
-    return allocated, peak, total
+    allocated, peak = (int((row.get(f"{name}_memory_mb") or 0) * MIB) for name in ("current", "peak"))
+    return allocated, peak
+
+
+def _limit(number: int) -> int:
+    """What TensorFlow's allocator may take of a GPU, at which the tracker too sees it full; 0 if unknown."""
+    tf = tensorflow_or_none()
+    return (tf is not None and memory_limit(tf, number)) or 0
 
 
 def _advice(utilization: float) -> list[str]:
     found = []
-    if utilization >= _VERY_HIGH_RATIO:
+    if utilization >= VERY_HIGH_UTILIZATION_RATIO:
         found.append(
             "Very high GPU memory utilization. Consider reducing batch size, using gradient checkpointing "
             "(tf.recompute_grad), or model parallelism."

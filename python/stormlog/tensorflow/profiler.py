@@ -1,7 +1,8 @@
 """The memory of calls and blocks of a TensorFlow program.
 
-Sizes are megabytes, as 0.4.3 has them. The peak of a block is the true one inside it where TensorFlow tells
-it (GPUs), also of blocks in blocks. The history is bounded: a profiler must not be the leak it looks for.
+Sizes are megabytes, as 0.4.3 has them. The peak of a block is the true one inside it, also of blocks in
+blocks: on a GPU what tensors held, on the CPU the resident memory of the process. The history is bounded: a
+profiler must not be the leak it looks for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from stormlog import _native
 from stormlog._tracking.monitor import Monitor
 from stormlog.tensorflow import _runtime
+from stormlog.tensorflow._peak import begin_peak
 
 __all__ = ["MemorySnapshot", "ProfileResult", "TFMemoryProfiler", "TensorTracker"]
 
@@ -43,10 +45,17 @@ class MemorySnapshot:
     tensor_sizes: dict[str, float] = field(default_factory=dict)
     operation_name: str | None = None
     graph_node: str | None = None
+    # The device that is profiled: on the CPU it is the process that counts.
+    device: str = "/GPU:0"
 
     def __post_init__(self) -> None:
         self.gpu_memory_mb = max(self.gpu_memory_mb, 0.0)
         self.cpu_memory_mb = max(self.cpu_memory_mb, 0.0)
+
+    @property
+    def held_mb(self) -> float:
+        """What counts on the profiled device: tensors on a GPU, the process on the CPU."""
+        return self.gpu_memory_mb if _runtime.is_gpu(self.device) else self.cpu_memory_mb
 
 
 @dataclass
@@ -139,8 +148,6 @@ class TFMemoryProfiler:
         self.function_profiles: dict[str, dict[str, Any]] = {}
         self._probe = _native.tracking.ProcessProbe()
         self._lock = threading.Lock()
-        # The peaks so far, in bytes, of the blocks that are open.
-        self._open: list[list[int]] = []
         self._monitor = Monitor(lambda: self.capture_snapshot("continuous"))
         _runtime.grow_memory(self._tf)
 
@@ -163,6 +170,7 @@ class TFMemoryProfiler:
             gpu_utilization=min(current / peak * 100, 100.0) if peak else 0.0,
             num_tensors=0 if tensors is None else tensors["count"],
             tensor_sizes={} if tensors is None else {"total_mb": tensors["total_size_mb"]},
+            device=self.device,
         )
         with self._lock:
             self.snapshots.append(snapshot)
@@ -189,40 +197,21 @@ class TFMemoryProfiler:
     def _block(self, name: str, first: str, last: str, *, keep_failed: bool) -> Iterator[None]:
         before = self.capture_snapshot(f"{name}_{first}")
         began = time.perf_counter()
-        peak = self._begin_peak()
+        peak = begin_peak(self._tf, self.device, self._probe)
         try:
             yield
         except BaseException:
-            self._end_peak(peak)
+            highest = peak.end()
             after = self.capture_snapshot(f"{name}_{last if keep_failed else 'error'}")
             if keep_failed:
-                self._count(name, time.perf_counter() - began, before, after, peak[0])
+                self._count(name, time.perf_counter() - began, before, after, highest)
             raise
         took = time.perf_counter() - began
-        self._end_peak(peak)
-        self._count(name, took, before, self.capture_snapshot(f"{name}_{last}"), peak[0])
-
-    def _begin_peak(self) -> list[int]:
-        """A new peak. TensorFlow has one for all: what it was so far is kept for the blocks around it."""
-        with self._lock:
-            self._keep_peak()
-            _runtime.forget_peak(self._tf, self.device)
-            peak = [_runtime.device_memory(self._tf, self.device)[0]]
-            self._open.append(peak)
-        return peak
-
-    def _end_peak(self, peak: list[int]) -> None:
-        with self._lock:
-            self._keep_peak()
-            self._open = [one for one in self._open if one is not peak]
-
-    def _keep_peak(self) -> None:
-        _, highest = _runtime.device_memory(self._tf, self.device)
-        for one in self._open:
-            one[0] = max(one[0], highest)
+        highest = peak.end()
+        self._count(name, took, before, self.capture_snapshot(f"{name}_{last}"), highest)
 
     def _count(
-        self, name: str, took: float, before: MemorySnapshot, after: MemorySnapshot, peak: int
+        self, name: str, took: float, before: MemorySnapshot, after: MemorySnapshot, peak: int | None
     ) -> None:
         with self._lock:
             profile = self.function_profiles.setdefault(
@@ -232,14 +221,17 @@ class TFMemoryProfiler:
                     "total_duration": 0.0,
                     "total_memory_used": 0.0,
                     "peak_memory": 0.0,
+                    "peak_increase": 0.0,
                     "snapshots": deque(maxlen=_MAX_SNAPSHOTS),
                 },
             )
             profile["calls"] += 1
             profile["total_duration"] += took
-            profile["total_memory_used"] += after.gpu_memory_mb - before.gpu_memory_mb
-            highest = max(before.gpu_memory_mb, after.gpu_memory_mb, peak / _runtime.MIB)
+            first, last = before.held_mb, after.held_mb
+            profile["total_memory_used"] += last - first
+            highest = max(first, last, (peak or 0) / _runtime.MIB)
             profile["peak_memory"] = max(profile["peak_memory"], highest)
+            profile["peak_increase"] = max(profile["peak_increase"], highest - first)
             profile["snapshots"].extend([before, after])
 
     def start_continuous_profiling(self, interval: float = 1.0) -> None:
@@ -259,7 +251,7 @@ class TFMemoryProfiler:
                 for name, profile in self.function_profiles.items()
             }
         now = time.time()
-        memory = [snapshot.gpu_memory_mb for snapshot in snapshots] or [0.0]
+        memory = [snapshot.held_mb for snapshot in snapshots] or [0.0]
         peaks = [profile["peak_memory"] for profile in profiles.values()]
         tracker = self.tensor_tracker
         lifecycle = tracker and {

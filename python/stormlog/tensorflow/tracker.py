@@ -1,7 +1,8 @@
-"""The memory of a TensorFlow program over time: samples, alerts, phases, and telemetry that outlives it.
+"""The memory of a TensorFlow program over time: samples, alerts, phases, OOM bundles, durable telemetry.
 
-Sizes are megabytes, as 0.4.3 has them. A GPU that cannot be asked is a state that is reported, and it is
-asked again after a while; what goes wrong with the telemetry never reaches the program.
+Everything `stormlog.MemoryTracker` does, over the same native tracker, under the names of 0.4.3: sizes are
+megabytes, events and alerts are dictionaries. A GPU that cannot be asked is a state that is reported, and it
+is asked again after a while; what goes wrong with the telemetry never reaches the program.
 """
 
 from __future__ import annotations
@@ -14,44 +15,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stormlog import _native
-from stormlog._tracking.base import SINK_KEYS
-from stormlog._tracking.monitor import Monitor
-from stormlog._tracking.phased import Phased
-from stormlog.collector_health import (
-    COLLECTOR_HEALTH_HEALTHY,
-    COLLECTOR_HEALTH_UNHEALTHY,
-    CollectorHealthState,
-    collector_retry_delay_seconds,
-)
-from stormlog.phases import PhaseBoundary
-from stormlog.session import (
-    SESSION_STATUS_INCOMPLETE,
-    SessionSummary,
-    create_session_summary,
-    finalize_session_summary,
-    now_ns,
-    update_session_summary,
-)
-from stormlog.telemetry import (
-    resolve_distributed_identity,
-    telemetry_event_from_record,
-    telemetry_event_to_dict,
-)
-from stormlog.telemetry_sink import AppendOnlyTelemetrySink, TelemetrySinkConfig
+from stormlog._tracking.base import HEALTH_KEYS, SINK_KEYS
+from stormlog._tracking.event import TrackingEvent
+from stormlog._tracking.reading import reading_of
+from stormlog._tracking.threshold_alerts import AlertingTracker, megabytes
+from stormlog.device_collectors import CPUDeviceCollector, DeviceMemoryCapabilities
+from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
+from stormlog.telemetry_sink import TelemetrySinkConfig
 from stormlog.tensorflow import _runtime
-from stormlog.tensorflow._history import History
+from stormlog.tensorflow._collector import COLLECTOR_NAME, TensorFlowCollector
 from stormlog.tensorflow._watchdog import MemoryWatchdog
 
 __all__ = ["MemoryTracker", "MemoryWatchdog", "TrackingResult"]
 
-_LOGGER = logging.getLogger("stormlog.tensorflow")
-_COLLECTOR = "stormlog.tensorflow.memory_tracker"
-_RECENT_SECONDS = 10.0
+# A sample may come with a peak, a change and an alert: this many events are kept for each.
+_EVENTS_PER_SAMPLE = 4
+_TRANSITIONS = ("collector_degraded", "collector_recovered")
 
 
 @dataclass
 class TrackingResult:
-    """What a tracker saw; the last so many samples, events and alerts, and sums over all."""
+    """The result of a tracker: the newest samples, events and alerts up to a limit, and totals over all."""
 
     start_time: float
     end_time: float
@@ -83,10 +67,12 @@ class TrackingResult:
         return (self.memory_usage[-1] - self.memory_usage[0]) / self.duration
 
 
-class MemoryTracker(Phased):
+class MemoryTracker(AlertingTracker):
     """Samples a GPU, or this process on the CPU, in the background. ImportError without TensorFlow."""
 
     session_source = "stormlog.tensorflow.tracker"
+    _collector_name = COLLECTOR_NAME
+    _logger = logging.getLogger("stormlog.tensorflow")
 
     def __init__(
         self,
@@ -100,274 +86,164 @@ class MemoryTracker(Phased):
         local_rank: int | None = None,
         world_size: int | None = None,
         telemetry_sink_config: TelemetrySinkConfig | None = None,
+        *,
+        enable_alerts: bool = True,
+        enable_oom_flight_recorder: bool = False,
+        oom_dump_dir: str = "oom_dumps",
+        oom_buffer_size: int | None = None,
+        oom_max_dumps: int = 5,
+        oom_max_total_mb: int = 256,
+        recording_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__()
-        self._tf = _runtime.tensorflow()
-        if sampling_interval <= 0:
-            raise ValueError("sampling_interval must be > 0")
-        if max_history <= 0:
-            raise ValueError("max_history must be >= 1")
-        self.sampling_interval = sampling_interval
-        self.alert_threshold_mb = alert_threshold_mb
-        self.device = device or ("/GPU:0" if _runtime.gpus(self._tf) else "/CPU:0")
-        self.enable_logging = enable_logging
-        self.max_history = max_history
-        self.distributed_identity = resolve_distributed_identity(
-            job_id=job_id, rank=rank, local_rank=local_rank, world_size=world_size, env=os.environ
+        tf = _runtime.tensorflow()
+        super().__init__(
+            alert_threshold_mb=alert_threshold_mb,
+            enable_logging=enable_logging,
+            max_history=max_history,
+            sampling_interval=sampling_interval,
+            max_events=max_history * _EVENTS_PER_SAMPLE,
+            enable_alerts=enable_alerts,
+            recorder=OOMFlightRecorderConfig.of_tracker(
+                enable_oom_flight_recorder,
+                oom_dump_dir,
+                oom_buffer_size,
+                oom_max_dumps,
+                oom_max_total_mb,
+                history=max_history,
+            ),
+            identity=(job_id, rank, local_rank, world_size),
+            telemetry_sink_config=telemetry_sink_config,
+            recording_dir=recording_dir,
         )
-        self.alert_callbacks: list[Callable[[dict[str, Any]], None]] = []
-        self._sink_config = telemetry_sink_config
-        self._sink: AppendOnlyTelemetrySink | None = None
-        self._sink_diagnostics: dict[str, int] = dict.fromkeys(SINK_KEYS, 0)
-        self._session: SessionSummary | None = None
-        self._history = History(max_history)
-        self._health = CollectorHealthState()
-        self._transitions = 0
-        self._last_mb: float | None = None
-        self._began: float | None = None
+        self.device = device or ("/GPU:0" if _runtime.gpus(tf) else "/CPU:0")
+        self._last_mb = 0.0
         self._ended: float | None = None
-        self._probe = _native.tracking.ProcessProbe()
-        self._monitor = Monitor(self._take)
-
-    @property
-    def tracking(self) -> bool:
-        """Whether it runs."""
-        return self._monitor.is_on
+        self._gpu = TensorFlowCollector(tf, self.device) if _runtime.is_gpu(self.device) else None
+        self._abilities: DeviceMemoryCapabilities = (self._gpu or CPUDeviceCollector()).capabilities()
+        self.backend = self._abilities.backend
 
     @property
     def memory_usage(self) -> list[float]:
         """The samples that are left, in megabytes."""
-        return [megabytes for _, megabytes in self._history.samples()]
+        return [held for _, held in self._samples()]
 
     @property
     def timestamps(self) -> list[float]:
         """When they were taken."""
-        return [at for at, _ in self._history.samples()]
+        return [at for at, _ in self._samples()]
 
     @property
-    def events(self) -> list[dict[str, Any]]:
-        """The events that are left, as telemetry records."""
-        return self._history.events()
+    def events(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The events that are left, as telemetry records; `get_events` has them as objects."""
+        return [] if self._tracker is None else self._tracker.records(self.max_history)
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that are left."""
-        return self._history.alerts()
+        return list(self._alerts)
+
+    @property
+    def forecast_seconds(self) -> float | None:
+        """Seconds until memory reaches its limit, where that is near and sure enough for an alert."""
+        left: float | None = None if self._tracker is None else self._tracker.statistics()["forecast_seconds"]
+        return left
 
     def start_tracking(self) -> None:
         """Begins a session; the first sample is taken at once. One that runs continues."""
-        if self.tracking:
+        if self.is_tracking:
             return
-        self._began, self._ended, self._last_mb = time.time(), None, None
-        self._history, self._health, self._transitions = History(self.max_history), CollectorHealthState(), 0
-        self._phases.reset()
-        self._session = create_session_summary(source=self.session_source, **self.distributed_identity)
-        if self._sink_config is not None:
-            self._sink = AppendOnlyTelemetrySink(self._sink_config)
-            self._session = self._sink.start_session(self._session)
-        self._add("start", self._began, "Memory tracking started")
-        self._monitor.start(self.sampling_interval)
+        self._ended = None
+        super().start_tracking()
 
-    def stop_tracking(self) -> TrackingResult:
+    def stop_tracking(self) -> TrackingResult:  # type: ignore[override]
         """Ends the session; an empty result where none was begun."""
-        if not self.tracking:
-            return self._result(History(self.max_history))
-        self._monitor.stop()
+        if not self.is_tracking:
+            now = time.time()
+            return TrackingResult(now, now, min_memory=0.0, history_window_limit=self.max_history)
+        super().stop_tracking()
         self._ended = time.time()
-        self._add("stop", self._ended, "Memory tracking stopped")
-        self._with_sink("close", lambda sink: sink.close())
-        self._sink = None
-        if self._session is not None:
-            self._session = finalize_session_summary(self._session, ended_at_ns=now_ns())
-        self._phases.reset()
-        return self._result(self._history)
+        return self.get_tracking_results()
 
     def get_tracking_results(self) -> TrackingResult:
         """What there is so far."""
-        return self._result(self._history)
-
-    def get_session_summary(self) -> SessionSummary | None:
-        """The session that runs, or the last one."""
-        return self._session
-
-    def get_current_memory(self) -> float:
-        """Megabytes now; the last that were known where it cannot be read."""
-        try:
-            return self._read()
-        except Exception:
-            return self._last_mb or 0.0
-
-    def add_alert_callback(self, callback: Callable[[dict[str, Any]], None]) -> None:
-        """Has a function called with every alert; what it raises is only logged."""
-        self.alert_callbacks.append(callback)
-
-    def set_alert_threshold(self, threshold_mb: float) -> None:
-        """Alerts above so many megabytes."""
-        self.alert_threshold_mb = threshold_mb
-
-    def check_alerts(self) -> bool:
-        """Whether there was an alert in the last ten seconds."""
-        now = time.time()
-        return any(now - alert["timestamp"] < _RECENT_SECONDS for alert in self._history.alerts())
-
-    def get_statistics(self) -> dict[str, Any]:
-        """The session in numbers, with the health of its readings and of its sink."""
-        peak, average, lowest = self._history.sums()
-        is_healthy = self._health.status == COLLECTOR_HEALTH_HEALTHY
-        counts = self._history.counts()
-        return {
-            "current_memory_mb": self._last_mb if is_healthy else None,
-            "peak_memory_mb": peak,
-            "average_memory_mb": average,
-            "min_memory_mb": lowest,
-            "collector_failure_event_count": self._transitions,
-            "total_events": counts["history_retained_events"],
-            "tracking_duration_seconds": (self._ended or time.time()) - self._began if self._began else 0.0,
-            **counts,
-            **self._sink_diagnostics,
-            "session_id": None if self._session is None else self._session.session_id,
-            "session_status": None if self._session is None else self._session.status,
-            **self._health.to_dict(),
-        }
-
-    def _running_session(self) -> SessionSummary | None:
-        return self._session if self.tracking else None
-
-    def _add_boundary(self, boundary: PhaseBoundary) -> None:
-        self._add(boundary.event_type, time.time(), boundary.context, boundary.metadata)
-
-    def _read(self) -> float:
-        if "/GPU:" in self.device.upper():
-            return float(self._tf.config.experimental.get_memory_info(self.device)["current"]) / _runtime.MIB
-        return self._probe.memory()[0] / _runtime.MIB
-
-    def _take(self) -> None:
-        """One sample, or one failed try; after a failure the next try waits longer each time."""
-        at = time.time()
-        retry_at = self._health.next_retry_epoch_s
-        if retry_at is not None and at < retry_at:
-            return
-        try:
-            megabytes = self._read()
-        except Exception as error:
-            self._failed(at, str(error))
-            return
-        self._last_mb = megabytes
-        self._recovered(at)
-        self._history.add_sample(at, megabytes)
-        self._add("sample", at)
-        self._with_sink("flush", lambda sink: sink.flush())
-        if self.alert_threshold_mb and megabytes > self.alert_threshold_mb:
-            self._alert(at, megabytes, self.alert_threshold_mb)
-
-    def _failed(self, at: float, reason: str) -> None:
-        was, failures = self._health.status, self._health.consecutive_failures + 1
-        delay = collector_retry_delay_seconds(failures, initial_delay_s=1.0, factor=2.0, max_delay_s=30.0)
-        self._health = CollectorHealthState(
-            status=COLLECTOR_HEALTH_UNHEALTHY,
-            telemetry_partial=True,
-            last_error=reason,
-            consecutive_failures=failures,
-            next_retry_epoch_s=at + delay,
-        )
-        if was == COLLECTOR_HEALTH_HEALTHY:
-            self._transitions += 1
-            facts = {
-                "collector_transition": "degraded",
-                "collector_degraded_from": was,
-                "collector_degradation_reason": reason,
-                "collector_retry_delay_s": delay,
-            }
-            sentence = "Collector unavailable; telemetry paused until recovery."
-            self._add("collector_degraded", at, sentence, facts)
-
-    def _recovered(self, at: float) -> None:
-        before, self._health = self._health, CollectorHealthState()
-        if before.status != COLLECTOR_HEALTH_HEALTHY:
-            self._transitions += 1
-            facts = {
-                "collector_transition": "recovered",
-                "collector_recovered_from": before.status,
-                "collector_previous_error": before.last_error,
-                "collector_previous_failure_count": before.consecutive_failures,
-            }
-            sentence = "Collector recovered; full telemetry sampling resumed."
-            self._add("collector_recovered", at, sentence, facts)
-
-    def _alert(self, at: float, megabytes: float, threshold: float) -> None:
-        message = f"Memory usage {megabytes:.1f} MB exceeds threshold {threshold:.1f} MB"
-        alert = {"timestamp": at, "memory_mb": megabytes, "threshold_mb": threshold, "message": message}
-        self._history.add_alert(alert)
-        if self.enable_logging:
-            _LOGGER.warning("%s", message)
-        for callback in list(self.alert_callbacks):
-            try:
-                callback(alert)
-            except Exception as error:
-                _LOGGER.error("An alert callback failed: %s", error)
-
-    def _add(
-        self, kind: str, at: float, context: str | None = None, metadata: dict[str, Any] | None = None
-    ) -> None:
-        session = self._session
-        if session is None:
-            return
-        place = self.device.rpartition(":")[2]
-        number = int(place) if place.isdigit() and "GPU" in self.device.upper() else -1
-        interval_ms = round(self.sampling_interval * 1000)
-        event = telemetry_event_from_record(
-            {
-                "session_id": session.session_id,
-                "timestamp": at,
-                "type": kind,
-                "memory_mb": self._last_mb or 0.0,
-                "device_id": number,
-                "context": context,
-                "metadata": {**(metadata or {}), **self._health.to_dict()},
-                "collector": _COLLECTOR,
-                "sampling_interval_ms": interval_ms,
-                "pid": session.pid,
-                "host": session.host,
-                **self.distributed_identity,
-            },
-            default_collector=_COLLECTOR,
-            default_sampling_interval_ms=interval_ms,
-            default_session_id=session.session_id,
-        )
-        record = telemetry_event_to_dict(event)
-        self._history.add_event(record)
-        self._with_sink("append", lambda sink: sink.append(record))
-
-    def _with_sink(self, what: str, do: Callable[[AppendOnlyTelemetrySink], object]) -> None:
-        """Something with the sink. After a failure it is not used again, and the session says so."""
-        sink = self._sink
-        if sink is None:
-            return
-        try:
-            do(sink)
-            self._sink_diagnostics = sink.get_diagnostics()
-        except Exception as error:
-            self._sink = None
-            _LOGGER.warning("The telemetry sink is not used after a failed %s: %s", what, error)
-            if self._session is not None:
-                self._session = update_session_summary(
-                    self._session, status=SESSION_STATUS_INCOMPLETE, ended_at_ns=now_ns()
-                )
-
-    def _result(self, history: History) -> TrackingResult:
-        samples = history.samples()
-        peak, average, lowest = history.sums()
-        now = time.time()
-        began = self._began or now
+        samples = self._samples()
+        statistics = self.get_statistics()
+        seen = None if self._tracker is None else self._tracker.statistics()
+        began = (seen and seen["tracking_start_time"]) or time.time()
+        counts = {name: value for name, value in statistics.items() if name.startswith("history_")}
         return TrackingResult(
             start_time=began,
             end_time=self._ended or (samples[-1][0] if samples else began),
-            memory_usage=[megabytes for _, megabytes in samples],
+            memory_usage=[held for _, held in samples],
             timestamps=[at for at, _ in samples],
-            events=history.events(),
-            alerts_triggered=history.alerts(),
-            peak_memory=peak,
-            average_memory=average,
-            min_memory=lowest,
-            **history.counts(),
+            events=self.events,
+            alerts_triggered=self.alerts,
+            peak_memory=statistics["peak_memory_mb"],
+            average_memory=statistics["average_memory_mb"],
+            min_memory=statistics["min_memory_mb"],
+            **counts,
         )
+
+    def get_current_memory(self) -> float:
+        """Megabytes now; the last that were known where it cannot be read."""
+        sample = self._ensure().sample_now().sample
+        if sample is not None and sample.allocated is not None:
+            self._last_mb = sample.allocated / _runtime.MIB
+        return self._last_mb
+
+    def get_statistics(self) -> dict[str, Any]:
+        """The session in numbers, with the health of its readings and of its sink."""
+        seen = self._ensure().statistics()
+        began = seen["tracking_start_time"]
+        session = self.get_session_summary() if began is not None else None
+        sample = seen["last_sample"]
+        kept_samples = min(seen["sample_count"], self.max_history, len(self._samples()))
+        kept_events = min(seen["retained_events"], self.max_history)
+        return {
+            "current_memory_mb": None if sample is None else megabytes(sample.allocated),
+            "peak_memory_mb": megabytes(seen["peak_memory"]) or 0.0,
+            "average_memory_mb": megabytes(seen["mean_memory"]) or 0.0,
+            "min_memory_mb": megabytes(seen["lowest_memory"]) or 0.0,
+            "collector_failure_event_count": len(self._events(list(_TRANSITIONS), None, None)),
+            "total_events": kept_events,
+            "tracking_duration_seconds": 0.0 if began is None else (self._ended or time.time()) - began,
+            "history_window_limit": self.max_history,
+            "history_retained_samples": kept_samples,
+            "history_retained_events": kept_events,
+            "history_retained_alerts": len(self._alerts),
+            "history_dropped_samples": seen["sample_count"] - kept_samples,
+            "history_dropped_events": seen["retained_events"] + seen["dropped_events"] - kept_events,
+            "history_dropped_alerts": self._alert_count - len(self._alerts),
+            **{key: seen[key] for key in SINK_KEYS},
+            "session_id": session.session_id if session else None,
+            "session_status": session.status if session else None,
+            "alert_count": seen["alert_count"],
+            "memory_limit": seen["total_bytes"],
+            "seconds_to_limit": seen["seconds_to_limit"],
+            "oom_flight_recorder_enabled": self._recorder_config.enabled,
+            "last_oom_dump_path": self.last_oom_dump_path,
+            **{key: seen[key] for key in HEALTH_KEYS},
+        }
+
+    def _samples(self) -> list[tuple[float, float]]:
+        found = self._events(["sample"], self.max_history, None)
+        return [
+            (event.timestamp, event.memory_allocated / _runtime.MIB)
+            for event in found
+            if event.memory_allocated is not None
+        ]
+
+    def _read(self) -> Callable[[], _native.tracking.Reading] | None:
+        collector, abilities = self._gpu, self._abilities
+        # The host is sampled natively, with the limits that hold here.
+        return None if collector is None else lambda: reading_of(collector, abilities)
+
+    def _is_alert(self, kind: str, event: TrackingEvent) -> bool:
+        # A large step between two samples is an event; as an alert it would come with every model loaded.
+        return kind.startswith(("usage_", "forecast_")) or event.event_type == "error"
+
+    def _capabilities(self) -> dict[str, Any]:
+        return self._abilities.to_metadata()
+
+    def _device_id(self) -> int:
+        return -1 if self._gpu is None else self._gpu.device_id

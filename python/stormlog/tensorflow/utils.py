@@ -16,6 +16,7 @@ from stormlog import _native
 from stormlog.tensorflow._advice import fragmentation_of, suggest_optimizations
 from stormlog.tensorflow._runtime import (
     MIB,
+    build_info,
     device_memory,
     gpus,
     grow_memory,
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 _GIB = 1024**3
-# What is said of the beginning and the end of a series is the mean of so many.
+# Number of samples whose mean is the start, or the end, of a series.
 _ENDS = 5
 
 
@@ -60,7 +61,7 @@ def get_backend_info() -> BackendInfo:
     """What TensorFlow was built for and what it can use here."""
     tf = tensorflow_or_none()
     count = 0 if tf is None else len(gpus(tf))
-    build = _build(tf)
+    build = build_info(tf)
     is_apple = platform.system() == "Darwin" and platform.machine() in {"arm64", "aarch64"}
     has_metal = _is_installed("tensorflow-metal")
     is_cuda, is_rocm = bool(build.get("is_cuda_build")), bool(build.get("is_rocm_build"))
@@ -112,7 +113,7 @@ def get_gpu_info() -> dict[str, Any]:
         sizes = {"current_memory_mb": current / MIB, "peak_memory_mb": peak / MIB}
         info["devices"].append({"id": number, "name": f"GPU {number}", **sizes})
         info["total_memory"] += peak / MIB
-    version = _build(tf).get("cuda_version", "Unknown")
+    version = build_info(tf).get("cuda_version", "Unknown")
     return {**info, "available": True, "count": count, "cuda_version": version}
 
 
@@ -129,7 +130,7 @@ def get_system_info() -> dict[str, Any]:
         "available_memory_gb": (available or 0) / _GIB,
     }
     if tf is not None:
-        build = _build(tf)
+        build = build_info(tf)
         info["tf_build_cuda"] = build.get("is_cuda_build", False)
         info["tf_cuda_version"] = build.get("cuda_version", "N/A")
         info["tf_cudnn_version"] = build.get("cudnn_version", "N/A")
@@ -264,10 +265,6 @@ def _mixed_precision(tf: Any) -> bool:
 def _xla(tf: Any) -> bool:
     tf.config.optimizer.set_jit(True)
     return True
-
-
-def _build(tf: Any) -> dict[str, Any]:
-    return {} if tf is None else quietly(lambda: dict(tf.sysconfig.get_build_info()), {}, "how it was built")
 
 
 def _is_installed(package: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from stormlog._plot import figure as draw
 from stormlog._plot.figure import Figure
+from stormlog.tensorflow._advice import held_mb
 
 __all__ = ["MemoryVisualizer"]
 
@@ -29,6 +30,8 @@ _SUMMARY = ("peak_memory_mb", "average_memory_mb", "total_allocations")
 class MemoryVisualizer:
     """Draws results; `style` and `figure_size` are kept for programs that give them."""
 
+    _framework = "TensorFlow"
+
     def __init__(self, style: str = "default", figure_size: tuple[int, int] = (12, 8)) -> None:
         self.style = style
         self.figure_size = figure_size
@@ -41,7 +44,9 @@ class MemoryVisualizer:
         if not moments:
             _LOGGER.warning("No snapshots available for plotting")
             return
-        _deliver(Figure("TensorFlow GPU Memory Usage Timeline", [_memory(moments)]), save_path, interactive)
+        _deliver(
+            Figure(f"{self._framework} GPU Memory Usage Timeline", [_memory(moments)]), save_path, interactive
+        )
 
     def plot_function_comparison(
         self,
@@ -89,7 +94,7 @@ class MemoryVisualizer:
             f"average {getattr(results, 'average_memory_mb', 0):.2f} MB, "
             f"{getattr(results, 'total_allocations', 0)} allocations"
         )
-        return str(Figure("TensorFlow Stormlog Dashboard", panels, subtitle=facts).show())
+        return str(Figure(f"{self._framework} Stormlog Dashboard", panels, subtitle=facts).show())
 
     def export_data(self, results: Any, output_path: str | os.PathLike[str], format: str = "csv") -> None:
         """The snapshots as `csv`, or all as `json`."""
@@ -125,7 +130,7 @@ def _timeline(results: Any) -> list[tuple[float, float]]:
     """Seconds since the first, and bytes; of a profile's snapshots or a tracker's samples."""
     snapshots = getattr(results, "snapshots", None)
     if snapshots:
-        pairs = [(shot.timestamp, shot.gpu_memory_mb) for shot in snapshots]
+        pairs = [(shot.timestamp, held_mb(shot)) for shot in snapshots]
     else:
         times, usage = getattr(results, "timestamps", ()), getattr(results, "memory_usage", ())
         pairs = list(zip(times, usage, strict=False))
@@ -133,7 +138,7 @@ def _timeline(results: Any) -> list[tuple[float, float]]:
 
 
 def _memory(moments: list[tuple[float, float]]) -> dict[str, Any]:
-    line = draw.series("GPU memory", moments, fill=True)
+    line = draw.series("Memory", moments, fill=True)
     return draw.lines("", draw.axis("Time", "seconds"), draw.axis("Memory usage", "bytes"), [line])
 
 

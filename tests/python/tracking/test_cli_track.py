@@ -140,6 +140,18 @@ def test_tfmemprof_has_its_own_page_and_flags(tmp_path: Path) -> None:
     assert results["events"][0]["event_type"] == "start" and results["history_dropped_events"] == 0
 
 
+def test_tfmemprof_watches_the_cpu_where_there_is_no_gpu(tmp_path: Path) -> None:
+    if json.loads(run("stormlog", "info", "--json").stdout)["gpus"]:
+        pytest.skip("there is a GPU here")
+    args = ["--interval", "0.05", "--duration", "0.3"]
+    done = run("tfmemprof", "track", *args, "--output", str(tmp_path / "results.json"))
+    assert done.returncode == 0, done.stderr
+    assert "/GPU:0 has no GPU here; this watches the command itself on the CPU" in done.stderr
+    assert json.loads((tmp_path / "results.json").read_text())["peak_memory"] > 1
+    monitored = run("tfmemprof", "monitor", *args)
+    assert monitored.returncode == 0 and "/GPU:0 has no GPU here" in monitored.stderr
+
+
 def test_monitor_ends_with_a_summary_and_a_file(tmp_path: Path) -> None:
     output = tmp_path / "monitor.json"
     done = run("gpumemprof", "monitor", "--duration", "0.5", "--output", str(output), "--format", "json")
@@ -235,7 +247,7 @@ def test_its_end_is_noticed_and_named(program: subprocess.Popen[str], tmp_path: 
     rest = child.communicate(timeout=60)[0]
     assert child.returncode == 3
     # The status is known to all on new kernels, on older ones only until the parent took it.
-    assert f"(pid {program.pid}) exited with status 7" in rest or "cannot be seen from outside" in rest
+    assert f"(pid {program.pid}) exited with status 7" in rest or "so how is unknown" in rest
     events = json.loads((tmp_path / "out.json").read_text())
     assert [event["event_type"] for event in events[-2:]] == ["process_exit", "stop"]
     assert {event["pid"] for event in events} == {program.pid}
@@ -263,6 +275,21 @@ def test_a_kill_becomes_a_bundle(program: subprocess.Popen[str], tmp_path: Path)
     assert (found["process"]["cause"], found["process"]["signal"]) == ("sigkill", 9)
     bundle = answer("oom", "show", found["oom_dump"])
     assert (bundle["cause"], bundle["session_id"]) == ("sigkill", found["session"]["session_id"])
+
+
+@pytest.mark.parametrize("verb", ["track", "monitor"])
+def test_a_kill_becomes_a_bundle_of_tfmemprof_too(
+    program: subprocess.Popen[str], tmp_path: Path, verb: str
+) -> None:
+    recorder = ["--oom-flight-recorder", "--oom-dump-dir", str(tmp_path), "--oom-max-dumps", "2"]
+    args = ["--pid", str(program.pid), *recorder, "--output", str(tmp_path / "results.json"), "--json"]
+    child = subprocess.Popen(command("tfmemprof", verb, *args), stdout=subprocess.PIPE, text=True)
+    while not is_open_in(child.pid, f"/proc/{program.pid}/"):
+        time.sleep(0.02)
+    program.kill()
+    found = json.loads(child.communicate(timeout=60)[0])
+    assert child.returncode == 3 and found["stopped_by"] == "process_ended"
+    assert answer("oom", "show", found["oom_dump"])["cause"] == "sigkill"
 
 
 @contextlib.contextmanager

@@ -158,9 +158,9 @@ def test_batches_are_made_smaller_before_the_program_leaves() -> None:
     sentences = [event.context for event in tracker.get_events("cleanup")]
     assert sentences == [
         "Performed aggressive memory cleanup",
-        "Asked for a smaller batch: 32",
-        "Asked for a smaller batch: 16",
-        "The batch cannot be smaller",
+        "Requested a smaller batch: 32",
+        "Requested a smaller batch: 16",
+        "The batch cannot be reduced further",
         "Saved a checkpoint; leaving with exit code 75",
     ]
 
