@@ -22,6 +22,7 @@ from stormlog._torch import retention
 from stormlog._torch.auto_device import Device
 from stormlog._torch.auto_progress import STEPS, stack_of_error
 from stormlog._torch.auto_settings import Settings, session_directory
+from stormlog._tracking.uncaught import when_uncaught
 from stormlog.oom_flight_recorder import exception_facts, exception_text
 from stormlog.telemetry import resolve_distributed_identity
 
@@ -38,6 +39,7 @@ class _State:
 
     def __init__(self) -> None:
         self.settings: Settings | None = None
+        self.is_armed = False
         self.directory: Path | None = None
         self.devices: dict[int, Device] = {}
         self.has_observer = False
@@ -67,21 +69,47 @@ def arm() -> None:
     """Torch is there: wait for CUDA, and for an exception that is not caught."""
     settings = Settings.of(os.environ)
     with STATE.lock:
-        if STATE.settings is not None or not settings.is_on:
+        if STATE.is_armed or not settings.is_on:
             return
-        STATE.settings = settings
+        STATE.is_armed, STATE.settings = True, settings
+    # Before the first step: a request may wait for one by its number.
+    STEPS.count()
+    record_host()
+    torch: Any = sys.modules["torch"]
+    torch.cuda._lazy_call(cuda_is_used)
+
+
+@_never_raises
+def record_host() -> None:
+    """Record what is not of a device, whichever framework is there: host memory, the heap, and requests.
+
+    Under `stormlog run` the supervisor watches the host's side from outside.
+    """
     if not _HOOKED:
         _HOOKED.add("hooks")
-        _chain_exception_hooks()
+        when_uncaught(_died_of)
         os.register_at_fork(after_in_child=_in_child)
         atexit.register(_end)
-    if settings.run_directory is None:
-        # Under `stormlog run` the supervisor watches the host's side from outside.
+    with STATE.lock:
+        settings = STATE.settings = STATE.settings or Settings.of(os.environ)
+    if settings.run_directory is None and _HOST not in STATE.devices:
         _record(_HOST)
         if settings.records_heap:
             _record_heap()
-    torch: Any = sys.modules["torch"]
-    torch.cuda._lazy_call(cuda_is_used)
+    _take_requests()
+
+
+@_never_raises
+def _take_requests() -> None:
+    """`stormlog snapshot --pid`, `stormlog trigger`, and the signal that the user named."""
+    from stormlog._requests import listener
+
+    settings = STATE.settings
+    directory = STATE.directory or (None if settings is None else settings.run_directory)
+    if settings is not None and settings.takes_requests and directory is not None:
+        taking = listener.start(directory)
+        if settings.snapshot_signal is not None:
+            taking.use_signal(settings.snapshot_signal)
 
 
 @_never_raises
@@ -107,10 +135,13 @@ def cuda_is_used() -> None:
 def stop() -> None:
     """End what was begun here; what the user began continues. It may be armed again."""
     global STATE
+    from stormlog._requests import listener
+
     was = STATE
     _end()
     _native.heap.heap_stop_default()
     STEPS.stop()
+    listener.stop()
     STATE = _State()
     STATE.has_observer = was.has_observer
     if was.history_is_ours:
@@ -245,29 +276,13 @@ def _died_of(error: BaseException) -> None:
         if host is not None:
             host.tracker.handle_exception(error)
         return
-    torch: Any = sys.modules["torch"]
-    if not torch.cuda.is_initialized():
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
         return
     device = device_of(int(torch.cuda.current_device()))
     if device is not None:
         names = (type(error).__name__, type(error).__module__, exception_text(error))
         device.raised(found.reason, names, stack_of_error(error), STATE.history_is_ours)
-
-
-def _chain_exception_hooks() -> None:
-    previous, previous_in_thread = sys.excepthook, threading.excepthook
-
-    def on_exception(kind: Any, error: Any, trace: Any) -> None:
-        if error is not None:
-            _died_of(error)
-        previous(kind, error, trace)
-
-    def on_thread_exception(arguments: Any) -> None:
-        if arguments.exc_value is not None:
-            _died_of(arguments.exc_value)
-        previous_in_thread(arguments)
-
-    sys.excepthook, threading.excepthook = on_exception, on_thread_exception
 
 
 @_never_raises
@@ -280,7 +295,7 @@ def _in_child() -> None:
     global STATE
     was = STATE
     STATE = _State()
-    STATE.settings = was.settings
+    STATE.settings, STATE.is_armed = was.settings, was.is_armed
     if was.settings is not None and was.settings.run_directory is not None:
         STATE.directory = was.directory
     hidden_memory.forget()

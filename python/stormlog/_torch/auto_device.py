@@ -162,5 +162,5 @@ class _DriverCollector(CudaDeviceCollector):
     def _driver(self, torch: Any) -> tuple[int, int, int]:
         used, free, total = self._asked.memory()
         if used is None or free is None or total is None:
-            raise RuntimeError("the driver does not tell")
+            raise RuntimeError("the driver does not report its memory")
         return used, free, total

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from stormlog._requests.steps import CLOCK
+
 MAX_FRAMES = 64
 # Where PyTorch hands a backward pass to its engine, and waits.
 _BACKWARD = "_engine_run_backward"
@@ -32,6 +34,7 @@ class Steps:
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._handle: Any = None
+        self._most = 0
 
     def count(self) -> None:
         """Count from now on; a PyTorch without such a hook has no steps."""
@@ -47,6 +50,7 @@ class Steps:
         if handle is not None:
             handle.remove()
         self._made.clear()
+        self._most = 0
 
     def current(self) -> int | None:
         """The number of the step the program is in, from 1; None where no step was ever made."""
@@ -54,7 +58,11 @@ class Steps:
         return made + 1 if made else None
 
     def _is_made(self, optimizer: Any, *_: Any) -> None:
-        self._made[optimizer] = self._made.get(optimizer, 0) + 1
+        made = self._made.get(optimizer, 0) + 1
+        self._made[optimizer] = made
+        if made > self._most:
+            self._most = made
+            CLOCK.optimizer_made(made)
 
 
 STEPS = Steps()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import re
 import secrets
 import sys
@@ -35,6 +37,9 @@ class Settings:
     writes_bundles: bool
     follows_driver: bool
     records_heap: bool
+    takes_requests: bool
+    #: The signal that asks for a snapshot, where the user named one.
+    snapshot_signal: int | None
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
@@ -46,22 +51,35 @@ class Settings:
             run_directory=Path(run) if run else None,
             root=Path(env.get(_native.catalog.RUNS_VARIABLE) or _native.catalog.RUNS_DIRECTORY),
             interval=interval if interval > 0 else DEFAULT_INTERVAL,
-            is_on=env.get("STORMLOG_TORCH", "").lower() not in _NO,
+            is_on=not is_off(env, "STORMLOG_TORCH"),
             history_entries=entries,
             history_has_stacks=has_stacks,
-            writes_bundles=env.get("STORMLOG_TORCH_OOM", "").lower() not in _NO,
+            writes_bundles=not is_off(env, "STORMLOG_TORCH_OOM"),
             follows_driver=env.get("STORMLOG_CUDA_DRIVER", "").lower() in _YES,
-            records_heap=env.get("STORMLOG_AUTO_HEAP", "").lower() not in _NO,
+            records_heap=not is_off(env, "STORMLOG_AUTO_HEAP"),
+            takes_requests=not is_off(env, "STORMLOG_REQUESTS"),
+            snapshot_signal=_native.requests.signal_number(env.get("STORMLOG_SNAPSHOT_SIGNAL", "")),
         )
 
     def directory(self) -> Path:
         """The run's, or a new one named after the time and the program."""
         if self.run_directory is not None:
             return self.run_directory
-        stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
-        script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "python"
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(script).stem)[:40] or "python"
-        return (self.root / f"{stamp}-{name}-{secrets.token_hex(2)}").absolute()
+        return _new_directory(self.root, os.getpid())
+
+
+@functools.cache
+def _new_directory(root: Path, _process: int) -> Path:
+    """One for each process, whichever framework asks first."""
+    stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "python"
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(script).stem)[:40] or "python"
+    return (root / f"{stamp}-{name}-{secrets.token_hex(2)}").absolute()
+
+
+def is_off(env: Mapping[str, str], name: str) -> bool:
+    """Whether a variable turns something off."""
+    return env.get(name, "").lower() in _NO
 
 
 def session_directory(run: Path, rank: int, device: int) -> Path:

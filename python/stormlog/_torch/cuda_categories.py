@@ -22,7 +22,7 @@ PRECEDENCE = ("parameters", "gradients", "optimizer_state", "buffers", "activati
 UNEXPLAINED = "unknown"
 _TOP_STACKS = 20
 _FRAMES = 8
-# Who allocates, and for whom.
+# The function that allocates, and the category it allocates for.
 _OWN_FRAMES = 2
 _PLACE = re.compile(r"(.*?):(?:\d+|None) ")
 

@@ -1,7 +1,7 @@
 """What a profiler reads: the counters of one device, and the highest of them between two moments.
 
-A device keeps one peak for the whole process. Whoever wants the peak of a stretch resets it, so before each
-reset what it had reached is handed to every stretch that is open: an inner one must not cost the outer its
+A device keeps one peak for the whole process. To get the peak of a stretch it has to be reset, so before each
+reset its value is handed to every stretch that is open: an inner one must not cost the outer its
 peak, nor one thread another's. Without a GPU the same is done with the resident memory of this process.
 """
 

@@ -15,7 +15,7 @@ from stormlog import _native
 
 # A program that survives running out of memory does so often.
 _PAUSE = 600.0
-# A forecast is no failure: the program is stopped seldom, and for less than it notices.
+# A forecast is not a failure: the program is stopped seldom, and for less than it notices.
 _FORECAST_PAUSE, _FORECAST_MS = 3600.0, 50
 _ANSWERED: list[float] = []
 _FORESEEN: list[float] = []
