@@ -60,6 +60,7 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "heap": (),
     "hidden_memory": (),
     "issues": (),
+    "jax": (),
     "module_memory": (),
     "oom_flight_recorder": (
         "OOMExceptionClassification",
@@ -80,6 +81,12 @@ _LAZY: dict[str, tuple[str, ...]] = {
     "scrub": (),
     "session": (),
     "shapes": (),
+    "snapshots": (
+        "component",
+        "snapshot",
+        "snapshot_on",
+        "step",
+    ),
     "system_info": (),
     "telemetry": (
         "TelemetryEventV2",

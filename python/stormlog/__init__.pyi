@@ -21,6 +21,7 @@ from . import gap_analysis as gap_analysis
 from . import heap as heap
 from . import hidden_memory as hidden_memory
 from . import issues as issues
+from . import jax as jax
 from . import module_memory as module_memory
 from . import oom_flight_recorder as oom_flight_recorder
 from . import phases as phases
@@ -32,6 +33,7 @@ from . import run_catalog as run_catalog
 from . import scrub as scrub
 from . import session as session
 from . import shapes as shapes
+from . import snapshots as snapshots
 from . import system_info as system_info
 from . import telemetry as telemetry
 from . import telemetry_classification as telemetry_classification
@@ -140,6 +142,18 @@ from .profiler import (
 )
 from .profiler import (
     ProfileResult as ProfileResult,
+)
+from .snapshots import (
+    component as component,
+)
+from .snapshots import (
+    snapshot as snapshot,
+)
+from .snapshots import (
+    snapshot_on as snapshot_on,
+)
+from .snapshots import (
+    step as step,
 )
 from .telemetry import (
     TelemetryEventV2 as TelemetryEventV2,

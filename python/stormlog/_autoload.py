@@ -1,7 +1,8 @@
-"""PyTorch calls this at the end of `import torch` (entry point `torch.backends`, from 2.5 on).
+"""How `STORMLOG=1` in the environment begins a recording: PyTorch and JAX call this module.
 
-With `STORMLOG=1` in the environment recording begins; without it nothing is imported. Must never raise:
-`import torch` would fail with it.
+PyTorch calls :func:`torch_is_there` at the end of `import torch` (entry point `torch.backends`, from 2.5 on),
+JAX calls :func:`initialize` before it starts its first backend (entry point `jax_plugins`). Without the
+variable nothing is imported. Must never raise: `import torch` would fail with it.
 """
 
 from __future__ import annotations
@@ -16,3 +17,8 @@ def torch_is_there() -> None:
         return
     with contextlib.suppress(Exception):
         import stormlog.auto  # noqa: F401
+
+
+def initialize() -> None:
+    """As JAX calls its plugins. No backend is registered here."""
+    torch_is_there()

@@ -30,6 +30,7 @@ from stormlog.session import (
     update_session_summary,
 )
 
+HIGH_UTILIZATION_RATIO = _native.catalog.DIAGNOSE_HIGH_UTILIZATION
 MANIFEST_VERSION = _native.catalog.DIAGNOSE_MANIFEST_VERSION
 _LOGGER = logging.getLogger(__name__)
 

@@ -32,6 +32,11 @@ def tfmemprof() -> NoReturn:
     _run("tfmemprof")
 
 
+def jaxmemprof() -> NoReturn:
+    """`jaxmemprof`, the older name for JAX programs."""
+    _run("jaxmemprof")
+
+
 def command() -> str | None:
     """The native `stormlog` beside this package.
 

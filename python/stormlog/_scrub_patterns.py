@@ -43,7 +43,7 @@ _AUTHORITY = re.compile(r"[^/\s]*")
 _BEFORE_QUERY = re.compile(r"[^\s\"'<>?]*")
 _QUERY = re.compile(r"\?([^\s\"'<>#]+)")
 
-# A name, what stands between it and its value, and what its value ends at where it has no quotes.
+# A name, what is between it and its value, and what its value ends at where it has no quotes.
 _MEMBER = re.compile(
     r"""(?<!\\)(?:"((?:[^"\\]|\\.){1,200})"|'((?:[^'\\]|\\.){1,200})'|\\"([^"\\]{1,200})\\")\s*:\s*"""
 )

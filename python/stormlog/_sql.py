@@ -3,6 +3,9 @@
 Tables, each made only of what the other commands say: `events` (the Parquet file of `stormlog convert`),
 `sessions`, `runs`, `ooms` and `issues` (the rows of `stormlog query`), `findings` (those of `stormlog
 analyze`). The statement sees copies: it can change nothing of a recording.
+
+Of a lake (`stormlog publish`) the tables are views over its files: `samples`, `processes`, `deaths`,
+`findings`, `heap_holders`, `gpu_holders`. Only statements that read are run, and no other file is opened.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ from typing import Any
 from stormlog import _native
 
 _ROWS = ("sessions", "runs", "ooms", "issues")
+_WANTED = "give a recording, a directory of them, or a lake that `stormlog publish` made"
 _OK, _ERROR, _USAGE, _FINDINGS, _INVALID_INPUT = 0, 1, 2, 3, 5
 
 
 def main(arguments: list[str]) -> int:
     """Runs the command; gives its exit code."""
     parser = argparse.ArgumentParser(prog="stormlog sql", description=__doc__)
-    parser.add_argument("path", type=Path, help="a recording of any kind, or a directory of them")
+    parser.add_argument("path", type=Path, help="a recording of any kind, a directory of them, or a lake")
     parser.add_argument("statement", help='SQL, as in "select max(device_used_bytes) from events"')
     parser.add_argument("--json", action="store_true", help="rows as a JSON list")
     parser.add_argument("--csv", action="store_true", help="rows as CSV")
@@ -37,11 +41,13 @@ def main(arguments: list[str]) -> int:
     except ImportError:
         return _told("stormlog sql needs DuckDB: pip install 'stormlog[sql]'", _USAGE)
     if not typed.path.exists():
-        return _told(f"{typed.path} is not there", _INVALID_INPUT)
+        return _told(f"{typed.path} does not exist; {_WANTED}", _INVALID_INPUT)
+    if (typed.path / "_stormlog" / "lake.json").is_file():
+        return _ask_lake(duckdb, typed)
     with tempfile.TemporaryDirectory(prefix="stormlog-sql-") as folder:
         made = _tables(typed.path, Path(folder), typed.statement)
         if not made:
-            return _told(f"{typed.path} holds nothing that can be read", _INVALID_INPUT)
+            return _told(f"{typed.path} has no readable recording; {_WANTED}", _INVALID_INPUT)
         try:
             return _answer(duckdb, made, typed)
         except duckdb.Error as error:
@@ -56,8 +62,65 @@ def _answer(duckdb: Any, made: dict[str, Path], typed: argparse.Namespace) -> in
         # What comes next is a stranger's: no files, no network.
         database.execute("set enable_external_access = false")
         rows = database.execute(typed.statement)
-        names = [column[0] for column in rows.description or ()]
-        found = rows.fetchall()
+        return _print([column[0] for column in rows.description or ()], rows.fetchall(), typed)
+
+
+def _ask_lake(duckdb: Any, typed: argparse.Namespace) -> int:
+    lake = typed.path.resolve()
+    text = _quietly("lake", "info", str(lake), "--json", "--files")
+    if text is None:
+        return _INVALID_INPUT
+    tables = json.loads(text)["tables"]
+    try:
+        with duckdb.connect(":memory:") as database:
+            database.execute("set TimeZone = 'UTC'")
+            for name, table in tables.items():
+                database.execute(_view(name, table, lake))
+            # What comes next is a stranger's: nothing but the lake can be opened, and that only to be read.
+            database.execute(f"set allowed_directories = [{_quoted(f'{lake}/')}]")
+            database.execute("set enable_external_access = false")
+            database.execute("set python_enable_replacements = false")
+            database.execute("set lock_configuration = true")
+            reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+            if [one.type in reading for one in database.extract_statements(typed.statement)] != [True]:
+                return _told("one statement that reads the lake is run: select, describe or explain", _USAGE)
+            return _print(*_rows_of_lake(database, typed.statement), typed)
+    except duckdb.Error as error:
+        return _told(f"{error}\nTables here: {', '.join(sorted(tables))}", _USAGE)
+
+
+def _view(name: str, table: dict[str, Any], lake: Path) -> str:
+    """The view of a table. One without files has its columns all the same: no death is an answer."""
+    if not table["paths"]:
+        cells = ", ".join(f"null::{column['type']} as {column['name']}" for column in table["columns"])
+        return f"create view {name} as select {cells} where false"
+    # A pattern takes in what is published later, and is short; a Delta log states which files there are.
+    is_pattern = not table["is_delta"] and not any(letter in str(lake) for letter in "*?[")
+    pattern = _quoted(f"{lake}/{name}/date=*/job_id=*/part-*.parquet")
+    files = pattern if is_pattern else f"[{', '.join(_quoted(path) for path in table['paths'])}]"
+    types = "hive_types = {'date': DATE, 'job_id': VARCHAR}"
+    options = f"hive_partitioning = true, {types}, union_by_name = true"
+    return f"create view {name} as select * from read_parquet({files}, {options})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _rows_of_lake(database: Any, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names and rows, with moments as DuckDB writes them: as Python objects they need another package."""
+    relation = database.sql(statement)
+    if relation is None:
+        return [], []
+    names = list(relation.columns)
+    is_moment = ["TIME ZONE" in str(kind) for kind in relation.types]
+    if any(is_moment):
+        cells = (f"#{at}::VARCHAR" if moment else f"#{at}" for at, moment in enumerate(is_moment, start=1))
+        relation = relation.project(", ".join(cells))
+    return names, relation.fetchall()
+
+
+def _print(names: list[str], found: list[tuple[Any, ...]], typed: argparse.Namespace) -> int:
     if typed.json:
         text = json.dumps([dict(zip(names, row, strict=True)) for row in found], indent=2, default=str)
     elif typed.csv:

@@ -141,7 +141,7 @@ def _offenders(blocks: Sequence[Block], most: int) -> str:
         held.setdefault((block.name, block.shape, block.dtype), []).append(block.size)
     ranked = sorted(held.items(), key=lambda item: -sum(item[1]))[:most]
     rows = [[*key, f"{len(sizes):,}", format_bytes(sum(sizes))] for key, sizes in ranked]
-    return _table("Who holds the most", ["Name", "Shape", "Dtype", "Blocks", "Size"], rows)
+    return _table("Largest holders", ["Name", "Shape", "Dtype", "Blocks", "Size"], rows)
 
 
 def _active(blocks: Sequence[Block], most: int, *, with_stacks: bool) -> str:

@@ -1,4 +1,4 @@
-"""Records a PyTorch program without a change to it: `import stormlog.auto`, anywhere, before or after torch.
+"""Records a PyTorch or JAX program without a change to it: `import stormlog.auto`, anywhere in it.
 
 From then on the heap is recorded as `stormlog run` does by itself: GPU memory block by block, the host's as a
 bounded sample, both by line. When CUDA is first used, the caching allocator and the driver are sampled, and
@@ -15,12 +15,16 @@ Importing it must never fail, print, import torch, or use the GPU.
                              with our stacks), stacks (with PyTorch's)
     STORMLOG_AUTO_HEAP=0     no recording of the heap and of GPU memory by line
     STORMLOG_TORCH_OOM=0     no bundle at an out-of-memory error
-    STORMLOG_CUDA_DRIVER=1   who takes GPU memory beside PyTorch, by driver events (stormlog.cuda_driver)
+    STORMLOG_JAX=0           record nothing of JAX
+    STORMLOG_REQUESTS=0      do not answer `stormlog snapshot --pid` and `stormlog trigger` from inside
+    STORMLOG_SNAPSHOT_SIGNAL=SIGUSR2   this signal asks for a snapshot (never over a handler of the program)
+    STORMLOG_CUDA_DRIVER=1   GPU memory beside PyTorch by library, from driver events (stormlog.cuda_driver)
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -35,6 +39,7 @@ _USERS_OF_THE_DRIVER = ("cupy", "numba.cuda", "rmm", "pycuda.driver", "cuda.bind
 def start() -> None:
     """Record from now on, or from the moment torch is imported. A second time does nothing."""
     when_imported("torch", lambda: _recorder().arm())
+    when_imported("jax", _record_jax)
     if "STORMLOG_CUDA_DRIVER" in os.environ:
         for name in _USERS_OF_THE_DRIVER:
             when_imported(name, _follow_driver)
@@ -43,6 +48,9 @@ def start() -> None:
 def stop() -> None:
     """End the sessions and the history; an out-of-memory error leaves nothing any more."""
     _recorder().stop()
+    jax_recorder = sys.modules.get("stormlog._jax.auto")
+    if jax_recorder is not None:
+        jax_recorder.stop()
 
 
 def is_recording() -> bool:
@@ -53,7 +61,14 @@ def is_recording() -> bool:
 def directory() -> Path | None:
     """Where this process records; None before there was anything to record."""
     found: Path | None = _recorder().STATE.directory
-    return found
+    recording = getattr(sys.modules.get("stormlog._jax.auto"), "RECORDING", None)
+    return recording.directory if found is None and recording is not None else found
+
+
+def _record_jax() -> None:
+    from stormlog._jax import auto as jax_recorder
+
+    jax_recorder.arm()
 
 
 def _follow_driver() -> None:

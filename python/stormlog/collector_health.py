@@ -53,7 +53,7 @@ class CollectorHealthState:
 def collector_retry_delay_seconds(
     consecutive_failures: int, *, initial_delay_s: float, factor: float, max_delay_s: float
 ) -> float:
-    """How long to wait after so many failures in a row: growing by `factor`, up to `max_delay_s`."""
+    """Seconds to wait after `consecutive_failures`: growing by `factor`, up to `max_delay_s`."""
     if consecutive_failures <= 0 or initial_delay_s <= 0 or max_delay_s <= 0:
         return 0.0
     if factor <= 1.0:

@@ -186,9 +186,13 @@ class CPUMemoryTracker(BaseTracker):
         oom_max_total_mb: int = 256,
         recording_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        size = oom_buffer_size if oom_buffer_size is not None and oom_buffer_size > 0 else max_events
-        recorder = OOMFlightRecorderConfig(
-            enable_oom_flight_recorder, os.fspath(oom_dump_dir), size, oom_max_dumps, oom_max_total_mb
+        recorder = OOMFlightRecorderConfig.of_tracker(
+            enable_oom_flight_recorder,
+            oom_dump_dir,
+            oom_buffer_size,
+            oom_max_dumps,
+            oom_max_total_mb,
+            history=max_events,
         )
         super().__init__(
             sampling_interval=sampling_interval,

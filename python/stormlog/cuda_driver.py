@@ -1,6 +1,6 @@
-"""Who takes GPU memory beside PyTorch's allocator, by the driver's own events: NCCL, cuBLAS, cuDNN, others.
+"""GPU memory outside PyTorch's allocator by library (NCCL, cuBLAS, cuDNN, …), from the driver's events.
 
-By CUPTI, loaded when it is asked for; `stormlog run --cuda-driver` or `STORMLOG_CUDA_DRIVER=1` asks, or
+Uses CUPTI, which is loaded only on request: by `stormlog run --cuda-driver`, `STORMLOG_CUDA_DRIVER=1`, or
 
     from stormlog import cuda_driver
 
@@ -11,8 +11,8 @@ While this process records its heap (`stormlog run`, `stormlog.heap`), what is a
 allocator is in that capture too, with the stack of the calling thread, as the memory `cuda:N/driver`. With
 `backend:cudaMallocAsync` or a pluggable allocator, which do not report to PyTorch's profiler, all is there.
 
-CUPTI has one place for all who listen. Where Nsight or a profiler has it, one line says so and nothing else
-changes; where `torch.profiler` begins, the place is given up, for as long as the program runs: PyTorch keeps
+CUPTI allows one subscriber. Where Nsight or a profiler has subscribed, one line reports it and nothing else
+changes; where `torch.profiler` begins, the subscription ends, for as long as the program runs: PyTorch keeps
 it, and where it is set not to (`TEARDOWN_CUPTI=1`) a program that asked for it again at once never ended.
 Must never wait for a device, or raise into the program.
 """
@@ -35,7 +35,7 @@ __all__ = ["report", "start", "stop"]
 
 _LOGGER = logging.getLogger("stormlog.cuda_driver")
 PYTORCH = "pytorch"
-_KINETOS = "torch.profiler took its place"
+_KINETOS = "torch.profiler has taken the only CUPTI subscription"
 # The beginning of a library's name, and what it is called in reports.
 _OWNERS = {
     "libc10_cuda": PYTORCH,
@@ -54,7 +54,7 @@ _OWNERS = {
 class _State:
     def __init__(self) -> None:
         self.events: _native.cuda.CudaDriverEvents | None = None
-        self.why_not: str | None = "it was not asked for"
+        self.why_not: str | None = "it was not requested"
         self.seen: dict[int, dict[str, int]] = {}
         self.is_kinetos = False
         self.lock = threading.Lock()
@@ -121,12 +121,12 @@ def report(device: int = 0) -> dict[str, Any]:
 
 
 def was_heard() -> bool:
-    """Whether anybody ever listened."""
+    """Whether driver events were ever recorded."""
     return _STATE.events is not None
 
 
 def grown(device: int, least: int) -> str | None:
-    """Who took most since this was last asked, PyTorch's allocator aside; None below so many bytes."""
+    """The library that grew most since the last call, PyTorch's allocator aside; None below `least` bytes."""
     if _STATE.events is None:
         return None
     now: dict[str, int] = {}

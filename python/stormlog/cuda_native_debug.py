@@ -87,7 +87,7 @@ def start_cuda_memory_history(
     skip_actions: Sequence[str] = (),
     with_stacks: bool = True,
 ) -> None:
-    """Record allocations, the last so many, until stopped; by default with their Python stacks.
+    """Record allocations until stopped, at most the last `trace_alloc_max_entries`; by default with stacks.
 
     Actions to leave out are left out where this PyTorch can do that.
     """
@@ -112,7 +112,9 @@ def start_cuda_memory_history(
             "device": device,
         }
     else:
-        raise RuntimeError(f"This PyTorch records its allocator in an unknown way: {', '.join(names)}")
+        raise RuntimeError(
+            f"Unsupported PyTorch: unknown signature of _record_memory_history: {', '.join(names)}"
+        )
     record(state, **{name: value for name, value in wanted.items() if name in names})
 
 

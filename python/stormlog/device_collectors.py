@@ -284,7 +284,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
         if active is None or inactive is None:
             active = inactive = None
             for field in ("allocator_active_bytes", "allocator_inactive_bytes"):
-                errors[field] = "not told by the allocator"
+                errors[field] = "not reported by the allocator"
         sample = DeviceMemorySample(allocated, reserved, used, free, total, active, inactive, index)
         return DeviceMemorySampleResult(sample, tuple(errors), errors, facts=facts)
 
@@ -412,7 +412,7 @@ class CPUDeviceCollector(DeviceMemoryCollector):
         except Exception as error:
             return _nothing(error)
         read = {"device_free_bytes": sample.free_bytes, "device_total_bytes": sample.total_bytes}
-        missing = {field: "not told by the system" for field, value in read.items() if value is None}
+        missing = {field: "not reported by the system" for field, value in read.items() if value is None}
         return DeviceMemorySampleResult(sample, tuple(missing), missing)
 
     def capabilities(self) -> DeviceMemoryCapabilities:

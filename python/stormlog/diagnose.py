@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stormlog import _native
-from stormlog._diagnose_bundle import MANIFEST_VERSION, DiagnoseBundle
+from stormlog._diagnose_bundle import HIGH_UTILIZATION_RATIO, MANIFEST_VERSION, DiagnoseBundle
 from stormlog.cuda_native_debug import (
     DEFAULT_TRACE_ALLOC_MAX_ENTRIES,
     capture_cuda_snapshot_artifacts,
@@ -40,7 +40,6 @@ __all__ = [
     "run_timeline_capture",
 ]
 
-HIGH_UTILIZATION_RATIO = _native.catalog.DIAGNOSE_HIGH_UTILIZATION
 FRAGMENTATION_WARNING_RATIO = _native.catalog.DIAGNOSE_FRAGMENTATION
 _THRESHOLDS = {
     "high_utilization": HIGH_UTILIZATION_RATIO,

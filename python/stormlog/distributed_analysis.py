@@ -1,4 +1,4 @@
-"""One job seen from all its ranks: who is missing, whose clock is where, and whose memory jumped first.
+"""One job seen from all its ranks: missing ranks, clock offsets, and the rank whose memory jumped first.
 
 Every rank begins at its own first sample, as in 0.4.3; the command `stormlog analyze` also aligns by wall
 clock and shared markers. The rule is native (`docs/rules/cross_rank.md`).
@@ -75,7 +75,7 @@ class FirstCauseSuspect:
 
 @dataclasses.dataclass
 class FirstCauseAnalysisResult:
-    """Who jumped first, and when the second did."""
+    """The rank that jumped first, and when the second did."""
 
     cluster_onset_timestamp_ns: int | None
     suspects: list[FirstCauseSuspect]

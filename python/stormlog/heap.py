@@ -78,8 +78,8 @@ def start(
     """Begins to record into ``path`` (default: ``stormlog-heap-PID.bin`` here) and returns it.
 
     ``native`` adds the frames of C, C++ and Rust; ``trace_python_allocators`` records every Python
-    object, not only what reaches the system's allocator; ``sample`` records one allocation in so many
-    bytes, with unbiased totals; ``aggregate`` keeps stacks, live blocks and peaks instead of every
+    object, not only what reaches the system's allocator; ``sample`` records one allocation per that
+    number of bytes, with unbiased totals; ``aggregate`` keeps stacks, live blocks and peaks instead of every
     record; ``max_size`` bounds the file by folding the oldest records. ``host`` and ``gpu`` say which
     memories: the GPU memory of PyTorch is always recorded block by block. In ``path``, ``%p`` becomes the
     process id and ``%n`` a number. A capture that exists is an error unless ``overwrite``. A child that

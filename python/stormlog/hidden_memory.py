@@ -162,7 +162,7 @@ class Driver:
         return int(total - free), int(free), int(total)
 
     def read(self, reserved: int, *, with_processes: bool = True) -> Reading:
-        """A reading, with who else is there."""
+        """A reading, with the other processes on the device."""
         used, free, total = self.memory()
         found = self._gpu.processes() if self._gpu is not None and with_processes else None
         me = os.getpid()
@@ -231,7 +231,7 @@ def _made(torch: Any, device: int) -> tuple[Driver, HiddenMemory]:
 
 
 def _found_out(torch: Any, device: int) -> str:
-    """Who took it, where the driver tells; else what is new: a communicator, a captured graph, or kernels."""
+    """The library that allocated it, by driver events; else what is new: a communicator, a graph, kernels."""
     owner = cuda_driver.grown(device, _STEP)
     if owner is not None:
         return owner

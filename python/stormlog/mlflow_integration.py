@@ -85,7 +85,7 @@ def add_mlflow_arguments(parser: Any) -> None:
     parser.add_argument("--mlflow", action="store_true", help="Log Stormlog summaries to MLflow")
     flag("--mlflow-tracking-uri", help="MLflow server or store (default: MLFLOW_TRACKING_URI)")
     flag("--mlflow-experiment", help="MLflow experiment (default: stormlog)")
-    flag("--mlflow-run-id", help="MLflow run to go on with")
+    flag("--mlflow-run-id", help="MLflow run to continue")
     flag("--mlflow-run-name", help="Name of the MLflow run")
     flag("--mlflow-group", help="Group tag (default: the job id)")
     flag("--mlflow-job-type", help="Job type tag (default: the command)")

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from stormlog import _native
 from stormlog._tracking.failure import chain
@@ -43,6 +43,21 @@ class OOMFlightRecorderConfig:
     buffer_size: int = 10_000
     max_dumps: int = 5
     max_total_mb: int = 256
+
+    @classmethod
+    def of_tracker(
+        cls,
+        enabled: bool,
+        dump_dir: str | os.PathLike[str],
+        buffer_size: int | None,
+        max_dumps: int,
+        max_total_mb: int,
+        *,
+        history: int,
+    ) -> Self:
+        """From the arguments of a tracker, whose `history` is the buffer's size unless one is given."""
+        size = buffer_size if buffer_size is not None and buffer_size > 0 else history
+        return cls(enabled, os.fspath(dump_dir), size, max_dumps, max_total_mb)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,6 +216,6 @@ class OOMFlightRecorder:
 
 
 def _system_info() -> dict[str, Any]:
-    from stormlog.utils import get_system_info
+    from stormlog.utils import system_info_without_imports
 
-    return get_system_info()
+    return system_info_without_imports()

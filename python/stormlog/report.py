@@ -119,7 +119,7 @@ def build_report(
     tool_version: str | None = None,
     generated_at_utc: str | None = None,
 ) -> dict[str, Any]:
-    """A report whose verdict goes with the exit code; ValueError for a number that is no exit code."""
+    """A report whose verdict goes with the exit code; ValueError for a number that is not an exit code."""
     if tool_version is None:
         from stormlog import __version__ as tool_version
     tool: dict[str, Any] = {"name": tool_name, "command": command, "version": tool_version}

@@ -70,7 +70,7 @@ class KnownSecrets:
 
 
 def scrub_text(text: str, *, max_bytes: int | None = None, secrets: KnownSecrets | None = None) -> str:
-    """A text without credentials, cut to so many bytes. Everything is found before anything is replaced."""
+    """The text without credentials, cut to `max_bytes`. All are found before any is replaced."""
     if max_bytes is not None:
         text = text[: max_bytes + INPUT_MARGIN_CHARS]
     text = _encodable(text)
@@ -79,13 +79,13 @@ def scrub_text(text: str, *, max_bytes: int | None = None, secrets: KnownSecrets
     if max_bytes is None:
         return text
     cut = truncate_utf8(text, max_bytes)
-    # Half of the word that stands for a secret would be a riddle.
+    # The redaction mark is kept whole or dropped, never cut in half.
     start = cut.rfind("<", max(0, len(cut) - len(REDACTED) + 1))
     return cut[:start] if start >= 0 and text.startswith(REDACTED, start) else cut
 
 
 def replace_spans(text: str, spans: Iterable[Span], *, limit: int | None = None) -> str:
-    """The text with places taken out; with a limit only so much of it, and no part of a place."""
+    """The text with the spans replaced; with a limit only its first `limit` characters, no span split."""
     stop = len(text) if limit is None else min(limit, len(text))
     pieces: list[str] = []
     done, is_open = 0, False
@@ -100,7 +100,7 @@ def replace_spans(text: str, spans: Iterable[Span], *, limit: int | None = None)
 
 
 def truncate_utf8(text: str, max_bytes: int) -> str:
-    """As much of a text as fits so many bytes; a character is never cut."""
+    """The text cut to at most `max_bytes` in UTF-8; a character is never split."""
     if max_bytes < 0:
         raise ValueError("max_bytes must be >= 0")
     return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")

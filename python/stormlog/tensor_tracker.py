@@ -1,4 +1,4 @@
-"""The tensors that stay: how old they are in steps, what they are, who holds them, and which cycles do.
+"""The tensors that stay: their age in steps, their kind, what holds them, and in which reference cycles.
 
 Looks at what Python's collector knows, when it is asked to: milliseconds, so at the end of a step, not inside
 it. Holds tensors weakly, never makes one live longer, and calls nothing on a device. Tensors that only C++
@@ -77,14 +77,14 @@ class TensorTracker:
         return tensor
 
     def step(self) -> None:
-        """One step of the program is over: who is new, who is gone, who is a step older."""
+        """Ends one step of the program: notes new and freed tensors, and ages the others by a step."""
         for tensor in [*self._gradients(), *self._live()]:
             self._know(tensor)
         self._known = {key: known for key, known in self._known.items() if known.reference() is not None}
         self.steps += 1
 
     def persistent(self, min_age: int = 2, kinds: Iterable[str] | None = None) -> list[HeldTensor]:
-        """The tensors that outlived so many steps, largest first; of some kinds, if named."""
+        """The tensors that outlived `min_age` steps, largest first; only of `kinds`, if given."""
         wanted = None if kinds is None else set(kinds)
         gradients = {id(gradient) for gradient in self._gradients()}
         stacks = self._stacks()
@@ -212,7 +212,7 @@ def _described(
 
 
 def _holders(tensor: Any) -> list[str]:
-    """Who refers to it, in words; not us."""
+    """The objects that refer to it, in words; without those of this module."""
     words = []
     for holder in gc.get_referrers(tensor):
         if isinstance(holder, FrameType) and holder.f_code.co_filename == __file__:
@@ -249,7 +249,7 @@ def _has_dict(owner: Any, namespace: dict[Any, Any]) -> bool:
 
 
 def _around(start: Any, inside: set[int]) -> list[str]:
-    """From a tensor to who holds it and on, through the garbage, until the way closes."""
+    """The reference cycle of a tensor: from holder to holder, through garbage, until it closes."""
     way = [start]
     while len(way) < _MAX_WAY:
         holders = [one for one in gc.get_referrers(way[-1]) if id(one) in inside]

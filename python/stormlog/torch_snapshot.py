@@ -1,4 +1,4 @@
-"""PyTorch allocator snapshots: who held the memory, why a request failed, what would have helped.
+"""PyTorch allocator snapshots: what held the memory, why a request failed, what would have helped.
 
     snapshot = stormlog.torch_snapshot.load("snapshot.pickle")
     print(snapshot.report().verdict.sentence)
@@ -70,7 +70,7 @@ Settings: TypeAlias = str | Mapping[str, Any]
 
 
 def load(path: str | os.PathLike[str]) -> Snapshot:
-    """Reads a snapshot. What is no snapshot is a ``ValueError`` that says why."""
+    """Reads a snapshot. What is not a snapshot is a ``ValueError`` that says why."""
     return Snapshot(Path(path), _native.torch.load_torch_snapshot(path))
 
 

@@ -73,6 +73,15 @@ def convert_bytes(value: float, from_unit: str, to_unit: str) -> float:
 def get_system_info() -> dict[str, Any]:
     """The platform, what PyTorch finds on it, processors and memory."""
     torch = _torch_or_none()
+    return _system_info(torch, torch is not None)
+
+
+def system_info_without_imports() -> dict[str, Any]:
+    """The same while memory is short: PyTorch is asked only where the program uses it."""
+    return _system_info(sys.modules.get("torch"), _is_torch_installed())
+
+
+def _system_info(torch: Any, is_available: bool) -> dict[str, Any]:
     cuda = bool(torch is not None and _quietly(torch.cuda.is_available))
     hip = getattr(torch.version, "hip", None) if cuda else None
     mps = getattr(getattr(torch, "backends", None), "mps", None)
@@ -83,7 +92,7 @@ def get_system_info() -> dict[str, Any]:
         "platform": system.sysname,
         "architecture": system.machine or platform.machine(),
         "python_version": sys.version,
-        "torch_available": torch is not None,
+        "torch_available": is_available,
         "cuda_available": cuda,
         "rocm_available": bool(hip),
         "rocm_version": hip or None,
@@ -180,7 +189,7 @@ def suggest_memory_optimization(fragmentation_info: dict[str, Any]) -> list[str]
     found = []
     if fragmentation > 0.3:
         found.append(
-            "High memory fragmentation: over 30% of reserved memory lies in inactive split blocks. Try "
+            "High memory fragmentation: over 30% of reserved memory is in inactive split blocks. Try "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, allocate long-lived tensors first, and keep "
             "tensor shapes steady."
         )
@@ -290,8 +299,12 @@ def _torch(feature: str) -> Any:
     return torch
 
 
+def _is_torch_installed() -> bool:
+    return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+
+
 def _torch_or_none() -> Any:
-    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+    if not _is_torch_installed():
         return None
     try:
         return import_module("torch")

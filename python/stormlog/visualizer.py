@@ -109,7 +109,7 @@ class MemoryVisualizer:
     def plot_cross_rank_timeline(
         self, events: Sequence[TelemetryEventLike], save_path: str | os.PathLike[str] | None = None
     ) -> Figure:
-        """The device memory of every rank on one clock, who jumped first, and when the others followed."""
+        """The device memory of every rank on one clock, which jumped first, and when the others followed."""
         if not events:
             raise ValueError("No telemetry events available for cross-rank plotting")
         merged, cause = analyze_cross_rank_events(events)

@@ -85,7 +85,7 @@ def add_wandb_arguments(parser: Any) -> None:
     flag("--wandb-project", help="W&B project (default: stormlog)")
     flag("--wandb-entity", help="W&B entity or team")
     flag("--wandb-mode", choices=["online", "offline"], help="W&B mode (default: online)")
-    flag("--wandb-run-id", help="W&B run to go on with")
+    flag("--wandb-run-id", help="W&B run to continue")
     flag("--wandb-name", help="Name of the W&B run")
     flag("--wandb-group", help="W&B group (default: the job id)")
     flag("--wandb-job-type", help="W&B job type (default: the command)")

@@ -54,7 +54,7 @@ class Table:
 
 
 def session_fields(session: SessionSummary | None) -> dict[str, Any]:
-    """Who it was."""
+    """The identity of its process."""
     if session is None:
         return {}
     known = {

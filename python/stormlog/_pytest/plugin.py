@@ -173,7 +173,9 @@ def _limit(mark: pytest.Mark) -> int:
         pytest.fail(f"@pytest.mark.{mark.name}({given}) needs a size, such as '24 MB'", pytrace=False)
     unknown = ", ".join(sorted(set(mark.kwargs) - set(_OWN_MARKS[mark.name])))
     if unknown:
-        pytest.fail(f"@pytest.mark.{mark.name} knows no {unknown}; every thread is measured", pytrace=False)
+        pytest.fail(
+            f"@pytest.mark.{mark.name} has no argument {unknown}; every thread is measured", pytrace=False
+        )
     return size
 
 

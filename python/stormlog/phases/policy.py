@@ -153,7 +153,7 @@ def field_of(event: Any, name: str, default: Any = None) -> Any:
 
 
 def rank_of(event: Any) -> int | None:
-    """The rank of an event, also when it is written as text; None when it is no number."""
+    """The rank of an event, also when it is written as text; None when it is not a number."""
     value = field_of(event, "rank", 0)
     if isinstance(value, str):
         try:

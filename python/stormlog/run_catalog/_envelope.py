@@ -48,7 +48,7 @@ def is_run_envelope(payload: Mapping[str, Any]) -> bool:
 
 
 def attachment_storage_or_none(value: Any) -> AttachmentStorage | None:
-    """How an attachment is kept; None for what is no way to keep one."""
+    """How an attachment is kept; None for what is not a way to keep one."""
     return cast(AttachmentStorage, value) if value in ("reference", "copy") else None
 
 

@@ -153,7 +153,7 @@ class RunAttachmentFilter:
 
 @dataclass(frozen=True)
 class RunRow(Row):
-    """One run; `explicit` tells whether it says so itself."""
+    """One run; `explicit` is true if a run record declares it, false if it was inferred from its sessions."""
 
     run_id: str
     explicit: bool

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from stormlog.formatting import format_bytes
+from stormlog.tensorflow._advice import held_mb
 
 __all__ = [
     "format_cpu_summary",
@@ -45,7 +46,7 @@ def run_tensorflow_sample_workload(profiler_cls: Any, tf_module: Any) -> Any:
         tensor = tf_module.random.normal((2048, 2048))
         tf_module.reduce_sum(tf_module.matmul(tensor, tensor))
     before, after = profiler.function_profiles["tf_sample"]["snapshots"][-2:]
-    memory = (before.gpu_memory_mb, after.gpu_memory_mb)
+    memory = (held_mb(before), held_mb(after))
     return SimpleNamespace(
         duration=after.timestamp - before.timestamp,
         peak_memory_mb=max(memory),
