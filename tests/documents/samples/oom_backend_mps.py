@@ -1,0 +1,2 @@
+# MPS (Apple Silicon)
+tracker = MemoryTracker(device="mps", enable_oom_flight_recorder=True)
