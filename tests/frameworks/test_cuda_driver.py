@@ -171,7 +171,7 @@ print(json.dumps([cuda_driver.report(0), "aten::sum" in names, again, code]))
 """,
     )
     report, is_profiled, again, code = found
-    assert not report["is_on"] and report["why_not"] == "torch.profiler took its place"
+    assert not report["is_on"] and report["why_not"] == "torch.profiler has taken the only CUPTI subscription"
     assert is_profiled and code == 0, "the place is free"
     assert again is False, "who asks while PyTorch lets go of it waits without end"
 

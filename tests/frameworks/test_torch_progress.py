@@ -132,7 +132,7 @@ def test_the_verdict_begins_with_it() -> None:
     empty: dict[str, Any] = {"segments": [], "device_traces": [[]]}
     sentence = verdict(failure, empty, {}, {}).sentence
     assert sentence.startswith(
-        "CUDA out of memory at step 1 204 in backward on GPU 0: really full: 1.00 GiB were asked for"
+        "CUDA out of memory at step 1 204 in backward on GPU 0: out of memory: requested 1.00 GiB;"
     )
 
 

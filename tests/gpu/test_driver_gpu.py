@@ -86,7 +86,9 @@ def test_each_byte_of_the_driver_has_an_owner(tmp_path: Path) -> None:
         beside = sum(bytes for owner, bytes in owned.items() if owner != "pytorch")
         check_capture(tmp_path / "runs", beside)
     after = known["profiled"]["driver_events"]
-    assert not after["is_on"] and after["why_not"] == "torch.profiler took its place", after
+    assert (
+        not after["is_on"] and after["why_not"] == "torch.profiler has taken the only CUPTI subscription"
+    ), after
     assert kernels > 0, "torch.profiler sees the device as if nobody had listened"
 
 

@@ -125,7 +125,7 @@ def test_an_oom_kill_in_a_container_leaves_the_verdict_in_the_termination_messag
     assert container.returncode == 128 + signal.SIGKILL, output
     text = message.read_text()
     first = text.splitlines()[0]
-    assert "was killed by the kernel's OOM killer" in first and "its limit of 192.00 MiB" in first, text
+    assert "was killed by the kernel's OOM killer" in first and "its limit of 192.0 MiB" in first, text
     assert "train.py:4 cache" in text and len(text.encode()) <= 4096
     (directory,) = (pod.volume / "runs").iterdir()
     assert f"stormlog analyze /data/runs/{directory.name}" in text
@@ -141,13 +141,13 @@ def test_a_container_killed_whole_is_finished_by_its_next_start(pod: Pod) -> Non
     pod.kill()
     output, _ = container.communicate(timeout=120)
     text = message.read_text()
-    assert "\n-- stormlog ahead " in text and "of 192.00 MiB" in text.splitlines()[0], (text, output)
+    assert "\n-- stormlog ahead " in text and "of 192.0 MiB" in text.splitlines()[0], (text, output)
     (directory,) = (pod.volume / "runs").iterdir()
     assert json.loads((directory / "run.json").read_text())["status"] == "running"
     container, message = pod.start(*run_of(pod, "-c", "pass"))
     output, _ = container.communicate(timeout=120)
     assert container.returncode == 0, output
-    assert "an earlier run is finished: train.py (pid " in output
+    assert "completed an earlier run: train.py (pid " in output
     record = json.loads((directory / "run.json").read_text())
     assert record["status"] == "interrupted" and record["ended_at_ns"]
     assert message.read_bytes() == b"", "a good end leaves no message"

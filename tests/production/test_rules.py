@@ -64,7 +64,7 @@ def test_schema_of_the_dashboard_without_a_grafana(dashboard: Any) -> None:
     assert names == ["datasource", "job_id", "host", "rank"]
     assert dashboard["templating"]["list"][0]["current"]["value"] == "${" + entry["name"] + "}"
     titles = [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row"]
-    assert titles == ["Who dies next", "Host", "Device split", "Ranks", "Deaths", "What holds it", "Reader"]
+    assert titles == ["Near the limit", "Host", "Device split", "Ranks", "Deaths", "What holds it", "Reader"]
     kinds = {"row", "timeseries", "table", "status-history", "bargauge", "stat"}
     ids, cells = set(), set()
     for panel in dashboard["panels"]:

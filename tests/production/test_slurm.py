@@ -155,7 +155,13 @@ def test_limit_of_the_verdict_is_that_of_the_job_above_the_task(job: tuple[Path,
     work, _ = job
     (run,) = (work / "job/stormlog-runs/job-1").glob("*/run.json")
     record = json.loads(run.read_text())
-    assert record["launch"] == {"job_id": "1", "step_id": "0", "rank": 0, "world_size": 1}
+    assert record["launch"] == {
+        "job_id": "1",
+        "job_name": "train",
+        "step_id": "0",
+        "rank": 0,
+        "world_size": 1,
+    }
     assert record["cause"] == "cgroup_oom_kill"
     (evidence,) = run.parent.glob("*/oom_dump_*/evidence.json")
     found = json.loads(evidence.read_text())

@@ -25,7 +25,10 @@ LIMIT = 512 << 20
 class Recorded:
     """A program of the examples under `stormlog run`, in a cgroup with a limit."""
 
-    def __init__(self, place: Path, group: Path, *words: str | Path) -> None:
+    def __init__(self, place: Path, group: Path, python: Path, *words: str | Path) -> None:
+        # Otherwise its pages are charged to the group, and at the limit the kernel drops and reads the same
+        # pages of libraries for minutes (100 % system time) before it gives up and kills.
+        components.into_page_cache(python)
         self.runs = place / "runs"
         self.log = place / "output"
         run = [str(Path(sys.executable).with_name("stormlog")), "run", "--dir", str(self.runs), "--"]
@@ -37,7 +40,7 @@ class Recorded:
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*run, *(str(word) for word in words)],
+                [*run, str(python), *(str(word) for word in words)],
                 cwd=place,
                 env=env,
                 stdin=subprocess.DEVNULL,

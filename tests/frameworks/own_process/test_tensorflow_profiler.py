@@ -13,7 +13,10 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from host_allocator import unused_mb  # noqa: E402
 from stormlog.tensorflow import TensorFlowProfiler, TFMemoryProfiler, context_profiler, utils  # noqa: E402
+
+UNUSED = unused_mb()
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +52,74 @@ def test_calls_and_blocks_are_counted() -> None:
     inner, outer = found.function_profiles["inner"], found.function_profiles["outer"]
     assert outer["total_duration"] >= inner["total_duration"] >= 0.01
     assert all(snapshot.cpu_memory_mb > 50 for snapshot in found.snapshots)
-    assert profiler.device == "/CPU:0" and found.peak_memory_mb == 0.0
+    assert profiler.device == "/CPU:0" and found.peak_memory_mb >= found.average_memory_mb > 50
     profiler.reset()
     assert profiler.get_results().function_profiles == {}
+
+
+def test_memory_that_a_block_took_and_gave_back_is_its_peak_on_the_cpu() -> None:
+    profiler = TFMemoryProfiler()
+    tf.ones((1,))
+
+    @profiler.profile_function
+    def transient() -> None:
+        tf.ones((50 << 20,))
+
+    with profiler.profile_context("outer"):
+        transient()
+        with profiler.profile_context("small"):
+            tf.ones((1,))
+    found = profiler.get_results()
+    for name in ("transient", "outer"):
+        profile = found.function_profiles[name]
+        assert 195 < profile["peak_increase"] < 230 + UNUSED, (name, profile["peak_increase"])
+        # An allocator that keeps what was freed has it resident still.
+        assert UNUSED or profile["total_memory_used"] < 30
+        assert profile["peak_memory"] > 195 + 50
+    assert found.function_profiles["small"]["peak_increase"] < 30
+    assert found.peak_memory_mb >= found.min_memory_mb + 195
+
+
+def test_memory_that_the_allocator_had_kept_counts_when_it_is_taken_again() -> None:
+    tf.ones((50 << 20,))
+    profiler = TFMemoryProfiler()
+    with profiler.profile_context("outer"), profiler.profile_context("again"):
+        tf.ones((50 << 20,))
+    found = profiler.get_results().function_profiles
+    assert 195 < found["again"]["peak_increase"] < 230 + UNUSED, found["again"]
+    assert found["outer"]["peak_increase"] >= found["again"]["peak_increase"] - 1
+
+
+def test_layers_have_a_peak_of_their_own_on_the_cpu() -> None:
+    class Hungry(tf.keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: object) -> object:
+            return x + tf.reduce_min(tf.ones((25 << 20,)))
+
+    layers = [tf.keras.layers.Input((4,)), Hungry(name="hungry"), tf.keras.layers.Dense(2, name="dense")]
+    made = context_profiler.profile_model(tf.keras.Sequential(layers))
+    context_profiler.clear_profiles()
+    made(numpy.ones((4, 4), "f4"))
+    found = {one["name"]: one["peak_increase"] for one in context_profiler.get_profile_summaries()}
+    assert 95 < found["layer_hungry_0"] < 130 + UNUSED and found["layer_dense_1"] < 30, found
+
+
+def test_blocks_on_a_gpu_keep_the_peak_of_the_blocks_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow has one peak a device; two profilers reset it in turn."""
+    memory = {"current": 10 << 20, "peak": 10 << 20}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: dict(memory))
+
+    def reset(device: str) -> None:
+        memory["peak"] = memory["current"]
+
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", reset)
+    first, second = TFMemoryProfiler(device="/GPU:0"), TFMemoryProfiler(device="/GPU:0")
+    with first.profile_context("outer"):
+        memory["peak"] = 90 << 20
+        with second.profile_context("inner"):
+            memory["peak"] = 30 << 20
+    outer = first.get_results().function_profiles["outer"]
+    assert (outer["peak_memory"], outer["peak_increase"]) == (90.0, 80.0)
+    assert second.get_results().function_profiles["inner"]["peak_memory"] == 30.0
 
 
 def test_a_call_that_raises_is_not_counted() -> None:

@@ -75,7 +75,7 @@ def test_the_rank_that_differs_is_told_with_the_line_that_differs(tmp_path: Path
         stormlog(tmp_path, "run", "--heap", "--quiet", "--dir", "runs", "program.py", **names)
     told = stormlog(tmp_path, "analyze", "runs").stdout
     assert "rank 2 peaks" in told and "above the median of 4 ranks" in told, told
-    (line,) = (line for line in told.splitlines() if line.strip().startswith("it keeps"))
+    (line,) = (line for line in told.splitlines() if line.strip().startswith("it holds"))
     assert "program.py:6 dispatch" in line, told
 
 

@@ -83,7 +83,7 @@ def test_leak_report_is_a_finding_with_its_line() -> None:
 def test_profile_of_one_moment_has_no_temporary_allocations() -> None:
     done = stormlog("tree", "--temporary", PROFILES / "go.pb.gz")
     assert done.returncode == 5
-    assert "ask for --peak or --leaks" in done.stderr
+    assert "use --peak or --leaks" in done.stderr
 
 
 def test_own_pprof_export_reads_back_with_the_same_figures(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import stormlog
 from stormlog import _entry
 
-NAMES = ["stormlog", "gpumemprof", "tfmemprof"]
+NAMES = ["stormlog", "gpumemprof", "tfmemprof", "jaxmemprof"]
 PACKAGE = Path(stormlog.__file__).parent
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 RECORD = f"stormlog-{stormlog.__version__}.dist-info"

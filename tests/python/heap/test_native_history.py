@@ -67,7 +67,7 @@ def test_an_older_signature_is_called_as_it_was(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_unknown_signature_is_an_error_that_names_it(torch: Any) -> None:
     torch.cuda.memory = types.SimpleNamespace(_record_memory_history=lambda on: None, _snapshot=dict)
-    with pytest.raises(RuntimeError, match="in an unknown way: on"):
+    with pytest.raises(RuntimeError, match="unknown signature of _record_memory_history: on"):
         start_cuda_memory_history()
 
 

@@ -217,7 +217,7 @@ def test_visualization_draws_what_one_process_recorded(name: str, tmp_path: Path
     assert (tmp_path / "plots/memory_timeline.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-@pytest.mark.parametrize("package", ["tensorflow", "tensorflow_cpu", "tensorflow_rocm"])
+@pytest.mark.parametrize("package", ["tensorflow", "tensorflow_cpu", "tf_nightly", "a_vendors_build"])
 def test_info_knows_tensorflow_by_every_name_it_is_installed_under(package: str, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (there,) = (tmp_path / "venv/lib").glob("python3*/site-packages")
@@ -238,5 +238,6 @@ def test_info_knows_tensorflow_by_every_name_it_is_installed_under(package: str,
         env={**os.environ, "PYTHONPATH": str(package_folder)},
     )
     assert "TensorFlow Version: 2.99.0" in shown.stdout, shown.stdout + shown.stderr
+    assert f"TensorFlow Distribution: {package}" in shown.stdout
     assert "TensorFlow not available" not in shown.stdout
     assert not (tmp_path / "ran").exists()

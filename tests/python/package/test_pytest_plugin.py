@@ -57,7 +57,7 @@ def test_a_limit_that_is_none_is_told_before_the_test_runs(tmp_path: Path) -> No
         """,
     )
     assert "3 errors" in done.stdout, done.stdout
-    assert "@pytest.mark.limit_memory knows no current_thread_only" in done.stdout
+    assert "@pytest.mark.limit_memory has no argument current_thread_only" in done.stdout
     assert "@pytest.mark.limit_memory('plenty') needs a size, such as '24 MB'" in done.stdout
     assert "@pytest.mark.limit_leaks() needs a size" in done.stdout
     assert "stormlog/_pytest/" not in done.stdout and not (tmp_path / "ran").exists()

@@ -82,7 +82,7 @@ def test_pointing_moving_and_zooming(browser: Any, tmp_path: Path) -> None:
     assert page.evaluate("stormlog.state.view") == whole
     page.select_option("#axis", "time")
     page.keyboard.press("p")
-    assert "611 MiB in use" in page.text_content("#moment")
+    assert "611.3 MiB in use" in page.text_content("#moment")
 
 
 def test_private_pools_can_be_shown_alone(browser: Any, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_blocks_too_small_to_draw_do_not_look_free(browser: Any, tmp_path: Path)
     page.goto(output.as_uri())
     page.wait_for_selector("html[data-ready=yes]")
     heads = page.evaluate("stormlog.segments.heads.map((head) => head.text)")
-    assert any("small" in head and "50.8 MiB of it are blocks below 513 B" in head for head in heads), heads
+    assert any("small" in head and "50.78 MiB of it are blocks below 513 B" in head for head in heads), heads
     assert any("large" in head and "of it" not in head for head in heads), heads
     shades = page.evaluate(
         """() => { const { trace } = stormlog.state;

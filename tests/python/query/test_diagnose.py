@@ -92,7 +92,7 @@ def test_an_existing_folder_gets_a_new_one_in_it(tmp_path: Path) -> None:
         (["--wandb"], 2, "pip install 'stormlog[wandb]'"),
         (["--output", "file/below"], 2, "Output path is not a directory"),
         (["--pid", "999999999"], 5, "there is no process"),
-        (["--device", "shed"], 2, "is no device"),
+        (["--device", "shed"], 2, "unknown device"),
     ],
 )
 def test_a_wrong_request_is_told_and_leaves_nothing(

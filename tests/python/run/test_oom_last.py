@@ -68,7 +68,7 @@ def test_result_that_systemd_hands_over_is_evidence(tmp_path: Path) -> None:
     # The death of an earlier start of the service is not that of this one.
     text = last(tmp_path, INVOCATION_ID="two", SERVICE_RESULT="success")
     assert text.startswith("No death of this job or service is recorded in ") and "SIGKILL" not in text
-    assert "  newest    20" in text and str(tmp_path) in text
+    assert "newest death (20" in text and str(tmp_path) in text
 
 
 def test_lines_of_slurm_in_the_output_of_the_job_are_evidence(tmp_path: Path) -> None:

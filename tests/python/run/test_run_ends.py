@@ -23,6 +23,15 @@ child.{{how}}()
 child.wait()
 print(child.pid)
 """
+SHORT_LIVED = """
+import subprocess, sys, time
+started = []
+for _ in range(30):
+    started.append(subprocess.Popen([sys.executable, "worker.py"]))
+    time.sleep(0.013)
+# They wait to be reaped: each that was met has its end recorded.
+time.sleep(1)
+"""
 POOL = """
 import multiprocessing
 if __name__ == "__main__":
@@ -60,6 +69,18 @@ def test_child_that_its_parent_stops_is_no_crash(tmp_path: Path) -> None:
         assert "exited 0" in report["headline"][0] and "main.py" in report["headline"][0]
 
 
+def test_child_that_is_killed_after_milliseconds_has_the_name_of_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Some are met alive and have ended before their command line is read.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "worker.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    assert run(tmp_path, SHORT_LIVED).returncode == 0
+    _, report = analyzed(tmp_path)
+    killed = [one["what_happened"] for one in report["processes"] if one["ended"] == "failed"]
+    assert killed and all(text.startswith("worker.py (") for text in killed), killed
+
+
 def test_teardown_of_a_pool_is_no_crash(tmp_path: Path) -> None:
     done = run(tmp_path, POOL)
     assert (done.returncode, done.stdout) == (0, "4 3 2 1\n"), done.stderr
@@ -72,7 +93,7 @@ def test_exit_status_of_its_own_choice_is_deliberate_and_no_issue(tmp_path: Path
     assert run(tmp_path, "import sys; sys.exit(3)").returncode == 3
     code, report = analyzed(tmp_path)
     assert (code, ends(report)) == (0, ["deliberate"])
-    assert "exited with status 3 by its own choice" in report["headline"][0]
+    assert "called sys.exit(3)" in report["headline"][0]
     words = [*STORMLOG, "query", "issues", str(tmp_path / "runs"), "--json"]
     issues = subprocess.run(words, capture_output=True, text=True, check=True)
     assert "OOM" not in issues.stdout, issues.stdout
@@ -95,7 +116,7 @@ def test_sigterm_of_an_unknown_sender_is_reported_as_such(tmp_path: Path) -> Non
     with start(tmp_path / "runs", *SLEEPER) as running:
         os.kill(pid_of(tmp_path / "runs"), signal.SIGTERM)
         _, said = running.communicate()
-    assert "was ended by SIGTERM from an unknown sender" in said, said
+    assert "was terminated by SIGTERM from an unknown sender" in said, said
     code, report = analyzed(tmp_path)
     assert (code, ends(report)) == (0, ["unknown"])
     assert not [one for one in report["findings"] if one["kind"] in ("crash", "oom")]

@@ -183,7 +183,7 @@ def test_a_killer_in_a_cgroup_of_the_programs_own_is_named_without_the_kernels_l
     bundle = newest(runs)
     assert running.returncode == -signal.SIGKILL
     assert "killed by the kernel's OOM killer" in err and f"cgroup /{group.name} reached its limit" in err
-    assert "limit 100.00 MiB" in err
+    assert "limit 100.0 MiB" in err
     assert (bundle["cause"], bundle["limit_bytes"]) == ("cgroup_oom_kill", 100 << 20)
 
 

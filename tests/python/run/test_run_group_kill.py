@@ -102,7 +102,7 @@ def test_run_of_a_container_is_finished_by_the_next_one_and_called_probable(tmp_
     next_run = subprocess.run(
         [*CONTAINER, *command(runs, "-c", "pass")], capture_output=True, text=True, check=True
     )
-    assert "an earlier run is finished: fills_its_cgroup.py (pid" in next_run.stderr, next_run.stderr
+    assert "completed an earlier run: fills_its_cgroup.py (pid" in next_run.stderr, next_run.stderr
     found = record(directory)
     assert (found["status"], found["cause"]) == ("interrupted", "cgroup_oom_kill")
     (process,) = (row for row in found["processes"] if row["pid"] == found["pid"])

@@ -69,7 +69,7 @@ def test_the_screen_is_left_when_the_program_ends(live: Callable[..., Live]) -> 
     after = run.after_the_screen()
     assert "line 39" in after and "line 5\r" not in after, "only the end"
     assert "the end of what the program printed" in after
-    assert "exited with status 7" in after and "interrupts: 0" in after
+    assert "called sys.exit(7)" in after and "interrupts: 0" in after
     assert re.search(r"held by|heap +peak", after), after
     assert "output.log" in after and "stormlog flamegraph" in after
 
@@ -93,7 +93,7 @@ def test_q_leaves_and_the_program_goes_on(live: Callable[..., Live]) -> None:
     assert run.terminal.leave() == 7
     after = run.after_the_screen()
     assert "interrupts: 1" in after, "what it prints from then on is seen"
-    assert "exited with status 7" in after
+    assert "called sys.exit(7)" in after
 
 
 def test_a_signal_to_the_supervisor_reaches_the_program(live: Callable[..., Live]) -> None:

@@ -124,7 +124,7 @@ def test_an_exit_after_the_supervisors_death_is_unknown_and_no_kill(tmp_path: Pa
     assert row["status"] == "incomplete"
     record = json.loads((run.directory / "run.json").read_text())
     assert (record["status"], record["cause"]) == ("interrupted", "unknown")
-    assert "how is not known" in record["verdict"], record["verdict"]
+    assert "its exit status was not recorded" in record["verdict"], record["verdict"]
 
 
 def test_an_oom_kill_after_the_supervisors_death_is_no_perfect_score(tmp_path: Path) -> None:

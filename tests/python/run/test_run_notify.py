@@ -188,7 +188,7 @@ def test_secrets_in_what_is_reported_are_scrubbed(tmp_path: Path) -> None:
         (["--webhook", "ftp://h/x"], "neither http:// nor https://"),
         (["--webhook", "http://user:word@h/x"], "give a token in a file instead"),
         (["--on-alert", "'open"], "quotation mark without its end"),
-        (["--webhook", "http://h/", "--webhook-token", "/etc/passwd"], "other users may read it"),
+        (["--webhook", "http://h/", "--webhook-token", "/etc/passwd"], "other users can read it"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_program_starts(

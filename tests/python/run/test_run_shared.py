@@ -44,4 +44,5 @@ def test_budget_counts_pages_of_forked_workers_once(tmp_path: Path) -> None:
         return subprocess.run(words, capture_output=True, text=True).returncode == 0
 
     assert not is_within("200MiB")
-    assert is_within("400MiB"), "four processes with 200 MiB each"
+    # Each share is read at a moment of its own; read after each fork they are 200, 100, 67 and 50 MiB.
+    assert is_within("450MiB"), "four processes with 200 MiB each"

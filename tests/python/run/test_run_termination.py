@@ -54,13 +54,13 @@ def test_message_names_the_line_before_the_kill_and_the_verdict_after_it(
         until(has_ended)
         assert run.returncode == -signal.SIGKILL
     starts = [text for text in seen if "\n-- stormlog start " in text]
-    assert starts and "memory was not short" in starts[0], "from the start it states where the evidence is"
+    assert starts and "memory was not tight" in starts[0], "from the start it states where the evidence is"
     ahead = [text for text in seen if "\n-- stormlog ahead " in text]
     assert any("fills_its_cgroup.py:18 cache" in text for text in ahead), ahead[-1:]
     assert " used 1" in ahead[-1] and f"of cgroup /{group.name}" in ahead[-1]
     text = message.read_text()
     first = text.splitlines()[0]
-    assert "was killed by the kernel's OOM killer" in first and "reached its limit of 160.00 MiB" in first
+    assert "was killed by the kernel's OOM killer" in first and "reached its limit of 160.0 MiB" in first
     assert "fills_its_cgroup.py:18 cache" in text and "  sure      100 %" in text
     (directory,) = runs.iterdir()
     assert f"  evidence  stormlog analyze {directory}" in text

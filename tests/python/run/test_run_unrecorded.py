@@ -36,7 +36,7 @@ def both(
 
 
 def one_sentence(ours: list[str]) -> None:
-    assert len(ours) == 1 and ours[0].startswith("stormlog: the program runs without being recorded: "), ours
+    assert len(ours) == 1 and ours[0].startswith("stormlog: the program runs unrecorded: "), ours
 
 
 @pytest.mark.parametrize("heap", [(), ("--heap",)])

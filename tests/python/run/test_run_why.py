@@ -1,4 +1,4 @@
-"""What keeps memory: reported when a program ends large or runs out of it, and on request."""
+"""What keeps memory: reported when a program exits with a large heap or runs out of it, and on request."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_nothing_is_reported_when_switched_off_or_small(tmp_path: Path, how: str
     run(tmp_path, *words, options=("--no-why",) if how == "flag" else (), env=env)
     assert list(tmp_path.glob("*/retained-*")) == []
     done = subprocess.run([*STORMLOG, "why", str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode != 0 and "`stormlog why PID` asks one that runs" in done.stderr
+    assert done.returncode != 0 and "`stormlog why PID` asks a running one" in done.stderr
 
 
 @pytest.mark.skipif(

@@ -167,3 +167,15 @@ def test_the_program_and_its_workers_killed_together_are_all_told(tmp_path: Path
         assert bundle_of(tmp_path, pid)["cause"] == "sigkill"
     places = [row["place"] for row in bundle_of(tmp_path, pid_of(tmp_path))["evidence"]["held_by"]]
     assert any(f"pid {pid_of(tmp_path)}" in place for place in places), places
+
+
+def test_forked_readers_of_objects_are_named_with_the_line_that_made_them(tmp_path: Path) -> None:
+    # They begin to copy at once: what they share is read before much of it is copied.
+    finish(tmp_path, *program("forked_readers.py"))
+    words = [*STORMLOG, "analyze", str(tmp_path), "--json"]
+    report = subprocess.run(words, capture_output=True, text=True)
+    assert report.returncode == 3, report.stderr
+    (found,) = [
+        finding for finding in json.loads(report.stdout)["findings"] if finding["kind"] == "copy_on_write"
+    ]
+    assert found["metrics"]["workers"] == 3 and "forked_readers.py:" in found["title"], found

@@ -208,7 +208,7 @@ def test_an_empty_capture_says_so_and_no_more(opened: Opened, tmp_path: Path, co
     stormlog(command, *captures, *options, "-o", page)
     opened.goto(page)
     shown = opened.text("body")
-    assert "Nothing was allocated" in shown or "Neither capture holds anything" in shown
+    assert "Nothing was allocated" in shown or "Neither capture has any live memory" in shown
     assert not opened.page.locator("#tools").is_visible()
 
 

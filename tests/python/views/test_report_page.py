@@ -70,7 +70,7 @@ def test_report_opens_at_the_peak_with_the_lines_that_hold_it(opened: Opened, ru
     titles = opened.page.locator(".lane h3").all_inner_texts()
     assert {"host memory", "heap by line"} <= set(titles), titles
     first = opened.page.locator("#held-rows tr").first.inner_text()
-    assert "keeps.py:6" in first and "20.0 MiB" in first
+    assert "keeps.py:6" in first and "20.00 MiB" in first
     assert "keeps.py:6 collect" in opened.text("#rows"), "the same line has a band in its lane"
     assert "exit status" in opened.text("#environment") and "keeps.py" in opened.text("#processes")
 
@@ -189,7 +189,7 @@ def test_a_second_run_is_drawn_beside_and_subtracted(opened: Opened, run: Path, 
     assert opened.state("memory") == "host, difference"
     assert "What changed most" in opened.text("#held-title")
     first = opened.page.locator("#held-rows tr").first.inner_text()
-    assert "+20.0 MiB" in first and "keeps.py:6" in first, first
+    assert "+20.00 MiB" in first and "keeps.py:6" in first, first
     opened.page.keyboard.press("g")
     assert opened.state("memory") == "host"
 

@@ -77,7 +77,7 @@ def test_screen_begins_with_the_ranks_and_opens_the_machine(job: tuple[Path, Any
         terminal.wait_for("3 of 4 ranks")
         assert "missing ranks: 3" in terminal.text()
         terminal.press("1")
-        terminal.wait_for("1 living")
+        terminal.wait_for("1 running")
         terminal.press("q")
         assert terminal.leave() == 0
     finally:
@@ -96,7 +96,7 @@ def test_dead_job_opens_the_same_way(job: tuple[Path, subprocess.Popen[bytes]]) 
     assert all(rank["peak_bytes"] > 0 and rank["now_bytes"] is None for rank in found["ranks"])
     text = subprocess.run([*STORMLOG, "top", str(root)], check=True, capture_output=True, text=True).stdout
     assert "job job-7 · 3 of 4 ranks · ended" in text, "not a terminal: as --once"
-    assert "missing ranks: 3" in text and "0 living, 1 ended" in text
+    assert "missing ranks: 3" in text and "0 running, 1 ended" in text
 
 
 def test_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_snapshot_is_shown_opened_and_replayed(tmp_path: Path) -> None:
         screen.wait_for("2 sources")
         screen.press("/streams\r")
         screen.wait_for("1 of 2 sources")
-        shown = screen.wait_for("verdict  no trouble")
+        shown = screen.wait_for("verdict  no problem found")
         assert "0x3219ec80" in shown
         assert "fragmented" in shown
         screen.press("\r")

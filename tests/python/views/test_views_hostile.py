@@ -146,7 +146,7 @@ def test_an_empty_capture_has_a_word_for_it(empty: Path, command: str) -> None:
     text = stormlog(*words(command, empty))
     friendly = (
         "Nothing was allocated",
-        "Nothing stayed",
+        "No memory was left allocated",
         "No difference",
         "nothing is allocated",
         " 0 allocations",
