@@ -27,7 +27,7 @@ def say(text: str = "") -> None:
 def show(*command: str, succeeds: bool = True) -> None:
     """Runs a command the way a reader would type it."""
     say(f"\n$ {shlex.join(command)}")
-    # The commands beside this interpreter come first, so that nobody needs to activate anything.
+    # The commands beside this interpreter come first, so that no environment has to be activated.
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
     subprocess.run(command, check=succeeds, cwd=RUNS, env={**os.environ, "PATH": path})
 
