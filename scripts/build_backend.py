@@ -1,9 +1,9 @@
 """The build backend of pyproject.toml: maturin, after the native commands have been built for it.
 
-maturin packs what is under `build/wheel.data/scripts` and does not build it, so this builds `stormlog` and
-its two older names with cargo and puts them there, stripped. It also writes the stubs of the older names. As
-a program (`python scripts/build_backend.py`) it does only that, for those who call maturin themselves.
-STORMLOG_BUILD_PROFILE=dev leaves out optimisation.
+maturin packs what is under `build/wheel.data` and does not build it, so this builds `stormlog` and its older
+names with cargo and puts them into its `scripts`, stripped, and man pages and shell completions into its
+`data/share`. It also writes the stubs of the older names. As a program (`python scripts/build_backend.py`) it
+does only that, for those who call maturin themselves. STORMLOG_BUILD_PROFILE=dev leaves out optimisation.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "build" / "wheel.data" / "scripts"
+DATA = ROOT / "build" / "wheel.data"
+SCRIPTS = DATA / "scripts"
 # The module is named too, and none of its targets is a program: with the features of both, each crate is
 # compiled once for the commands and the module.
-PACKAGES = ("stormlog-cli", "stormlog-python")
-COMMANDS = {"stormlog", "gpumemprof", "tfmemprof"}
+PACKAGES = ("stormlog-cli", "stormlog-manual", "stormlog-python")
+COMMANDS = {"stormlog", "gpumemprof", "tfmemprof", "jaxmemprof"}
+# Writes the man pages and completions; built and run here, and not packed.
+MANUAL = "stormlog-manual"
 
 Settings = Mapping[str, Any] | None
 
@@ -99,14 +102,23 @@ def build_commands() -> None:
         sys.exit(f"Error: `{' '.join(words)}` failed with exit status {building.returncode}")
     messages = [json.loads(line) for line in building.stdout.splitlines() if line.startswith(b"{")]
     made = {Path(message["executable"]) for message in messages if message.get("executable")}
-    programs = {program.name: program for program in made if program.name in COMMANDS}
-    missing = COMMANDS - programs.keys()
+    programs = {program.name: program for program in made}
+    missing = {*COMMANDS, MANUAL} - programs.keys()
     if missing:
         sys.exit(f"Error: `{' '.join(words)}` made no {', '.join(sorted(missing))}")
-    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    shutil.rmtree(DATA, ignore_errors=True)
     SCRIPTS.mkdir(parents=True)
-    for name, program in programs.items():
-        _strip(program, SCRIPTS / name)
+    for name in COMMANDS:
+        _strip(programs[name], SCRIPTS / name)
+    _write_manual(programs[MANUAL])
+
+
+def _write_manual(program: Path) -> None:
+    """Writes man pages and completions to where a wheel has files for its prefix."""
+    try:
+        subprocess.run([program, DATA / "data"], check=True)
+    except OSError as error:  # built for another machine than this one
+        print(f"Warning: no man pages and completions: {program} cannot be run: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _strip(program: Path, copy: Path) -> None:
