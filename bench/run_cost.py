@@ -3,8 +3,8 @@
     bench/run_cost.py STORMLOG [SECONDS]
 
 The program sleeps and holds 200 MB, and is looked at ten times a second. `quiet` is a PID namespace of its
-own (root only), where nobody else is born; `busy` starts 100 processes a second beside it, as a machine does
-that compiles. Time is what the scheduler counted for all threads, from two seconds after the start on.
+own (root only), where no other process starts; `busy` starts 100 processes a second beside it, as a
+compilation does. Time is what the scheduler counted for all threads, from two seconds after the start on.
 """
 
 from __future__ import annotations

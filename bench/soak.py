@@ -1,6 +1,6 @@
 """A program that forks for an hour under `stormlog run --heap`: the supervisor's memory and descriptors.
 
-    python bench/soak.py --stormlog target/release/stormlog [--seconds 3600] [--forks 20000] [--markdown FILE]
+    python bench/soak.py --stormlog target/release/stormlog [--seconds 3600] [--forks 20000] [--keep]
 
 The program starts short-lived processes of four kinds at a steady pace (a C program, a shell with a pipe, a
 forked copy of itself that allocates, a Python interpreter), keeps eight workers alive that allocate all
@@ -20,6 +20,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from results import Row, keep
 
 #: The budget, as docs/heap-recording.md states it.
 MEMORY, MEMORY_FOR_A_PROCESS = 32_000_000, 64_000
@@ -125,25 +127,19 @@ def look(pid: int, begun: float, before: int) -> Sample | None:
     )
 
 
-def table(samples: list[Sample], forks: int, outcome: dict[str, object]) -> str:
-    """The result for bench/SOAK.md."""
-    every = max(1, len(samples) // 12)
-    rows = [
-        f"| {s.second:.0f} s | {s.memory / 1e6:.1f} MB | {s.descriptors} | {s.living} |"
-        for s in [*samples[::every], samples[-1]]
+def rows(samples: list[Sample], forks: int, outcome: dict[str, int]) -> list[Row]:
+    """The figures of a soak."""
+    what = (
+        f"supervisor over {forks:,} short-lived processes in {samples[-1].second:.0f} s, {WORKERS} living on"
+    )
+    memory, descriptors = max(s.memory for s in samples), max(s.descriptors for s in samples)
+    of_memory = f"≤ {MEMORY / 1e6:.0f} MB + {MEMORY_FOR_A_PROCESS / 1e3:.0f} kB a living process"
+    of_descriptors = f"≤ {DESCRIPTORS} + {DESCRIPTORS_FOR_A_PROCESS} a living process"
+    return [
+        Row(f"{what}: most memory", f"{memory / 1e6:.1f} MB", goal=of_memory),
+        Row("the same: most descriptors", f"{descriptors}", goal=of_descriptors),
+        Row("the same: the run's directory", f"{outcome['bytes']:,} bytes in {outcome['files']:,} files"),
     ]
-    head = [
-        "# Soak: `stormlog run --heap` over short-lived processes",
-        "",
-        f"{forks:,} short-lived processes in {samples[-1].second:.0f} s beside {WORKERS} that live on.",
-        f"Most memory of the supervisor: {max(s.memory for s in samples) / 1e6:.1f} MB; "
-        f"most descriptors: {max(s.descriptors for s in samples)}; "
-        f"the run's directory afterwards: {outcome['bytes']:,} bytes in {outcome['files']:,} files.",
-        "",
-        "| after | memory | descriptors | living processes |",
-        "|---|---|---|---|",
-    ]
-    return "\n".join([*head, *rows, ""])
 
 
 def main() -> None:
@@ -152,7 +148,7 @@ def main() -> None:
     parser.add_argument("--stormlog", default="stormlog", help="the command")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--forks", type=int, help="default: 20,000 an hour")
-    parser.add_argument("--markdown", type=Path, help="where the table goes")
+    parser.add_argument("--keep", action="store_true", help="write the figures to results/soak.json")
     options = parser.parse_args()
     forks = options.forks or round(options.seconds * 20_000 / 3600)
     with tempfile.TemporaryDirectory(prefix="stormlog-soak-") as scratch:
@@ -176,10 +172,11 @@ def main() -> None:
         run = Path(outcome["path"])
         files = [path for path in run.rglob("*") if path.is_file()]
         left = [path.name for path in files if path.suffix == ".live"]
-        text = table(samples, forks, {"bytes": sum(p.stat().st_size for p in files), "files": len(files)})
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text)
+        found = rows(samples, forks, {"bytes": sum(p.stat().st_size for p in files), "files": len(files)})
+    print("\n".join(f"{row.what}: {row.ours} ({row.goal})" for row in found))
+    if options.keep:
+        command = f"make soak SOAK_SECONDS={options.seconds:.0f}"
+        keep("soak", "Soak: `stormlog run --heap` over short-lived processes", found, command=command)
     problems = [f"after {s.second:.0f} s: {over}" for s in samples if (over := s.over())]
     if left:
         problems.append(f"{len(left)} captures were not finished: {left[:5]}")

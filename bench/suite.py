@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -17,9 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from results import FOLDER, Row, keep
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
@@ -28,17 +29,6 @@ PEER = ROOT / ".venv-peer/bin/python"
 DATA = BENCH / "data"
 HELD = 100_000
 SINK = 50_000
-
-
-@dataclass
-class Row:
-    """One line of the results."""
-
-    what: str
-    ours: str
-    peer: str
-    ratio: str
-    target: str
 
 
 @dataclass
@@ -82,7 +72,7 @@ def events(shape: str, form: str, count: int) -> Path:
 
 
 def best_of(rounds: int, *command: str | Path) -> Run:
-    """The quickest of so many runs."""
+    """The quickest of `rounds` runs."""
     return min((run(*command) for _ in range(rounds)), key=lambda run: run.wall)
 
 
@@ -117,7 +107,7 @@ def append_and_sink(programs: Path) -> Iterator[Row]:
         yield Row(what, f"{close[name]:.3f} s", f"{close['peer']:.2f} s", ratio, "")
 
 
-def load(programs: Path, count: int) -> Iterator[Row]:
+def load_json(programs: Path, count: int) -> Iterator[Row]:
     """Loading and validating a JSON export."""
     path = events("cuda", "json", count)
     for _ in path.open("rb"):  # into the page cache, for both
@@ -171,16 +161,6 @@ def megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
-def machine() -> str:
-    """What was measured on."""
-    info = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(
-        (line.partition(":")[2].strip() for line in info if line.startswith("model name")), "unknown CPU"
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{os.cpu_count()} cores, {model}, {memory:.0f} GiB, {platform.system()} {platform.release()}"
-
-
 def version_of(*command: str | Path) -> str:
     """The first line a command prints."""
     return run(*command).output.splitlines()[0]
@@ -195,29 +175,29 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     count = 100_000 if options.quick else 1_000_000
     asked = "import importlib.metadata as m; print(m.version('stormlog'))"
-    lines = [
-        "# Results",
-        "",
-        f"`bench/run{' --quick' if options.quick else ''}` on {datetime.now(UTC):%Y-%m-%d}. {machine()}.",
-        f"stormlog {version_of(OURS, '-c', asked)} beside stormlog {version_of(PEER, '-c', asked)}, "
-        f"Python {platform.python_version()}, {version_of('rustc', '--version')}. "
-        "Load average before: " + " ".join(f"{value:.1f}" for value in os.getloadavg()) + ".",
-        "",
-        "| what | stormlog | 0.4.3 | ratio | target |",
-        "|---|---|---|---|---|",
-    ]
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     parts = (
         append_and_sink(options.programs),
         held(options.programs),
         imports(),
-        load(options.programs, count),
+        load_json(options.programs, count),
     )
-    for part in parts:
-        for row in part:
-            lines.append(f"| {row.what} | {row.ours} | {row.peer} | {row.ratio} | {row.target} |")
-            sys.stdout.write(lines[-1] + "\n")
-            sys.stdout.flush()
-    (DATA if options.quick else BENCH).joinpath("RESULTS.md").write_text("\n".join(lines) + "\n")
+    rows = []
+    for row in chain.from_iterable(parts):
+        rows.append(row)
+        sys.stdout.write(f"{row.what}: {row.ours} ({row.peer}) {row.ratio} {row.goal}\n")
+        sys.stdout.flush()
+    keep(
+        "telemetry",
+        "Telemetry: appending, holding, loading",
+        rows,
+        command=f"bench/run{' --quick' if options.quick else ''}",
+        peer=f"stormlog {version_of(PEER, '-c', asked)}",
+        notes=[
+            f"stormlog {version_of(OURS, '-c', asked)}, {version_of('rustc', '--version')}. Load: {load}."
+        ],
+        folder=DATA if options.quick else FOLDER,
+    )
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class Loop:
         raise RuntimeError(f"the training loop ended with {self.process.wait()}")
 
     def step(self, batch: int, count: int) -> list[float]:
-        """The seconds of so many steps."""
+        """The seconds of each of `count` steps."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{batch} {count}\n")
         seconds: list[float] = self.answer()["seconds"]
@@ -71,7 +71,7 @@ class Loop:
         assert self.process.stdin is not None
         self.process.stdin.close()
         found = self.answer()
-        self.process.wait(30)
+        self.process.wait(90)
         return found
 
 

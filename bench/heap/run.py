@@ -1,7 +1,7 @@
 """Measures heap recording side by side: the bare program, Stormlog and Memray, in turn.
 
     python bench/heap/run.py [--quick] [--only PART ...] [--workloads NAME ...] [--repeat 3] [--minutes 25]
-                             [--stormlog COMMAND] [--preload LIBRARY] [--markdown FILE] [--table]
+                             [--stormlog COMMAND] [--preload LIBRARY] [--markdown FILE] [--table] [--keep]
 
 The parts, each of which can be measured alone and again; figures of earlier parts are kept:
 
@@ -37,7 +37,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from report import markdown
+from report import figures, markdown
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results import Row, keep
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / "data" / "heap.json"
@@ -204,6 +207,13 @@ def read(options: argparse.Namespace, folder: Path, deadline: float) -> list[Cel
     return reports
 
 
+def _ratio(ours: str, peer: str) -> str:
+    try:
+        return f"{float(ours) / float(peer):.2f}"
+    except (ValueError, ZeroDivisionError):
+        return ""
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(
@@ -221,6 +231,7 @@ def main() -> None:
         "--python", default=sys.executable, help="an interpreter with the packages of README.md"
     )
     parser.add_argument("--markdown", type=Path, help="where the table goes")
+    parser.add_argument("--keep", action="store_true", help="write the figures to ../results/heap.json")
     parser.add_argument("--table", action="store_true", help="only the table of what was measured before")
     options = parser.parse_args()
     options.workloads = options.workloads or (QUICK if options.quick else SINGLE)
@@ -235,6 +246,13 @@ def main() -> None:
             known["parts"][part] = act(options, Path(scratch), deadline)
         DATA.parent.mkdir(exist_ok=True)
         DATA.write_text(json.dumps(known, indent=1))
+    if options.keep:
+        rows = [
+            Row(what, ours, peer, _ratio(ours, peer), goal)
+            for what, goal, ours, peer in figures(known["parts"])
+        ]
+        title = "Heap recording: cost to the recorded program, in multiples of the bare program"
+        keep("heap", title, rows, command="bench/heap/run.py --stormlog STORMLOG", peer="Memray")
     text = markdown(known["parts"])
     if options.markdown:
         options.markdown.write_text(text)

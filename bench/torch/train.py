@@ -66,7 +66,7 @@ def trainer(batch: int) -> Callable[[], float]:
 
 
 def measured(step: Callable[[], float], warm_up: int, steps: int) -> list[float]:
-    """So many steps after a warm-up."""
+    """The seconds of each step after a warm-up."""
     for _ in range(warm_up):
         step()
     return [step() for _ in range(steps)]
@@ -89,7 +89,7 @@ def calibrate() -> dict[str, Any]:
 
 
 def serve(batches: list[int]) -> None:
-    """Train when told to, until nobody tells any more."""
+    """Train on each request from standard input, until it is closed."""
     steps = {batch: trainer(batch) for batch in batches}
     for step in steps.values():
         measured(step, WARM_UP, 0)
