@@ -18,14 +18,17 @@ PYTHON_DIRS := python tests bench examples fuzz scripts
 # Workspaces of their own.
 OTHER_CRATES := fuzz bench/programs
 
-# Seconds of `make soak`; SOAK_TABLE=bench/SOAK.md keeps its table.
+# Where `make test-frameworks` keeps the frameworks.
+FRAMEWORKS := $(or $(STORMLOG_FRAMEWORKS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stormlog-frameworks)
+
+# Seconds of `make soak`; SOAK_KEEP=1 writes its figures to bench/results.
 SOAK_SECONDS ?= 3600
-SOAK_TABLE ?=
+SOAK_KEEP ?=
 
 # One step after the other, so that what is printed can be read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo setup peer build fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-production test-vm browser fuzz-smoke bless bench soak corpus clean
+.PHONY: help demo setup peer build docs docs-output docs-images fmt lint test test-rust test-loom test-python test-install test-readme test-frameworks test-production test-vm browser shells fuzz-smoke bless bench soak corpus clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -76,7 +79,8 @@ lint: setup ## formats, clippy, ruff, mypy, the stubs
 	$(BIN)/ruff format --check --quiet $(PYTHON_DIRS)
 	$(BIN)/ruff check --quiet $(PYTHON_DIRS)
 	$(BIN)/mypy --no-error-summary
-	$(BIN)/mypy --no-error-summary examples bench tests/readme
+	$(BIN)/mypy --no-error-summary examples
+	$(BIN)/mypy --no-error-summary bench tests/readme
 	$(BIN)/python -m mypy.stubtest --concise stormlog._native
 
 test: lint fuzz-smoke test-install test-readme test-loom test-python test-rust ## everything
@@ -92,22 +96,40 @@ test-loom: ## every interleaving of the ring's protocols
 	@echo "test-loom: the model checker on crates/ring"
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --quiet --locked --release -p stormlog-ring --test loom
 
-test-python: setup peer browser ## the Python tests, against the real stormlog 0.4.3 where it matters
-	@echo "test-python: tests/python"
-	STORMLOG_PEER_PYTHON="$(abspath $(PEER))" $(BIN)/python -m pytest tests/python
+test-python: setup peer browser shells ## the Python tests, against the real stormlog 0.4.3 where it matters
+	@echo "test-python: tests/python tests/documents"
+	STORMLOG_PEER_PYTHON="$(abspath $(PEER))" $(BIN)/python -m pytest tests/python tests/documents
+
+# $(1): packages of Debian, $(2): a command of theirs, $(3): what is left out without them.
+define debian
+@if ! command -v $(2) >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+  echo "installing $(1)"; \
+  { apt-get -qq update && apt-get -qq install --yes --no-install-recommends $(1) >/dev/null; } \
+  || echo "$(1) could not be installed; $(3) are left out"; fi
+endef
 
 browser: ## Debian's chromium for the tests of the pages, where it can be installed
-	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "browser: installing chromium"; \
-	  { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
-	  || echo "browser: chromium could not be installed; the tests of the pages are left out"; fi
+	$(call debian,chromium,chromium,the tests of the pages)
+
+shells: ## Debian's zsh and fish for the tests of completions, where they can be installed
+	$(call debian,zsh,zsh,the tests of its completions)
+	$(call debian,fish,fish,the tests of its completions)
 
 test-install: ## `pip install .` and `cargo install` on a machine without our tools
 	@scripts/test-install "$(PYTHON)"
 
-test-readme: setup ## the commands in README.md
-	@echo "test-readme: README.md"
-	@$(BIN)/python tests/readme/check.py README.md
+test-readme: setup ## the commands in README.md and the guide
+	@echo "test-readme: README.md docs/guide"
+	@$(BIN)/python tests/readme/check.py README.md docs/guide/*.md
+
+docs: ## the guide and the reference as a site, in target/book
+	@scripts/docs $(TARGET)/book
+
+docs-output: setup ## write what the commands of README.md and the guide print into them; look at the diff
+	$(BIN)/python tests/readme/check.py --update README.md docs/guide/*.md
+
+docs-images: setup browser ## draw the pictures of docs/images from real runs (root, a memory cgroup)
+	$(BIN)/python scripts/docs_images.py
 
 test-frameworks: setup ## tests that need PyTorch or TensorFlow
 	@if ls tests/frameworks/test_*.py >/dev/null 2>&1; then scripts/test-frameworks "$(PYTHON)"; \
@@ -125,17 +147,19 @@ fuzz-smoke: ## each fuzz target for a fixed number of inputs; FUZZ_SECONDS=300 e
 	@fuzz/smoke
 
 bless: setup peer ## rewrite the golden files; look at the diff before you commit it
+	$(BIN)/python scripts/python_reference.py
 	STORMLOG_BLESS=1 cargo $(TEST_RUST) --locked --workspace
+	$(BIN)/python scripts/docs_summary.py
 	STORMLOG_BLESS=1 STORMLOG_PEER_PYTHON="$(abspath $(PEER))" $(BIN)/python -m pytest tests/python
 
 bench: setup peer ## measure beside stormlog 0.4.3, into bench/RESULTS.md
 	bench/run
 
 soak: setup ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
-	$(PYTHON) bench/soak.py --stormlog $(abspath $(BIN)/stormlog) --seconds $(SOAK_SECONDS) $(if $(SOAK_TABLE),--markdown $(SOAK_TABLE))
+	$(PYTHON) bench/soak.py --stormlog $(abspath $(BIN)/stormlog) --seconds $(SOAK_SECONDS) $(if $(SOAK_KEEP),--keep)
 
-corpus: setup ## record the programs of tests/corpus anew (those with PyTorch where .venv-frameworks-* has it)
-	CORPUS_TORCH_PYTHON="$(abspath $(firstword $(wildcard .venv-frameworks-*/bin/python)))" $(BIN)/python tests/corpus/record.py
+corpus: setup ## record the programs of tests/corpus anew (those with PyTorch where `make test-frameworks` installed it)
+	CORPUS_TORCH_PYTHON="$(firstword $(wildcard $(FRAMEWORKS)/.venv-frameworks-*/bin/python))" $(BIN)/python tests/corpus/record.py
 
 clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-peer .tools dist bench/data fuzz/artifacts fuzz/corpus
