@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from stormlog._torch.cuda_categories import tensors_in
-from stormlog._torch.meter import Meter, Stretch, meter_for
+from stormlog._torch.meter import Meter, Stretch, end_stretch, meter_for
 from stormlog.utils import _torch
 
 __all__ = ["ModuleMemory"]
@@ -144,7 +144,8 @@ class ModuleMemory:
         stretch, self._stretch = self._stretch, None
         if stretch is None:
             return
-        peak, after = stretch.end().allocated, self._meter.read().allocated
+        highest, held = end_stretch(stretch, self._meter)
+        peak, after = highest.allocated, held.allocated
         if self._phase == FORWARD:
             self._kept = max(after - self._before, 0)
         known = self._phases.get(self._phase)
@@ -212,7 +213,8 @@ class ModuleMemory:
                 return
             while self._open:
                 entered, stretch, before = self._open.pop()
-                peak, after = stretch.end().allocated, self._meter.read().allocated
+                highest, held = end_stretch(stretch, self._meter)
+                peak, after = highest.allocated, held.allocated
                 if entered == name:
                     break
             row = self._modules.setdefault(

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from stormlog import _native, shapes
-from stormlog._torch.meter import Counters, Meter, Peak, meter_for
+from stormlog._torch.meter import Counters, Meter, Peak, end_stretch, meter_for
 from stormlog._tracking.monitor import DEFAULT_INTERVAL, Monitor, StopsAtExit
 from stormlog._tracking.profile_store import ProfileStore
 from stormlog.errors import ConfigurationError
@@ -281,8 +281,7 @@ class _Call:
     def _finish(self, failed: bool) -> ProfileResult:
         profiler, name, before = self._profiler, self._name, self._before
         seconds = time.perf_counter() - self._start
-        peak = self._stretch.end()
-        counters = profiler._meter.read()
+        peak, counters = end_stretch(self._stretch, profiler._meter)
         suffix = "_error" if failed else ""
         after = profiler._take_snapshot(f"after_{name}{suffix}", counters)
         allocated, freed = _between(self._counters, counters)

@@ -265,9 +265,11 @@ class MemoryContext:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from stormlog._torch.meter import end_stretch
+
         self._meter.synchronize()
-        self.peak_memory = self._stretch.end().allocated
-        self.end_memory = self._meter.read().allocated
+        highest, held = end_stretch(self._stretch, self._meter)
+        self.peak_memory, self.end_memory = highest.allocated, held.allocated
 
     def get_summary(self) -> dict[str, Any]:
         """The numbers, and how people read them."""

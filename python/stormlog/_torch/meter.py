@@ -66,6 +66,24 @@ class Meter(Protocol):
         """Let the device's own peak begin anew."""
 
 
+def end_stretch(stretch: Stretch, meter: Meter) -> tuple[Peak, Counters]:
+    """End a stretch; its peak, and what is held at its end, which is never above the peak.
+
+    The counters are read first: what is allocated between the two readings then raises the peak alone. The kernel's
+    mark for a process lags behind its resident memory by some pages, so the larger of both counts.
+    """
+    counters = meter.read()
+    peak = stretch.end()
+    return (
+        Peak(
+            max(peak.allocated, counters.allocated),
+            max(peak.reserved, counters.reserved),
+            max(peak.active, counters.active),
+        ),
+        counters,
+    )
+
+
 def meter_for(device: Any = None) -> Meter:
     """The meter of a device; None is the current GPU, or this process where there is none."""
     if device is None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self
 
 from stormlog._torch.auto_settings import Settings, session_directory
-from stormlog._torch.meter import Meter, Stretch, meter_for
+from stormlog._torch.meter import Meter, Stretch, end_stretch, meter_for
 from stormlog._tracking.base import BaseTracker
 from stormlog._tracking.event import TrackingEvent
 from stormlog.device_collectors import detect_torch_runtime_backend
@@ -263,7 +263,8 @@ class TrainerRecorder:
             return
         stretch, self._stretch = self._stretch, None
         if stretch is not None and self._meter is not None and self.step is not None:
-            peak = StepPeak(self.epoch, self.step, stretch.end().allocated, self._meter.read().allocated)
+            highest, held = end_stretch(stretch, self._meter)
+            peak = StepPeak(self.epoch, self.step, highest.allocated, held.allocated)
             self.peaks.append(peak)
             words = f"step {peak.step}" if peak.epoch is None else f"epoch {peak.epoch}, step {peak.step}"
             self._add_event(STEP_EVENT, words, peak._asdict())
