@@ -97,7 +97,7 @@ def _why_unfit(signal: int | str, number: int | None) -> str:
     except ValueError:
         return f"{signal!r} is not a signal; for example SIGUSR2"
     return (
-        f"{name} cannot be used: it has a meaning of its own; choose SIGUSR1, SIGUSR2 or a real-time signal"
+        f"{name} cannot be used: the system or Python uses it; choose SIGUSR1, SIGUSR2 or a real-time signal"
     )
 
 

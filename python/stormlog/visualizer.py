@@ -187,7 +187,7 @@ class MemoryVisualizer:
             ["Execution Time (s)", "Memory Allocated (GiB)", "Memory Freed (GiB)", "Peak Memory (GiB)"],
             [[value / top if top > 0 else 0.0 for value, top in zip(row, most, strict=True)] for row in rows],
             [[f"{value:.3f}" for value in row] for row in rows],
-            scale=("nothing", "the most of its column"),
+            scale=("0", "maximum of its column"),
         )
         figure = Figure("Memory Usage Heatmap by Function", [panel])
         return _saved(figure, save_path, interactive=False)

@@ -78,7 +78,7 @@ impl Reason {
             Reason::Exception => "when an allocation failed",
             Reason::Forecast => "when reaching a limit was forecast",
             Reason::Exit => "at its end",
-            Reason::Request => "as it runs",
+            Reason::Request => "while it runs",
         }
     }
 

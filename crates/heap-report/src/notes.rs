@@ -118,7 +118,7 @@ impl Reading {
         }
         if let (Some(mean), Some(error)) = (stats.sample_bytes, stats.standard_error_bytes) {
             notes.push(format!(
-                "One allocation about every {} was recorded; the numbers are estimates, and the total is right to about {}.",
+                "One allocation about every {} was recorded; the numbers are estimates, and the total is accurate to about {}.",
                 format_bytes(mean),
                 format_bytes(error)
             ));
@@ -214,7 +214,7 @@ fn missing_stacks(heap: &Heap) -> Option<String> {
     if heap.has_python_stacks() || heap.header.flags & flags::NATIVE != 0 {
         return None;
     }
-    let stacks = "stacks are recorded of CPython 3.11 to 3.14 with its global lock; --native names C functions instead.";
+    let stacks = "stacks are recorded for CPython 3.11 to 3.14 with the GIL; --native names C functions instead.";
     match heap.python() {
         Some(version) if !is_supported(version) => {
             Some(format!("Stacks of Python {} are unknown: {stacks}", short_name(words_before(version, '('))))

@@ -73,7 +73,7 @@ fn install_in(directory: &Path) -> io::Result<PathBuf> {
     if directory.as_os_str().as_bytes().iter().any(|byte| SEPARATORS.contains(byte)) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the loader accepts no path with a space or colon",
+            "the loader does not accept a path with a space or colon",
         ));
     }
     let name = format!("libstormlog_hook-{:016x}.so", fingerprint(HOOK));

@@ -71,7 +71,7 @@ impl Database {
         };
         let usable = page_bytes - usize::from(header[20]);
         if usable < 480 {
-            return Err(SqliteError::Damaged("its pages have no room", 20));
+            return Err(SqliteError::Damaged("its pages have no usable space", 20));
         }
         let encoding = match u32::from_be_bytes([header[56], header[57], header[58], header[59]]) {
             0 | 1 => Encoding::Utf8,

@@ -230,11 +230,11 @@ pub const GROWTH: Family = gauge(
 pub const LIMIT_BYTES: Family = bytes(
     "stormlog_limit_bytes",
     LIMIT,
-    "What a rank's memory is limited by: limit is cgroup, host or device.",
+    "Limit on a rank's memory: limit is cgroup, host or device.",
 );
 /// What counts against a limit.
 pub const LIMIT_USED: Family =
-    bytes("stormlog_limit_used_bytes", LIMIT, "What counts against the limit, of this rank and of others.");
+    bytes("stormlog_limit_used_bytes", LIMIT, "Memory that counts against the limit, of this rank and of others.");
 /// Forecast.
 pub const TIME_TO_LIMIT: Family = seconds(
     "stormlog_time_to_limit_seconds",
@@ -263,7 +263,7 @@ pub const LAST_DEATH: Family = seconds(
 );
 /// The newest sample.
 pub const LAST_SAMPLE: Family =
-    seconds("stormlog_last_sample_timestamp_seconds", RANK, "When the rank's newest sample was taken.");
+    seconds("stormlog_last_sample_timestamp_seconds", RANK, "Time of the rank's newest sample.");
 /// Lost records.
 pub const DROPPED: Family =
     counter("stormlog_dropped_records_total", None, RANK, "Lost records of a running rank.");

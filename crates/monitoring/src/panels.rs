@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
             },
             Panel {
                 title: "Share of the limit in use",
-                help: "What counts against each limit, of this rank and of others.",
+                help: "Memory that counts against each limit, of this rank and of others.",
                 shape: Shape::Lines,
                 unit: "percentunit",
                 width: 12,
@@ -120,7 +120,7 @@ pub(crate) const ROWS: &[Row] = &[
             },
             Panel {
                 title: "Cgroup",
-                help: "The working set is what the kernel cannot take back at once.",
+                help: "The working set is the memory that the kernel cannot reclaim at once.",
                 shape: Shape::Lines,
                 unit: "bytes",
                 width: 12,
@@ -200,7 +200,7 @@ pub(crate) const ROWS: &[Row] = &[
             },
             Panel {
                 title: "Device memory by rank",
-                help: "What the driver counts for each rank, also where ranks share a device.",
+                help: "Memory that the driver counts for each rank, also where ranks share a device.",
                 shape: Shape::Lines,
                 unit: "bytes",
                 width: 12,

@@ -50,7 +50,7 @@ pub fn write_leaves<W: Write + Send>(
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties.build()))?;
     let mut group = writer.next_row_group()?;
     for leaf in leaves {
-        let wrong = || ParquetError::General("a leaf is not of the schema".to_owned());
+        let wrong = || ParquetError::General("a leaf is not in the schema".to_owned());
         let mut column = group.next_column()?.ok_or_else(wrong)?;
         let (levels, repeats) = (Some(leaf.levels.as_slice()), leaf.repeats.as_deref());
         match (column.untyped(), leaf.values) {

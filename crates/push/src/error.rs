@@ -15,7 +15,7 @@ pub enum PushError {
     },
     /// TLS is Python's here, and there is none.
     #[error(
-        "https to {host} needs the TLS of the Python package: use the command that `pip install stormlog` puts in place, name an interpreter \
+        "https to {host} needs the TLS of the Python package: use the command that `pip install stormlog` installs, name an interpreter \
          with STORMLOG_PYTHON, or send to a collector on this machine over http"
     )]
     NoTls {
@@ -80,7 +80,7 @@ fn hint(status: u16) -> &'static str {
     match status {
         300..=399 => "; redirects are not followed, give the final address",
         401 | 403 => "; check the token",
-        413 => "; it does not take bodies of this size",
+        413 => "; it does not accept bodies of this size",
         _ => "",
     }
 }

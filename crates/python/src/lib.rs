@@ -84,7 +84,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
         "Heap recordings of this process, and captures.",
         &[heap::register, device_blocks::register, capture::register, heap_error::register],
     ),
-    ("code", "Whose code a frame is, and which frame of a stack is responsible.", &[code::register]),
+    ("code", "The owner of a frame's code, and the responsible frame of a stack.", &[code::register]),
     ("torch", "Snapshots of PyTorch's CUDA allocator.", &[torch_snapshot::register]),
     ("cuda", "GPUs and the driver's allocations.", &[gpus::register, cuda_driver::register]),
     (
@@ -99,7 +99,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
     ),
     (
         "catalog",
-        "What is found at a path, and the questions about it.",
+        "Recordings at a path, and queries over them.",
         &[
             catalog::register,
             runs::register,
@@ -110,7 +110,7 @@ const SUBMODULES: &[(&str, &str, &[Register])] = &[
             rank_diagnostics::register_artifacts,
         ],
     ),
-    ("issues", "What an event counts as, and fingerprints of issues.", &[issues::register]),
+    ("issues", "Classification of events, and fingerprints of issues.", &[issues::register]),
     ("files", "Private files, and texts without secrets.", &[files::register]),
     ("requests", "Requests to this process, and snapshots of its memory.", &[requests::register]),
     ("plot", "Figures.", &[plot::register]),

@@ -83,7 +83,7 @@ fn crossing(boundary: PhaseBoundary) -> Boundary {
 pub(crate) fn object(text: &str) -> PyResult<Record> {
     match serde_json::from_str(text) {
         Ok(Value::Object(record)) => Ok(record),
-        Ok(_) => Err(PyValueError::new_err("an object is needed")),
+        Ok(_) => Err(PyValueError::new_err("expected an object")),
         Err(error) => Err(raise(error)),
     }
 }

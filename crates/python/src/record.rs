@@ -235,7 +235,7 @@ fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyR
         if matches!(foreign, Foreign::Opaque) {
             return Ok(Value::Array(vec![opaque()]));
         }
-        return Err(PyValueError::new_err(format!("nested deeper than {MAX_DEPTH} levels, or in itself")));
+        return Err(PyValueError::new_err(format!("nested deeper than {MAX_DEPTH} levels, or contains itself")));
     }
     match show(value) {
         Shown::Json(shown) => return Ok(shown),
@@ -260,7 +260,7 @@ fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyR
         // A list of lists: no rule asks for one.
         Foreign::Opaque => Ok(Value::Array(vec![opaque()])),
         Foreign::Refused => Err(PyTypeError::new_err(format!(
-            "not a value that a file can hold: {}",
+            "not a value that can be stored: {}",
             value.repr()?.to_string_lossy()
         ))),
     }

@@ -300,7 +300,7 @@ impl Shared {
                     Some((id, name)) => self.of_run(id, |directory| trigger::answer(directory, name)),
                     None => Reply::text(
                         "404 Not Found",
-                        "There are /metrics, /healthz, /runs and /runs/RUN/report.\n",
+                        "Not found. The paths are /metrics, /healthz, /runs and /runs/RUN/report.\n",
                     ),
                 },
             },

@@ -117,7 +117,7 @@ impl Trigger {
                 (Reply { status: "202 Accepted", ..reply }, format!("accepted as {pid}-{id}"))
             }
             Err(RequestError::Busy(_)) => {
-                refuse("429 Too Many Requests", "Too many requests wait for an answer.")
+                refuse("429 Too Many Requests", "Too many requests are waiting for an answer.")
             }
             Err(_) => refuse("500 Internal Server Error", "The request cannot be written."),
         }

@@ -147,13 +147,13 @@ impl Attached {
         match ending {
             Ending::Exited(0) => Departure {
                 verdict: Some(verdict),
-                sentence: format!("{who} exited 0 after {watched:.1} s of watching."),
+                sentence: format!("{who} exited 0 after {watched:.1} s of sampling."),
             },
             // Others share its cgroup: a kill there is evidence only together with a death by SIGKILL or the log's word.
             Ending::Vanished if !self.is_named_by_the_kernel() => Departure {
                 verdict: None,
                 sentence: format!(
-                    "{who} ended after {watched:.1} s of watching; its parent took its exit status, so how is unknown. Nothing shows an OOM kill."
+                    "{who} ended after {watched:.1} s of sampling; its parent collected the exit status, so the cause is unknown. Nothing shows an OOM kill."
                 ),
             }
             .or_suspected(verdict),

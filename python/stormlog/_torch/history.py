@@ -77,7 +77,7 @@ class NativeHistory:
             manifest["files"] = list(dict.fromkeys([*manifest.get("files", []), *files]))
             _replace(bundle / "manifest.json", {**manifest, **facts})
         except Exception as error:
-            _LOGGER.warning("The OOM bundle is without the allocator's history: %s", error)
+            _LOGGER.warning("The OOM bundle lacks the allocator's history: %s", error)
 
 
 def _read(path: Path) -> dict[str, Any]:

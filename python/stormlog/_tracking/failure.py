@@ -82,7 +82,7 @@ def advice(found: list[Holder], is_host: bool) -> list[str]:
     if found:
         first = found[0]
         tries.append(
-            f"{first.place} holds {binary_size(first.size)}: work on it in parts, or drop it earlier"
+            f"{first.place} holds {binary_size(first.size)}: process it in parts, or release it earlier"
         )
     if is_host:
         tries.append("see every line that holds memory: stormlog run --heap -- python <your program>")

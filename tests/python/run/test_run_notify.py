@@ -187,7 +187,7 @@ def test_secrets_in_what_is_reported_are_scrubbed(tmp_path: Path) -> None:
     [
         (["--webhook", "ftp://h/x"], "neither http:// nor https://"),
         (["--webhook", "http://user:word@h/x"], "give a token in a file instead"),
-        (["--on-alert", "'open"], "quotation mark without its end"),
+        (["--on-alert", "'open"], "unclosed quotation mark"),
         (["--webhook", "http://h/", "--webhook-token", "/etc/passwd"], "other users can read it"),
     ],
 )

@@ -304,7 +304,7 @@ stormlog.snapshot_on("SIGUSR2")
 print(json.dumps([problems, is_clean, signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL]))
 """
     problems, is_clean, is_kept = in_process(tmp_path, code)
-    why = "cannot be used: it has a meaning of its own; choose SIGUSR1, SIGUSR2 or a real-time signal"
+    why = "cannot be used: the system or Python uses it; choose SIGUSR1, SIGUSR2 or a real-time signal"
     assert problems == [
         "signal 10 is handled or ignored by this program; choose another one",
         f"SIGINT {why}",

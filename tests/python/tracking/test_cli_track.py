@@ -247,7 +247,7 @@ def test_its_end_is_noticed_and_named(program: subprocess.Popen[str], tmp_path: 
     rest = child.communicate(timeout=60)[0]
     assert child.returncode == 3
     # The status is known to all on new kernels, on older ones only until the parent took it.
-    assert f"(pid {program.pid}) exited with status 7" in rest or "so how is unknown" in rest
+    assert f"(pid {program.pid}) exited with status 7" in rest or "so the cause is unknown" in rest
     events = json.loads((tmp_path / "out.json").read_text())
     assert [event["event_type"] for event in events[-2:]] == ["process_exit", "stop"]
     assert {event["pid"] for event in events} == {program.pid}

@@ -209,14 +209,14 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
         finding.holder = Some(kept.holder.clone());
         finding.title += &format!("; allocated at {}", kept.place);
         let line =
-            format!("{} in objects were made before the fork by {}", format_bytes(*bytes), kept.words());
+            format!("{} in objects was allocated before the fork by {}", format_bytes(*bytes), kept.words());
         add_evidence(finding, capture, line);
     } else if let Some((bytes, kept)) = lines.first() {
         finding.severity = Severity::Info;
         finding.confidence = 0.5;
         finding.message = None;
         let line = format!(
-            "the parent's heap held {} in large blocks by {} and little in small objects: the workers write into what they inherited",
+            "the parent's heap held {} in large blocks by {} and little in small objects: the workers write to the pages they inherited",
             format_bytes(*bytes),
             kept.words()
         );

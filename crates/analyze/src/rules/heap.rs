@@ -333,7 +333,7 @@ fn given_back(finding: &Finding, capture: &Capture) -> Option<String> {
     let is_it = rise >= IS_WHAT_GREW * number(finding, "growth_bytes") && fall >= GIVEN_BACK * rise;
     is_it.then(|| {
         format!(
-            "no leak: {} of it were given back before the program's code had ended, when the heap held {}",
+            "no leak: {} of it was freed before the program's code ended, when the heap held {}",
             format_bytes(peak - at_end),
             format_bytes(at_end)
         )

@@ -165,7 +165,7 @@ pub fn of_bundle(death: &Death) -> Finding {
         (false, _) if !death.is_failure => Severity::Info,
         (false, _) => Severity::Warning,
     };
-    let fallback = || format!("the program ended by {}", death.cause.replace('_', " "));
+    let fallback = || format!("the program died: {}", death.cause.replace('_', " "));
     Finding {
         id: format!("{kind}.bundle"),
         kind: kind.to_owned(),

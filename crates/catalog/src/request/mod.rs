@@ -136,7 +136,7 @@ pub enum RequestError {
     #[error("{}: belongs to another user; run this as that user or as root", .0.display())]
     NotYours(PathBuf),
     /// Too many wait.
-    #[error("{}: {MAX_PENDING} requests to one process wait for an answer; wait, or stop the process that does not answer", .0.display())]
+    #[error("{}: {MAX_PENDING} requests to one process are waiting for an answer; wait, or stop the process that does not answer", .0.display())]
     Busy(PathBuf),
     /// Too many results.
     #[error("{}: too many snapshots in this directory; remove old ones", .0.display())]

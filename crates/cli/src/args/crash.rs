@@ -82,7 +82,7 @@ impl From<Oom> for oom::Options {
 /// Explain what keeps memory alive in a process: variable, cache, closure, cycle
 ///
 /// Names the variable, module or class that keeps memory alive. A running process is stopped for up to a
-/// second. For a process that has ended, prints what it reported when memory ran out or when it ended large.
+/// second. For a process that has ended, prints what it reported when memory ran out or when it exited with a large heap.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// Process, run, or directory to take the newest run from (default: stormlog-runs)

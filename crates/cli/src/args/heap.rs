@@ -26,27 +26,27 @@ pub(crate) struct OfMemory {
 pub(crate) struct View {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Process, where a run has several captures (default: the main process)
+    /// Process to read if a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
     of: OfMemory,
-    /// What was live when the heap was largest (the default)
+    /// Memory that was live when the heap was largest (the default)
     #[arg(long, group = "question")]
     peak: bool,
-    /// What was live when the program's own code finished (before teardown)
+    /// Memory that was live when the program's own code finished (before teardown)
     #[arg(long, group = "question")]
     leaks: bool,
-    /// What was freed within N further allocations of its thread (default: 1)
+    /// Memory freed within N further allocations of its thread (default: 1)
     #[arg(long, group = "question", value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     temporary: Option<u32>,
-    /// What was live at this time after the start: 90, 1.5m, 1:30, 250ms
+    /// Memory that was live at this time after the start: 90, 1.5m, 1:30, 250ms
     #[arg(long, group = "question", value_name = "TIME", value_parser = time)]
     at: Option<u64>,
-    /// What was live when the program died
+    /// Memory that was live when the program died
     #[arg(long, group = "question")]
     at_death: bool,
-    /// What was allocated between two times and live at the second: 10..90
+    /// Memory allocated between two times and live at the second: 10..90
     #[arg(long, group = "question", value_name = "FROM..TO", value_parser = times)]
     span: Option<(u64, u64)>,
     /// Show the frames of C, C++ and Rust where they were recorded (the default)
@@ -230,7 +230,7 @@ pub(crate) struct Table {
     /// One row per line, function, or whole stack
     #[arg(long, value_enum, default_value_t = Unit::Line)]
     by: Unit,
-    /// Sort by
+    /// Column to sort by
     #[arg(long, value_enum, default_value_t = Sort::Own)]
     sort: Sort,
     /// Only rows with this in their function or file
@@ -301,15 +301,15 @@ impl From<Table> for table::Options {
 pub(crate) struct Leaks {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Process, where a run has several captures (default: the main process)
+    /// Process to read if a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
     of: OfMemory,
-    /// Where the span begins: 90, 1.5m, 1:30
+    /// Start of the span: 90, 1.5m, 1:30
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<u64>,
-    /// Where the span ends
+    /// End of the span
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<u64>,
     /// Machine-readable output
@@ -456,7 +456,7 @@ impl From<Sanitize> for sanitize::Options {
 pub(crate) struct Stats {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Process, where a run has several captures (default: the main process)
+    /// Process to read if a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     #[command(flatten)]
@@ -532,7 +532,7 @@ pub(crate) struct Summary {
     /// Machine-readable output: every function
     #[arg(long)]
     json: bool,
-    /// Sort by
+    /// Column to sort by
     #[arg(long, value_enum, default_value_t = Sort::Own)]
     sort: Sort,
     /// Number of functions to list; 0 lists all
@@ -555,7 +555,7 @@ impl From<Summary> for summary::Options {
 pub(crate) struct Parse {
     /// A capture, or the directory of a session or run
     capture: PathBuf,
-    /// Process, where a run has several captures (default: the main process)
+    /// Process to read if a run has several captures (default: the main process)
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Print each record as one line of JSON

@@ -17,7 +17,7 @@ pub(super) fn find(roots: &Roots, pid: u32) -> Result<MemoryCgroup, CollectError
     let mountinfo = text::read_whole(&roots.proc.join("self/mountinfo"))?;
     let (version, path) = member_of(&membership).ok_or_else(|| CollectError::Unavailable {
         what: "the memory cgroup",
-        reason: format!("process {pid} is in no memory cgroup"),
+        reason: format!("process {pid} is not in a memory cgroup"),
     })?;
     let mount = mount_of(&mountinfo, version).ok_or_else(|| CollectError::Unavailable {
         what: "the memory cgroup",

@@ -156,7 +156,7 @@ impl Gpu {
             Driver::Nvml(device) => device.processes(),
             Driver::Unified(device) => device.gpu().processes(),
             Driver::Drm(_) => Err(CollectError::Unavailable {
-                what: "a list of the processes on a graphics card",
+                what: "the list of processes on a graphics card",
                 reason: "its driver reports memory by process only".to_owned(),
             }),
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WordsError {
     /// A quotation mark or a backslash at the end.
-    #[error("the command has a quotation mark without its end")]
+    #[error("the command has an unclosed quotation mark")]
     Quotes,
     /// Nothing but blanks.
     #[error("the command is empty")]

@@ -175,7 +175,7 @@ impl Bundle {
         if self.event_count.is_some_and(|promised| promised != event_evidence.count) {
             let promised = self.event_count.unwrap_or_default();
             self.notes
-                .push(format!("the manifest promises {promised} events, {} were read", event_evidence.count));
+                .push(format!("the manifest lists {promised} events, {} were read", event_evidence.count));
         }
         let mut evidence = Evidence::of(self.cause);
         event_evidence.complete(&mut evidence);

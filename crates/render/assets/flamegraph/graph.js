@@ -117,7 +117,7 @@ class Graph {
   /** The label of a box of width `room`: name and place, the name alone, its beginning, or nothing rather than a letter or two. */
   label(node, room) {
     const frame = this.state.tree.frame[node];
-    const [both, name] = frame < 0 ? [this.rootLabel(), "all"] : this.isFold(node) ? [`… ${this.folded} outer frames that are not yours: click to see them`, "…"] : this.names[frame];
+    const [both, name] = frame < 0 ? [this.rootLabel(), "all"] : this.isFold(node) ? [`… ${this.folded} outer frames of libraries: click to show them`, "…"] : this.names[frame];
     // No letter is narrower than two pixels on average: of a name of ten thousand only the beginning is measured.
     const most = Math.ceil(room / 2);
     if (both.length <= most && this.measure(both) <= room) return both;

@@ -68,7 +68,7 @@ class Held {
     const cell = element("td");
     const place = placeOf(data, frame), name = shortName(data, frame);
     const button = element("button", short(place || name, 60), this.isOwn(frame) ? "plain" : "plain soft");
-    button.title = (this.isOwn(frame) ? "" : "No line of your code is above it. ") + "Find it in the graph";
+    button.title = (this.isOwn(frame) ? "" : "No line of your code called it. ") + "Find it in the graph";
     button.addEventListener("click", () => this.chosen(frame));
     cell.append(button, element("span", place ? "  " + short(name, 60) : "", "soft"));
     return cell;

@@ -141,7 +141,7 @@ fn explain(number: i32) -> String {
             " runs a Python that is not supported: use a release of 3.11 to 3.14 with the GIL".to_owned()
         }
         ECANCELED => " has STORMLOG_WHY=0 set, which disables this".to_owned(),
-        -1 => " could not load the recording library; is its directory readable for that process?".to_owned(),
+        -1 => " could not load the recording library; make its directory readable for that process".to_owned(),
         number => format!(": {}", std::io::Error::from_raw_os_error(number)),
     }
 }

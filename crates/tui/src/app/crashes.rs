@@ -55,7 +55,7 @@ impl CrashesView {
                     let subject = Subject { path: crash.run.clone(), pid: crash.pid, at_ns: None };
                     Turn::Open(ViewName::Process, subject)
                 }
-                _ => Turn::Say("only the bundle is known of this process".to_owned()),
+                _ => Turn::Say("only a bundle is known of this process".to_owned()),
             },
         }
     }

@@ -148,7 +148,7 @@ impl View for FindingsView {
 
     fn keys(&self) -> Vec<(&'static str, &'static str)> {
         match (self.state.page.is_some(), &self.ask.subject) {
-            (true, _) => vec![("Esc", "list"), ("p", "process then")],
+            (true, _) => vec![("Esc", "list"), ("p", "its process")],
             (false, Some(_)) => vec![
                 ("Enter", "evidence"),
                 ("p", "process"),

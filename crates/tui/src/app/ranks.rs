@@ -107,7 +107,7 @@ impl View for RanksView {
     fn help(&self) -> Vec<(&'static str, &'static str)> {
         vec![
             ("click", "select; click again to open; click a column head to sort"),
-            ("Esc", "without the filter"),
+            ("Esc", "remove the filter"),
         ]
     }
 

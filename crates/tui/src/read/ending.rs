@@ -11,7 +11,7 @@ pub(super) fn of_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => of_code(code.into()),
         (None, Some(signal)) => of_signal(signal.into()),
-        (None, None) => "how is unknown".to_owned(),
+        (None, None) => "cause unknown".to_owned(),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn of_session(status: SessionStatus) -> Option<String> {
         SessionStatus::Running => None,
         SessionStatus::Completed => Some("it finished".to_owned()),
         SessionStatus::Interrupted => Some("it was killed or crashed".to_owned()),
-        _ => Some("how is unknown".to_owned()),
+        _ => Some("cause unknown".to_owned()),
     }
 }
 

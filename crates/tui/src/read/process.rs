@@ -133,7 +133,7 @@ impl FollowedProcess {
         known
             .or_else(|| self.seen_end.clone())
             .or_else(of_session)
-            .unwrap_or_else(|| "how is unknown".to_owned())
+            .unwrap_or_else(|| "cause unknown".to_owned())
     }
 
     pub(super) fn row(&self) -> ProcessRow {

@@ -344,7 +344,7 @@ mod tests {
     fn values_that_cannot_be_are_named() {
         assert_eq!(line("Detach", &["-1"]), "! pid: \"-1\" is not a process number");
         assert_eq!(line("Signal", &["7", "HUP"]), "! signal: TERM, INT, KILL, STOP or CONT");
-        assert_eq!(line("Any command", &["'open"]), "! the command has a quotation mark without its end");
+        assert_eq!(line("Any command", &["'open"]), "! the command has an unclosed quotation mark");
         assert_eq!(line("Any command", &["  "]), "! command is missing: e edits the fields");
     }
 }

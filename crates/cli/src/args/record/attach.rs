@@ -96,7 +96,7 @@ impl Attach {
 pub(crate) struct Detach {
     /// The process
     pub(crate) pid: u32,
-    /// Method to enter the process
+    /// Method to attach to the process
     #[arg(long, value_enum, default_value = "auto")]
     method: Method,
 }

@@ -44,7 +44,7 @@ pub(crate) struct Record {
     /// By default GPU memory is recorded with the line of every allocation.
     #[arg(long)]
     pub(crate) no_gpu: bool,
-    /// Children are recorded too; this is the default
+    /// Record children too (the default)
     #[arg(long, hide = true)]
     follow_fork: bool,
 }

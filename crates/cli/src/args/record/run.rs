@@ -53,7 +53,7 @@ pub(crate) struct Run {
     no_exceptions: bool,
     /// Do not search for what keeps memory alive in Python programs
     ///
-    /// By default that is searched when memory runs out, or when a program exits with a large heap.
+    /// By default the search runs when memory runs out, or when a program exits with a large heap.
     #[arg(long)]
     no_why: bool,
     /// Do not record the GPU memory of programs that import torch

@@ -180,7 +180,7 @@ pub(crate) struct OomFlags {
     /// Write a bundle when the process of --pid is killed
     #[arg(long)]
     oom_flight_recorder: bool,
-    /// Where bundles are written
+    /// Directory for bundles
     #[arg(long, default_value = "oom_dumps", value_name = "DIR")]
     oom_dump_dir: PathBuf,
     /// Events in a bundle (default: as many as are kept in memory)
@@ -293,7 +293,7 @@ pub(crate) struct Exports {
     /// Upload the files that were written
     #[arg(long)]
     wandb_log_artifacts: bool,
-    /// Log what held GPU memory, where a bundle has it
+    /// Log the holders of GPU memory, if a bundle has them
     #[arg(long)]
     wandb_log_attribution: bool,
     /// Send the session to MLflow
@@ -320,7 +320,7 @@ pub(crate) struct Exports {
     /// Upload the files that were written
     #[arg(long)]
     mlflow_log_artifacts: bool,
-    /// Log what held GPU memory, where a bundle has it
+    /// Log the holders of GPU memory, if a bundle has them
     #[arg(long)]
     mlflow_log_attribution: bool,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Convert {
     /// Schema version to write
     #[arg(long, value_parser = ["2", "3", "4"], default_value = "4", value_name = "VERSION")]
     schema: String,
-    /// Output format, if the name does not have it
+    /// Output format, if the file name does not imply it
     ///
     /// One of json, jsonl, csv, parquet, perfetto, chrome, tensorboard.
     #[arg(long, value_name = "FORMAT")]

@@ -67,7 +67,7 @@ struct PathArgs {
 
 #[derive(Debug, Subcommand)]
 enum Target {
-    /// List runs: what was started together
+    /// List runs: processes that were started together
     Runs {
         #[command(flatten)]
         from: PathArgs,
@@ -167,7 +167,7 @@ enum Target {
         /// The number to print for each group
         #[arg(long, value_parser = catalog::METRICS)]
         metric: String,
-        /// What the rows are grouped by
+        /// Field to group the rows by
         #[arg(long, default_value = "session", value_parser = catalog::GROUPS)]
         group_by: String,
     },

@@ -10,7 +10,7 @@ use stormlog_postmortem::{Cause, verdict::Verdict};
 
 use crate::cmd::record::watch::{Reason, Screen, WatchSession, WatchTargets};
 
-/// Where bundles are written, and how many.
+/// Directory for bundles, and how many.
 pub(crate) struct Oom {
     pub(crate) directory: PathBuf,
     pub(crate) buffer_size: usize,

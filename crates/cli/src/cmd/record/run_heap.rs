@@ -53,7 +53,7 @@ pub(crate) fn hand_over(
 ) -> anyhow::Result<()> {
     let Some(chosen) = chosen else {
         let output = output.display();
-        anyhow::bail!("there is no {output}: {}", not_recorded(outcome));
+        anyhow::bail!("{output} was not written: {}", not_recorded(outcome));
     };
     let mut moved = Vec::new();
     if is_directory(output) {

@@ -36,7 +36,7 @@ impl Export {
             let flags: Vec<String> = self.settings.keys().map(|name| format!("--{name}")).collect();
             return Err(UsageError(format!(
                 "{} is not available here: this command comes without Python. Use the command that \
-                 `pip install stormlog` puts in place, name an interpreter with STORMLOG_PYTHON, or write \
+                 `pip install stormlog` installs, name an interpreter with STORMLOG_PYTHON, or write \
                  --output FILE and upload that file yourself",
                 flags.join(" and ")
             )));

@@ -139,7 +139,7 @@ impl Collector for DrmDevice {
         } else if !self.directory.is_dir() {
             return Err(CollectError::Unavailable {
                 what: "the graphics card",
-                reason: format!("{} is gone", self.directory.display()),
+                reason: format!("{} no longer exists", self.directory.display()),
             });
         }
         Ok(Reading { sample, missing })

@@ -140,7 +140,7 @@ fn print_gpu(out: &mut impl Write, gpu: &GpuFacts, detailed: bool) -> io::Result
     }
     writeln!(out, "  UUID: {}", gpu.identity.uuid.as_deref().unwrap_or(UNKNOWN))?;
     writeln!(out, "  PCI: {}", gpu.identity.pci.as_deref().unwrap_or(UNKNOWN))?;
-    writeln!(out, "  Kept by the Driver: {}", gigabytes(gpu.sample.driver_reserved))?;
+    writeln!(out, "  Reserved by the Driver: {}", gigabytes(gpu.sample.driver_reserved))?;
     let percent = gpu.vitals.busy_percent.map(|percent| format!("{percent}%"));
     writeln!(out, "  GPU Utilization: {}", known(percent))?;
     writeln!(
@@ -202,7 +202,7 @@ fn print_limits(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         None => writeln!(out, "Effective Limit: none")?,
         Some(limit) => {
             let place = limit.directory.as_ref().map(|path| format!(" at {}", path.display()));
-            let place = place.unwrap_or_else(|| " above what can be seen from here".to_owned());
+            let place = place.unwrap_or_else(|| " in a cgroup that is not visible from here".to_owned());
             writeln!(
                 out,
                 "Effective Limit: {}{place}, {} used",
