@@ -16,7 +16,7 @@ const PIECE: usize = 32;
 
 #[repr(align(4096))]
 struct Memory(UnsafeCell<[u8; SIZE]>);
-// SAFETY: handed out in disjoint pieces.
+// SAFETY: each byte belongs to one block at a time: the atomic counters hand out disjoint pieces.
 unsafe impl Sync for Memory {}
 static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
 
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn take_words(bytes: usize) -> *mut c_void {
         return piece;
     }
     let real = crate::libc_symbols::MALLOC.known();
-    // SAFETY: the real `malloc`, when it is known.
+    // SAFETY: `real` is 0 or the address of the C library's `malloc`, which has this type.
     if real == 0 { null_mut() } else { unsafe { core::mem::transmute::<usize, Malloc>(real)(bytes) } }
 }
 
@@ -93,7 +93,7 @@ pub fn owns(block: *mut c_void) -> bool {
 }
 
 fn place(offset: usize) -> *mut c_void {
-    // SAFETY: callers stay below the size.
+    // SAFETY: `take` keeps `offset` below FIRST, `take_words` below SIZE.
     unsafe { MEMORY.0.get().cast::<u8>().add(offset).cast() }
 }
 

@@ -118,7 +118,7 @@ impl Codes {
         let capacity = unsafe { table.as_ref() }?.capacity;
         let mut at = hash(code) & (capacity - 1);
         loop {
-            // SAFETY: `at` is below the capacity.
+            // SAFETY: the table has `capacity` slots, and `at` is below it: masked with capacity - 1 or counted up to it.
             let slot = unsafe { &*slots(table).add(at) };
             match slot.code.load(Ordering::Acquire) {
                 0 => return None,
@@ -204,7 +204,7 @@ impl Codes {
             let Some(capacity) = unsafe { table.as_ref() }.map(|t| t.capacity) else { return false };
             let mut at = hash(code) & (capacity - 1);
             loop {
-                // SAFETY: `at` is below the capacity.
+                // SAFETY: the table has `capacity` slots, and `at` is below it: masked with capacity - 1 or counted up to it.
                 let slot = unsafe { &*slots(table).add(at) };
                 match slot.code.load(Ordering::Relaxed) {
                     0 => return false,
@@ -228,7 +228,7 @@ impl Codes {
             // SAFETY: null or a published table; `clear`, which alone unmaps tables, waits for the lock that is held here.
             let capacity = unsafe { table.as_ref() }.map_or(0, |t| t.capacity);
             for at in 0..capacity {
-                // SAFETY: `at` is below the capacity.
+                // SAFETY: the table has `capacity` slots, and `at` is below it: masked with capacity - 1 or counted up to it.
                 let slot = unsafe { &*slots(table).add(at) };
                 if slot.code.load(Ordering::Relaxed) != 0 {
                     slot.code.store(GONE, Ordering::Release);
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     fn none() -> Codes {
-        // SAFETY: all zeroes is an empty table.
+        // SAFETY: all fields are atomics, for which all zeroes is a value (an empty table).
         unsafe { core::mem::zeroed() }
     }
 

@@ -152,12 +152,12 @@ fn look_up(wanted: &Function, in_hook: bool) -> usize {
         return 0;
     }
     let errno = errno();
-    // SAFETY: a terminated name.
+    // SAFETY: a zero-terminated literal; `dlsym` only looks the name up.
     let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     let mut preloaded = core::ptr::eq(global, hooks::malloc as *const c_void);
     if !preloaded && is_stub(global as usize) {
         // A program built for a fixed address has its own stub for `malloc`; it has none for this.
-        // SAFETY: a terminated name.
+        // SAFETY: a zero-terminated literal; `dlsym` only looks the name up.
         let other = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pvalloc".as_ptr()) };
         preloaded = core::ptr::eq(other, hooks::pvalloc as *const c_void);
     }

@@ -63,7 +63,7 @@ pub fn prepare() {
     if is_locked() || !LOCK.load(Ordering::Acquire).is_null() {
         return;
     }
-    // SAFETY: asks the kernel's auxiliary vector.
+    // SAFETY: `getauxval` only reads the auxiliary vector, which the kernel filled before the first instruction.
     let loader = unsafe { libc::getauxval(libc::AT_BASE) };
     let mut search = Search { loader, thread: sys::thread() as u32, found: null_mut(), many: false };
     // SAFETY: the callback gets the search it expects.

@@ -79,7 +79,7 @@ mod tests {
     fn names_only_go_forward_and_are_the_same_for_the_same_moment() {
         static TURN: AtomicU64 = AtomicU64::new(7);
         clock::follow(&TURN);
-        // SAFETY: all zeroes is one without a name.
+        // SAFETY: all fields are atomics, for which all zeroes is a value.
         let clock: LogicalClock = unsafe { core::mem::zeroed() };
         let (mut last, mut name) = clock.now();
         for round in 0..10_000 {

@@ -155,7 +155,7 @@ impl Loaded<'_> {
 
     /// True for what must be left alone: this library, the loader and the kernel's page.
     pub fn is_foreign_ground(&self) -> bool {
-        // SAFETY: asks the kernel's auxiliary vector.
+        // SAFETY: `getauxval` only reads the auxiliary vector, which the kernel filled before the first instruction.
         let (loader, kernel) = unsafe {
             (libc::getauxval(libc::AT_BASE) as usize, libc::getauxval(libc::AT_SYSINFO_EHDR) as usize)
         };

@@ -15,7 +15,7 @@ static ALLOCATOR: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
 /// Looks for an allocator that has both `malloc` and `operator new`. Looks up symbols: before `main` only.
 pub fn find() {
-    // SAFETY: a terminated name.
+    // SAFETY: a zero-terminated literal; `dlsym` only looks the name up.
     let operator = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_Znwm".as_ptr()) };
     if operator.is_null() {
         return libc_symbols::forget_error();

@@ -76,7 +76,7 @@ pub fn find() {
     for (place, name) in
         [(&GET, c"PyMem_GetAllocator"), (&SET, c"PyMem_SetAllocator"), (&INITIALIZED, c"Py_IsInitialized")]
     {
-        // SAFETY: a terminated name.
+        // SAFETY: a zero-terminated literal; `dlsym` only looks the name up.
         place.store(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize, Ordering::Release);
     }
 }
@@ -96,7 +96,7 @@ fn functions() -> Option<(GetOrSet, GetOrSet, IsInitialized)> {
 
 #[cold]
 fn install(interpreter: &Interpreter, watch: &CodeWatch, thread_state: *const u8) {
-    // SAFETY: the state is this thread's.
+    // SAFETY: the only caller passes the thread state that CPython returned for this thread.
     if !unsafe { interpreter.holds_gil(thread_state) } {
         return;
     }

@@ -43,7 +43,7 @@ struct Guarded<T>(core::cell::UnsafeCell<T>);
 // SAFETY: written only in `start`, before `EPOCH` says that anything is recorded; read only while it does.
 unsafe impl<T> Sync for Guarded<T> {}
 
-// SAFETY: see the fields; all others are atomic.
+// SAFETY: all fields are atomic or guard themselves, but `path`, which is written before `process` is published and only read after.
 unsafe impl Sync for State {}
 
 /// What a recording knows about itself.
@@ -577,7 +577,7 @@ pub fn realtime_ns() -> u64 {
 /// Nanoseconds of a clock.
 fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is filled by the call.
+    // SAFETY: the call writes one `timespec` to `time`, a local.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
@@ -606,7 +606,7 @@ fn describe_process(text: &mut Text) {
         text.json_string(library);
     }
     text.push(b",\"python\":null,\"parent_pid\":");
-    // SAFETY: takes no arguments.
+    // SAFETY: this system call takes no arguments and touches no memory of the process.
     text.number(unsafe { sys::call(libc::SYS_getppid, [0; 6]) }.unwrap_or(0) as u64);
     text.push(b"}");
 }

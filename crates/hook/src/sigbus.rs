@@ -62,7 +62,7 @@ fn ours_for(wanted: &libc::sigaction) -> libc::sigaction {
     match wanted.sa_sigaction {
         libc::SIG_IGN => return action,
         libc::SIG_DFL => {
-            // SAFETY: all zeroes is a valid action.
+            // SAFETY: `sigaction` is a C structure of integers and a pointer-sized handler; all zeroes is a value.
             action = unsafe { zeroed() };
             action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
         }

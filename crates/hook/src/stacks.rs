@@ -141,7 +141,7 @@ pub fn find_python() {
         return;
     }
     let found = Interpreter::find();
-    // SAFETY: a terminated name.
+    // SAFETY: a zero-terminated literal; `dlsym` only looks the name up.
     let version = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"Py_GetVersion".as_ptr()) };
     let Ok(found) = found else {
         // The version of a Python whose stacks cannot be read is in the capture, too.
@@ -459,7 +459,7 @@ unsafe fn watch(
         bootstrap_heap::take_words
     } else {
         // Where `free` is not ours for good, what the program frees must be the C library's.
-        // SAFETY: the address is the real `malloc`.
+        // SAFETY: `real` is the address of the C library's `malloc`, not 0 as checked above.
         unsafe { transmute::<usize, Malloc>(real) }
     };
     // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this

@@ -33,7 +33,7 @@ pub fn map_private(bytes: usize) -> *mut u8 {
         )
     };
     let Ok(address) = mapped else { return null_mut() };
-    // SAFETY: the mapping was made above.
+    // SAFETY: `address` and `bytes` are those of the mapping that this function just made.
     if unsafe { call(libc::SYS_madvise, [address, bytes, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) }.is_err()
     {
         unmap(address as *mut u8, bytes);
@@ -51,7 +51,7 @@ pub fn map_file(at: *mut u8, descriptor: i32, offset: usize, bytes: usize) -> Re
     let address = unsafe {
         call(libc::SYS_mmap, [at as usize, bytes, protection, flags, descriptor as usize, offset])
     }?;
-    // SAFETY: the mapping was made above. Should the advice fail, a child only has a mapping that it never uses.
+    // SAFETY: `address` and `bytes` are those of the mapping that this function just made. Should the advice fail, a child only has a mapping that it never uses.
     let _ = unsafe { call(libc::SYS_madvise, [address, bytes, libc::MADV_DONTFORK as usize, 0, 0, 0]) };
     Ok(address as *mut u8)
 }
@@ -81,7 +81,7 @@ pub fn write_at(descriptor: i32, bytes: &[u8], offset: usize) {
     if offset.saturating_add(bytes.len()) as u64 > limit(libc::RLIMIT_FSIZE) {
         return;
     }
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: pointer and length are those of one slice, which lives through the call.
     let _ = unsafe {
         call(libc::SYS_pwrite64, [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0])
     };
@@ -114,20 +114,20 @@ pub fn remove(path: &[u8]) {
 
 /// Closes a descriptor of this library.
 pub fn close(descriptor: i32) {
-    // SAFETY: no memory is involved.
+    // SAFETY: this system call takes numbers only; the kernel reads and writes no memory of the process.
     let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Reads into `buffer`; how many bytes there were.
 pub fn read(descriptor: i32, buffer: &mut [u8]) -> usize {
     let arguments = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: pointer and length are those of one slice, which lives through the call.
     uninterrupted(|| unsafe { call(libc::SYS_read, arguments) }).unwrap_or(0)
 }
 
 /// Writes to `descriptor`, once; used for the one line on standard error.
 pub fn write(descriptor: i32, text: &[u8]) {
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: pointer and length are those of one slice, which lives through the call.
     let _ =
         unsafe { call(libc::SYS_write, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
 }
@@ -154,7 +154,7 @@ pub fn identity(descriptor: i32) -> Option<(u64, u64)> {
 fn status(descriptor: i32) -> Option<libc::stat> {
     // SAFETY: all zeroes is a valid `stat`, which the kernel fills.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `status` is as large as the kernel expects.
+    // SAFETY: the kernel writes one `stat` to `status`, which has its type and lives through the call.
     unsafe { call(libc::SYS_fstat, [descriptor as usize, &raw mut status as usize, 0, 0, 0, 0]) }.ok()?;
     Some(status)
 }
@@ -165,7 +165,7 @@ pub fn reserve(descriptor: i32, offset: usize, bytes: usize) -> Result<(), Errno
     if offset.saturating_add(bytes) as u64 > limit(libc::RLIMIT_FSIZE) {
         return Err(libc::EFBIG);
     }
-    // SAFETY: no memory is involved.
+    // SAFETY: this system call takes numbers only; the kernel reads and writes no memory of the process.
     match uninterrupted(|| unsafe {
         call(libc::SYS_fallocate, [descriptor as usize, 0, offset, bytes, 0, 0])
     }) {
@@ -208,7 +208,7 @@ pub fn limit(resource: libc::__rlimit_resource_t) -> u64 {
 /// The limit of this process, and the one up to which it may raise it.
 pub fn limits(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel fills `limit`.
+    // SAFETY: the kernel writes one `rlimit` to `limit`, which lives through the call.
     let _ = unsafe { call(libc::SYS_prlimit64, [0, resource as usize, 0, &raw mut limit as usize, 0, 0]) };
     (limit.rlim_cur, limit.rlim_max)
 }
@@ -216,26 +216,26 @@ pub fn limits(resource: libc::__rlimit_resource_t) -> (u64, u64) {
 /// Sets both; false where that is not allowed.
 pub fn set_limits(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> bool {
     let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: the kernel reads `limit`.
+    // SAFETY: the kernel reads one `rlimit` from `limit`, which lives through the call.
     unsafe { call(libc::SYS_prlimit64, [0, resource as usize, &raw const limit as usize, 0, 0, 0]) }.is_ok()
 }
 
 /// A second descriptor of the same file, the first that is free from `number` on.
 pub fn duplicate_from(descriptor: i32, number: usize) -> Result<i32, Errno> {
-    // SAFETY: no memory is involved.
+    // SAFETY: this system call takes numbers only; the kernel reads and writes no memory of the process.
     unsafe { call(libc::SYS_fcntl, [descriptor as usize, libc::F_DUPFD_CLOEXEC as usize, number, 0, 0, 0]) }
         .map(|descriptor| descriptor as i32)
 }
 
 /// This process.
 pub fn process() -> u32 {
-    // SAFETY: takes no arguments.
+    // SAFETY: this system call takes no arguments and touches no memory of the process.
     unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as u32
 }
 
 /// This thread.
 pub fn thread() -> u64 {
-    // SAFETY: takes no arguments.
+    // SAFETY: this system call takes no arguments and touches no memory of the process.
     unsafe { call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u64
 }
 
@@ -251,7 +251,7 @@ pub fn thread_name() -> [u8; 16] {
 
 /// Lets another thread run.
 pub fn give_way() {
-    // SAFETY: takes no arguments.
+    // SAFETY: this system call takes no arguments and touches no memory of the process.
     let _ = unsafe { call(libc::SYS_sched_yield, [0; 6]) };
 }
 
@@ -259,7 +259,7 @@ pub fn give_way() {
 pub fn barrier() {
     const REGISTER: usize = 1 << 4;
     const PRIVATE_EXPEDITED: usize = 1 << 3;
-    // SAFETY: no memory is involved.
+    // SAFETY: this system call takes numbers only; the kernel reads and writes no memory of the process.
     unsafe {
         let _ = call(libc::SYS_membarrier, [REGISTER, 0, 0, 0, 0, 0]);
         if call(libc::SYS_membarrier, [PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]).is_err() {
@@ -271,14 +271,14 @@ pub fn barrier() {
 /// Sleeps.
 pub fn pause(nanoseconds: i64) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
-    // SAFETY: `time` lives through the call.
+    // SAFETY: the kernel reads one `timespec` from `time`, which lives through the call.
     let _ = unsafe { call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Random bytes, or what the clock and the address space give when there are none.
 pub fn random() -> u64 {
     let mut bytes = [0_u8; 8];
-    // SAFETY: the buffer is eight bytes.
+    // SAFETY: the kernel writes at most 8 bytes, the length of `bytes`.
     let got = unsafe {
         call(libc::SYS_getrandom, [bytes.as_mut_ptr() as usize, 8, libc::GRND_NONBLOCK as usize, 0, 0, 0])
     };

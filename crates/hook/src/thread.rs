@@ -219,7 +219,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
     }
     let mine = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
     let is_left_out = matches!(purpose, Purpose::Request | Purpose::Release) && !session::options().host;
-    // SAFETY: null or this thread's own area.
+    // SAFETY: the word is thread-local: `mine` is null or this thread's own area, which no other thread frees.
     if is_left_out && unsafe { mine.as_ref() }.is_none_or(|area| area.loading == 0) {
         return None;
     }
@@ -251,7 +251,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
     let errno = crate::libc_symbols::errno();
     // SAFETY: `attach` is given this thread's own area or none.
     let thread = NonNull::new(unsafe { attach(mine, word == tls::ENDING) })?;
-    // SAFETY: this thread's own area, freshly set up.
+    // SAFETY: `attach` returned the area of this thread, which is given to another only after this thread has left it.
     let area = unsafe { thread.as_ref() };
     area.state.store(QUIET, Ordering::Release);
     let mut inside = Inside { thread };

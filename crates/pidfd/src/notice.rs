@@ -69,7 +69,7 @@ fn current(signal: i32) -> Option<sigaction> {
     let mut action = MaybeUninit::<sigaction>::uninit();
     // SAFETY: without a new action the call only fills the structure of this frame.
     let result = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: it succeeded, so it filled it.
+    // SAFETY: `sigaction` returned 0, so it wrote the whole structure.
     (result == 0).then(|| unsafe { action.assume_init() })
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let mut count = [0; 8];
         assert_eq!(rustix::io::read(&event, &mut count), Ok(8));
         assert_eq!(u64::from_ne_bytes(count), 1);
-        // SAFETY: ignoring a signal of our own.
+        // SAFETY: SIG_IGN is a valid disposition, and no other test uses this real-time signal.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
         assert!(!is_notice_installed(signal));
         assert_eq!(install_notice(signal, event.as_raw_fd()), Err(NoticeError::Taken));

@@ -205,7 +205,7 @@ fn begin(
     }
     let hook = hook()?;
     let mut slot = active();
-    // SAFETY: takes nothing and only reads.
+    // SAFETY: the hook's `status` takes no arguments and only loads an atomic; the library is never unloaded.
     let is_recording = || unsafe { (hook.status)() } != 0;
     if slot.as_ref().is_some_and(|active| active.is_default && active.is_mine()) {
         // The program's own comes first.
@@ -213,7 +213,7 @@ fn begin(
             finish(py, hook, before)?;
         }
     } else if is_recording() && slot.is_none() && is_default_spec() {
-        // SAFETY: this thread is not inside an allocation.
+        // SAFETY: the hook's `stop` must not be called from inside an allocation; this is called from Python code, never from a hook.
         unsafe { (hook.stop)() };
     }
     if slot.as_ref().is_some_and(|active| active.is_mine() || is_recording()) {
@@ -345,7 +345,7 @@ fn heap_stop_default(py: Python<'_>) -> PyResult<()> {
 
 fn finish(py: Python<'_>, hook: &Hook, ended: Active) -> PyResult<PathBuf> {
     let Active { path, over, keeper, .. } = ended;
-    // SAFETY: this thread is not inside an allocation. `ESRCH` (ended already) and `EAGAIN` (one slot not quite full) lose nothing.
+    // SAFETY: the hook's `stop` must not be called from inside an allocation; this is called from Python code, never from a hook. `ESRCH` (ended already) and `EAGAIN` (one slot not quite full) lose nothing.
     unsafe { (hook.stop)() };
     over.store(true, Ordering::Release);
     keeper.thread().unpark();
@@ -359,7 +359,7 @@ fn finish(py: Python<'_>, hook: &Hook, ended: Active) -> PyResult<PathBuf> {
 /// In a child that was forked while its parent was recorded into `path`: ends the child's own recording and gives its path. None when it ended before.
 fn stop_in_child(hook: &Hook, path: &Path) -> Option<PathBuf> {
     let mine = captures_beside(path).find(|capture| is_recorded_by_me(capture));
-    // SAFETY: this thread is not inside an allocation.
+    // SAFETY: the hook's `stop` must not be called from inside an allocation; this is called from Python code, never from a hook.
     let ended = unsafe { (hook.stop)() };
     // A child that asked for nothing since the fork has no capture.
     (ended != libc::ESRCH).then(|| mine.unwrap_or_else(|| path.to_owned()))
@@ -383,7 +383,7 @@ pub(crate) fn is_recorded_by_me(capture: &Path) -> bool {
 /// Whether this process is being recorded, by whatever way.
 #[pyfunction]
 fn heap_recording() -> bool {
-    // SAFETY: takes nothing and only reads.
+    // SAFETY: the hook's `status` takes no arguments and only loads an atomic; the library is never unloaded.
     known().is_some_and(|hook| unsafe { (hook.status)() } != 0)
 }
 

@@ -199,7 +199,7 @@ unsafe fn look(text: &[u8], traceback: usize) -> Result<(), c_int> {
         Unsupported::NoPython => libc::ESRCH,
         _ => libc::ENOTSUP,
     })?;
-    // SAFETY: asks for the error of this thread.
+    // SAFETY: `PyErr_Occurred` needs the GIL, which the condition before has checked.
     if !python.holds_gil() || unsafe { (python.call.has_error)() } != 0 {
         return Err(libc::EPERM);
     }

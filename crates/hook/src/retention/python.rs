@@ -221,7 +221,7 @@ macro_rules! types {
 
         impl Types {
             fn find() -> Self {
-                // SAFETY: only the addresses are taken.
+                // SAFETY: the type objects are not read through these addresses, only compared with.
                 unsafe { Types { $($field: symbol::<usize>($name).unwrap_or(0)),* } }
             }
         }
@@ -248,7 +248,7 @@ impl Python {
     /// Finds it. Uses `dlsym`: not for the inside of `malloc`.
     pub fn find() -> Result<Self, Unsupported> {
         let interpreter = Interpreter::find()?;
-        // SAFETY: the names are CPython's.
+        // SAFETY: each symbol is given the type that CPython's headers declare for its name.
         unsafe {
             let call = Functions::find().ok_or(Unsupported::Version(interpreter.version()))?;
             let visit_all = symbol(c"PyUnstable_GC_VisitObjects");

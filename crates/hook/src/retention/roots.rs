@@ -92,7 +92,7 @@ impl<'a> Roots<'a> {
             values: region.array(SLOTS)?,
             modules: region.array(MODULE_SLOTS)?,
         };
-        // SAFETY: the GIL is held; the lists are CPython's own, and `traceback` is the caller's.
+        // SAFETY: the GIL is held; the lists are CPython's own, and the caller guarantees `traceback` to be null or a live traceback object.
         unsafe {
             roots.add_threads(python);
             roots.add_traceback(python, Object::of(traceback));
@@ -295,7 +295,7 @@ pub fn is_ours(python: &Python, code: usize) -> bool {
         }
     }
     let mut names = Names(false);
-    // SAFETY: the code object of a live frame.
+    // SAFETY: `code` was read from a live frame, which keeps it alive while the GIL is held.
     unsafe { python.interpreter.describe(code, &mut names) };
     names.0
 }

@@ -248,7 +248,7 @@ pub fn now_ns() -> u64 {
 /// A clock of the system, in nanoseconds.
 pub fn clock(which: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the C library fills it.
+    // SAFETY: the call writes one `timespec` to `time`, a local.
     unsafe { libc::clock_gettime(which, &raw mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -41,7 +41,7 @@ impl Tensors {
     pub fn storage(&mut self, python: &Python, tensor: Object) -> Option<Extent> {
         if !self.is_searched {
             self.is_searched = true;
-            // SAFETY: the callback gets what it expects.
+            // SAFETY: `look_at` gets the pointer to `functions` that it casts back, and it lives through the call.
             unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut self.functions).cast()) };
             self.place = place_of(python, tensor);
         }
@@ -58,7 +58,7 @@ impl Tensors {
         if device == META || data == 0 || bytes <= 0 {
             return None;
         }
-        // SAFETY: the function found under this name.
+        // SAFETY: `functions[6]` is not 0 here, and was found under the name of a function of this type.
         let item = unsafe { transmute::<usize, ItemSize>(self.functions[6])(self.ask(5, handle)? as i32) };
         let memory = if device == 0 { 0 } else { (device as u16) << 8 | (index.max(0) as u16 & 0xff) };
         Some(Extent { address: data.wrapping_sub(offset.wrapping_mul(item)), bytes: bytes as usize, memory })

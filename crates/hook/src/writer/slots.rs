@@ -55,7 +55,7 @@ impl Writer {
         let needed = MAX_RECORD + payload + OVERHANG;
         let fits = |writer: &Self| {
             !writer.cursor.is_null() && {
-                // SAFETY: both point into the mapped slot.
+                // SAFETY: `begin_slot` sets `cursor` to `base`, and writing moves it only within the mapped slot.
                 let used = unsafe { writer.cursor.offset_from(writer.base) } as usize;
                 used + needed <= writer.reserved as usize
             }
@@ -101,7 +101,7 @@ impl Writer {
 
     fn set_reserved(&mut self, bytes: usize) {
         self.reserved = bytes as u32;
-        // SAFETY: within the mapped slot.
+        // SAFETY: callers pass at most SLOT_SIZE, the mapped length from `base`, and at least MAX_RECORD + OVERHANG.
         self.limit = unsafe { self.base.add(bytes - MAX_RECORD - OVERHANG) };
     }
 
@@ -109,7 +109,7 @@ impl Writer {
         if self.spare > 0 {
             self.spare -= 1;
             self.index += 1;
-            // SAFETY: the next slot of the mapping.
+            // SAFETY: `spare` counts the mapped slots after this one, and was above 0.
             self.base = unsafe { self.base.add(SLOT_SIZE) };
             self.begin_slot(SLOT_SIZE);
             return true;

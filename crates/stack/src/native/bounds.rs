@@ -30,14 +30,14 @@ impl Bounds {
     pub fn around(sp: u64) -> Self {
         // SAFETY: `errno` belongs to the program; it is put back below.
         let errno = unsafe { libc::__errno_location() };
-        // SAFETY: the pointer is this thread's own.
+        // SAFETY: glibc returns the address of this thread's `errno`, valid while the thread runs.
         let saved = unsafe { *errno };
         // SAFETY: a terminated path; no file is created.
         let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         let mut found = Self::default();
         if file >= 0 {
             found = search(file, sp);
-            // SAFETY: opened above.
+            // SAFETY: `file` was opened by this function and is not used after this.
             unsafe { libc::close(file) };
         }
         // SAFETY: the pointer is this thread's own `errno`.

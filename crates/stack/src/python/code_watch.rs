@@ -22,7 +22,7 @@ static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 fn notify(code: usize) {
     let handler = DESTROYED.load(Relaxed);
     if handler != 0 {
-        // SAFETY: only ever set to a `Destroyed`.
+        // SAFETY: DESTROYED is 0, which is excluded here, or the address of a `Destroyed` that `CodeWatch` stored.
         let handler: Destroyed = unsafe { core::mem::transmute(handler) };
         handler(code);
     }

@@ -61,7 +61,7 @@ impl Marks {
     /// The frame of the innermost marked entry is alive.
     #[inline(always)]
     pub unsafe fn innermost_is_intact(&self) -> bool {
-        // SAFETY: a word of a frame that is alive.
+        // SAFETY: `word` is 0 or points into the frame of the innermost mark, which the caller guarantees to be alive.
         self.word == 0 || unsafe { *(self.word as *const usize) } == MARK
     }
 

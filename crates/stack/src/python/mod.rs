@@ -180,7 +180,7 @@ impl Interpreter {
         if !last.is_null() && attached == last && is_ours() {
             return attached;
         }
-        // SAFETY: only reads thread-specific data.
+        // SAFETY: `PyGILState_GetThisThreadState` takes no arguments and reads thread-specific data of this thread.
         let own = unsafe { (self.this_thread)() };
         if attached == own || attached.is_null() {
             return own;

@@ -98,7 +98,7 @@ fn first_value() -> usize {
     const LOOK: core::ops::Range<usize> = 0x100..0x600;
     static MARKS: [u8; 2] = [0; 2];
     let mut key = 0;
-    // SAFETY: `key` is filled.
+    // SAFETY: the call writes one `pthread_key_t` to `key`, a local; there is no destructor to run.
     if unsafe { libc::pthread_key_create(&raw mut key, None) } != 0 {
         return 0;
     }
@@ -106,7 +106,7 @@ fn first_value() -> usize {
     // SAFETY: the descriptor is longer than the part that is read.
     let word = |at: usize| unsafe { core::ptr::read_volatile((descriptor + at) as *const usize) };
     let set = |mark: *const u8| {
-        // SAFETY: the key was made above.
+        // SAFETY: `pthread_key_create` made `key`, and it is deleted only after the last call.
         unsafe { libc::pthread_setspecific(key, mark.cast()) == 0 }
     };
     let mark = |number: usize| MARKS.as_ptr().wrapping_add(number);
@@ -122,7 +122,7 @@ fn first_value() -> usize {
         }
     }
     set(core::ptr::null());
-    // SAFETY: the key is ours and no longer used.
+    // SAFETY: `pthread_key_create` made `key` in this function, and nothing reads it after this.
     unsafe { libc::pthread_key_delete(key) };
     found
 }

@@ -292,7 +292,7 @@ impl PythonStack {
     /// The node of a frame, if it is one of the last that were looked up.
     #[inline(always)]
     fn recent_node(&self, parent: u32, key: usize) -> Option<u32> {
-        // SAFETY: the hash is below the length.
+        // SAFETY: `hash_of_node` keeps the top bits only, so its result is below RECENT, the length of `recent`.
         let recent = unsafe { self.recent.get_unchecked(hash_of_node(parent, key)) };
         (recent.instruction == key && recent.parent == parent && recent.era == self.era)
             .then_some(recent.node)
@@ -311,7 +311,7 @@ impl PythonStack {
         let mut fresh = 0;
         let mut limit = self.len;
         loop {
-            // SAFETY: `frame` is 0 or hangs on the live chain.
+            // SAFETY: `frame` is 0, this thread's top frame (the caller guarantees it), or was reached from it by `previous`.
             let kept = unsafe {
                 loop {
                     if frame == 0 {
@@ -332,7 +332,7 @@ impl PythonStack {
                 self.hidden = 0; // the stack is back in its bottom part
             }
             self.marks.drop_from(kept + 1);
-            // SAFETY: `entries[kept].frame` is `frame`, alive.
+            // SAFETY: `place_of` found `frame`, a frame of the live chain, in `entries[kept]`.
             match unsafe { self.compare::<ENTRY>(interpreter, kept) } {
                 Compared::Same { changed } => {
                     let short = self.hidden > 0 && kept + fresh < self.hidden + SHORTEST_WINDOW;
@@ -343,7 +343,7 @@ impl PythonStack {
                     self.len = kept;
                     self.marks.drop_from(changed.min(kept).max(1));
                     let changed = if self.unwatched > 0 { changed.min(self.unwatched) } else { changed };
-                    // SAFETY: all entries are now live frames.
+                    // SAFETY: entries 1..=kept were compared with the live chain above, and `fresh` was read from it.
                     return unsafe {
                         self.push_fresh::<ENTRY>(interpreter, fresh);
                         self.add_marks(interpreter);
@@ -483,7 +483,7 @@ impl PythonStack {
                 };
             }
         }
-        // SAFETY: len <= CAPACITY.
+        // SAFETY: `push_fresh` keeps `len` <= CAPACITY, and `entries` has CAPACITY + 1 elements.
         unsafe { (*entries.add(self.len)).node }
     }
 
@@ -499,7 +499,7 @@ impl PythonStack {
         while frame != 0 && count < LONGEST {
             // past the capacity, the last `BOTTOM` slots are used in turn
             let slot = if count < CAPACITY { count } else { CAPACITY - BOTTOM + count % BOTTOM };
-            // SAFETY: `frame` hangs on the live chain.
+            // SAFETY: `frame` is this thread's top frame (the caller guarantees it) or was reached from it by `previous`.
             unsafe {
                 if let Some(slot) = self.fresh.get_mut(slot) {
                     *slot = if with_entry {
@@ -535,7 +535,7 @@ impl PythonStack {
         } else {
             self.push_fresh::<false>(interpreter, count);
         }
-        // SAFETY: the entries are the frames just walked.
+        // SAFETY: the entries are the frames of the live chain, which the loop above just read.
         unsafe {
             self.add_marks(interpreter);
             self.look_up(interpreter, 1, nodes)

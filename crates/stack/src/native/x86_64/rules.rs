@@ -102,7 +102,7 @@ impl Unwinder {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: new anonymous memory.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps no memory in use.
         let memory = unsafe { libc::mmap(core::ptr::null_mut(), size, access, kind, -1, 0) };
         if memory == libc::MAP_FAILED {
             return None;
