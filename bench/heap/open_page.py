@@ -27,18 +27,18 @@ SLOW_MS = 50
 # The graph is drawn when the page says it is ready; what the user sees comes with the next frame.
 WATCH = """
 (() => {
-  const told = { drawn: 0, frames: [], answer: 0 };
-  window.measured = told;
+  const measured = { drawn: 0, frames: [], answer: 0 };
+  window.measured = measured;
   new MutationObserver((_, watcher) => {
     if (document.documentElement.dataset.ready !== 'yes') return;
     watcher.disconnect();
-    requestAnimationFrame(() => setTimeout(() => { told.drawn = performance.now(); }));
+    requestAnimationFrame(() => setTimeout(() => { measured.drawn = performance.now(); }));
   }).observe(document, { attributes: true, subtree: true, attributeFilter: ['data-ready'] });
   let last = 0;
-  const tick = (now) => { if (last) told.frames.push(now - last); last = now; requestAnimationFrame(tick); };
+  const tick = (now) => { if (last) measured.frames.push(now - last); last = now; requestAnimationFrame(tick); };
   requestAnimationFrame(tick);
   new PerformanceObserver((list) => {
-    for (const entry of list.getEntries()) told.answer = Math.max(told.answer, entry.duration);
+    for (const entry of list.getEntries()) measured.answer = Math.max(measured.answer, entry.duration);
   }).observe({ type: 'event', durationThreshold: 16, buffered: true });
 })();
 """
@@ -122,14 +122,14 @@ def measure(page: Page, act: Callable[[Page], None]) -> dict[str, float]:
     page.evaluate("() => { measured.frames.length = 0; measured.answer = 0; }")
     act(page)
     page.wait_for_timeout(300)
-    told: dict[str, Any] = page.evaluate("() => ({ frames: measured.frames, answer: measured.answer })")
-    frames: list[float] = told["frames"]
+    measured: dict[str, Any] = page.evaluate("() => ({ frames: measured.frames, answer: measured.answer })")
+    frames: list[float] = measured["frames"]
     return {
         "frames": len(frames),
         "median_ms": statistics.median(frames),
         "longest_ms": max(frames),
         "slow": sum(frame > SLOW_MS for frame in frames),
-        "answer_ms": told["answer"],
+        "answer_ms": measured["answer"],
     }
 
 

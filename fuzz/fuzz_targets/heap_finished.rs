@@ -11,13 +11,13 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = data.to_vec();
     // An odd first byte leaves everything as it is.
     if bytes.first().is_some_and(|first| *first != b'X') {
-        mend(&mut bytes);
+        fix_checksums(&mut bytes);
     }
     stormlog_heap::fuzz(&bytes, &directory());
 });
 
 /// Puts right what a checksum would refuse; `None` at the end.
-fn mend(bytes: &mut [u8]) -> Option<()> {
+fn fix_checksums(bytes: &mut [u8]) -> Option<()> {
     let word = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     bytes.get_mut(..8)?.copy_from_slice(b"SLHEAPFN");
     let mut at = START.checked_add(word(bytes, 12)? as usize)?;

@@ -68,7 +68,7 @@ def run(libraries: Path, source: str, **env: str) -> tuple[Any, str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def test_what_is_held_is_told_by_library_and_device(libraries: Path) -> None:
+def test_held_memory_is_reported_by_library_and_device(libraries: Path) -> None:
     found, said = run(
         libraries,
         """

@@ -129,9 +129,9 @@ class TestLightning:
     def test_a_forecast_stops_the_training_or_calls_the_users_function(self, tmp_path: Path) -> None:
         stopped = self.fit(None, directory=tmp_path / "stopped", on_forecast="stop")
         assert [peak[:2] for peak in stopped.peaks][-1] == (0, 1)
-        told: list[Any] = []
-        called = self.fit(None, directory=tmp_path / "called", on_forecast=told.append)
-        assert [event.metadata["seconds_to_limit"] for event in told] == [9.0, 9.0], "one an epoch"
+        forecasts: list[Any] = []
+        called = self.fit(None, directory=tmp_path / "called", on_forecast=forecasts.append)
+        assert [event.metadata["seconds_to_limit"] for event in forecasts] == [9.0, 9.0], "one an epoch"
         assert len(called.peaks) == 8
 
 

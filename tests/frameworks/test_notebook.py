@@ -41,9 +41,9 @@ def test_the_graph_is_the_output_of_the_cell() -> None:
     assert page is not None
     data = re.search(r'<script id="data" type="text/plain">([^<]*)</script>', html.unescape(page[1]))
     assert data is not None
-    told = json.loads(gzip.decompress(base64.b64decode(data[1])))
-    assert 20_000_000 <= sum(told["entries"]["bytes"]) < 25_000_000
-    assert any("hold" in name for name in told["strings"])
+    tree = json.loads(gzip.decompress(base64.b64decode(data[1])))
+    assert 20_000_000 <= sum(tree["entries"]["bytes"]) < 25_000_000
+    assert any("hold" in name for name in tree["strings"])
     assert after[0]["data"]["text/plain"] == "20", "what the cell made is there"
 
 
@@ -51,7 +51,7 @@ def test_a_cell_that_fails_fails_and_the_next_is_recorded() -> None:
     _, failed, shown = outputs("%load_ext stormlog", FAILS, HOLDS)
     printed, error, graph, again = failed
     assert (printed["output_type"], error["ename"], again["ename"]) == ("stream", "ValueError", "ValueError")
-    assert error["traceback"] and not again["traceback"], "told once"
+    assert error["traceback"] and not again["traceback"], "the traceback is printed once"
     assert "text/html" in graph["data"], "what it held is shown all the same"
     assert "text/html" in shown[-1]["data"]
 

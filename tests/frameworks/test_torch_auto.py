@@ -29,7 +29,7 @@ print(json.dumps({
 """
 
 
-def told(*words: str, **env: str) -> Any:
+def printed(*words: str, **env: str) -> Any:
     done = subprocess.run(
         [*words], capture_output=True, text=True, env={**os.environ, **env}, timeout=300, check=False
     )
@@ -58,17 +58,17 @@ ASKED = "from importlib.util import find_spec; assert find_spec('torch'); assert
     ],
 )
 def test_importing_it_waits_for_cuda(tmp_path: Path, order: str) -> None:
-    check_armed(told(sys.executable, "-c", order + TELL, STORMLOG_DIR=str(tmp_path)))
+    check_armed(printed(sys.executable, "-c", order + TELL, STORMLOG_DIR=str(tmp_path)))
 
 
 def test_a_run_notices_torch(tmp_path: Path) -> None:
     words = [*STORMLOG, "run", "--quiet", "--dir", str(tmp_path), sys.executable, "-c"]
-    check_armed(told(*words, ASKED + TELL))
+    check_armed(printed(*words, ASKED + TELL))
 
 
 def test_a_run_without_torch_leaves_it_alone(tmp_path: Path) -> None:
     words = [*STORMLOG, "run", "--quiet", "--no-torch", "--dir", str(tmp_path), sys.executable, "-c", TELL]
-    found = told(*words)
+    found = printed(*words)
     assert not found["armed"] and found["queued"] == 0
 
 
@@ -81,7 +81,7 @@ def test_the_environment_is_enough(tmp_path: Path, value: str, is_armed: bool) -
         "[torch.backends]\nstormlog_auto = stormlog._autoload:torch_is_there\n"
     )
     path = os.pathsep.join(filter(None, [str(metadata.parent), os.environ.get("PYTHONPATH")]))
-    found = told(
+    found = printed(
         sys.executable, "-c", TELL, STORMLOG=value, STORMLOG_DIR=str(tmp_path / "runs"), PYTHONPATH=path
     )
     assert found["armed"] is is_armed
@@ -118,5 +118,5 @@ def test_two_ranks_run_under_it(tmp_path: Path) -> None:
     # Told by what it said, not by the folder's name: a rank that is met between fork and exec still has the
     # environment of its launcher.
     (bundle,) = (Path(row["path"]) for row in json.loads(listed.stdout) if row["cause"] == "oom_exception")
-    told = json.loads((bundle / "metadata.json").read_text())
-    assert "a stand-in for the real one" in told["exception_message"], told
+    metadata = json.loads((bundle / "metadata.json").read_text())
+    assert "a stand-in for the real one" in metadata["exception_message"], metadata

@@ -79,7 +79,7 @@ def test_who_catches_it_gets_the_memory_back(recorded: Path, monkeypatch: pytest
     assert [page["problems"] for page in bundles(recorded)] == [[], [], []]
 
 
-def test_a_bundle_that_fails_costs_nobody_else_anything(
+def test_bundle_that_fails_does_not_affect_others(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: Any) -> bool:

@@ -126,18 +126,18 @@ def test_this_pytorchs_signature_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     if not hasattr(memory, "_record_memory_history"):
         pytest.skip("this PyTorch records no history")
     signature = inspect.signature(memory._record_memory_history)
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def record(*args: Any, **kwargs: Any) -> None:
-        told.append(dict(signature.bind(*args, **kwargs).arguments))
+        calls.append(dict(signature.bind(*args, **kwargs).arguments))
 
     record.__signature__ = signature  # type: ignore[attr-defined]
     monkeypatch.setattr(memory, "_record_memory_history", record)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     cuda_native_debug.start_cuda_memory_history(trace_alloc_max_entries=77)
     cuda_native_debug.stop_cuda_memory_history()
-    assert told[0]["enabled"] == "all" and told[0]["max_entries"] == 77
-    assert told[1] == {"enabled": None}
+    assert calls[0]["enabled"] == "all" and calls[0]["max_entries"] == 77
+    assert calls[1] == {"enabled": None}
 
 
 def test_a_snapshot_becomes_pytorchs_own_pages(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_snapshot_becomes_pytorchs_own_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(HAS_GPU, reason="there is a GPU here")
-def test_a_cpu_only_pytorch_is_told_as_such() -> None:
+def test_cpu_only_pytorch_is_reported_as_such() -> None:
     assert stormlog.get_gpu_info() == {"error": "CUDA is not available"}
     assert stormlog.check_memory_fragmentation() == {"error": "CUDA is not available"}
     assert "Suggestions" in stormlog.memory_summary()

@@ -81,7 +81,7 @@ def test_a_tensor_that_was_only_found_has_the_stack_of_its_block(
     assert watched is kept and stack is not None and "test_a_tensor_that_was_only_found" in stack
 
 
-def test_losses_graphs_gradients_and_parameters_are_told_apart(tracker: TensorTracker) -> None:
+def test_losses_graphs_gradients_and_parameters_are_distinguished(tracker: TensorTracker) -> None:
     model = torch.nn.Linear(13, 17)
     history: list[Any] = []
     for _ in range(3):

@@ -195,7 +195,7 @@ def test_backward_and_threads_run_out_without_a_deadlock(tmp_path: Path) -> None
     assert any("program.py" in line for line in found["backward"]), found
 
 
-def test_the_step_and_the_phase_are_told(tmp_path: Path) -> None:
+def test_step_and_phase_are_reported(tmp_path: Path) -> None:
     source = LIMITED + (
         "model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 1024)).cuda()\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"

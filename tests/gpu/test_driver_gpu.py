@@ -67,9 +67,9 @@ def test_each_byte_of_the_driver_has_an_owner(tmp_path: Path) -> None:
     kernels = rows.pop()[1]
     for name, found in rows:
         events = found["driver_events"]
-        told = {row["owner"]: f"{row['bytes'] / MB:.1f} MiB in {row['pieces']}" for row in events["held"]}
+        held = {row["owner"]: f"{row['bytes'] / MB:.1f} MiB in {row['pieces']}" for row in events["held"]}
         counts = {key: events[key] for key in ("is_on", "why_not", "allocations", "frees", "lost", "modules")}
-        sys.stdout.write(f"{name}: {told} {counts} parts {found['parts']}\n")
+        sys.stdout.write(f"{name}: {held} {counts} parts {found['parts']}\n")
     known = dict(rows)
     for name in ("allocated", "gemm", "fft", "emptied", "nccl"):
         if name not in known:

@@ -145,10 +145,10 @@ def test_an_error_leaves_a_bundle_with_the_line_that_holds_the_pool(tmp_path: Pa
     assert page["requested_bytes"] == 256 * MB
     log = tmp_path / "train.log"
     log.write_text(done.stderr)
-    told = subprocess.run([*STORMLOG, "oom", "explain", "--json", str(log)], capture_output=True, text=True)
-    sys.stdout.write(told.stdout[:3000])
-    assert told.returncode == 0 and '"framework": "jax"' in told.stdout, told.stderr
-    assert f'"requested": {256 * MB}' in told.stdout
+    explained = subprocess.run([*STORMLOG, "oom", "explain", "--json", str(log)], capture_output=True, text=True)
+    sys.stdout.write(explained.stdout[:3000])
+    assert explained.returncode == 0 and '"framework": "jax"' in explained.stdout, explained.stderr
+    assert f'"requested": {256 * MB}' in explained.stdout
 
 
 def sampled(**env: str) -> dict[str, Any]:
@@ -208,15 +208,15 @@ def test_jaxmemprof_watches_the_gpu_and_takes_a_profile_by_line(tmp_path: Path) 
         assert child.stdout is not None and child.stdin is not None
         pid = child.stdout.readline().strip()
         args = ["--pid", pid, "--duration", "2", "--interval", "0.2", "--output", str(tmp_path / "r.json")]
-        told = subprocess.run([*JAXMEMPROF, "track", *args, "--profile"], capture_output=True, text=True)
+        done = subprocess.run([*JAXMEMPROF, "track", *args, "--profile"], capture_output=True, text=True)
         child.stdin.close()
-    sys.stdout.write(told.stdout + told.stderr)
-    assert told.returncode == 0 and "the driver counts the pool that JAX takes" in told.stderr
+    sys.stdout.write(done.stdout + done.stderr)
+    assert done.returncode == 0 and "the driver counts the pool that JAX takes" in done.stderr
     results = json.loads((tmp_path / "r.json").read_text())
     assert results["device_memory_available"] and results["memory_source"] == "driver"
     assert min(results["memory_usage"]) > 1024 * MB
     (line,) = [
-        line for line in told.stdout.splitlines() if line.startswith("Device memory profile saved to: ")
+        line for line in done.stdout.splitlines() if line.startswith("Device memory profile saved to: ")
     ]
     seen = stats(Path(line.partition(": ")[2]))
     assert seen["memory"] == "cuda:0" and seen["top_by_size"][0]["bytes"] == 1024 * MB

@@ -21,7 +21,7 @@ ROWS, WIDTH = 2048, 1024
 ACTIVATION, WEIGHT = ROWS * WIDTH * 4, WIDTH * WIDTH * 4
 
 
-def test_a_training_step_is_told_by_category_and_module() -> None:
+def test_training_step_is_reported_by_category_and_module() -> None:
     gc.collect()
     torch.cuda.empty_cache()
     layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False, device="cuda") for _ in range(4)]

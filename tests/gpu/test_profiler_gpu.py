@@ -140,7 +140,7 @@ def test_a_profiled_module_says_what_its_forward_pass_took() -> None:
     assert second.peak_memory_usage() - second.memory_before.allocated_memory >= 4096 * 1024 * 4
 
 
-def test_out_of_memory_is_recorded_and_goes_on_and_is_given_back() -> None:
+def test_out_of_memory_is_recorded_raised_and_released() -> None:
     base = clean()
     profiler = GPUMemoryProfiler()
 
@@ -288,7 +288,7 @@ def test_a_sample_is_the_allocators_and_the_drivers() -> None:
     del kept
 
 
-def test_what_a_sample_costs_is_told() -> None:
+def test_cost_of_a_sample_is_printed() -> None:
     """Measures, and asserts nothing about time."""
     collector = CudaDeviceCollector(0)
 
@@ -306,8 +306,8 @@ def test_what_a_sample_costs_is_told() -> None:
         ),
         "driver": microseconds(torch.cuda.mem_get_info),
     }
-    told = ", ".join(f"{name} {cost:.1f} us" for name, cost in costs.items())
-    sys.stdout.write(f"cost of a sample: {told}\n")
+    figures = ", ".join(f"{name} {cost:.1f} us" for name, cost in costs.items())
+    sys.stdout.write(f"cost of a sample: {figures}\n")
     assert len(costs) == 4
 
 
@@ -382,7 +382,7 @@ def test_every_allocated_byte_has_a_category() -> None:
     assert output.requires_grad
 
 
-def test_the_users_own_recording_goes_on(tmp_path: Path) -> None:
+def test_users_own_recording_continues(tmp_path: Path) -> None:
     clean()
     torch.cuda.memory._record_memory_history(stacks="python", max_entries=50)
     try:

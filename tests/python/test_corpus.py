@@ -137,7 +137,7 @@ def run(name: str, folder: Path) -> list[dict[str, object]]:
     return leaks_of(folder / name)
 
 
-def test_programs_run_anew_are_judged_the_same(tmp_path: Path) -> None:
+def test_programs_run_again_get_the_same_verdict(tmp_path: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor(len(LIVE)) as pool:
         found = dict(zip(LIVE, pool.map(lambda name: run(name, tmp_path), LIVE), strict=True))
     for name, leaks in found.items():

@@ -54,7 +54,7 @@ fn run(seconds: f64, mut used: impl FnMut(f64) -> f64, psi: Option<f64>) -> Run 
 }
 
 #[test]
-fn a_slow_leak_is_foretold_with_the_right_time() {
+fn slow_leak_is_forecast_with_the_right_time() {
     // 8 GiB left at 4 MiB/s: 2048 s.
     let run = run(4000.0, |at| 8192.0 * MIB + at * 4.0 * MIB, None);
     let (warned, hit) = (run.first(AlertKind::ForecastWarning).unwrap(), run.hit_at.unwrap());
@@ -78,7 +78,7 @@ fn a_fast_leak_leaves_time_to_act() {
 }
 
 #[test]
-fn a_leak_under_a_sawtooth_is_foretold_by_its_floor() {
+fn leak_under_a_sawtooth_is_forecast_from_its_floor() {
     let mut noise = Noise(7);
     let run = run(
         4000.0,

@@ -289,7 +289,7 @@ pub fn analyze(mut recording: Recording, inputs: Vec<Input>, options: &AnalysisO
     for job in jobs(&recording, &phases) {
         analysis.take_job(&job, options);
     }
-    oom::told_once(&mut analysis.findings);
+    oom::merge_reports_of_one_death(&mut analysis.findings);
     analysis.findings = said_once(analysis.findings);
     analysis.sort();
     analysis

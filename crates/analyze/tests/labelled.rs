@@ -12,7 +12,7 @@ fn is_called_a_leak(trace: &Trace) -> bool {
     for (at, value) in &trace.samples {
         envelope.observe(*at, *value);
     }
-    growth(&envelope).is_some_and(|found| found.shape.goes_on() && found.confidence >= 0.5)
+    growth(&envelope).is_some_and(|found| found.shape.is_ongoing() && found.confidence >= 0.5)
 }
 
 struct Score {

@@ -283,7 +283,7 @@ impl Compactor {
             if self.is_stopped() {
                 break;
             }
-            if block.as_ref().is_some_and(|block| !block.goes_on(&head, self.run_length())) {
+            if block.as_ref().is_some_and(|block| !block.continues_with(&head, self.run_length())) {
                 self.append(block.take())?;
             }
             let next = self.next.get(&head.stream).copied().unwrap_or(0);
@@ -383,7 +383,7 @@ impl Block {
         Block { run, packed, slots: Vec::new(), next_node: head.first_node }
     }
 
-    fn goes_on(&self, head: &SlotHeader, most: usize) -> bool {
+    fn continues_with(&self, head: &SlotHeader, most: usize) -> bool {
         self.run.stream == head.stream
             && self.run.next_sequence() == head.sequence
             && self.run.thread == head.thread

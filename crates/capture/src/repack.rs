@@ -71,7 +71,7 @@ pub(crate) fn seal(
     let mut append = |done: Stream<'_>| new.append_whole(&done.run, done.packed, python.take());
     let mut open: Option<Stream<'_>> = None;
     for piece in &pieces {
-        if let Some(done) = open.take_if(|stream| !stream.goes_on(piece)) {
+        if let Some(done) = open.take_if(|stream| !stream.continues_with(piece)) {
             append(done)?;
         }
         let stream = open.get_or_insert_with(|| {
@@ -221,7 +221,7 @@ impl<'a> Stream<'a> {
         Stream { run, packed, next_node: piece.first_node }
     }
 
-    fn goes_on(&self, piece: &Piece) -> bool {
+    fn continues_with(&self, piece: &Piece) -> bool {
         self.run.stream == piece.stream
             && self.run.next_sequence() == piece.first_sequence
             && self.run.thread == piece.thread

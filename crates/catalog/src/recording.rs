@@ -58,7 +58,7 @@ pub struct Reader<'a> {
     /// The heap captures at a path, each summed up; none where there is none.
     pub captures: &'a dyn Fn(&Path) -> Vec<Result<Capture, String>>,
     /// Called before each event; false ends the reading.
-    pub goes_on: &'a mut dyn FnMut() -> bool,
+    pub keep_reading: &'a mut dyn FnMut() -> bool,
 }
 
 /// Reads everything. Only the caller's wish to stop is an error.
@@ -167,7 +167,7 @@ impl Loaded {
             Err(error) => input.damage(error.to_string()),
             Ok(mut events) => {
                 for event in events.by_ref() {
-                    if !(reader.goes_on)() {
+                    if !(reader.keep_reading)() {
                         return Err(Stopped);
                     }
                     match event {
@@ -250,8 +250,8 @@ impl Loaded {
 
     /// The deaths that no event reports already.
     #[must_use]
-    pub fn untold_deaths(&self) -> Vec<Death> {
-        let tells = |death: &&Death| {
+    pub fn unreported_deaths(&self) -> Vec<Death> {
+        let is_reported = |death: &&Death| {
             let id = death.session_id.as_deref();
             let session =
                 self.recording.sessions.iter().find(|session| Some(session.session_id.as_str()) == id);
@@ -260,7 +260,7 @@ impl Loaded {
                 streams.map(|stream| stream.facts.oom.count).sum::<u64>() > 0
             })
         };
-        self.deaths.iter().filter(|death| !tells(death)).cloned().collect()
+        self.deaths.iter().filter(|death| !is_reported(death)).cloned().collect()
     }
 
     /// The sentences about what could not be read.

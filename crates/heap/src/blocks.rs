@@ -9,7 +9,7 @@ use crate::ledger::Block;
 const FIRST: u64 = 1 << 11;
 const MOST: u64 = 1 << 18;
 /// No site has this number: the place is empty.
-const NOBODY: Block = Block { size: 0, site: u32::MAX, born: 0 };
+const VACANT: Block = Block { size: 0, site: u32::MAX, born: 0 };
 
 /// All blocks that live.
 #[derive(Debug)]
@@ -45,13 +45,13 @@ impl Held {
 
     #[inline(always)]
     fn is_vacant(&self) -> bool {
-        self.block.site == NOBODY.site
+        self.block.site == VACANT.site
     }
 
     #[inline(always)]
     fn leave(&mut self) -> Block {
         let block = self.block;
-        self.block.site = NOBODY.site;
+        self.block.site = VACANT.site;
         block
     }
 }
@@ -176,7 +176,7 @@ impl Blocks {
 }
 
 fn lines(count: u64) -> Vec<Line> {
-    let held = [Held { address: 0, block: NOBODY }; 2];
+    let held = [Held { address: 0, block: VACANT }; 2];
     vec![Line { held, pushed_out: 0 }; count as usize + 1]
 }
 

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_kept_forgotten_and_given_anew() {
+    fn ids_are_kept_forgotten_and_given_again() {
         let codes = none();
         for round in 0..2 {
             for code in 1..10_000_usize {
@@ -314,9 +314,9 @@ mod tests {
         let before = codes.generation();
         codes.forget(64 * 5);
         assert_ne!(codes.generation(), before);
-        let (anew, _) = codes.id(64 * 5, never, watched).unwrap();
-        assert!(anew >= 10_000);
-        assert_eq!(codes.id(64 * 5, never, |_| None), Some((anew, false)));
+        let (renewed, _) = codes.id(64 * 5, never, watched).unwrap();
+        assert!(renewed >= 10_000);
+        assert_eq!(codes.id(64 * 5, never, |_| None), Some((renewed, false)));
         let before = codes.generation();
         codes.forget_all();
         assert_ne!(codes.generation(), before);

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::stand_in::{Counts, Device, Name, build, build_with, devices, python, told};
+use common::stand_in::{Counts, Device, Name, build, build_with, devices, python, printed_counts};
 use common::{Capture, capture, captures, directory, preloaded, prepare};
 use stormlog_capture::record::{definition, kind};
 
@@ -42,7 +42,7 @@ for thread in threads: thread.join()
 fn run(mut command: Command, place: &std::path::Path, options: &str) -> Vec<Counts> {
     let output = preloaded(&mut command, place, options);
     assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
-    told(&output.stdout)
+    printed_counts(&output.stdout)
 }
 
 fn reports_of(capture: &Capture) -> Vec<u64> {

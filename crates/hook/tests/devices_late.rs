@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::stand_in::{build, devices, python, told};
+use common::stand_in::{build, devices, python, printed_counts};
 use common::{captures, directory, hook};
 
 /// A program that gets the library under test and the options of a recording as arguments.
@@ -51,7 +51,7 @@ stop()
 "
         );
         let Some(output) = run(&script, place.path(), options) else { return };
-        let counted = told(&output);
+        let counted = printed_counts(&output);
         let all = captures(place.path());
         let [first, second] = &all[..] else { panic!("two recordings, not {}", all.len()) };
         let (first, second) = (&devices(first)[&[1, 0, 0]], &devices(second)[&[1, 0, 0]]);
@@ -85,7 +85,7 @@ tell()
 "
         );
         let Some(output) = run(&script, place.path(), options) else { return };
-        let counted = told(&output);
+        let counted = printed_counts(&output);
         let all = captures(place.path());
         let device = &devices(&all[0])[&[1, 0, 0]];
         assert_eq!((device.before, &device.counts), (Some(0), &counted[0]), "{options}");

@@ -164,7 +164,7 @@ outer(8000002)
 
 /// Python's own handler of SIGBUS is in place, and must neither be called nor be lost.
 #[test]
-fn a_python_whose_capture_is_cut_goes_on() {
+fn python_continues_when_its_capture_is_truncated() {
     let Some(python) = python() else { return };
     let place = directory();
     let script = format!(

@@ -90,7 +90,7 @@ fn massif_profile_that_ends_within_a_line_has_a_note() {
 }
 
 #[test]
-fn sanitizer_report_without_its_end_is_told() {
+fn truncated_sanitizer_report_gets_a_note() {
     let text = fixture("sanitizer.txt");
     assert!(!kept(&text, Format::SanitizerText).unwrap().ends_early());
     let second = memchr::memmem::rfind(&text, b"1,048,576").unwrap();
@@ -126,7 +126,7 @@ fn sanitizer_report_with_an_error_and_no_leak_has_that_error() {
 }
 
 #[test]
-fn sanitizer_report_without_a_result_is_told_from_one_without_a_leak() {
+fn sanitizer_report_without_a_result_differs_from_one_without_a_leak() {
     let text = |report: &str| kept(report.as_bytes(), Format::SanitizerText).err().unwrap();
     let begun = text("========= COMPUTE-SANITIZER\n");
     assert!(begun.contains("without a result: the program was killed"), "{begun}");

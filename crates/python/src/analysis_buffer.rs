@@ -136,8 +136,8 @@ fn allocator_availability(buffer: &EventBuffer) -> (bool, bool) {
         Sample::of(event).is_some() && needed.iter().all(|counter| event.counter(*counter).is_some())
     });
     let Some(first) = counted.next() else { return (false, false) };
-    let tells = |event: &Event| event.metadata.capabilities.supports(Support::FragmentationAnalysis);
-    (true, tells(first) || counted.any(tells))
+    let reports_fragmentation = |event: &Event| event.metadata.capabilities.supports(Support::FragmentationAnalysis);
+    (true, reports_fragmentation(first) || counted.any(reports_fragmentation))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -71,8 +71,8 @@ fn until_recovered() -> impl FnMut(u64, Result<(), AppendError>) -> bool {
 }
 
 #[test]
-fn a_log_truncated_while_it_is_written_goes_on() {
-    isolated("a_log_truncated_while_it_is_written_goes_on", || {
+fn log_truncated_while_written_keeps_accepting_appends() {
+    isolated("log_truncated_while_written_keeps_accepting_appends", || {
         for keep in [0, 4096, 100_001, 300_000] {
             let dir = tempfile::tempdir().unwrap();
             let (log, mut writer) = log_in(dir.path(), 16 << 20);
@@ -173,8 +173,8 @@ fn files_truncated_again_and_again_under_many_threads() {
 }
 
 #[test]
-fn a_ring_truncated_while_it_is_written_is_made_anew() {
-    isolated("a_ring_truncated_while_it_is_written_is_made_anew", || {
+fn ring_truncated_while_written_is_recreated() {
+    isolated("ring_truncated_while_written_is_recreated", || {
         for keep in [0, 5000, 10_000] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("ring");
@@ -194,7 +194,7 @@ fn a_ring_truncated_while_it_is_written_is_made_anew() {
 }
 
 #[test]
-fn deleted_files_are_made_anew() {
+fn deleted_files_are_recreated() {
     let dir = tempfile::tempdir().unwrap();
     let (_log, mut writer) = log_in(&dir.path().join("log"), 1 << 20);
     writer.append(0, b"gone", &[]).unwrap();

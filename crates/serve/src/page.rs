@@ -48,12 +48,12 @@ impl PageServer {
         format!("http://127.0.0.1:{}/?token={}", self.shared.port, self.shared.token)
     }
 
-    /// Answers until `goes_on` returns false.
-    pub fn run(&self, goes_on: &dyn Fn() -> bool) -> io::Result<()> {
+    /// Answers until `keep_serving` returns false.
+    pub fn run(&self, keep_serving: &dyn Fn() -> bool) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let handler: Arc<dyn Fn(&Request) -> Reply + Send + Sync> =
             Arc::new(move |request: &Request| shared.reply(request));
-        self.listener.run(goes_on, &handler)
+        self.listener.run(keep_serving, &handler)
     }
 }
 

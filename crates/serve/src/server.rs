@@ -159,8 +159,8 @@ impl NodeServer {
         self.listener.address()
     }
 
-    /// Answers until `goes_on` returns false.
-    pub fn run(&self, goes_on: &dyn Fn() -> bool) -> Result<(), ServeError> {
+    /// Answers until `keep_serving` returns false.
+    pub fn run(&self, keep_serving: &dyn Fn() -> bool) -> Result<(), ServeError> {
         let (end, ended) = mpsc::channel::<()>();
         let own = Arc::clone(&self.shared);
         let looking = thread::Builder::new().name("look".to_owned()).spawn(move || own.look_on(&ended))?;
@@ -168,7 +168,7 @@ impl NodeServer {
         let shared = Arc::clone(&self.shared);
         let handler: Arc<dyn Fn(&Request) -> Reply + Send + Sync> =
             Arc::new(move |request: &Request| shared.reply(request));
-        let served = self.listener.run(goes_on, &handler);
+        let served = self.listener.run(keep_serving, &handler);
         drop(end);
         pushing.into_iter().for_each(Pushing::end);
         // A thread that panicked has nothing to hand over.

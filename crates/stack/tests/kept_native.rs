@@ -1,4 +1,4 @@
-//! The kept native stack against one unwound anew, at every step of a random walk through functions that use the frame pointer in every way.
+//! The kept native stack against one unwound fresh, at every step of a random walk through functions that use the frame pointer in every way.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -133,16 +133,16 @@ unsafe extern "C" fn check(walk: *mut Walk) {
     walk.steps = walk.steps.saturating_sub(1);
     let registers = Registers::capture();
     let kept = walk.kept.current(&registers, walk.unwinder, &(0..0), &mut walk.tree);
-    let mut anew = Box::new(NativeStack::new());
-    let anew = anew.current(&registers, walk.unwinder, &(0..0), &mut walk.tree);
-    assert_eq!(kept, anew, "at depth {} with {} steps to go", walk.depth, walk.steps);
+    let mut fresh = Box::new(NativeStack::new());
+    let fresh = fresh.current(&registers, walk.unwinder, &(0..0), &mut walk.tree);
+    assert_eq!(kept, fresh, "at depth {} with {} steps to go", walk.depth, walk.steps);
     assert_ne!(kept, 0);
     walk.unchanged += u32::from(kept == walk.last);
     walk.last = kept;
 }
 
 #[test]
-fn the_kept_stack_is_the_one_unwound_anew() {
+fn kept_stack_equals_a_fresh_unwind() {
     let mut walk = Walk {
         kept: Box::new(NativeStack::new()),
         unwinder: Unwinder::new().unwrap(),

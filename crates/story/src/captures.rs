@@ -229,7 +229,7 @@ mod tests {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/recordings/leak_after_imports");
         let (paths, captures) = ([run], CaptureReader::default());
         let of_path = |path: &Path| captures.at(path);
-        let loaded = load(&paths, &mut Reader { captures: &of_path, goes_on: &mut || true }).unwrap();
+        let loaded = load(&paths, &mut Reader { captures: &of_path, keep_reading: &mut || true }).unwrap();
         let mut analysis = analyze(loaded.recording, loaded.inputs, &AnalysisOptions::default());
         loaded.captures.iter().for_each(|capture| analysis.take_capture(capture));
         captures.explain_ranks(&paths, &mut analysis);

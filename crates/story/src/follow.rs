@@ -151,7 +151,7 @@ mod tests {
         let mut seen = 0;
         followed.look(std::slice::from_ref(&session), &mut |_, _| seen += 1);
         let lanes = followed.lanes(None).clone();
-        let mut reader = Reader { captures: &|_| Vec::new(), goes_on: &mut || true };
+        let mut reader = Reader { captures: &|_| Vec::new(), keep_reading: &mut || true };
         let loaded = load(std::slice::from_ref(&session), &mut reader).unwrap();
         let page = whole(&loaded.recording);
         assert_eq!(lanes, ProcessLanes::of(0, &page.iter().collect::<Vec<_>>(), AXIS));

@@ -27,13 +27,13 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Reads and judges what is at a path: a run, a session, telemetry, a capture, a snapshot. `goes_on` is asked before each event; false ends it.
-    pub fn of_path(path: &Path, goes_on: &mut dyn FnMut() -> bool) -> Result<Self, Stopped> {
+    /// Reads and judges what is at a path: a run, a session, telemetry, a capture, a snapshot. `keep_reading` is asked before each event; false ends it.
+    pub fn of_path(path: &Path, keep_reading: &mut dyn FnMut() -> bool) -> Result<Self, Stopped> {
         let captures = CaptureReader::default();
         let is_snapshot = stormlog_torch::is_snapshot(path);
         let paths = if is_snapshot { Vec::new() } else { vec![path.to_owned()] };
         let mut loaded =
-            recording::load(&paths, &mut Reader { captures: &|path: &Path| captures.at(path), goes_on })?;
+            recording::load(&paths, &mut Reader { captures: &|path: &Path| captures.at(path), keep_reading })?;
         let found = is_snapshot.then(|| snapshot_findings(path));
         if let Some(Err(sentence)) = &found {
             loaded.inputs.push(broken(path, sentence.clone()));
@@ -50,7 +50,7 @@ impl Judged {
 /// The rules over what was read, and the deaths beside it.
 #[must_use]
 pub fn judge(mut loaded: Loaded) -> Analysis {
-    let deaths = loaded.untold_deaths();
+    let deaths = loaded.unreported_deaths();
     let inputs = std::mem::take(&mut loaded.inputs);
     let mut analysis = analyze(loaded.recording, inputs, &AnalysisOptions::default());
     loaded.captures.iter().for_each(|capture| analysis.take_capture(capture));
@@ -81,7 +81,7 @@ pub fn judge_if_small(run: &Path) -> Option<Analysis> {
         return None;
     }
     let captures = CaptureReader::default();
-    let mut reader = Reader { captures: &|path: &Path| captures.at(path), goes_on: &mut || true };
+    let mut reader = Reader { captures: &|path: &Path| captures.at(path), keep_reading: &mut || true };
     recording::load(&[run.to_owned()], &mut reader).ok().map(judge)
 }
 

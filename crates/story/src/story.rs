@@ -94,7 +94,7 @@ impl Story {
         let is_inside = |part: &&PathBuf| !paths.iter().any(|path| part.starts_with(path));
         let others: Vec<PathBuf> = process.captures.iter().filter(is_inside).cloned().collect();
         paths.extend(others);
-        let mut reader = Reader { captures: &|path: &Path| captures.at(path), goes_on: &mut || true };
+        let mut reader = Reader { captures: &|path: &Path| captures.at(path), keep_reading: &mut || true };
         let analysis = load(&paths, &mut reader).map(judge).ok();
         let findings = analysis.as_ref().map(|analysis| analysis.findings.clone()).unwrap_or_default();
         let layers = analysis.map(|analysis| analysis.layers).unwrap_or_default();

@@ -27,7 +27,7 @@ pub fn trace(loaded: &Loaded) -> Timeline {
     for capture in &loaded.captures {
         add_capture(&mut trace, capture);
     }
-    for death in loaded.untold_deaths() {
+    for death in loaded.unreported_deaths() {
         let (Some(at_ns), Some(pid)) = (death.at_ns, death.process) else { continue };
         let name = death.cause.replace('_', " ");
         let text = death.verdict.unwrap_or_default();
@@ -208,7 +208,7 @@ mod tests {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/recordings/leak_after_imports");
         let captures = CaptureReader::default();
         let of_path = |path: &Path| captures.at(path);
-        let loaded = load(&[run], &mut Reader { captures: &of_path, goes_on: &mut || true }).unwrap();
+        let loaded = load(&[run], &mut Reader { captures: &of_path, keep_reading: &mut || true }).unwrap();
         let trace = trace(&loaded);
         let [process] = trace.processes.as_slice() else { panic!("{:#?}", trace.processes) };
         let counter = |name: &str| process.counters.iter().find(|counter| counter.name == name).unwrap();

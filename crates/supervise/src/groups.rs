@@ -21,7 +21,7 @@ pub(crate) struct GroupId(usize);
 struct Group {
     watch: OomWatch,
     /// OOM kills in it that are known to have hit a process whose end is reported already.
-    told: u64,
+    explained_kills: u64,
 }
 
 /// All groups seen so far.
@@ -53,7 +53,7 @@ impl Groups {
         let same = |group: &Group| group.watch.cgroup().directory == cgroup.directory;
         // Other controllers may differ where memory does not.
         let at = self.groups.iter().position(same).unwrap_or_else(|| {
-            self.groups.push(Group { watch: OomWatch::start(cgroup), told: 0 });
+            self.groups.push(Group { watch: OomWatch::start(cgroup), explained_kills: 0 });
             self.groups.len() - 1
         });
         self.known.insert(membership, GroupId(at));
@@ -64,7 +64,7 @@ impl Groups {
     pub(crate) fn look(&self, id: GroupId) -> Option<(OomReport, Vec<CgroupFacts>)> {
         let group = self.groups.get(id.0)?;
         let report = group.watch.look();
-        let facts = facts::cgroups(&report, &group.watch.cgroup().mount, group.told);
+        let facts = facts::cgroups(&report, &group.watch.cgroup().mount, group.explained_kills);
         Some((report, facts))
     }
 
@@ -77,7 +77,7 @@ impl Groups {
                 Version::V1 => above.directory == place.directory,
                 Version::V2 => place.directory.starts_with(&above.directory),
             };
-            group.told += u64::from(counts);
+            group.explained_kills += u64::from(counts);
         }
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_that_fills_up_is_foretold_by_its_name() {
+    fn forecast_names_the_limit_that_fills_up() {
         let mut forecasts = Forecasts::every(Duration::from_millis(100));
         let mut alerts = Vec::new();
         for step in 0..200u64 {

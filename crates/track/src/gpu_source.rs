@@ -73,13 +73,13 @@ impl Source for GpuSource {
     }
 }
 
-fn metadata(identity: &DeviceIdentity, told: &DeviceCapabilities) -> Record {
-    let can = |support| told.supports.supports(support);
+fn metadata(identity: &DeviceIdentity, capabilities: &DeviceCapabilities) -> Record {
+    let can = |support| capabilities.supports.supports(support);
     let mut record = Record::from_iter([
-        ("backend".to_owned(), Value::from(told.backend.as_str())),
+        ("backend".to_owned(), Value::from(capabilities.backend.as_str())),
         ("supports_device_total".to_owned(), can(Support::DeviceTotal).into()),
         ("supports_device_free".to_owned(), can(Support::DeviceFree).into()),
-        ("sampling_source".to_owned(), told.sampling_source.as_str().into()),
+        ("sampling_source".to_owned(), capabilities.sampling_source.as_str().into()),
         ("device_name".to_owned(), identity.name.as_deref().into()),
         ("device_uuid".to_owned(), identity.uuid.as_deref().into()),
     ]);
@@ -89,7 +89,7 @@ fn metadata(identity: &DeviceIdentity, told: &DeviceCapabilities) -> Record {
     if identity.unified {
         record.insert("unified".to_owned(), true.into());
     }
-    record.insert(CAPABILITIES.to_owned(), told.to_object().into());
+    record.insert(CAPABILITIES.to_owned(), capabilities.to_object().into());
     record
 }
 

@@ -109,7 +109,7 @@ impl State {
         self.last_followed = followed.or(self.last_followed);
         // Only a change of what an allocator holds is one in an event.
         let of_allocator = |change: Option<i64>| change.filter(|_| has_allocator);
-        let told = of_allocator(if is_cpu { change.or(Some(0)) } else { change });
+        let allocator_change = of_allocator(if is_cpu { change.or(Some(0)) } else { change });
 
         let counters = self.counters(&sample);
         if let Some(bytes) = followed.filter(|bytes| self.stats.peak_memory.is_none_or(|peak| *bytes > peak))
@@ -118,7 +118,7 @@ impl State {
             self.keep(
                 "peak",
                 sample.device_id,
-                with(counters, told),
+                with(counters, allocator_change),
                 compat_text::peak(bytes, self.config.wording),
                 now_ns,
             );

@@ -71,13 +71,13 @@ fn texts(events: &[Event]) -> Vec<&str> {
 }
 
 #[test]
-fn steady_growth_is_foretold_before_the_limit_is_near() {
+fn steady_growth_is_forecast_before_the_limit_is_near() {
     let mut state = state();
     let mut first = None;
     // 20 MiB a second from 4 GiB on: 80 % would be reached after 7 minutes.
     for tick in 0..3000_u64 {
-        let told = state.observe(sample(4 * GIB + tick * (2 << 20), 0), tick * S / 10);
-        if let Some(text) = texts(&told).first().copied() {
+        let events = state.observe(sample(4 * GIB + tick * (2 << 20), 0), tick * S / 10);
+        if let Some(text) = texts(&events).first().copied() {
             first.get_or_insert((tick / 10, text.to_owned()));
         }
     }
@@ -90,7 +90,7 @@ fn steady_growth_is_foretold_before_the_limit_is_near() {
 }
 
 #[test]
-fn what_does_not_grow_foretells_nothing() {
+fn memory_that_does_not_grow_gives_no_forecast() {
     let mut state = state();
     for tick in 0..3000_u64 {
         let wave = (tick % 10) * (30 << 20);
@@ -102,23 +102,23 @@ fn what_does_not_grow_foretells_nothing() {
 #[test]
 fn on_the_host_it_is_the_room_left_that_counts() {
     let mut state = state();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for tick in 0..3000_u64 {
         // This process stays small; another process fills the machine.
         let mut sampled = sample(GIB, 0);
         let seen = sampled.sample.as_mut().unwrap();
         seen.device_id = HOST_DEVICE;
         seen.free = Some(12 * GIB - tick * (2 << 20));
-        told.extend(state.observe(sampled, tick * S / 10));
+        events.extend(state.observe(sampled, tick * S / 10));
     }
     assert!(
-        texts(&told).iter().any(|text| text.contains("Memory limit of 16.00 GiB will be reached in about"))
+        texts(&events).iter().any(|text| text.contains("Memory limit of 16.00 GiB will be reached in about"))
     );
 }
 
 #[test]
 fn fragmentation_is_an_alert_of_its_own() {
     let mut state = state();
-    let told = state.observe(sample(10 * GIB, 4 * GIB), S);
-    assert_eq!(texts(&told), ["High fragmentation: 40.0%"]);
+    let events = state.observe(sample(10 * GIB, 4 * GIB), S);
+    assert_eq!(texts(&events), ["High fragmentation: 40.0%"]);
 }

@@ -141,8 +141,8 @@ impl Tracker {
 
     /// Adds an event, and tells the listener if it is an alert.
     pub fn add(&self, new: NewEvent<'_>) {
-        let told = self.shared.state().and_then(|mut state| state.add(new, wall_ns()));
-        if let Some(event) = told {
+        let alert = self.shared.state().and_then(|mut state| state.add(new, wall_ns()));
+        if let Some(event) = alert {
             self.shared.tell(&event);
         }
     }

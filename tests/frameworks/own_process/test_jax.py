@@ -426,8 +426,8 @@ def test_a_program_that_records_itself_answers_requests(tmp_path: Path, how: str
 
 def test_jaxmemprof_takes_a_profile_of_the_program_it_tracked(server: int, tmp_path: Path) -> None:
     args = ["--pid", str(server), "--duration", "0.5", "--interval", "0.1", "--profile"]
-    told = answer("track", *args, "--output", tmp_path / "r.json", command=COMMAND.with_name("jaxmemprof"))
-    (line,) = [line for line in told.splitlines() if line.startswith("Device memory profile saved to: ")]
+    printed = answer("track", *args, "--output", tmp_path / "r.json", command=COMMAND.with_name("jaxmemprof"))
+    (line,) = [line for line in printed.splitlines() if line.startswith("Device memory profile saved to: ")]
     assert lines_of(Path(line.partition(": ")[2])) == ("serve.py", 8 * MIB)
     results = json.loads((tmp_path / "r.json").read_text())
     # The interpreter with JAX in it, not the command.
@@ -436,6 +436,6 @@ def test_jaxmemprof_takes_a_profile_of_the_program_it_tracked(server: int, tmp_p
 
 def test_jaxmemprof_info_knows_the_jax_of_its_interpreter() -> None:
     command = [sys.executable, "-m", "stormlog.jax", "info"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert f"JAX Version: {jax.__version__}\n" in told
-    assert "\nDevice 0:\n  Name: cpu\n  Device Memory: unavailable\n" in told
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"JAX Version: {jax.__version__}\n" in printed
+    assert "\nDevice 0:\n  Name: cpu\n  Device Memory: unavailable\n" in printed

@@ -54,7 +54,7 @@ def test_samples_phases_alerts_and_a_sink(tmp_path: Path) -> None:
     assert row.session_id == tracker.get_statistics()["session_id"]
 
 
-def test_a_device_that_cannot_be_asked_is_told_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_that_fails_is_reported_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = TensorFlowMemoryTracker(0.01, device="/GPU:0")
     tracker.start_tracking()
     wait_for(lambda: tracker.get_statistics()["collector_consecutive_failures"])

@@ -107,8 +107,8 @@ def test_the_package_exports_the_peers_names(theirs: Path) -> None:
 def test_the_command_takes_every_flag_of_the_peers(name: str) -> None:
     assert PEER
     help_of = [PEER, "-m", "stormlog.jax.cli", name, "--help"]
-    told = subprocess.run(help_of, capture_output=True, text=True, check=True).stdout
-    flags = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) - {"--help"})
+    help_text = subprocess.run(help_of, capture_output=True, text=True, check=True).stdout
+    flags = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_text)) - {"--help"})
     assert bool(flags) == (name != "info")
     refused = [flag for flag in flags if "unexpected argument" in _answer(name, flag, "--help").stderr]
     assert refused == []

@@ -44,7 +44,7 @@ def test_they_say_the_same(results: Both, name: str) -> None:
     assert ours[name] == theirs[name]
 
 
-def test_a_snapshot_is_told_in_the_same_files(results: Both) -> None:
+def test_snapshot_writes_the_same_files(results: Both) -> None:
     (their_files, theirs), (our_files, ours) = (side["native"] for side in results)
     our_files.remove("cuda_memory_categories.json")
     del ours["cuda_memory_categories.json"]

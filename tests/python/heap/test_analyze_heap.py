@@ -1,4 +1,4 @@
-"""`analyze` on what `run --heap` leaves: the growth of a program is told with the line that grew."""
+"""`analyze` on what `run --heap` leaves: the growth of a program is printed with the line that grew."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(folder: Path, text: str) -> Path:
     return capture
 
 
-def test_growth_is_told_with_its_line(tmp_path: Path) -> None:
+def test_growth_is_reported_with_its_line(tmp_path: Path) -> None:
     capture = run(tmp_path, LEAK)
     whole = stormlog(tmp_path, "analyze", "runs")
     assert whole.returncode == 3, whole.stdout + whole.stderr
@@ -67,16 +67,16 @@ def test_growth_is_told_with_its_line(tmp_path: Path) -> None:
     assert "program.py:5 remember keeps" in alone.stdout and "1 heap capture" in alone.stdout
 
 
-def test_the_rank_that_differs_is_told_with_the_line_that_differs(tmp_path: Path) -> None:
+def test_outlier_rank_is_reported_with_the_line_that_differs(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(RANK)
     for rank in "0123":
         # Each in a run of its own, as on four machines.
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "night"}
         stormlog(tmp_path, "run", "--heap", "--quiet", "--dir", "runs", "program.py", **names)
-    told = stormlog(tmp_path, "analyze", "runs").stdout
-    assert "rank 2 peaks" in told and "above the median of 4 ranks" in told, told
-    (line,) = (line for line in told.splitlines() if line.strip().startswith("it holds"))
-    assert "program.py:6 dispatch" in line, told
+    printed = stormlog(tmp_path, "analyze", "runs").stdout
+    assert "rank 2 peaks" in printed and "above the median of 4 ranks" in printed, printed
+    (line,) = (line for line in printed.splitlines() if line.strip().startswith("it holds"))
+    assert "program.py:6 dispatch" in line, printed
 
 
 def test_a_request_that_got_no_memory_is_critical(tmp_path: Path) -> None:

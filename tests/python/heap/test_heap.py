@@ -190,7 +190,7 @@ def test_children_of_every_kind_are_recorded(tmp_path: Path) -> None:
     assert {"in_fork", "in_exec", "in_worker"} <= seen
 
 
-def test_the_program_that_ended_is_the_one_that_is_told_of(tmp_path: Path) -> None:
+def test_summary_is_of_the_program_that_ended(tmp_path: Path) -> None:
     """The first image holds less but records more; the second is the one that was killed."""
     last = "held = bytearray(50 << 20); import os; os.kill(os.getpid(), 9)"
     first = (
@@ -456,7 +456,7 @@ def test_attach_leaves_a_program_alone_that_gets_signals(tmp_path: Path) -> None
     assert stats(tmp_path / "out.bin")["total_allocated_bytes"] > 200_000
 
 
-def test_attach_to_nobody(tmp_path: Path) -> None:
+def test_attach_to_a_missing_process_fails(tmp_path: Path) -> None:
     done = subprocess.run(
         [*STORMLOG, "attach", "4194305", "--heap", "-o", str(tmp_path / "x.bin")],
         capture_output=True,
@@ -497,7 +497,7 @@ def test_a_child_forked_from_a_recording_ends_its_own(tmp_path: Path) -> None:
         if not child:
             with heap.record("later.bin") as later:
                 more = [bytearray(9_000) for _ in range(100)]
-            Path("told").write_text(json.dumps([str(recording.path), str(later.path)]))
+            Path("paths").write_text(json.dumps([str(recording.path), str(later.path)]))
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         print(recording.path)
@@ -505,7 +505,7 @@ def test_a_child_forked_from_a_recording_ends_its_own(tmp_path: Path) -> None:
     words = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    mine, later = (Path(path) for path in json.loads((tmp_path / "told").read_text()))
+    mine, later = (Path(path) for path in json.loads((tmp_path / "paths").read_text()))
     assert Path(done.stdout.strip()) == tmp_path / "out.bin" != mine
     for path, size in [(tmp_path / "out.bin", 5_000), (mine, 7_000), (later, 9_000)]:
         total = heap.stats(path)["total_allocated_bytes"]

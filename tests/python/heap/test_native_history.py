@@ -79,7 +79,7 @@ def test_without_torch_there_is_none() -> None:
         start_cuda_memory_history()
 
 
-def test_the_users_own_recording_goes_on(torch: Any, tmp_path: Path) -> None:
+def test_users_own_recording_continues(torch: Any, tmp_path: Path) -> None:
     torch.history._record_memory_history("all", max_entries=9)
     with cuda_memory_history():
         pass

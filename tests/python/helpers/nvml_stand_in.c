@@ -28,8 +28,8 @@ static int is(const char *kind) {
 }
 
 static bytes used(void) {
-    const char *told = getenv("STAND_IN_USED_GIB");
-    return (told ? strtoull(told, NULL, 10) : 0) * GIB;
+    const char *configured = getenv("STAND_IN_USED_GIB");
+    return (configured ? strtoull(configured, NULL, 10) : 0) * GIB;
 }
 
 static int is_instance(void *device) { return (size_t)device >= INSTANCES; }

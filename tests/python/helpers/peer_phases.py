@@ -74,23 +74,23 @@ def story(seed: int) -> list[Any]:
         stack = open_by.setdefault((session, rank, thread), [])
         if stack and draw.random() < 0.45:
             path, opened = stack.pop(draw.choice([-1, -1, -1, 0]))
-            told = scope(path, opened, thread, "exit")
-            told["sequence"] = number
+            entered = scope(path, opened, thread, "exit")
+            entered["sequence"] = number
             kind = "phase_exit"
         else:
             path = [*(stack[-1][0] if stack else []), draw.choice(NAMES)]
             stack.append((path, number))
-            told = scope(path, number, thread, "enter")
+            entered = scope(path, number, thread, "enter")
             kind = "phase_enter"
         if draw.random() < 0.15:
             key, value = draw.choice(BROKEN)
-            told[key] = value
+            entered[key] = value
         event: dict[str, Any] = {
             "session_id": session,
             "timestamp_ns": number // 2,
             "event_type": kind,
             "rank": draw.choice([rank, rank, rank, str(rank), f" {rank} ", True, None, "x"]),
-            "metadata": {"phase_scope": told},
+            "metadata": {"phase_scope": entered},
         }
         events.append(event)
         if draw.random() < 0.3:
@@ -101,7 +101,7 @@ def story(seed: int) -> list[Any]:
     return [types.SimpleNamespace(**event) if draw.random() < 0.3 else event for event in events]
 
 
-def told(attribution: Any) -> Any:
+def as_json(attribution: Any) -> Any:
     return [
         None if attribution is None else dataclasses.asdict(attribution),
         phase_attribution_to_payload(attribution),
@@ -136,10 +136,10 @@ def replay(seed: int) -> dict[str, Any]:
                 index.spans_for(session_id=session, rank=rank) for session in "abc" for rank in (None, 0, 1)
             )
         ],
-        "moments": [told(one) for one in moments],
-        "merged": [told(one) for one in merged],
+        "moments": [as_json(one) for one in moments],
+        "merged": [as_json(one) for one in merged],
         "of_events": [
-            told(ask(event))
+            as_json(ask(event))
             for event in events
             for ask in (index.resolve_for_event, lambda event: resolve_phase_for_event(index, event))
         ],
@@ -174,18 +174,18 @@ def small() -> dict[str, Any]:
         (None, "a", ["a"]),
     ]
     return {
-        "spans": [told(attribute_active_spans(case)) for case in cases],
+        "spans": [as_json(attribute_active_spans(case)) for case in cases],
         "refused": refused,
         "words": [
             summarize_phase_resolution(phase_resolution=kind, phase_path=path, phase_paths=paths)
             for kind, path, paths in resolutions
         ],
         "merged": [
-            told(merge_phase_attributions(one, other))
+            as_json(merge_phase_attributions(one, other))
             for one in (None, PhaseAttribution("unique"), PhaseAttribution("unique", phase_path="a"))
             for other in (None, PhaseAttribution("ambiguous"), PhaseAttribution("unique", phase_path="a"))
         ],
-        "shown": told(PhaseAttribution("unique", phase_summary=PhaseSummary("a", "told"))),
+        "shown": as_json(PhaseAttribution("unique", phase_summary=PhaseSummary("a", "told"))),
     }
 
 

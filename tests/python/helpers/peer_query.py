@@ -26,7 +26,7 @@ GROUPS = [None, "session", "session-rank", "rank", "status"]
 AT_NS = 1_700_000_050_000_000_000
 
 
-def told(ask: Callable[[], Any]) -> Any:
+def outcome(ask: Callable[[], Any]) -> Any:
     """An answer, or the error, as JSON."""
     try:
         answer = ask()
@@ -85,9 +85,9 @@ def around_a_record(query: Any, store: Any) -> dict[str, Any]:
     event = events[len(events) // 2].event
     record = project_telemetry_event(event).record_id
     return {
-        "near": told(lambda: store.correlate(query.CorrelationFilter(record_id=record, limit=50))),
-        "wide": told(lambda: store.correlate(query.CorrelationFilter(record_id=record, scope="distributed"))),
-        "wrong": told(lambda: store.correlate(query.CorrelationFilter(record_id=record, at_ns=1))),
+        "near": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, limit=50))),
+        "wide": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, scope="distributed"))),
+        "wrong": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, at_ns=1))),
     }
 
 
@@ -96,17 +96,17 @@ def answers(paths: list[str]) -> dict[str, Any]:
 
     store: Any = query.open(paths)
     lists = ["list_runs", "list_run_attachments", "list_sessions", "query_events", "list_oom_bundles"]
-    found = {name: told(getattr(store, name)) for name in [*lists, "list_attachments", "list_issues"]}
+    found = {name: outcome(getattr(store, name)) for name in [*lists, "list_attachments", "list_issues"]}
     for number, (name, filters) in enumerate(filtered(query)):
-        found[f"{name} {number}"] = told(partial(getattr(store, name), filters))
+        found[f"{name} {number}"] = outcome(partial(getattr(store, name), filters))
     found["record"] = around_a_record(query, store)
     issues = store.list_issues()
     states = {issue.fingerprint_id: " Resolved " for issue in issues[:1]}
-    found["states"] = told(lambda: store.list_issues(state_overrides=states))
-    found["no state"] = told(lambda: store.list_issues(state_overrides={"a": "gone"}))
+    found["states"] = outcome(lambda: store.list_issues(state_overrides=states))
+    found["no state"] = outcome(lambda: store.list_issues(state_overrides={"a": "gone"}))
     for metric in METRICS:
         for group in GROUPS:
-            found[f"summarize {metric} {group}"] = told(partial(store.summarize, metric, group_by=group))
+            found[f"summarize {metric} {group}"] = outcome(partial(store.summarize, metric, group_by=group))
     found["catalog"] = store.catalog.as_dict()
     return found
 

@@ -108,7 +108,7 @@ WRONG: list[tuple[list[Any], Any]] = [
 ]
 
 
-def told(make: Callable[[], Any]) -> Any:
+def outcome(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except Exception as error:
@@ -149,14 +149,14 @@ def outcomes(folder: Path) -> dict[str, Any]:
     from stormlog.report import build_report, load_report, validate_report, write_report
 
     good = {**report(), "generated_at_utc": NOW}
-    found: dict[str, Any] = {"good": good, "checked": told(lambda: validate_report(good))}
+    found: dict[str, Any] = {"good": good, "checked": outcome(lambda: validate_report(good))}
     for number, (place, value) in enumerate(WRONG):
         wrong = changed(good, place, value)
-        found[f"wrong {number} {place} {value!r}"] = told(partial(validate_report, wrong))
-    found["not an object"] = told(lambda: validate_report([]))  # type: ignore[arg-type]
+        found[f"wrong {number} {place} {value!r}"] = outcome(partial(validate_report, wrong))
+    found["not an object"] = outcome(lambda: validate_report([]))  # type: ignore[arg-type]
     found["error"] = {**report(exit_code=1, error="disk full"), "generated_at_utc": NOW}
     found["no risk"] = {**report(exit_code=0, summary={}), "generated_at_utc": NOW}
-    found["no code"] = told(lambda: report(exit_code=9))
+    found["no code"] = outcome(lambda: report(exit_code=9))
     full = build_report(
         report_kind="x", tool_name="t", command="c", exit_code=0, summary="s", argv=("a",), payload={"p": 1},
         tool_version="1", generated_at_utc=NOW, metrics={"m": 1.5}, recommendations=("r",), run_id="r",
@@ -166,13 +166,13 @@ def outcomes(folder: Path) -> dict[str, Any]:
     found["files"] = sorted(path.name for path in folder.iterdir())
     found["text"] = (folder / "r.json").read_text()
     found["loaded"] = load_report(folder / "r.json")
-    found["unwritten"] = told(lambda: write_report(folder / "bad.json", {**full, "metrics": 1}))
+    found["unwritten"] = outcome(lambda: write_report(folder / "bad.json", {**full, "metrics": 1}))
     for name, text in {"list.json": "[]", "cut.json": "{", "empty.json": "{}"}.items():
         (folder / name).write_text(text)
-        found[name] = told(partial(load_report, folder / name))
-    found["missing"] = told(lambda: load_report(folder / "missing.json"))
+        found[name] = outcome(partial(load_report, folder / name))
+    found["missing"] = outcome(lambda: load_report(folder / "missing.json"))
     for output in [None, "", str(folder), str(folder / "a" / "b"), str(folder / "r.json" / "below")]:
-        found[f"output {output}"] = told(partial(validate_output_directory, output))
+        found[f"output {output}"] = outcome(partial(validate_output_directory, output))
     lists: list[list[str]] = []
     written = ["environment.json", "report.json"]
     write_incomplete_bundle(

@@ -34,12 +34,12 @@ def test_limit_memory(tmp_path: Path) -> None:
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     # Where CI is set, pytest's own summary has the whole text once more.
-    told, _, _ = done.stdout.partition("short test summary")
-    assert told.count("its limit is 8 MB") == 1, done.stdout
+    report, _, _ = done.stdout.partition("short test summary")
+    assert report.count("its limit is 8 MB") == 1, done.stdout
     assert "load" in done.stdout and "test_it.py:4" in done.stdout
 
 
-def test_a_limit_that_is_none_is_told_before_the_test_runs(tmp_path: Path) -> None:
+def test_invalid_limit_is_reported_before_the_test_runs(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         """
@@ -134,9 +134,9 @@ def test_the_summary_is_whole_with_several_workers(tmp_path: Path) -> None:
         """
     done = run(tmp_path, text, "--stormlog-heap", "--stormlog-heap-top", "2", "-n", "2")
     assert "3 passed" in done.stdout, done.stdout
-    told = done.stdout[done.stdout.index("heap by test") :]
-    assert told.index("test_it[3145728]") < told.index("test_it[2097152]")
-    assert "test_it[1048576]" not in told
+    report = done.stdout[done.stdout.index("heap by test") :]
+    assert report.index("test_it[3145728]") < report.index("test_it[2097152]")
+    assert "test_it[1048576]" not in report
 
 
 def test_a_suite_that_is_recorded_as_a_whole_runs_as_it_would(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_fragmentation_is_named(torch: Any, tmp_path: Path) -> None:
         (9 * MB, "other processes hold 5.00 GiB"),
     ],
 )
-def test_who_is_in_the_way_is_told_by_the_room_there_is(free: int, words: str) -> None:
+def test_cause_follows_from_the_free_memory(free: int, words: str) -> None:
     names = ("OutOfMemoryError", "torch", "CUDA out of memory.")
     failure = Failure(0, "torch.cuda.OutOfMemoryError", names, 200 * MB, 256 * MB, free, (), "main", True)
     found = verdict(failure, {}, {"allocated_bytes": 100 * MB}, {"other_processes_bytes": 5 << 30})
@@ -288,7 +288,7 @@ def test_what_fails_in_a_bundle_costs_only_that(torch: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_an_oom_outside_the_allocator_is_seen_when_nobody_catches_it(
+def test_uncaught_oom_outside_the_allocator_leaves_a_bundle(
     torch: Any, tmp_path: Path, in_thread: bool
 ) -> None:
     torch.stand_in.take(MB)
@@ -305,7 +305,7 @@ def test_an_oom_outside_the_allocator_is_seen_when_nobody_catches_it(
     assert "CUBLAS_STATUS_ALLOC_FAILED" in metadata["exception_message"]
 
 
-def test_the_allocators_error_is_not_told_twice(torch: Any, tmp_path: Path) -> None:
+def test_allocators_error_is_not_reported_twice(torch: Any, tmp_path: Path) -> None:
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.stand_in.take(300 * MB)
     sys.excepthook(caught.type, caught.value, None)
@@ -470,7 +470,7 @@ def test_nothing_of_the_heap_is_recorded_where_it_is_not_wanted(tmp_path: Path) 
     assert list(tmp_path.glob("*/*/heap.bin*")) == []
 
 
-def test_a_forked_child_begins_anew(tmp_path: Path) -> None:
+def test_forked_child_starts_its_own_state(tmp_path: Path) -> None:
     source = """
 import stormlog.auto, torch, os, sys
 pid = os.fork()

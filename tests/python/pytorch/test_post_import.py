@@ -14,7 +14,7 @@ NAME = "a_module_for_post_import"
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / f"{NAME}.py").write_text("value = 5\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
@@ -29,39 +29,39 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-def test_it_is_told_once_and_leaves_nothing(told: list[str]) -> None:
+def test_callback_runs_once_and_leaves_no_finder(heard: list[str]) -> None:
     finders = len(sys.meta_path)
     module = importlib.import_module(NAME)
-    assert told == ["value is 5"] and len(sys.meta_path) == finders - 1
+    assert heard == ["value is 5"] and len(sys.meta_path) == finders - 1
     assert sorted(vars(module.__spec__.loader)) == ["name", "path"]  # type: ignore[union-attr]
     importlib.reload(module)
-    assert told == ["value is 5"]
+    assert heard == ["value is 5"]
 
 
-def test_to_be_looked_for_is_not_to_be_imported(told: list[str]) -> None:
+def test_find_spec_does_not_run_the_callback(heard: list[str]) -> None:
     assert importlib.util.find_spec(NAME) is not None and importlib.util.find_spec(NAME) is not None
-    assert told == []
+    assert heard == []
     importlib.import_module(NAME)
-    assert told == ["value is 5"]
+    assert heard == ["value is 5"]
 
 
-def test_what_is_there_already_is_told_at_once(told: list[str]) -> None:
+def test_callback_runs_at_once_for_an_imported_module(heard: list[str]) -> None:
     importlib.import_module(NAME)
     again: list[int] = []
     when_imported(NAME, lambda: again.append(1))
     assert again == [1]
 
 
-def test_two_that_wait_for_one_module_are_both_told(told: list[str]) -> None:
-    when_imported(NAME, lambda: told.append("and the second"))
+def test_two_callbacks_for_one_module_both_run(heard: list[str]) -> None:
+    when_imported(NAME, lambda: heard.append("and the second"))
     module = importlib.import_module(NAME)
-    assert sorted(told) == ["and the second", "value is 5"]
+    assert sorted(heard) == ["and the second", "value is 5"]
     assert sorted(vars(module.__spec__.loader)) == ["name", "path"]  # type: ignore[union-attr]
 
 
-def test_a_module_that_is_not_there_stays_so(told: list[str]) -> None:
-    when_imported("no_such_module_at_all", lambda: told.append("no"))
+def test_missing_module_stays_missing(heard: list[str]) -> None:
+    when_imported("no_such_module_at_all", lambda: heard.append("no"))
     assert importlib.util.find_spec("no_such_module_at_all") is None
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("no_such_module_at_all")
-    assert told == []
+    assert heard == []

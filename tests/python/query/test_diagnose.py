@@ -95,7 +95,7 @@ def test_an_existing_folder_gets_a_new_one_in_it(tmp_path: Path) -> None:
         (["--device", "shed"], 2, "unknown device"),
     ],
 )
-def test_a_wrong_request_is_told_and_leaves_nothing(
+def test_invalid_request_is_reported_and_leaves_nothing(
     tmp_path: Path, arguments: list[str], code: int, sentence: str
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -141,7 +141,7 @@ def is_seen(directory: Path, after_ns: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGBUS])
-def test_programs_that_are_ended_by_somebody(tmp_path: Path, number: int) -> None:
+def test_programs_ended_by_a_signal_of_another_process(tmp_path: Path, number: int) -> None:
     with start(tmp_path, *program("holds_memory.py")) as running:
         assert running.stdout and running.stdout.readline() == "ready\n"
         ready = time.time_ns()

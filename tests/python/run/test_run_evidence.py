@@ -105,7 +105,7 @@ def test_the_memory_map_says_what_the_memory_was_made_of(tmp_path: Path) -> None
     assert "  layers    RSS " in page.stdout and "anonymous memory" in page.stdout
 
 
-def test_the_address_space_limit_is_foretold_and_told_on_a_terminal(tmp_path: Path) -> None:
+def test_address_space_limit_is_forecast_and_printed_on_a_terminal(tmp_path: Path) -> None:
     master, slave = os.openpty()
     words = command(tmp_path, *program("leaks.py", "40", "800"), options=("--limit", "400MiB"))
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=slave) as running:
@@ -122,8 +122,8 @@ def test_the_address_space_limit_is_foretold_and_told_on_a_terminal(tmp_path: Pa
     os.close(master)
     assert running.returncode == 1
     lines = text.decode().splitlines()
-    told = [line for line in lines if line.startswith(("stormlog: WARNING", "stormlog: CRITICAL"))]
-    assert told and "RLIMIT_AS" in told[0], lines
+    alerts = [line for line in lines if line.startswith(("stormlog: WARNING", "stormlog: CRITICAL"))]
+    assert alerts and "RLIMIT_AS" in alerts[0], lines
     assert any(line.startswith("  warned ") for line in lines), lines
     bundle = newest(tmp_path)
     assert bundle["cause"] == "memory_error"
@@ -131,7 +131,7 @@ def test_the_address_space_limit_is_foretold_and_told_on_a_terminal(tmp_path: Pa
     assert "RLIMIT_AS" in (directory / "run.json").read_text()
 
 
-def test_the_cgroups_limit_is_foretold_in_the_recording_and_not_on_a_pipe(tmp_path: Path) -> None:
+def test_cgroup_limit_is_forecast_in_the_recording_and_not_on_a_pipe(tmp_path: Path) -> None:
     with cgroup(300 << 20) as group:
         words = in_cgroup(group, command(tmp_path, *program("leaks.py", "30", "800")))
         done = subprocess.run(words, capture_output=True, text=True)

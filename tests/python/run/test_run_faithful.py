@@ -64,7 +64,7 @@ def test_the_locale_is_the_programs_own(tmp_path: Path, option: tuple[str, ...])
         }
 
 
-def test_a_hangup_that_is_ignored_reaches_nobody(tmp_path: Path) -> None:
+def test_ignored_hangup_is_not_forwarded(tmp_path: Path) -> None:
     def before() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -84,7 +84,7 @@ def test_a_hangup_that_is_ignored_reaches_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [(), ("--json",), ("--quiet",)])
-def test_a_stream_nobody_reads_changes_no_exit_status(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_closed_stream_does_not_change_the_exit_status(tmp_path: Path, option: tuple[str, ...]) -> None:
     words = command(tmp_path, "sh", "-c", "exit 9", options=option)
     read, write = os.pipe()
     os.close(read)
@@ -130,17 +130,17 @@ def test_a_mistyped_option_is_not_taken_for_a_program(tmp_path: Path) -> None:
     assert "unknown option --intervall" in done.stderr
 
 
-def test_a_thread_that_failed_is_told_where_the_program_ended_well(tmp_path: Path) -> None:
+def test_failed_thread_is_reported_when_the_program_exits_0(tmp_path: Path) -> None:
     code = "import threading; threading.Thread(target=lambda: [][1], name='loader').start()"
     words = command(tmp_path, sys.executable, "-c", code)
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("  raised ")]
-    assert "IndexError: list index out of range" in told and told.endswith("in thread loader")
+    (raised,) = [line for line in done.stderr.splitlines() if line.startswith("  raised ")]
+    assert "IndexError: list index out of range" in raised and raised.endswith("in thread loader")
     assert stormlog("oom", "list", str(tmp_path)) == []
 
 
-def test_what_ended_the_program_is_told_whatever_failed_after_it(tmp_path: Path) -> None:
+def test_cause_is_reported_whatever_failed_after_it(tmp_path: Path) -> None:
     words = command(tmp_path, *program("main_fails_before_its_thread.py"))
     assert subprocess.run(words, capture_output=True).returncode == 1
     bundle = newest(tmp_path)

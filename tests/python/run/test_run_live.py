@@ -82,7 +82,7 @@ def test_ctrl_c_is_the_programs(live: Callable[..., Live]) -> None:
     assert "interrupts: 1\n" in run.output(), "once, as without a screen"
 
 
-def test_q_leaves_and_the_program_goes_on(live: Callable[..., Live]) -> None:
+def test_q_leaves_and_the_program_continues(live: Callable[..., Live]) -> None:
     run = live()
     run.terminal.wait_for(BIG)
     run.terminal.press("q")

@@ -40,7 +40,7 @@ def test_the_lines_that_held_memory_are_still_named(tmp_path: Path) -> None:
     assert held[0]["memory"] == "host" and abs(held[0]["bytes"] - (20 << 20)) < 1 << 20
 
 
-def test_an_exception_is_still_told(tmp_path: Path) -> None:
+def test_exception_is_reported_after_a_resume(tmp_path: Path) -> None:
     abandon(tmp_path, command(tmp_path, *program("waits_for_its_parents_end.py", "raise")))
     bundle = newest(tmp_path)
     assert (bundle["cause"], bundle["exit_code"]) == ("exit", 1)

@@ -15,14 +15,14 @@ import pytest
 from run_command import command, is_gone, program, start, stormlog, until
 
 
-def told(words: list[str]) -> Any:
+def printed(words: list[str]) -> Any:
     return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.parametrize("option", [(), ("--no-heap", "--no-gpu")])
 def test_a_program_starts_as_it_would_without_us(tmp_path: Path, option: tuple[str, ...]) -> None:
-    plain = told(program("tells_about_itself.py"))
-    watched = told(command(tmp_path, *program("tells_about_itself.py"), options=option))
+    plain = printed(program("tells_about_itself.py"))
+    watched = printed(command(tmp_path, *program("tells_about_itself.py"), options=option))
     ours = {"PYTHONPATH", "STORMLOG_RUN_DIR"}
     if not option:
         ours |= {"LD_PRELOAD", "STORMLOG_HEAP"}
@@ -81,7 +81,7 @@ def ticks(pid: int) -> int:
     return int(stat[11]) + int(stat[12])
 
 
-def test_a_zombie_nobody_reaps_is_told_and_does_not_keep_us_busy(tmp_path: Path) -> None:
+def test_unreaped_zombie_is_reported_without_busy_waiting(tmp_path: Path) -> None:
     code = (
         "import os, signal, time\n"
         "child = os.fork()\n"

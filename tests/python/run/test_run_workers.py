@@ -69,7 +69,7 @@ def test_a_killed_worker_leaves_a_bundle_while_its_parent_lives(tmp_path: Path, 
         ("raise", "exit", None, 1),
     ],
 )
-def test_other_ends_of_workers_are_told_too(
+def test_other_ends_of_workers_are_reported(
     tmp_path: Path, how: str, cause: str, number: int | None, code: int | None
 ) -> None:
     worker = int(finish(tmp_path, *program("worker_dies.py", "fork", how), options=ALWAYS))
@@ -115,7 +115,7 @@ def test_children_that_outlive_the_program_are_left_alone(tmp_path: Path) -> Non
     os.kill(child, signal.SIGKILL)
 
 
-def test_tools_that_say_no_are_told_and_not_bundled(tmp_path: Path) -> None:
+def test_tools_that_exit_with_an_error_are_reported_and_not_bundled(tmp_path: Path) -> None:
     # Seldom enough that no tool lives for two samples, however slow the machine is.
     words = ["sh", "-c", "for i in 1 2 3 4 5; do grep -q x /dev/null; done; true"]
     run = [*STORMLOG, "run", "--quiet", "--dir", str(tmp_path), "--interval", "5", *ALWAYS]
@@ -151,7 +151,7 @@ def test_a_signal_to_a_worker_from_outside_is_seen_at_once(tmp_path: Path) -> No
     assert (bundle["cause"], bundle["signal"]) == ("signal", signal.SIGTERM)
 
 
-def test_the_program_and_its_workers_killed_together_are_all_told(tmp_path: Path) -> None:
+def test_program_and_workers_killed_together_are_all_reported(tmp_path: Path) -> None:
     words = command(tmp_path, *program("starts_workers.py", "fork"))
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout

@@ -200,7 +200,7 @@ def test_two_living_runs_of_one_name_get_slots_that_stay(tmp_path: Path) -> None
         until(lambda: slots(once("--state", state, runs)) == [""])
 
 
-def test_ranks_of_a_launcher_are_told_apart_and_it_counts_as_other(tmp_path: Path) -> None:
+def test_ranks_of_a_launcher_are_distinguished_and_it_counts_as_other(tmp_path: Path) -> None:
     launcher = """
 import os, subprocess, sys
 code = "import sys; sys.stdin.read()"

@@ -33,24 +33,24 @@ from stormlog.wandb_integration import (
 
 SERVICES = ("wandb", "mlflow")
 INSTALLED = {name: importlib.util.find_spec(name) is not None for name in SERVICES}
-# Takes the place of a service: remembers what it is told, or fails.
+# Takes the place of a service: remembers what it is logged_run, or fails.
 STAND_IN_WANDB = """
 import json, os
 run = None
 class Table:
-    def __init__(self, columns, data): self.told = {"columns": columns, "rows": len(data)}
+    def __init__(self, columns, data): self.content = {"columns": columns, "rows": len(data)}
 class Html:
-    def __init__(self, text): self.told = text[:15]
+    def __init__(self, text): self.content = text[:15]
 class Artifact:
-    def __init__(self, name, type): self.told = {"type": type, "files": []}
-    def add_file(self, local_path, name): self.told["files"].append(name)
-    def add_dir(self, local_path, name): self.told["files"].append(name + "/")
+    def __init__(self, name, type): self.content = {"type": type, "files": []}
+    def add_file(self, local_path, name): self.content["files"].append(name)
+    def add_dir(self, local_path, name): self.content["files"].append(name + "/")
 class Run:
     def __init__(self, asked): self.summary, self.logged, self.artifacts, self.asked = {}, {}, [], asked
-    def log(self, values): self.logged.update({k: getattr(v, "told", v) for k, v in values.items()})
-    def log_artifact(self, artifact): self.artifacts.append(artifact.told)
+    def log(self, values): self.logged.update({k: getattr(v, "content", v) for k, v in values.items()})
+    def log_artifact(self, artifact): self.artifacts.append(artifact.content)
     def finish(self):
-        with open("told.json", "w") as file: json.dump(vars(self), file)
+        with open("logged_run.json", "w") as file: json.dump(vars(self), file)
 def init(**asked):
     if os.environ.get("STAND_IN_FAILS"): raise RuntimeError("nobody answers")
     return Run(asked)
@@ -121,17 +121,17 @@ def test_a_tracked_session_arrives_at_a_stand_in(tmp_path: Path, stand_in: dict[
     done = stormlog("track", "--wandb", "--duration", "0.3", *flags, *more, cwd=tmp_path, **stand_in)
     assert done.returncode == 0, done.stderr
     session = json.loads(done.stdout)["session"]
-    told = json.loads((tmp_path / "told.json").read_text())
+    logged_run = json.loads((tmp_path / "logged_run.json").read_text())
     name = f"stormlog-track-{session['session_id'][:8]}"
-    assert told["asked"] == {"project": "p", "name": name, "group": "j", "job_type": "stormlog-track"}
-    assert told["summary"]["stormlog_session_id"] == session["session_id"]
-    assert told["summary"]["stormlog_peak_memory_bytes"] > 1 << 20
-    assert (told["summary"]["stormlog_backend"], told["summary"]["stormlog_rank"]) == ("cpu", 0)
-    assert told["logged"]["stormlog_timeline_device_used_bytes"] > 1 << 20
-    assert told["logged"]["stormlog_alerts"]["columns"][:3] == ["timestamp_s", "event_type", "context"]
-    assert told["logged"]["stormlog_memory_timeline_table"]["rows"] > 3
-    assert told["logged"]["stormlog_tracking_dashboard"] == "<!DOCTYPE html>"
-    kinds = {artifact["type"]: artifact["files"] for artifact in told["artifacts"]}
+    assert logged_run["asked"] == {"project": "p", "name": name, "group": "j", "job_type": "stormlog-track"}
+    assert logged_run["summary"]["stormlog_session_id"] == session["session_id"]
+    assert logged_run["summary"]["stormlog_peak_memory_bytes"] > 1 << 20
+    assert (logged_run["summary"]["stormlog_backend"], logged_run["summary"]["stormlog_rank"]) == ("cpu", 0)
+    assert logged_run["logged"]["stormlog_timeline_device_used_bytes"] > 1 << 20
+    assert logged_run["logged"]["stormlog_alerts"]["columns"][:3] == ["timestamp_s", "event_type", "context"]
+    assert logged_run["logged"]["stormlog_memory_timeline_table"]["rows"] > 3
+    assert logged_run["logged"]["stormlog_tracking_dashboard"] == "<!DOCTYPE html>"
+    kinds = {artifact["type"]: artifact["files"] for artifact in logged_run["artifacts"]}
     assert kinds == {"stormlog-track-output": ["t.csv"], "stormlog-telemetry-sink": ["sink/"]}
 
 
@@ -141,10 +141,10 @@ def test_a_diagnose_bundle_arrives_at_a_stand_in(tmp_path: Path, stand_in: dict[
     )
     assert done.returncode in (0, 3) and "W&B export completed." in done.stdout
     directory = Path(done.stdout.split("Artifact: ")[1].splitlines()[0])
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["summary"]["stormlog_artifact_dir"] == directory.name
-    assert told["summary"]["stormlog_exit_code"] == done.returncode
-    assert told["artifacts"] == [{"type": "stormlog-diagnose", "files": [f"{directory.name}/"]}]
+    logged_run = json.loads((tmp_path / "logged_run.json").read_text())
+    assert logged_run["summary"]["stormlog_artifact_dir"] == directory.name
+    assert logged_run["summary"]["stormlog_exit_code"] == done.returncode
+    assert logged_run["artifacts"] == [{"type": "stormlog-diagnose", "files": [f"{directory.name}/"]}]
 
 
 def test_the_flags_make_the_configuration() -> None:

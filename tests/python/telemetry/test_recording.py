@@ -85,7 +85,7 @@ def test_a_deleted_directory_does_not_stop_the_program(tmp_path: Path) -> None:
     assert recorder.loss().records > 0
 
 
-def test_a_child_goes_on_recording_after_fork(tmp_path: Path) -> None:
+def test_child_continues_recording_after_fork(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     child = os.fork()
     if child == 0:

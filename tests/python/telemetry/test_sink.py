@@ -132,7 +132,7 @@ def test_a_session_from_start_to_end(tmp_path: Path) -> None:
         sink.close("done")
 
 
-def test_a_session_nobody_describes(tmp_path: Path) -> None:
+def test_session_has_a_default_source_and_pid(tmp_path: Path) -> None:
     sink = open_sink(tmp_path)
     started = sink.start_session()
     assert (started.source, started.pid) == ("stormlog.telemetry_sink", os.getpid())

@@ -140,7 +140,7 @@ def test_rollups_without_a_manifest_are_equal(tmp_path: Path, first: str, second
 
 
 @BOTH_WAYS
-def test_one_goes_on_where_the_other_stopped(tmp_path: Path, first: str, second: str) -> None:
+def test_each_sink_continues_where_the_other_stopped(tmp_path: Path, first: str, second: str) -> None:
     run(first, "write", tmp_path, "a", [0, 50], SMALL)
     run(second, "write", tmp_path, "b", [50, 100], SMALL)
     run(first, "write", tmp_path, "c", [100, 150], SMALL)

@@ -44,7 +44,7 @@ def test_events_and_sessions_are_tables(recording: str) -> None:
 
 
 @needs_duckdb
-def test_a_wrong_statement_is_told_and_files_are_out_of_reach(recording: str, tmp_path: Path) -> None:
+def test_invalid_statement_is_reported_and_files_are_out_of_reach(recording: str, tmp_path: Path) -> None:
     done = sql(recording, "select nothing from events")
     assert done.returncode == 2 and "Tables here: events" in done.stderr
     out = tmp_path / "out.csv"

@@ -110,8 +110,8 @@ def test_track_until_ctrl_c_saves_everything(tmp_path: Path) -> None:
     while not child.stdout.readline().startswith("Current memory: "):
         assert child.poll() is None
     child.send_signal(signal.SIGINT)
-    told, _ = child.communicate(timeout=60)
-    assert child.returncode == 0 and "Stopping tracking..." in told and page(output)["events"]
+    printed, _ = child.communicate(timeout=60)
+    assert child.returncode == 0 and "Stopping tracking..." in printed and page(output)["events"]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_a_kill_becomes_a_bundle(tmp_path: Path) -> None:
         while not child.stdout.readline().startswith("Current memory: "):
             assert child.poll() is None
         program.kill()
-        told = child.communicate(timeout=60)[0]
-    assert child.returncode == 3, told
-    (saved,) = [line for line in told.splitlines() if line.startswith("OOM flight recorder dump saved to: ")]
+        printed = child.communicate(timeout=60)[0]
+    assert child.returncode == 3, printed
+    (saved,) = [line for line in printed.splitlines() if line.startswith("OOM flight recorder dump saved to: ")]
     assert page(Path(saved.partition(": ")[2]) / "manifest.json")["reason"] == "sigkill"
 
 

@@ -71,7 +71,7 @@ def test_without_a_reset_the_peak_is_sampled() -> None:
     assert found is not None and found >= before + 40 * MB
 
 
-def test_a_block_that_raises_is_kept_and_goes_on() -> None:
+def test_block_that_raises_is_recorded_and_raises() -> None:
     profiler = CPUMemoryProfiler()
     with pytest.raises(KeyError), profiler.profile_context("bad"):
         raise KeyError("x")

@@ -48,7 +48,7 @@ def test_the_interval_is_kept_at_a_millisecond() -> None:
     assert 60 <= len(samples) <= 400
 
 
-def test_growth_is_seen_and_told() -> None:
+def test_growth_raises_an_alert() -> None:
     seen: list[TrackingEvent] = []
     tracker = CPUMemoryTracker(sampling_interval=0.005)
     tracker.add_alert_callback(seen.append)
@@ -95,8 +95,8 @@ def test_thresholds_are_a_dictionary_that_reaches_the_thread() -> None:
     assert len(tracker.get_events(last_n=-1)) == len(tracker.get_events()) - 1
 
 
-def test_a_callback_that_raises_harms_nobody() -> None:
-    told: list[str] = []
+def test_callback_that_raises_does_not_stop_the_tracker() -> None:
+    alerts: list[str] = []
 
     def bad(event: TrackingEvent) -> None:
         raise RuntimeError("mine")
@@ -104,10 +104,10 @@ def test_a_callback_that_raises_harms_nobody() -> None:
     tracker = CPUMemoryTracker(sampling_interval=0.01)
     tracker.set_threshold("memory_critical_percent", 0.0001)
     tracker.add_alert_callback(bad)
-    tracker.add_alert_callback(lambda event: told.append(event.event_type))
+    tracker.add_alert_callback(lambda event: alerts.append(event.event_type))
     with tracker:
         pass
-    assert told == ["critical"]
+    assert alerts == ["critical"]
     tracker.remove_alert_callback(bad)
     with pytest.raises(ValueError, match="Unknown threshold: nothing"):
         tracker.set_threshold("nothing", 1)
@@ -224,7 +224,7 @@ def test_what_was_recorded_survives_a_kill(tmp_path: Path) -> None:
     assert session.events[-1].timestamp_ns > int(done.stdout) - 100_000_000
 
 
-def test_a_tracker_nobody_has_stops(tmp_path: Path) -> None:
+def test_tracker_without_references_stops(tmp_path: Path) -> None:
     tracker = CPUMemoryTracker(sampling_interval=0.001)
     tracker.start_tracking()
     gone = weakref.ref(tracker)

@@ -68,7 +68,7 @@ def test_a_part_that_fails_is_named(torch: Any) -> None:
         collector.sample()
 
 
-def test_the_backends_are_told_apart(torch: Any) -> None:
+def test_backends_are_distinguished(torch: Any) -> None:
     assert detect_torch_runtime_backend() == "cuda"
     torch.version.hip = "6.0"
     assert detect_torch_runtime_backend() == "rocm"

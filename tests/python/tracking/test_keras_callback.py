@@ -31,7 +31,7 @@ print(callback.tracker, len(callback.steps))
 """
 
 
-def test_training_without_tensorflow_goes_on_with_one_warning() -> None:
+def test_training_without_tensorflow_continues_with_one_warning() -> None:
     done = subprocess.run([sys.executable, "-c", TRAINS], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "None 0\n"), done.stderr
     (warning,) = done.stderr.splitlines()

@@ -40,7 +40,7 @@ class OwnMemoryError(MemoryError):
         (RuntimeError("failed to allocate port 80"), None),
     ],
 )
-def test_real_exceptions_are_told_apart(error: Exception, reason: str | None) -> None:
+def test_real_exceptions_are_classified(error: Exception, reason: str | None) -> None:
     found = classify_oom_exception(error)
     assert (found.is_oom, found.reason) == (reason is not None, reason)
 

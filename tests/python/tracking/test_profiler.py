@@ -132,7 +132,7 @@ def test_what_was_allocated_and_freed_is_the_allocators_count(torch: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
-def test_an_exception_is_recorded_and_goes_on(torch: Any, kind: type[BaseException]) -> None:
+def test_exception_is_recorded_and_raised(torch: Any, kind: type[BaseException]) -> None:
     device, profiler = torch.allocators[0], GPUMemoryProfiler()
 
     def fail() -> None:

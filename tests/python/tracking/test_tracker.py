@@ -90,18 +90,18 @@ def test_a_sample_that_contradicts_its_collector_is_no_sample() -> None:
 
 
 def test_alerts_reach_callbacks_on_the_tracking_thread() -> None:
-    told: list[tuple[str, str]] = []
+    alerts: list[tuple[str, str]] = []
 
     def callback(event: TrackingEvent) -> None:
-        told.append((event.context or "", threading.current_thread().name))
+        alerts.append((event.context or "", threading.current_thread().name))
 
     tracker = MemoryTracker(collector=ScriptedCollector(100, 100, 970), sampling_interval=0.005)
     tracker.add_alert_callback(callback)
     with tracker:
-        until(lambda: bool(told))
+        until(lambda: bool(alerts))
         time.sleep(0.05)
-    assert [text for text, _ in told] == ["CRITICAL: Memory usage at 97.0%"]
-    assert told[0][1] != "MainThread"
+    assert [text for text, _ in alerts] == ["CRITICAL: Memory usage at 97.0%"]
+    assert alerts[0][1] != "MainThread"
     assert tracker.get_statistics()["alert_count"] == 1
 
 
@@ -259,7 +259,7 @@ def test_both_documented_ways_write_a_bundle(tmp_path: Path) -> None:
     assert off.handle_exception(MemoryError()) is None
 
 
-def test_leaving_without_a_stop_harms_nobody() -> None:
+def test_exit_without_stop_is_clean() -> None:
     code = (
         "import scripted_collector; from stormlog import MemoryTracker; "
         "collector = scripted_collector.ScriptedCollector(100, 100, 990, 10); "

@@ -210,8 +210,8 @@ def test_calm_steps_cost_nothing() -> None:
 def test_predictions_reach_their_callback() -> None:
     tracker = MemoryTracker(collector=ScriptedCollector(100), sampling_interval=10)
     watchdog = MemoryWatchdog(tracker, auto_cleanup=False)
-    told: list[TrackingEvent] = []
-    watchdog.on_prediction(told.append)
+    forecasts: list[TrackingEvent] = []
+    watchdog.on_prediction(forecasts.append)
     alerts: list[tuple[str, dict[str, Any]]] = [
         ("warning", {"alert": "usage_warning"}),
         ("warning", {"alert": "forecast_warning", "seconds_to_limit": 300.0}),
@@ -220,9 +220,9 @@ def test_predictions_reach_their_callback() -> None:
     ]
     for kind, metadata in alerts:
         tracker._deliver(TrackingEvent(0.0, kind, 1, 1, 0, 0, metadata=metadata))
-    assert [(event.metadata or {})["seconds_to_limit"] for event in told] == [300.0, 20.0]
-    tracker.remove_prediction_callback(told.append)
-    tracker.remove_prediction_callback(told.append)
+    assert [(event.metadata or {})["seconds_to_limit"] for event in forecasts] == [300.0, 20.0]
+    tracker.remove_prediction_callback(forecasts.append)
+    tracker.remove_prediction_callback(forecasts.append)
     assert tracker.prediction_callbacks == []
 
 
@@ -245,13 +245,13 @@ def test_memory_that_grows_is_predicted_before_it_is_full() -> None:
 
     tracker = MemoryTracker(collector=Device(1), sampling_interval=0.02)
     tracker.set_threshold("memory_leak_threshold", 1e18)
-    told: list[TrackingEvent] = []
-    tracker.add_prediction_callback(told.append)
+    forecasts: list[TrackingEvent] = []
+    tracker.add_prediction_callback(forecasts.append)
     with tracker:
         for _ in range(1000):
-            if told:
+            if forecasts:
                 break
             time.sleep(0.01)
-    assert told and told[0].metadata is not None
-    assert 0 < told[0].metadata["seconds_to_limit"] < 600
-    assert (told[0].device_used or 0) < (told[0].device_total or 0)
+    assert forecasts and forecasts[0].metadata is not None
+    assert 0 < forecasts[0].metadata["seconds_to_limit"] < 600
+    assert (forecasts[0].device_used or 0) < (forecasts[0].device_total or 0)

@@ -256,18 +256,18 @@ def test_once_in_a_pipe(running: Running) -> None:
             [*STORMLOG, "live", target, "--once"], capture_output=True, text=True, check=True
         )
         assert BIG in done.stdout and "\x1b" not in done.stdout
-        told = json.loads(
+        screen = json.loads(
             subprocess.run(
                 [*STORMLOG, "live", target, "--json"], capture_output=True, text=True, check=True
             ).stdout
         )
-        assert told["process"]["pid"] == running.pid
-        assert told["process"]["heap"]["bytes"] > 92 << 20
-        big = next(line for line in told["process"]["heap"]["lines"] if line["function"] == "big")
+        assert screen["process"]["pid"] == running.pid
+        assert screen["process"]["heap"]["bytes"] > 92 << 20
+        big = next(line for line in screen["process"]["heap"]["lines"] if line["function"] == "big")
         assert (f"{PROGRAM.name}:{big['line']}", big["own_bytes"] >> 20) == (BIG, 64)
 
 
-def test_a_process_nobody_records(terminal: Callable[..., Terminal]) -> None:
+def test_process_that_is_not_recorded(terminal: Callable[..., Terminal]) -> None:
     with subprocess.Popen([sys.executable, str(PROGRAM), "600"], stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         program.stdout.readline()
@@ -310,9 +310,9 @@ def test_a_program_without_python(tmp_path: Path, option: str) -> None:
     with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         assert running.stdout is not None and running.stdout.readline() == "ready\n"
         look = [*STORMLOG, "live", str(tmp_path / "runs"), "--json"]
-        told = json.loads(subprocess.run(look, capture_output=True, text=True, check=True).stdout)
+        screen = json.loads(subprocess.run(look, capture_output=True, text=True, check=True).stdout)
         running.terminate()
-    heap = told["process"]["heap"]
+    heap = screen["process"]["heap"]
     assert sum(line["own_bytes"] for line in heap["lines"]) == heap["bytes"] >= 32 << 20
     largest = max(heap["lines"], key=lambda line: line["own_bytes"])
     if option == "--native":

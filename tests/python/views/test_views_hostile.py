@@ -97,11 +97,11 @@ def test_names_are_only_names(hostile: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", [*ROWS, "diff", "stats", "live"])
 def test_scripts_get_the_names_as_they_are(hostile: Path, command: str) -> None:
-    told: Any = json.loads(stormlog(*words(command, hostile), "--json"))
+    rows: Any = json.loads(stormlog(*words(command, hostile), "--json"))
     if command in ROWS:
-        names = {frame["function"] for row in told for frame in row.get("stack", [])}
+        names = {frame["function"] for row in rows for frame in row.get("stack", [])}
         assert command == "leaks" or "evil\x1b]0;owned\x07\x1b[2J\u202e\u2066x" in names
-        assert all({"own_bytes", "count"} <= row.keys() for row in told)
+        assert all({"own_bytes", "count"} <= row.keys() for row in rows)
 
 
 def test_files_of_other_tools_hold_whole(hostile: Path, tmp_path: Path) -> None:
@@ -129,13 +129,13 @@ def test_files_of_other_tools_hold_whole(hostile: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", TEXTS)
-def test_a_run_that_goes_on_can_be_looked_at(growing: Path, command: str) -> None:
+def test_running_program_can_be_viewed(growing: Path, command: str) -> None:
     text = stormlog(*words(command, growing))
     assert text.strip()
     check_harmless(text)
 
 
-def test_a_page_of_a_run_that_goes_on(growing: Path, tmp_path: Path) -> None:
+def test_page_of_a_running_program(growing: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     stormlog("flamegraph", growing, "-o", page)
     assert page.read_text().startswith("<!doctype html>")

@@ -24,7 +24,7 @@ pub(crate) fn of_gap(stream: &Stream, gap: &GapFinding, phase: Option<&PhaseAttr
     let least = LEAST_GAP.max(LEAST_GAP_SHARE * total);
     let matters = match gap.class {
         GapClass::TransientSpike => number("max_gap_bytes") - number("mean_gap_bytes") >= least,
-        _ => number("gap_end_bytes") - number("gap_start_bytes") >= least && hidden_goes_on(stream),
+        _ => number("gap_end_bytes") - number("gap_start_bytes") >= least && hidden_continues(stream),
     };
     let severity = if matters { gap.severity } else { Severity::Info };
     let id = format!("hidden_gap.{}", gap.class.as_str());
@@ -56,14 +56,14 @@ pub(crate) fn of_gap(stream: &Stream, gap: &GapFinding, phase: Option<&PhaseAttr
 }
 
 /// Whether what is hidden keeps growing: a context that was made once has a fine correlation with time, too.
-fn hidden_goes_on(stream: &Stream) -> bool {
+fn hidden_continues(stream: &Stream) -> bool {
     let mut hidden = Envelope::default();
     for sample in &stream.samples {
         if let Some(gap) = sample.gap() {
             hidden.observe(sample.at_ns, u64::try_from(gap.max(0)).unwrap_or(u64::MAX));
         }
     }
-    growth_of(&hidden).is_some_and(|found| found.shape.goes_on())
+    growth_of(&hidden).is_some_and(|found| found.shape.is_ongoing())
 }
 
 /// The stretches of hidden memory that go with collectives, as one.

@@ -126,9 +126,9 @@ fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
     let say = |counter, envelope: &Envelope| {
         let by_time = by_time(stream, counter, envelope);
         let by_phase = by_phase(stream, counter, envelope, phases);
-        let goes_on = by_time.is_some_and(|found| found.shape.goes_on());
+        let is_ongoing = by_time.is_some_and(|found| found.shape.is_ongoing());
         match (by_time, by_phase) {
-            (Some(found), phase) if goes_on || phase.is_none() => {
+            (Some(found), phase) if is_ongoing || phase.is_none() => {
                 let phase = phase.map(|(path, _)| path);
                 Some(finding(stream, counter, &found, envelope, limit, phase))
             }
@@ -142,7 +142,7 @@ fn findings(stream: &Stream, phases: &PhaseIndex) -> Vec<Finding> {
         return own.into_iter().chain(say(Counter::Shared, shared)).collect();
     }
     let grown = |envelope: &Envelope| {
-        growth(envelope).filter(|found| found.shape.goes_on()).map_or(0.0, |found| found.bytes)
+        growth(envelope).filter(|found| found.shape.is_ongoing()).map_or(0.0, |found| found.bytes)
     };
     let mut findings: Vec<Finding> = say(Counter::Allocator, &stream.allocated).into_iter().collect();
     let allocated = grown(&stream.allocated);
@@ -182,7 +182,7 @@ fn by_time(stream: &Stream, counter: Counter, envelope: &Envelope) -> Option<Gro
     let found = growth(envelope)?;
     let start = &stream.facts.start;
     let first_ns = envelope.span_ns()?.0;
-    if counter != Counter::Host || !found.shape.goes_on() {
+    if counter != Counter::Host || !found.shape.is_ongoing() {
         return Some(found);
     }
     let from_ns = first_ns.saturating_add((found.after_seconds * 1e9) as u64);
@@ -230,7 +230,7 @@ fn by_phase<'a>(
         }
     }
     let found = growth(&floors)?;
-    (found.shape.goes_on() && found.confidence >= SURE && is_kept(envelope, &found)).then_some((path, found))
+    (found.shape.is_ongoing() && found.confidence >= SURE && is_kept(envelope, &found)).then_some((path, found))
 }
 
 /// Whether the program as a whole keeps what a phase gains: a step that needs more and gives it back is not a leak.
@@ -250,7 +250,7 @@ fn finding(
     phase: Option<&str>,
 ) -> Finding {
     let seconds_left = limit.map(|limit| (limit as f64 - growth.to_bytes) / growth.bytes_per_second);
-    let seconds_left = seconds_left.filter(|left| growth.shape.goes_on() && left.is_finite() && *left > 0.0);
+    let seconds_left = seconds_left.filter(|left| growth.shape.is_ongoing() && left.is_finite() && *left > 0.0);
     let is_leak = is_leak(counter, growth);
     let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
     let is_undecided = is_undecided(counter, growth);
@@ -341,12 +341,12 @@ fn is_leak(counter: Counter, growth: &Growth) -> bool {
     };
     let is_long_after_start = growth.after_seconds < LONGEST_NOTHING || growth.seconds >= LEAST_TAIL;
     let is_seen = is_long && is_long_after_start && is_watched_long_enough(growth);
-    growth.shape.goes_on() && growth.confidence >= SURE && is_seen
+    growth.shape.is_ongoing() && growth.confidence >= SURE && is_seen
 }
 
 /// Growth that has not stopped and is not known to be a leak: neither a verdict nor nothing.
 fn is_undecided(counter: Counter, growth: &Growth) -> bool {
-    growth.shape.goes_on() && !is_leak(counter, growth) && growth.bytes >= LEAST_UNDECIDED
+    growth.shape.is_ongoing() && !is_leak(counter, growth) && growth.bytes >= LEAST_UNDECIDED
 }
 
 /// A leak is critical when it is large, when it has doubled the program, or when the limit is near.

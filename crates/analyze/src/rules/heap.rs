@@ -121,7 +121,7 @@ impl Capture {
             let at_end = line.kept.live.last().map_or(0.0, |(_, bytes)| *bytes as f64);
             // What a sample estimates to be alive is off by the root of the number of recorded blocks.
             let noise = self.sample_bytes.map_or(0.0, |period| (from_bytes.max(0.0) * period as f64).sqrt());
-            shape.goes_on()
+            shape.is_ongoing()
                 && confidence >= SURE
                 && observation::is_line_evidence(&line.growth, at_end)
                 && bytes >= least.max(DEVIATIONS * noise)
@@ -142,7 +142,7 @@ impl Capture {
 
     /// Whether the whole heap grew by so much that it explains a process that grew by `bytes`.
     fn grew_by_a_part_of(&self, bytes: f64) -> bool {
-        growth_of(&self.live).is_some_and(|growth| growth.shape.goes_on() && growth.bytes >= EXPLAINS * bytes)
+        growth_of(&self.live).is_some_and(|growth| growth.shape.is_ongoing() && growth.bytes >= EXPLAINS * bytes)
     }
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn is_use_of(finding: &Finding, capture: &Capture) -> bool {
         return false;
     }
     let grown = number(finding, "growth_bytes");
-    let Some(own) = growth_of(&capture.live).filter(|growth| growth.shape.goes_on()) else { return false };
+    let Some(own) = growth_of(&capture.live).filter(|growth| growth.shape.is_ongoing()) else { return false };
     let is_of_process = finding.process == Some(capture.pid.into()) && own.bytes <= MOST_OF_DEVICE * grown;
     own.bytes >= EXPLAINS_DEVICE * grown && (is_of_device(finding, capture) || is_of_process)
 }
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!((found.kind.as_str(), found.undecided, found.severity), ("growth", false, Severity::Info));
         assert!(found.title.starts_with("host memory grew: 5"), "{}", found.title);
         let message = found.message.as_deref().unwrap_or_default();
-        assert!(message.contains("no leak: 569.0 MiB of it were given back"), "{message}");
+        assert!(message.contains("no leak: 569.0 MiB of it was freed"), "{message}");
         let mut analysis = short();
         analysis.take_capture(&building(26, 598));
         let leaks: Vec<&Finding> =

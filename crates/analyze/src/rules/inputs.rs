@@ -147,7 +147,7 @@ mod tests {
         assert_eq!((found[1].kind.as_str(), found[1].severity), ("lost_records", Severity::Info));
         assert!(findings(&[Input::default()]).is_empty());
         let copy = Input { path: "c".into(), events: 9, overlapping: 7, ..Input::default() };
-        let told = &findings(&[copy])[0];
-        assert_eq!((told.kind.as_str(), &told.metrics["events"]), ("overlapping_input", &7.into()));
+        let finding = &findings(&[copy])[0];
+        assert_eq!((finding.kind.as_str(), &finding.metrics["events"]), ("overlapping_input", &7.into()));
     }
 }

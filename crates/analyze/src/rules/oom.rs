@@ -109,7 +109,7 @@ fn finding(stream: &Stream) -> Option<Finding> {
 
 /// A supervisor and the program's own recorder both tell of one death, a moment apart: the device knows more than the host,
 /// and what the host has to show goes with it.
-pub fn told_once(findings: &mut Vec<Finding>) {
+pub fn merge_reports_of_one_death(findings: &mut Vec<Finding>) {
     let number = |finding: &Finding, key: &str| finding.metrics.get(key).and_then(Value::as_i64);
     let at = |finding: &Finding| finding.evidence.first().and_then(|pointer| pointer.start_ns);
     let is_oom = |finding: &Finding| finding.id == SEEN;
@@ -217,11 +217,11 @@ mod tests {
             found
         };
         let mut twice = vec![on(7, -1, 3 * second), on(7, 0, 2 * second), on(8, -1, 2 * second)];
-        told_once(&mut twice);
+        merge_reports_of_one_death(&mut twice);
         let who: Vec<_> = twice.iter().map(|one| (&one.metrics["pid"], one.evidence.len())).collect();
         assert_eq!(who, [(&7.into(), 2), (&8.into(), 1)]);
         let mut later = vec![on(7, -1, 300 * second), on(7, 0, second)];
-        told_once(&mut later);
+        merge_reports_of_one_death(&mut later);
         assert_eq!(later.len(), 2, "another one");
     }
 

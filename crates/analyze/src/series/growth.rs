@@ -61,7 +61,7 @@ impl Shape {
     }
 
     /// Whether it would continue like this.
-    pub fn goes_on(self) -> bool {
+    pub fn is_ongoing(self) -> bool {
         matches!(self, Shape::Steady | Shape::Accelerating | Shape::Stepwise)
     }
 }
@@ -115,14 +115,14 @@ pub fn growth(envelope: &Envelope) -> Option<Growth> {
 pub fn growth_of(windows: &[Window]) -> Option<Growth> {
     let series = series_of(windows);
     let whole = judge_series(&series);
-    let goes_on = |found: &Growth| found.shape.goes_on();
-    if whole.as_ref().is_some_and(goes_on) {
+    let is_ongoing = |found: &Growth| found.shape.is_ongoing();
+    if whole.as_ref().is_some_and(is_ongoing) {
         return whole;
     }
     let begin = series.first()?.0;
     let after_release = || {
         let (rest, climb) = after_last_release(&series)?;
-        let found = judge_series(rest).filter(goes_on)?;
+        let found = judge_series(rest).filter(is_ongoing)?;
         // A climb of this sort has been given back before: this is the next tooth of a saw.
         let is_tooth = climb.is_some_and(|(seconds, bytes)| {
             bytes >= TOOTH_BYTES * found.bytes && seconds >= TOOTH_SECONDS * found.seconds
@@ -149,7 +149,7 @@ fn between_start_and_end(series: &[Point]) -> Option<Growth> {
         let (fallen, tail) = (largest_fall(series), tail_of(&floor.points).unwrap_or(&floor.points));
         let found = judge(&Floor { points: tail.to_vec(), ..floor }, true).filter(|found| !found.by_cycle)?;
         // What is given back in the end was a tooth, unless most of it stays.
-        (found.shape.goes_on() && found.is_held(last.1) && found.bytes >= BEYOND * fallen).then_some(found)
+        (found.shape.is_ongoing() && found.is_held(last.1) && found.bytes >= BEYOND * fallen).then_some(found)
     })
 }
 
@@ -161,7 +161,7 @@ fn judge_series(series: &[Point]) -> Option<Growth> {
     }
     let few = floor_of(series, FEW_POINTS);
     let found = judge(&few, true).filter(|found| !found.by_cycle)?;
-    (found.shape.goes_on() && found.bytes >= BEYOND * largest_fall(&few.points)).then_some(found)
+    (found.shape.is_ongoing() && found.bytes >= BEYOND * largest_fall(&few.points)).then_some(found)
 }
 
 /// The most that a floor fell from what it had reached: a working set moves by that much.
@@ -344,14 +344,14 @@ mod tests {
 
     #[test]
     fn second_of_two_teeth_is_not_a_leak() {
-        let goes_on = |found: Option<Growth>| found.is_some_and(|found| found.shape.goes_on());
+        let is_ongoing = |found: Option<Growth>| found.is_some_and(|found| found.shape.is_ongoing());
         let teeth =
             |first: u32| (0..200).map(move |i| if i < first { 10 + 2 * i } else { 10 + 2 * (i - first) });
-        assert!(!goes_on(of(teeth(90).map(f64::from))), "the first was given back");
-        assert!(goes_on(of(teeth(60).map(f64::from))), "more than twice as high as what was given back");
+        assert!(!is_ongoing(of(teeth(90).map(f64::from))), "the first was given back");
+        assert!(is_ongoing(of(teeth(60).map(f64::from))), "more than twice as high as what was given back");
         // A short peak at the start says nothing about what follows.
         let peak = (0..200).map(|i| if i < 8 { 10 + 60 * i } else { 10 + 2 * (i - 8) });
-        assert!(goes_on(of(peak.map(f64::from))));
+        assert!(is_ongoing(of(peak.map(f64::from))));
     }
 
     #[test]
@@ -371,23 +371,23 @@ mod tests {
             envelope.observe(index as u64 * 100_000_000, value.parse::<u64>().unwrap() << 20);
         }
         let found = growth(&envelope).unwrap();
-        assert!(found.shape.goes_on() && found.bytes > 400.0 * MIB && found.confidence > 0.8, "{found:?}");
+        assert!(found.shape.is_ongoing() && found.bytes > 400.0 * MIB && found.confidence > 0.8, "{found:?}");
     }
 
     #[test]
     fn growth_after_a_load_is_found_and_that_of_the_load_is_not() {
         let load = |at: u32| f64::from(at.min(50)) * 60.0;
         let leak = of((0..700).map(|at| load(at) + 0.2 * f64::from(at))).unwrap();
-        assert!(leak.shape.goes_on() && leak.after_seconds > 40.0, "{leak:?}");
+        assert!(leak.shape.is_ongoing() && leak.after_seconds > 40.0, "{leak:?}");
         assert!((leak.bytes_per_second / MIB - 0.2).abs() < 0.02, "{leak:?}");
-        let goes_on = |found: Option<Growth>| found.is_some_and(|found| found.shape.goes_on());
-        assert!(!goes_on(of((0..700).map(load))));
+        let is_ongoing = |found: Option<Growth>| found.is_some_and(|found| found.shape.is_ongoing());
+        assert!(!is_ongoing(of((0..700).map(load))));
         // A load that needed more than it kept; in the end a part is given back.
         let peak = |at: u32| if at < 36 { 6.0 * f64::from(at) } else { 30.0 };
         let end = |at: u32| if at < 735 { 0.066 * f64::from(at) } else { 35.0 };
         let leak = of((0..740).map(|at| peak(at) + end(at)));
-        assert!(goes_on(leak), "{leak:?}");
-        assert!(!goes_on(of((0..740).map(peak))));
+        assert!(is_ongoing(leak), "{leak:?}");
+        assert!(!is_ongoing(of((0..740).map(peak))));
     }
 
     #[test]

@@ -77,12 +77,12 @@ impl KeepRule {
     }
 }
 
-/// The runs that are directories of `root`, oldest first. `None` when `goes_on` returned false before all were seen.
+/// The runs that are directories of `root`, oldest first. `None` when `keep_reading` returned false before all were seen.
 #[must_use]
-pub fn stored_runs(root: &Path, goes_on: &dyn Fn() -> bool) -> Option<Vec<StoredRun>> {
+pub fn stored_runs(root: &Path, keep_reading: &dyn Fn() -> bool) -> Option<Vec<StoredRun>> {
     let mut runs = Vec::new();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        if !goes_on() {
+        if !keep_reading() {
             return None;
         }
         // A link to a run is not a run of this directory.

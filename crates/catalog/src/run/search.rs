@@ -126,8 +126,8 @@ pub struct Processes {
     pub problems: Vec<String>,
 }
 
-/// The processes at a path. When `goes_on` returns false, what was found so far is the answer.
-pub fn processes(path: &Path, goes_on: &dyn Fn() -> bool) -> Result<Processes, StoreError> {
+/// The processes at a path. When `keep_reading` returns false, what was found so far is the answer.
+pub fn processes(path: &Path, keep_reading: &dyn Fn() -> bool) -> Result<Processes, StoreError> {
     let runs = runs(path)?;
     let directories: FxHashSet<&Path> = runs.runs.iter().map(|run| run.path.as_path()).collect();
     let mut all = Processes { skipped: runs.skipped, ..Processes::default() };
@@ -135,7 +135,7 @@ pub fn processes(path: &Path, goes_on: &dyn Fn() -> bool) -> Result<Processes, S
     match Source::find_known(path) {
         Ok(mut sources) => {
             sources.found.retain(|source| !is_of_a_run(source));
-            let found = sessions_in(&sources.found, &FoundSession::is_dead, goes_on);
+            let found = sessions_in(&sources.found, &FoundSession::is_dead, keep_reading);
             all.damaged = found.damaged;
             all.processes = found.sessions.iter().map(Process::of_session).collect();
         }

@@ -47,7 +47,7 @@ pub struct Counts {
 }
 
 /// A line for each device, as the stand-in prints and stores them.
-pub fn told(output: &[u8]) -> Vec<Counts> {
+pub fn printed_counts(output: &[u8]) -> Vec<Counts> {
     let text = std::str::from_utf8(output).unwrap();
     let numbers = |line: &str| line.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<u64>>();
     text.lines().map(|line| Counts::new(&numbers(line))).collect()

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_nobodys() {
+    fn unknown_names_are_rejected() {
         for name in [
             "",
             "oom_",

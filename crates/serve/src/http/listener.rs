@@ -83,9 +83,9 @@ impl Listener {
         }
     }
 
-    /// Answers until `goes_on` returns false; requests that were taken by then are answered.
-    pub(crate) fn run(&self, goes_on: &dyn Fn() -> bool, handler: &Arc<Handler>) -> io::Result<()> {
-        while goes_on() {
+    /// Answers until `keep_serving` returns false; requests that were taken by then are answered.
+    pub(crate) fn run(&self, keep_serving: &dyn Fn() -> bool, handler: &Arc<Handler>) -> io::Result<()> {
+        while keep_serving() {
             let accepted = match &self.socket {
                 Socket::Tcp(listener) => listener.accept().map(|(stream, _)| Connection::Tcp(stream)),
                 Socket::Unix(listener, _) => listener.accept().map(|(stream, _)| Connection::Unix(stream)),

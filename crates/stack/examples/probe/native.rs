@@ -187,9 +187,9 @@ pub extern "C" fn probe_native_damaged(rounds: u64) {
     }
 }
 
-/// Nanoseconds for one walk of the present stack: unchanged, and with everything unwound anew.
+/// Nanoseconds for one walk of the present stack: unchanged, and with everything unwound from_scratch.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn probe_native_time(rounds: u64, anew: c_int, frames_out: *mut u64) -> f64 {
+pub unsafe extern "C" fn probe_native_time(rounds: u64, from_scratch: c_int, frames_out: *mut u64) -> f64 {
     let mut tree = NATIVE_TREE.lock().unwrap();
     STACK.with(|stack| {
         // SAFETY: the cell is this thread's alone, and borrowed here only.
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn probe_native_time(rounds: u64, anew: c_int, frames_out:
         let mut node = stack.current(&Registers::capture(), *UNWINDER, &(0..0), &mut *tree);
         let start = cpu_time();
         for _ in 0..rounds {
-            if anew != 0 {
+            if from_scratch != 0 {
                 stack.clear();
             }
             node = stack.current(&Registers::capture(), *UNWINDER, &(0..0), &mut *tree);

@@ -132,8 +132,8 @@ impl<'a> Cursor<'a> {
         }
         let digits = self.at - start;
         let padded = digits > 1 && self.bytes[start] == b'0';
-        let goes_on = matches!(self.peek(), Some(b'.' | b'e' | b'E'));
-        if digits == 0 || digits > 19 || padded || goes_on || (negative && value == 0) {
+        let is_float = matches!(self.peek(), Some(b'.' | b'e' | b'E'));
+        if digits == 0 || digits > 19 || padded || is_float || (negative && value == 0) {
             return None;
         }
         // A number at the very end of the window may continue in the next one.

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_line_goes_on_under_its_text() {
+    fn long_line_wraps_under_its_text() {
         let mut page = Page::new(
             "a page",
             "  try       use a smaller batch, or release the list before the next step\nend",

@@ -24,7 +24,7 @@ pub(crate) struct Row {
     /// Branches above it: a chain of only children is not indented.
     pub(crate) depth: usize,
     /// The only child of the row above.
-    pub(crate) goes_on: bool,
+    pub(crate) is_only_child: bool,
 }
 
 /// What a row says.
@@ -318,14 +318,14 @@ impl TreeState {
 
     fn lay_out(&mut self) {
         self.rows.clear();
-        let mut pending = vec![Row { node: ROOT, depth: 0, goes_on: false }];
+        let mut pending = vec![Row { node: ROOT, depth: 0, is_only_child: false }];
         while let Some(row) = pending.pop() {
             self.rows.push(row);
             if self.open.contains(&row.node) {
                 let children = self.shape.children(row.node);
-                let goes_on = children.len() == 1 && row.node != ROOT;
-                let depth = if goes_on { row.depth } else { row.depth + 1 };
-                pending.extend(children.iter().rev().map(|node| Row { node: *node, depth, goes_on }));
+                let is_only_child = children.len() == 1 && row.node != ROOT;
+                let depth = if is_only_child { row.depth } else { row.depth + 1 };
+                pending.extend(children.iter().rev().map(|node| Row { node: *node, depth, is_only_child }));
             }
         }
         self.cursor.at = self.cursor.at.min(self.rows.len() - 1);

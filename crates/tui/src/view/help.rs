@@ -9,7 +9,7 @@ use crate::view::theme::Theme;
 /// Keys of the call tree.
 pub(crate) const TREE: &[(&str, &str)] = &[
     ("↑ ↓  k j", "one row up or down; PgUp PgDn Home End too"),
-    ("→  l", "expand a row, and only children below it"),
+    ("→  l", "expand a row, and the chain of single children below it"),
     ("←", "close a row, or go to its caller"),
     ("Enter Space", "open or close"),
     ("e  c", "open everything below; close everything"),

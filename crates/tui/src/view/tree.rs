@@ -116,7 +116,7 @@ fn row_line(state: &TreeState, row: Row, columns: usize, theme: &Theme) -> Line<
     };
     // Deep trees must not push their names off the screen.
     let indent = (row.depth.saturating_sub(1) * 2).min(columns / 4);
-    let chain = if row.goes_on { "↳" } else { "" };
+    let chain = if row.is_only_child { "↳" } else { "" };
     let lead = format!("{}{chain}{mark}", " ".repeat(indent));
     let used = width(&sizes) + width(&lead);
     let (function, at) = match cells.frame {

@@ -84,7 +84,7 @@ fn wrong(error: TuiError) -> anyhow::Error {
 }
 
 pub(crate) fn columns() -> u16 {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let from_environment = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let of_terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col);
-    of_terminal.or(told).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+    of_terminal.or(from_environment).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }

@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         heap: options.heap.clone(),
         heap_is_default: options.heap_is_default,
         heap_finish: run_finish::after(options, &ourselves),
-        warn: is_watched_by_somebody(options).then_some(say as fn(&str)),
+        warn: prints_alerts(options).then_some(say as fn(&str)),
         earlier: (!options.quiet && !options.json).then_some(say as fn(&str)),
         courier: courier.clone(),
         shipper: options.ship.as_ref().map(|transfer| transfer.shipper(&ourselves)).transpose()?,
@@ -179,7 +179,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
 }
 
 /// Whether warnings are printed while the program runs: only on a terminal. A log file is read afterwards, and has the summary.
-fn is_watched_by_somebody(options: &Options) -> bool {
+fn prints_alerts(options: &Options) -> bool {
     !options.quiet && !options.json && !options.live && io::stderr().is_terminal()
 }
 

@@ -41,9 +41,9 @@ impl Export {
                 flags.join(" and ")
             )));
         };
-        let mut asking = helper(&python, "check");
-        let told = asking.stdout(Stdio::null()).stderr(Stdio::piped());
-        match hand_over(told, &json!({"settings": self.settings})) {
+        let mut checker = helper(&python, "check");
+        let command = checker.stdout(Stdio::null()).stderr(Stdio::piped());
+        match hand_over(command, &json!({"settings": self.settings})) {
             Ok(done) if done.status.success() => Ok(()),
             Ok(done) => Err(UsageError(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
             Err(error) => {

@@ -195,7 +195,7 @@ fn cross_rank_lines(cross: &Value) -> Vec<String> {
 
 /// The keys of a JSON file that is not telemetry at all; `None` when it is, or is not JSON.
 fn foreign(path: &Path) -> Option<Vec<String>> {
-    const TELLING: [&str; 8] = [
+    const TELEMETRY_KEYS: [&str; 8] = [
         "schema_version",
         "timestamp",
         "timestamp_ns",
@@ -208,12 +208,12 @@ fn foreign(path: &Path) -> Option<Vec<String>> {
     if path.is_dir() || path.extension().is_some_and(|extension| extension == "jsonl" || extension == "csv") {
         return None;
     }
-    let tells =
-        |value: &Value| value.as_object().is_some_and(|map| TELLING.iter().any(|key| map.contains_key(*key)));
+    let is_telemetry =
+        |value: &Value| value.as_object().is_some_and(|map| TELEMETRY_KEYS.iter().any(|key| map.contains_key(*key)));
     match store_json::read_value(path).ok()? {
-        Value::Array(items) if items.iter().any(tells) => None,
+        Value::Array(items) if items.iter().any(is_telemetry) => None,
         Value::Object(map) if map.get("events").is_some_and(Value::is_array) => None,
-        Value::Object(map) if TELLING.iter().any(|key| map.contains_key(*key)) => None,
+        Value::Object(map) if TELEMETRY_KEYS.iter().any(|key| map.contains_key(*key)) => None,
         Value::Object(map) => {
             let mut keys: Vec<String> = map.keys().cloned().collect();
             keys.sort();

@@ -21,11 +21,11 @@ pub(crate) fn load_with(
 ) -> anyhow::Result<Loaded> {
     let mut progress = Progress::new("events");
     let captures = |path: &Path| captures.at(path);
-    let mut goes_on = || {
+    let mut keep_reading = || {
         progress.step();
         ctrl_c.check().is_ok()
     };
-    let loaded = recording::load(paths, &mut Reader { captures: &captures, goes_on: &mut goes_on });
+    let loaded = recording::load(paths, &mut Reader { captures: &captures, keep_reading: &mut keep_reading });
     ctrl_c.check()?;
     Ok(loaded?)
 }
