@@ -54,7 +54,7 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn every_dependency_edge_is_in_the_table() {
     let page = page();
-    let table: BTreeMap<String, BTreeSet<String>> = rows(&page, "## The rooms")
+    let table: BTreeMap<String, BTreeSet<String>> = rows(&page, "## The crates")
         .into_iter()
         .map(|cells| (quoted(&cells[0]).into_iter().next().unwrap(), quoted(&cells[2])))
         .collect();
@@ -73,7 +73,7 @@ fn every_dependency_edge_is_in_the_table() {
 #[test]
 fn dependencies_point_down_the_table() {
     let page = page();
-    let order: Vec<String> = rows(&page, "## The rooms")
+    let order: Vec<String> = rows(&page, "## The crates")
         .iter()
         .map(|cells| quoted(&cells[0]).into_iter().next().unwrap())
         .collect();
