@@ -158,7 +158,7 @@ bench: setup peer ## measure beside stormlog 0.4.3, into bench/RESULTS.md
 soak: setup ## short-lived processes under `run --heap` for an hour, held to the budget; SOAK_SECONDS=120 for a look
 	$(PYTHON) bench/soak.py --stormlog $(abspath $(BIN)/stormlog) --seconds $(SOAK_SECONDS) $(if $(SOAK_KEEP),--keep)
 
-corpus: setup ## record the programs of tests/corpus anew (those with PyTorch where `make test-frameworks` installed it)
+corpus: setup ## record the programs of tests/corpus again (those with PyTorch where `make test-frameworks` installed it)
 	CORPUS_TORCH_PYTHON="$(firstword $(wildcard $(FRAMEWORKS)/.venv-frameworks-*/bin/python))" $(BIN)/python tests/corpus/record.py
 
 clean: ## remove everything that was built or installed here

@@ -2,7 +2,7 @@
 """Lists many runs: `stormlog sessions` and `stormlog query runs` over COUNT run directories.
 
 One real run of `true` is copied COUNT times; each copy has a directory name, a session id and times of its
-own. A log segment repeats the session id in its records, so their checksums are made anew
+own. A log segment repeats the session id in its records, so their checksums are made again
 (crates/ring/src/layout.rs).
 
     bench/many_runs.py                       # 10,000 runs, with the `stormlog` on PATH

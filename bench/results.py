@@ -1,6 +1,6 @@
 """What was measured: one file a measurement under `results/`, and the one page made of them.
 
-    python bench/results.py            # writes RESULTS.md anew
+    python bench/results.py            # writes RESULTS.md again
     python bench/results.py --check    # fails where the page is not what the files give
 
 A measurement calls `keep` when it has ended. The page has one form for all: what, ours, the peer's, their

@@ -3,7 +3,7 @@
     bench/ship.py STORMLOG [SECONDS] [--keep]
 
 The program holds 200 MB and sleeps; it is sampled ten times a second. With `--keep` the figures are written
-to bench/results/ship.json and the page is made anew.
+to bench/results/ship.json and the page is made again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     bench/fleet/measure.py target/release [--ranks 1024] [--samples 10000] [--work DIR] [--keep]
 
 Seconds, processor seconds and peak resident memory are those of each command, from wait4(2). With `--keep`
-the figures are written to bench/results/fleet.json and the page is made anew.
+the figures are written to bench/results/fleet.json and the page is made again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small transformer trained on random tokens: a GPU training loop to measure on. Prints its times as JSON.
 
 `--calibrate` finds the batch for about 30 steps a second. `--batch 96 --batch 8` trains with these batches
-when it is told to: it reads lines of "BATCH STEPS" and answers each with the seconds of every step.
+on request: it reads lines of "BATCH STEPS" and answers each with the seconds of every step.
 `--record` records itself; `--history alloc` has PyTorch record every allocation with its stack.
 """
 

@@ -1,4 +1,4 @@
-//! A sink directory that somebody else left: manifest, rollups and one segment, with NUL bytes between them.
+//! A sink directory from an untrusted source: manifest, rollups and one segment, with NUL bytes between them.
 #![no_main]
 
 use std::fs;

@@ -1,7 +1,7 @@
 """Stormlog: memory telemetry that survives the crash.
 
 Importing this package must stay cheap (a recorded program pays for it): nothing is imported here, every name
-is loaded when it is first used. `__init__.pyi` tells type checkers the same names.
+is loaded when it is first used. `__init__.pyi` declares the same names for type checkers.
 """
 
 __version__ = "0.5.0"

@@ -321,7 +321,7 @@ class ROCmDeviceCollector(CudaDeviceCollector):
 
 
 class MPSDeviceCollector(DeviceMemoryCollector):
-    """An Apple GPU. Its driver tells what this process holds, and a recommended limit as the size."""
+    """An Apple GPU. Its driver reports what this process holds, and a recommended limit as the size."""
 
     telemetry_collector = "stormlog.mps_tracker"
 
@@ -369,7 +369,7 @@ class MPSDeviceCollector(DeviceMemoryCollector):
         return DeviceMemorySampleResult(sample, tuple(errors), errors)
 
     def capabilities(self) -> DeviceMemoryCapabilities:
-        """Allocated, reserved and used; the size where PyTorch tells it."""
+        """Allocated, reserved and used; the size where PyTorch reports it."""
         knows_total = hasattr(_torch().mps, "recommended_max_memory")
         return DeviceMemoryCapabilities(
             self.name(),
@@ -431,7 +431,7 @@ class CPUDeviceCollector(DeviceMemoryCollector):
 
 
 def _cuda_counters(torch: Any, index: int) -> tuple[int, int, int | None, int | None, dict[str, int]]:
-    """Allocated, reserved, active and inactive bytes (None where they are not told), and how often it failed.
+    """Allocated, reserved, active and inactive bytes (None where not reported), and the number of failures.
 
     The allocator gives all its counters in one call. Each of PyTorch's public functions makes that call
     again and sorts its hundred numbers by name: they are asked only where the call is missing.

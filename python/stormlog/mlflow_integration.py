@@ -92,7 +92,11 @@ def add_mlflow_arguments(parser: Any) -> None:
     parser.add_argument(
         "--mlflow-log-artifacts", action="store_true", help="Upload the files that were written"
     )
-    parser.add_argument("--mlflow-log-attribution", action="store_true", help="Log the holders of GPU memory, if a bundle has them")
+    parser.add_argument(
+        "--mlflow-log-attribution",
+        action="store_true",
+        help="Log the holders of GPU memory, if a bundle has them",
+    )
 
 
 def ensure_mlflow_available(config: MlflowExportConfig) -> None:

@@ -34,7 +34,7 @@ class HeldTensor:
 
     `kind` is parameter, gradient, loss (one number that still has its graph), graph (part of one, or the end
     of one) or data. `stack` is where it was watched from; of one that was only found, where it was allocated,
-    if a recording of this process or the history of PyTorch's CUDA allocator tells; else None.
+    if a recording of this process or the history of PyTorch's CUDA allocator has it; else None.
     """
 
     kind: str
@@ -140,7 +140,7 @@ class TensorTracker:
     def _stacks(self) -> dict[int, str]:
         """Where each block of the device's memory was allocated, by its address.
 
-        By the heap recording of this process where one runs, else as far as PyTorch's own history tells.
+        By the heap recording of this process where one runs, else as far as PyTorch's own history has it.
         """
         torch = import_module("torch")
         if self.device_type != "cuda" or not torch.cuda.is_initialized():

@@ -330,7 +330,7 @@ def _index(torch: Any, device: Any) -> int:
 
 
 def _nvidia_smi(uuid: Any, index: int) -> dict[str, Any]:
-    """What the driver's tool says of a device, found by its id where PyTorch tells it: numbers differ."""
+    """What the driver's tool says of a device, found by its id where PyTorch reports it: numbers differ."""
     query = "memory.total,memory.used,memory.free,utilization.gpu,temperature.gpu,power.draw"
     which = str(index) if uuid is None else f"GPU-{uuid}"
     command = ["nvidia-smi", f"--id={which}", f"--query-gpu={query}", "--format=csv,noheader,nounits"]

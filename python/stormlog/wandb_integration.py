@@ -92,7 +92,11 @@ def add_wandb_arguments(parser: Any) -> None:
     parser.add_argument(
         "--wandb-log-artifacts", action="store_true", help="Upload the files that were written"
     )
-    parser.add_argument("--wandb-log-attribution", action="store_true", help="Log the holders of GPU memory, if a bundle has them")
+    parser.add_argument(
+        "--wandb-log-attribution",
+        action="store_true",
+        help="Log the holders of GPU memory, if a bundle has them",
+    )
 
 
 def ensure_wandb_available(config: WandbExportConfig) -> None:

@@ -1,4 +1,4 @@
-"""Records the programs of the corpus anew: `make corpus`, or `record.py NAME...` for some of them.
+"""Records the programs of the corpus again: `make corpus`, or `record.py NAME...` for some of them.
 
 Each program runs under plain `stormlog run`, which samples the heap, several at a time, and its run directory
 becomes `recordings/NAME`. Run it with the Python that has Stormlog; `CORPUS_TORCH_PYTHON` names one that has

@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's CUPTI and the driver under it, for machines without a GPU.
  *
- * It has the four functions that are called, with the types of cupti_callbacks.h, and tells a subscriber of
+ * It has the four functions that are called, with the types of cupti_callbacks.h, and reports to a subscriber
  * allocations as the real one does: a call of the runtime twice, as the driver's and as its own. With OWNER defined it
  * is a library that allocates, to be built under the name of a real one.
  */

@@ -94,12 +94,12 @@ print(json.dumps([before, held(), held(1), after, cuda_driver.report(0)["why_not
     assert before == {"nccl": 120, "pytorch": 500, "libmine.so": 32}
     assert held == {"nccl": 20, "pytorch": 500} and other == {"nccl": 7}
     assert after["is_on"] and after["outside_pytorch_bytes"] == 20 << 20
-    assert (after["allocations"], after["frees"], after["lost"]) == (5, 2, 0), "told twice, counted once"
+    assert (after["allocations"], after["frees"], after["lost"]) == (5, 2, 0), "reported twice, counted once"
     assert after["modules"] == {"count": 1, "bytes": 3 << 20}
     assert why == "it was stopped" and said == ""
 
 
-def test_a_place_that_is_taken_is_said_in_one_line(libraries: Path) -> None:
+def test_taken_cupti_subscription_is_reported_in_one_line(libraries: Path) -> None:
     found, said = run(
         libraries,
         "nccl = library('libnccl_fake')\nok = cuda_driver.start()\nnccl.owner_take(MB, 0)\n"
@@ -118,7 +118,7 @@ def test_without_cupti_one_line_says_so(libraries: Path) -> None:
     assert len(said.splitlines()) == 1 and "/nowhere/libcupti.so" in said, said
 
 
-def test_it_never_wants_the_interpreter(libraries: Path) -> None:
+def test_callback_never_takes_the_gil(libraries: Path) -> None:
     """PyTorch allocates under a lock others wait for with the interpreter held: to want it is deadlock."""
     found, _ = run(
         libraries,
@@ -139,7 +139,7 @@ print(json.dumps(held()))
     assert found == {"nccl": 405}
 
 
-def test_hidden_memory_is_named_after_who_took_it(libraries: Path) -> None:
+def test_hidden_memory_is_named_after_its_library(libraries: Path) -> None:
     found, _ = run(
         libraries,
         """
@@ -257,7 +257,7 @@ void stormlog_gpu_report(uint64_t address, int64_t size, uint64_t allocated, uin
 """
 
 
-def test_what_is_beside_pytorchs_segments_goes_into_the_recording(libraries: Path, tmp_path: Path) -> None:
+def test_memory_beside_pytorchs_segments_is_recorded(libraries: Path, tmp_path: Path) -> None:
     source, hook = tmp_path / "hook.c", tmp_path / "libhook_stand_in.so"
     source.write_text(HOOK, encoding="utf-8")
     subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", str(hook), str(source)], check=True)

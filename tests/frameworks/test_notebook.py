@@ -63,7 +63,7 @@ def test_a_cell_that_fails_fails_and_the_next_is_recorded() -> None:
         ("%%stormlog_heap\nimport asyncio\nawait asyncio.sleep(0)", "a cell that awaits"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(cell: str, said: str) -> None:
+def test_impossible_cell_is_reported_in_one_line(cell: str, said: str) -> None:
     _, (line,), after = outputs("%load_ext stormlog", cell, "stormlog = 1")
     assert (line["output_type"], line["name"]) == ("stream", "stderr")
     assert line["text"].startswith("UsageError") and said in line["text"]

@@ -43,7 +43,7 @@ def bundles(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.rglob("cuda_oom.json"))]
 
 
-def test_who_catches_it_gets_the_memory_back(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_freed_when_the_error_is_caught(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
 
     def snapshot() -> dict[str, Any]:

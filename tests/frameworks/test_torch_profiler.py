@@ -121,7 +121,7 @@ def test_training_is_profiled_and_changes_no_weight() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_this_pytorchs_signature_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signature_of_this_pytorch_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = torch.cuda.memory
     if not hasattr(memory, "_record_memory_history"):
         pytest.skip("this PyTorch records no history")

@@ -87,7 +87,7 @@ def train(torch: Any, counts: mmap.mmap) -> None:
 
 
 def serve(kills: int, folder: Path) -> None:
-    """Forks and kills so many trainings."""
+    """Forks and kills the given number of trainings."""
     torch: Any = import_module("torch")
     assert not torch.cuda.is_initialized()
     chance = random.Random(1)

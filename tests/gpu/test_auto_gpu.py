@@ -15,7 +15,7 @@ from typing import Any
 
 MB = 1 << 20
 STORMLOG = [sys.executable, "-m", "stormlog"]
-# A limit of 1 GiB that is PyTorch's own, so that running out costs nobody else anything.
+# A limit of 1 GiB that is PyTorch's own, so that running out affects no other process.
 LIMITED = """
 import gc, os, signal, sys, threading, time, torch
 MB = 1 << 20
@@ -128,7 +128,7 @@ def test_another_allocator_is_sampled_and_its_error_kept(tmp_path: Path) -> None
     sys.stdout.write(f"{found['verdict']}\n")
 
 
-def test_who_catches_it_gets_the_memory_back(tmp_path: Path) -> None:
+def test_memory_is_freed_when_the_error_is_caught(tmp_path: Path) -> None:
     source = LIMITED + (
         "gc.disable()\n"
         "def step():\n"
@@ -347,6 +347,6 @@ def test_stormlog_1_in_the_environment_is_enough(tmp_path: Path) -> None:
     assert page(own_bundles(tmp_path)[0])["requested_bytes"] == 800 * MB
 
 
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
+def test_auto_can_be_switched_off(tmp_path: Path) -> None:
     done = run(tmp_path, LIMITED + "block(2000)\n", "--no-torch")
     assert done.returncode == 1 and own_bundles(tmp_path) == []

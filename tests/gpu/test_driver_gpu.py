@@ -89,7 +89,7 @@ def test_each_byte_of_the_driver_has_an_owner(tmp_path: Path) -> None:
     assert (
         not after["is_on"] and after["why_not"] == "torch.profiler has taken the only CUPTI subscription"
     ), after
-    assert kernels > 0, "torch.profiler sees the device as if nobody had listened"
+    assert kernels > 0, "torch.profiler sees the device as if there were no listener"
 
 
 def check_capture(runs: Path, beside: int) -> None:

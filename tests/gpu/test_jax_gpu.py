@@ -145,7 +145,9 @@ def test_an_error_leaves_a_bundle_with_the_line_that_holds_the_pool(tmp_path: Pa
     assert page["requested_bytes"] == 256 * MB
     log = tmp_path / "train.log"
     log.write_text(done.stderr)
-    explained = subprocess.run([*STORMLOG, "oom", "explain", "--json", str(log)], capture_output=True, text=True)
+    explained = subprocess.run(
+        [*STORMLOG, "oom", "explain", "--json", str(log)], capture_output=True, text=True
+    )
     sys.stdout.write(explained.stdout[:3000])
     assert explained.returncode == 0 and '"framework": "jax"' in explained.stdout, explained.stderr
     assert f'"requested": {256 * MB}' in explained.stdout

@@ -50,7 +50,7 @@ def clean() -> int:
 
 @contextlib.contextmanager
 def room_for(megabytes: int) -> Iterator[None]:
-    """Makes more than so many megabytes beyond what is reserved now an OutOfMemoryError."""
+    """Makes more than the given megabytes beyond what is reserved now an OutOfMemoryError."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + megabytes * MB) / total)
     try:
@@ -375,7 +375,7 @@ def test_every_allocated_byte_has_a_category() -> None:
     sys.stdout.write(f"categories: {sizes}\n")
     assert sizes["parameters"] == sizes["gradients"] == 16 * MB
     assert sizes["optimizer_state"] == 32 * MB
-    assert sizes["activations"] == 8 * MB, "every layer's output: backward holds those that nobody else does"
+    assert sizes["activations"] == 8 * MB, "every layer's output: only the backward pass holds them"
     assert sizes["data"] >= 2 * MB
     assert found["allocated_bytes"] == torch.cuda.memory_allocated() >= base
     assert found["reserved_bytes"] == torch.cuda.memory_reserved()

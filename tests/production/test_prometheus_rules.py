@@ -15,7 +15,7 @@ from monitoring import Monitoring, Start, printed
 from places import PROGRAMS
 from run_command import cgroup, command, in_cgroup, until
 
-# Grows by 8 MiB a second, until it is told to take all there is. The line is what holds it.
+# Grows by 8 MiB a second, until it gets the request to take all memory. The line is the holder.
 LEAKS = """
 import os, select, sys
 holders = os.environ.get("STAND_IN_HOLDERS")

@@ -1,4 +1,4 @@
-"""Holds blocks of two lines, and for each line of input replaces so many of random sizes; then waits.
+"""Holds blocks of two lines, and for each line of input replaces that many, random sizes; then waits.
 
 Prints "ready" when it holds them and "done" after each round. The blocks are larger than those that Python's
 own allocator takes, so that each is one allocation.

@@ -1,4 +1,4 @@
-"""Waits for the seconds given, tells the time and dies at once: by a signal, or in one of the ways below."""
+"""Waits for the seconds given, prints the time and dies at once: by a signal, or in one of the ways below."""
 
 import atexit
 import os

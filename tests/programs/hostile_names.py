@@ -1,4 +1,4 @@
-"""Allocates in functions and files named to fool whoever shows them; then waits as long as it is told."""
+"""Allocates in functions and files named to attack a terminal or page; then waits for the given time."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Leaks steadily: so many megabytes a second, in small steps, up to so many in all."""
+"""Leaks steadily: the given megabytes per second, in small steps, up to a total."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""An exception ends a thread; the program goes on and exits with 3."""
+"""An exception ends a thread; the program continues and exits with 3."""
 
 import sys
 import threading

@@ -27,7 +27,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a JSON file of so many events, one nanosecond apart."""
+    """Writes a JSON file of the given number of events, one nanosecond apart."""
 
     def make(count: int = 3, name: str = "events.json", **changes: Any) -> Path:
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""The verdicts of `analyze` on recordings of real programs (tests/corpus), and on some programs run anew.
+"""The verdicts of `analyze` on recordings of real programs (tests/corpus), and on some programs run again.
 
 A file name states the label: `leak_*` or `healthy_*`. The responsible lines of a leaking program end with
 `# leak`. Both halves of the sorted list are held to the figures by themselves too.

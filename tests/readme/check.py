@@ -251,7 +251,7 @@ class Checked:
         return None
 
     def document(self, path: Path) -> None:
-        """Runs a document, and writes it anew where that is asked for."""
+        """Runs a document, and writes it again where that is asked for."""
         document = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory(prefix="job-", dir="/tmp") as directory:
             shutil.copytree(ROOT / "examples", Path(directory, "examples"))

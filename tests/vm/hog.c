@@ -1,4 +1,4 @@
-/* Takes memory and keeps it until somebody ends it: hog MILLISECONDS, the pause after each MiB. */
+/* Takes memory and keeps it until it is killed: hog MILLISECONDS, the pause after each MiB. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -149,7 +149,7 @@ class _Recording:
         _LOGGER.debug("%s: %d bytes in %.1f ms", name, size, (time.perf_counter() - began) * 1e3)
 
     def _state(self) -> None:
-        """What the program needs and has, for the views of the run: written anew as it changes."""
+        """What the program needs and has, for the views of the run: rewritten as it changes."""
         if self.has_compiled.is_set():
             self.has_compiled.clear()
             self.programs = live_programs()

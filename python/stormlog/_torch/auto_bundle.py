@@ -50,7 +50,7 @@ class Failure:
 
     @classmethod
     def of_allocator(cls, device: int, wanted: int, allowed: int, free: int, is_recorded: bool) -> Failure:
-        """As PyTorch's observer tells it."""
+        """As PyTorch's observer reports it."""
         text = f"CUDA out of memory. Tried to allocate {_native.text.binary_size(wanted)} on device {device}."
         names = ("OutOfMemoryError", "torch", text)
         reason = "torch.cuda.OutOfMemoryError"

@@ -63,14 +63,14 @@ class Meter(Protocol):
         """Begin a stretch."""
 
     def reset_peak(self) -> None:
-        """Let the device's own peak begin anew."""
+        """Let the device's own peak begin again."""
 
 
 def end_stretch(stretch: Stretch, meter: Meter) -> tuple[Peak, Counters]:
     """End a stretch; its peak, and what is held at its end, which is never above the peak.
 
-    The counters are read first: what is allocated between the two readings then raises the peak alone. The kernel's
-    mark for a process lags behind its resident memory by some pages, so the larger of both counts.
+    The counters are read first: memory allocated between the two readings then raises only the peak. The
+    kernel's peak of a process lags behind its resident memory by some pages, so the larger of both counts.
     """
     counters = meter.read()
     peak = stretch.end()
@@ -159,7 +159,7 @@ class CudaMeter:
         return CudaStretch(self)
 
     def reset_peak(self) -> None:
-        """Let the device's peak begin anew, without loss for the stretches that are open."""
+        """Let the device's peak begin again, without loss for the stretches that are open."""
         with _LOCK:
             self._reset()
 
@@ -231,7 +231,7 @@ class HostMeter:
         return HostStretch(self, PeakOfCall(self._probe))
 
     def reset_peak(self) -> None:
-        """Let the peak begin anew."""
+        """Let the peak begin again."""
         PeakOfCall(self._probe).end()
 
 

@@ -65,7 +65,7 @@ def holders(exc: BaseException) -> list[Holder]:
 
 
 def largest_tensors(index: dict[str, Any]) -> list[Holder]:
-    """The largest tensors of an attribution index by name, where no stack tells what took them."""
+    """The largest tensors of an attribution index by name, where no stack shows what allocated them."""
     rows = sorted(index["attributed_storage_pointers"], key=lambda row: row["storage_bytes"], reverse=True)
     found = []
     for row in rows[:_HOLDERS]:

@@ -57,7 +57,7 @@ class MemoryWatchdog:
         self._callbacks.append(callback)
 
     def add_graph(self, graph: Any) -> None:
-        """A CUDA graph that may be reset, its pool released; the program captures it anew. Held weakly."""
+        """A CUDA graph that may be reset, its pool released; the program captures it again. Held weakly."""
         self._graphs.append(weakref.ref(graph))
 
     def on_smaller_batch(self, hook: Callable[[], object]) -> None:

@@ -270,7 +270,7 @@ def set_global_profiler(profiler: JAXMemoryProfiler) -> None:
 
 
 def clear_global_profiler() -> None:
-    """Stop and drop it; the next one begins anew."""
+    """Stop and drop it; the next one begins again."""
     with _GLOBAL_LOCK:
         for profiler in _GLOBAL:
             profiler.stop_continuous_profiling()

@@ -283,7 +283,7 @@ def _close(handle: PhaseHandle) -> None:
     try:
         handle.close()
     except PhaseProtocolError as error:
-        # A session that ended, or that was started anew, has closed its phases.
+        # A session that ended, or that was started again, has closed its phases.
         _LOGGER.debug("Phase %s: %s", handle.name, error)
 
 

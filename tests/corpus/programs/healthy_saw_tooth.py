@@ -1,4 +1,4 @@
-"""Collects for five seconds, writes out, begins anew."""
+"""Collects for five seconds, writes out, begins again."""
 
 from clock import steps
 

@@ -1,4 +1,4 @@
-"""Traces a function anew for each input length and keeps every trace. Memory: anonymous."""
+"""Traces a function again for each input length and keeps every trace. Memory: anonymous."""
 
 from clock import steps
 

@@ -230,7 +230,7 @@ def test_a_watchdog_cleans_up_once_a_breach(monkeypatch: pytest.MonkeyPatch, dev
     assert len(called) == 1 and not watchdog.active
 
 
-def test_what_a_function_will_need_is_known_before_it_runs() -> None:
+def test_compiled_memory_is_known_before_the_call() -> None:
     def step(x: Any) -> Any:
         return jnp.tanh(x @ x).sum()
 

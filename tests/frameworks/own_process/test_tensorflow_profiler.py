@@ -198,7 +198,7 @@ def test_a_decorated_function_uses_the_profiler_of_the_moment() -> None:
     assert own.get_results().function_profiles["renamed"]["calls"] == 1
 
 
-def test_what_tensorflow_says_of_the_machine() -> None:
+def test_system_info_has_tensorflows_devices() -> None:
     info = utils.get_system_info()
     assert info["tensorflow_version"] == tf.__version__
     assert info["gpu"]["error"] == "No GPU devices found"

@@ -118,7 +118,7 @@ void stand_in_cpu_report(uint64_t address, int64_t size) {
     report((void *)address, size, 1, 2, device);
 }
 
-// So many pairs of an allocation and its end, in one call.
+// The given number of pairs of an allocation and its free, in one call.
 void stand_in_pairs(int index, uint64_t size, uint64_t pairs) {
     for (uint64_t pair = 0; pair < pairs; pair++) stand_in_free(index, stand_in_allocate(index, size, 0), size, 0);
 }

@@ -37,7 +37,7 @@ def test_replay_and_blame_are_the_same_to_the_letter(tmp_path: Path) -> None:
     assert any(span for story in ours["stories"] for spans in story["spans"] for span in spans)
 
 
-def test_what_a_tracker_recorded_is_replayed(tmp_path: Path) -> None:
+def test_recorded_phases_are_replayed(tmp_path: Path) -> None:
     tracker = CPUMemoryTracker(sampling_interval=0.005)
     with tracker:
         tracker.enter_phase("train")

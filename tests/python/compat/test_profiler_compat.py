@@ -39,7 +39,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Both:
 @pytest.mark.parametrize(
     "name", ["empty", "results", "names", "decorated", "limited", "loaded", "attributed"]
 )
-def test_they_say_the_same(results: Both, name: str) -> None:
+def test_results_equal_those_of_0_4_3(results: Both, name: str) -> None:
     theirs, ours = results
     assert ours[name] == theirs[name]
 

@@ -67,7 +67,7 @@ def test_utilities_are_the_same(results: Both, name: str) -> None:
     assert ours["small"][name] == theirs["small"][name]
 
 
-def test_what_it_classifies_rightly_we_classify_alike(results: Both) -> None:
+def test_classification_equals_that_of_0_4_3(results: Both) -> None:
     theirs, ours = results
     assert ours["small"]["classified"] == theirs["small"]["classified"]
 

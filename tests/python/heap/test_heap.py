@@ -72,7 +72,7 @@ def test_the_request_that_failed_is_named_and_fails_where_it_would_have(
     assert "failed" in done.stderr and "grows_bytes.py" in done.stderr
 
 
-def test_who_held_the_memory_is_asked_when_the_request_failed(tmp_path: Path) -> None:
+def test_holders_are_those_of_the_failed_request(tmp_path: Path) -> None:
     name = "lets_go_when_it_fails.py"
     done = record(tmp_path / "out.bin", *program(name), options=("--limit", "400MiB"))
     assert done.returncode == 1
@@ -347,9 +347,9 @@ def test_errors_of_captures_are_heap_errors_and_what_callers_expect(tmp_path: Pa
     assert issubclass(heap.HeapError, RuntimeError)
 
 
-def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+def test_impossible_recording_raises_an_error(tmp_path: Path) -> None:
     path = tmp_path / "here.bin"
-    path.write_bytes(b"somebody's")
+    path.write_bytes(b"foreign")
     with pytest.raises(FileExistsError, match="overwrite=True"):
         heap.start(path)
     with pytest.raises(heap.HeapError, match="nothing is being recorded"):
@@ -476,7 +476,7 @@ def test_nothing_that_was_recorded_is_removed_unasked(tmp_path: Path) -> None:
     kept = [bytearray(100_000) for _ in range(20)]
     with pytest.raises(heap.HeapError, match="recorded already"):
         heap.start(target, overwrite=True)
-    assert left.exists(), "the file of the recording that goes on"
+    assert left.exists(), "the file of the running recording"
     assert heap.stats(heap.stop())["total_allocated_bytes"] > 100_000 * len(kept)
     assert not heap.is_recording()
 

@@ -71,7 +71,7 @@ def test_an_unknown_signature_is_an_error_that_names_it(torch: Any) -> None:
         start_cuda_memory_history()
 
 
-def test_without_torch_there_is_none() -> None:
+def test_without_torch_there_is_no_history() -> None:
     assert "torch" not in sys.modules
     assert not cuda_memory_history_supported()
     assert cuda_native_debug.cuda_memory_history_is_on() is None

@@ -1,4 +1,4 @@
-"""A stand-in for PyTorch on CUDA that starts when it is first used, runs out of memory and tells observers.
+"""A stand-in for PyTorch on CUDA that starts when first used, runs out of memory and notifies observers.
 
 No device and no real memory. What calls what, and in which order, is PyTorch's; tests/gpu checks it on a GPU.
 """

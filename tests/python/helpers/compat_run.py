@@ -30,7 +30,7 @@ def run_all(folder: Path) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Any result as JSON, without losing what tells two results apart."""
+    """Any result as JSON, without losing what distinguishes two results."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"class": type(value).__name__, **fields}

@@ -160,7 +160,7 @@ class History:
 
 
 def make(devices: int = 1, newer_history: bool = True, cheap_stats: bool = True) -> Any:
-    """PyTorch with so many devices; `torch.allocators` are theirs, `torch.waits` counts synchronisations."""
+    """PyTorch with these devices: their `torch.allocators`; `torch.waits` counts synchronisations."""
     torch: Any = torch_stand_in.make()
     allocators = [Allocator(index) for index in range(devices)]
     torch.allocators, torch.waits = allocators, []

@@ -86,7 +86,9 @@ def around_a_record(query: Any, store: Any) -> dict[str, Any]:
     record = project_telemetry_event(event).record_id
     return {
         "near": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, limit=50))),
-        "wide": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, scope="distributed"))),
+        "wide": outcome(
+            lambda: store.correlate(query.CorrelationFilter(record_id=record, scope="distributed"))
+        ),
         "wrong": outcome(lambda: store.correlate(query.CorrelationFilter(record_id=record, at_ns=1))),
     }
 

@@ -13,7 +13,7 @@ from stormlog.device_collectors import (
 
 
 class ScriptedCollector(DeviceMemoryCollector):
-    """Gives the bytes it is told to, of a device of 1000; an exception in the script is raised."""
+    """Reports the scripted bytes, of a device of 1000; an exception in the script is raised."""
 
     def __init__(self, *script: int | Exception) -> None:
         self.script = list(script)

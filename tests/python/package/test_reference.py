@@ -28,9 +28,9 @@ def test_a_public_name_without_a_docstring_is_found(tmp_path: Path) -> None:
     (package / "a.py").write_text(
         '"""A."""\nfrom stormlog._b import Base\n__all__ = ["C", "f"]\n'
         "def f() -> None: ...\n"
-        'class C(Base):\n    """C."""\n    def documented(self) -> None: ...\n    def bare(self) -> None: ...\n'
+        'class C(Base):\n    """C."""\n    def noted(self) -> None: ...\n    def bare(self) -> None: ...\n'
     )
-    (package / "_b.py").write_text('class Base:\n    def documented(self) -> None:\n        """Documented."""\n')
+    (package / "_b.py").write_text('class Base:\n    def noted(self) -> None:\n        """Noted."""\n')
     code = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import public_names as names\n"
         "names.PYTHON = pathlib.Path(sys.argv[2]); print(*names.missing())"

@@ -95,6 +95,6 @@ def test_without_history_the_end_is_shown() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "snapshot"])
-def test_what_is_no_snapshot_is_a_type_error(wrong: Any) -> None:
+def test_invalid_snapshot_is_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError, match="Unsupported snapshot payload type"):
         render_attributed_html(wrong, {})

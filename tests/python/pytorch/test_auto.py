@@ -122,7 +122,7 @@ def test_an_oom_leaves_a_bundle_before_it_is_raised(torch: Any, tmp_path: Path) 
     torch._C._cuda_attach_out_of_memory_observer(lambda *facts: seen.append(len(bundles(tmp_path))))
     with pytest.raises(torch.OutOfMemoryError):
         torch.stand_in.take(200 * MB)
-    assert seen == [1], "the bundle is there when the next observer is told"
+    assert seen == [1], "the bundle is there when the next observer is called"
     (bundle,) = bundles(tmp_path)
     found = page(bundle)
     assert (found["requested_bytes"], found["allowed_bytes"]) == (200 * MB, 256 * MB)
@@ -188,7 +188,7 @@ def test_the_stacks_of_a_bundle_are_those_of_the_heap_recording(
     assert [holder.site for holder in shown.top] == ["me/model.py:3 build", "me/data.py:9 load"]
 
 
-def test_memory_comes_back_to_who_caught_the_error(torch: Any) -> None:
+def test_memory_is_freed_after_the_error_is_caught(torch: Any) -> None:
     def step() -> None:
         held = torch.stand_in.take(200 * MB)
         seen.append(weakref.ref(held))
@@ -278,7 +278,7 @@ def test_every_thread_may_run_out(torch: Any, tmp_path: Path) -> None:
     assert 1 <= len(found) <= 3 and page(found[0])["thread"].startswith("worker-")
 
 
-def test_what_fails_in_a_bundle_costs_only_that(torch: Any, tmp_path: Path) -> None:
+def test_failing_part_of_a_bundle_leaves_the_rest(torch: Any, tmp_path: Path) -> None:
     torch.stand_in.take(MB)
     torch.history._snapshot = lambda: 1 // 0
     with pytest.raises(torch.OutOfMemoryError):
@@ -321,7 +321,7 @@ def test_an_allocator_that_refuses_to_be_observed_is_sampled_and_its_error_kept(
     assert any(thread.name == "stormlog-auto" for thread in threading.enumerate()), "devices are looked for"
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.stand_in.take(200 * MB)
-    assert bundles(tmp_path) == [], "who catches it leaves nothing: nobody was told"
+    assert bundles(tmp_path) == [], "a caught exception leaves no bundle"
     sys.excepthook(caught.type, caught.value, caught.tb)
     (bundle,) = bundles(tmp_path)
     found = page(bundle)
@@ -434,7 +434,7 @@ sys.exit(max(rank.wait() for rank in ranks))
 
 
 @pytest.mark.parametrize("option", ["--no-torch", "variable"])
-def test_it_can_be_switched_off(tmp_path: Path, option: str) -> None:
+def test_auto_can_be_switched_off(tmp_path: Path, option: str) -> None:
     done = (
         run(tmp_path, option, *program("uncaught"))
         if option == "--no-torch"

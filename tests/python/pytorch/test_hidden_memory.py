@@ -28,7 +28,7 @@ def megabytes(hidden: HiddenMemory) -> dict[str, int]:
     return {name: size // MB for name, size in report["parts"].items()}
 
 
-def test_what_grew_belongs_to_what_happened() -> None:
+def test_growth_is_attributed_to_the_event_at_that_time() -> None:
     hidden = HiddenMemory(0, used_before=100 * MB)
     for step in (reading(400, 0), reading(620, 20)):
         hidden.observe(step, lambda: MODULES)
@@ -65,7 +65,7 @@ def test_a_mark_names_what_grew_since_the_last_one() -> None:
     assert megabytes(hidden) == {CONTEXT: 290, "first_gemm": 60, "libraries": 40}
 
 
-def test_what_is_given_back_is_taken_from_what_came_last() -> None:
+def test_freed_memory_is_taken_from_the_last_growth() -> None:
     hidden = HiddenMemory(0, used_before=0)
     for used, cause in ((300, MODULES), (350, MODULES), (450, NCCL)):
         hidden.observe(reading(used, 10), lambda cause=cause: cause)  # type: ignore[misc]

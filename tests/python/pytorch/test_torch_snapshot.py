@@ -145,7 +145,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_it_says_what_it_is() -> None:
+def test_repr_names_the_snapshot() -> None:
     snapshot = torch_snapshot.load(TRAIN)
     assert repr(snapshot) == f"<Snapshot {str(TRAIN)!r}: {sum(snapshot.event_counts)} events>"
     assert sum(snapshot.event_counts) > 1000

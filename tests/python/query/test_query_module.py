@@ -161,7 +161,7 @@ def test_damage_is_a_warning_as_in_the_peer(folder: Path, tmp_path: Path) -> Non
     assert without(mine) == without(theirs)
 
 
-def test_what_cannot_be_read_does_not_hide_the_rest(folder: Path) -> None:
+def test_unreadable_source_does_not_hide_the_others(folder: Path) -> None:
     store = query.open([folder / "nowhere", folder / "damaged", folder / "sink"])
     assert len(store.list_sessions()) == 1
     texts = {(Path(warning.path).name, warning.message) for warning in store.catalog.warnings}
@@ -176,7 +176,7 @@ def test_one_path_need_not_be_in_a_list(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, [None], [5]])
-def test_what_is_no_path_is_a_type_error(wrong: Any) -> None:
+def test_invalid_path_is_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError):
         query.open(wrong)
 
@@ -200,7 +200,7 @@ def test_a_recording_of_ours_is_found_too(tmp_path: Path) -> None:
 
 
 def test_a_session_whose_process_was_killed_is_interrupted(tmp_path: Path) -> None:
-    """0.4.3 goes on calling it running."""
+    """0.4.3 still calls it running."""
     code = (
         "import os, platform, sys, signal; sys.path[:0] = sys.argv[2:]; import peer_sink\n"
         "from stormlog.session import SessionSummary\n"

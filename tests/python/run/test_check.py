@@ -55,7 +55,7 @@ def test_two_runs_show_what_they_took_and_what_was_set(runs: tuple[Path, Path], 
     assert "environment.MALLOC_ARENA_MAX: 2 → 8" in page and "peak device used" in page
 
 
-def test_what_ci_reads_is_well_formed_and_counts(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_junit_and_markdown_are_well_formed_and_counted(runs: tuple[Path, Path], tmp_path: Path) -> None:
     budget = ("--max-peak", "30MiB", "--junit", "j.xml", "--markdown", "c.md")
     done = stormlog(tmp_path, "check", str(runs[1]), *budget)
     assert done.returncode == 4, done.stdout + done.stderr

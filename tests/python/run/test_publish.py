@@ -125,7 +125,7 @@ def test_shipped_copy_of_a_run_without_a_launcher_adds_nothing(tmp_path: Path) -
     assert {path.name for path in lake.glob("*/date=*/job_id=*")} == {f"job_id={source.name}"}
 
 
-def test_what_is_not_a_lake_or_not_there_is_named(runs: Path, tmp_path: Path) -> None:
+def test_missing_or_invalid_lake_is_named(runs: Path, tmp_path: Path) -> None:
     done = stormlog("lake", "info", tmp_path)
     assert done.returncode == 5 and "is not a lake" in done.stderr
     done = stormlog("publish", tmp_path / "nowhere", "--to", tmp_path / "lake")

@@ -239,7 +239,7 @@ def test_the_users_own_sitecustomize_and_hooks_still_run(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (1, "own hook boom\n")
 
 
-def test_what_cannot_be_started_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_start_failure_gives_one_sentence(tmp_path: Path) -> None:
     done = subprocess.run(command(tmp_path / "runs", "./no-such-program"), capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (127, 1), "as a shell has it"
     assert "no-such-program does not exist" in done.stderr

@@ -59,7 +59,7 @@ def test_the_program_named_is_the_one_that_died(tmp_path: Path) -> None:
 ALLOCATES_AT_ITS_END = "import os, time\ntime.sleep(1.2)\nx = b'x' * (150 << 20)\nos._exit(0)\n"
 
 
-def test_what_is_allocated_after_the_last_sample_counts_for_the_peak(tmp_path: Path) -> None:
+def test_allocation_after_the_last_sample_counts_for_the_peak(tmp_path: Path) -> None:
     # By a small process: the peak of a child begins with that of the process that started it.
     measure = (
         "import os, sys\n"

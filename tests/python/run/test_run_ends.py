@@ -56,7 +56,7 @@ def ends(report: Any) -> list[str]:
     return sorted(process["ended"] for process in report["processes"])
 
 
-def test_child_that_its_parent_stops_is_no_crash(tmp_path: Path) -> None:
+def test_child_stopped_by_its_parent_is_not_a_crash(tmp_path: Path) -> None:
     for how in ("terminate", "kill"):
         (tmp_path / how).mkdir()
         done = run(tmp_path / how, STOPS_A_CHILD.format(how=how))
@@ -81,7 +81,7 @@ def test_child_that_is_killed_after_milliseconds_has_the_name_of_its_script(
     assert killed and all(text.startswith("worker.py (") for text in killed), killed
 
 
-def test_teardown_of_a_pool_is_no_crash(tmp_path: Path) -> None:
+def test_pool_teardown_is_not_a_crash(tmp_path: Path) -> None:
     done = run(tmp_path, POOL)
     assert (done.returncode, done.stdout) == (0, "4 3 2 1\n"), done.stderr
     code, report = analyzed(tmp_path)

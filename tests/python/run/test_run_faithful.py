@@ -38,9 +38,7 @@ def signals_of(words: list[str], before: Callable[[], object]) -> dict[str, int]
 
 
 @pytest.mark.parametrize("ignored", [[], [signal.SIGHUP], [signal.SIGINT, signal.SIGUSR1]])
-def test_what_is_ignored_stays_ignored_and_nothing_else_is(
-    tmp_path: Path, ignored: list[signal.Signals]
-) -> None:
+def test_only_ignored_signals_stay_ignored(tmp_path: Path, ignored: list[signal.Signals]) -> None:
     words = ["grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"]
 
     def before() -> None:

@@ -60,7 +60,7 @@ def until_finished(run: Path) -> None:
 
 @pytest.fixture
 def waiting_program(tmp_path: Path) -> Iterator[Any]:
-    """A run of a shell that starts so many short-lived processes and then waits to be let go."""
+    """A run of a shell that starts `count` short-lived processes and then waits for a signal to end."""
     running: list[subprocess.Popen[str]] = []
 
     def start(count: int, limit: int | None = None) -> tuple[subprocess.Popen[str], Path]:
@@ -139,7 +139,7 @@ def test_a_living_process_costs_three_descriptors(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_what_completes_captures_holds_nothing_of_its_caller(tmp_path: Path) -> None:
+def test_finisher_holds_no_descriptor_of_its_caller(tmp_path: Path) -> None:
     inherited = os.open(tmp_path, os.O_RDONLY)
     words = command(tmp_path / "runs", sys.executable, "-c", BUSY.format(n=400_000))
     done = subprocess.run(words, capture_output=True, text=True, pass_fds=[inherited])

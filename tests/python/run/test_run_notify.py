@@ -191,7 +191,7 @@ def test_secrets_in_what_is_reported_are_scrubbed(tmp_path: Path) -> None:
         (["--webhook", "http://h/", "--webhook-token", "/etc/passwd"], "other users can read it"),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_program_starts(
+def test_invalid_alert_options_are_rejected_before_the_start(
     tmp_path: Path, options: list[str], sentence: str
 ) -> None:
     done = run(tmp_path / "runs", *options, code=f"open({str(tmp_path / 'ran')!r}, 'w')")

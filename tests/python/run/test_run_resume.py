@@ -62,7 +62,7 @@ def test_a_capture_that_was_half_written_goes(tmp_path: Path) -> None:
     assert sorted(folder.iterdir()) == whole
 
 
-def test_what_lives_on_is_not_called_dead(tmp_path: Path) -> None:
+def test_surviving_process_is_not_called_dead(tmp_path: Path) -> None:
     words = command(tmp_path, *program("holds_memory.py"))
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         until(lambda: list(tmp_path.glob("*/rank*/memory_map.json")))

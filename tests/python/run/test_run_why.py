@@ -136,7 +136,7 @@ def test_uncaught_memory_error_names_the_local_that_held_the_memory(tmp_path: Pa
     ],
     ids=["global", "nameless"],
 )
-def test_what_a_method_fills_is_named_by_its_owner(tmp_path: Path, call: str, kept_by: str) -> None:
+def test_container_filled_by_a_method_is_named_by_its_owner(tmp_path: Path, call: str, kept_by: str) -> None:
     script = tmp_path / "method.py"
     script.write_text(
         "class Cache:\n    def __init__(self): self.rows = []\n    def fill(self):\n"

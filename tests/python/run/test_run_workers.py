@@ -92,7 +92,7 @@ def test_a_worker_the_oom_killer_took_is_named_with_its_limit(tmp_path: Path) ->
     bundle = bundle_of(tmp_path, int(done.stdout))
     assert (bundle["cause"], bundle["limit_bytes"]) == ("cgroup_oom_kill", 120 << 20)
     assert sessions(tmp_path)[pid_of(tmp_path)]["status"] == "completed"
-    assert "OOM killer" in done.stderr, "the summary tells of the worker"
+    assert "OOM killer" in done.stderr, "the summary reports the worker"
 
 
 def test_a_double_fork_is_found_and_its_end_seen(tmp_path: Path) -> None:

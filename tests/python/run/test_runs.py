@@ -64,7 +64,7 @@ def test_a_run_removes_older_ones_and_prints_one_line(tmp_path: Path) -> None:
     assert (fourth / "said").read_text() == ""
 
 
-def test_what_is_not_an_ended_run_of_this_directory_is_never_removed(tmp_path: Path) -> None:
+def test_only_ended_runs_of_this_directory_are_removed(tmp_path: Path) -> None:
     runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
     outside = run(elsewhere)
     precious = tmp_path / "precious"

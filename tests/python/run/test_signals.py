@@ -1,4 +1,4 @@
-"""`stormlog run`: every signal reaches the program exactly once, whoever sends it and to whom."""
+"""`stormlog run`: every signal reaches the program exactly once, from any sender and to any target."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_program_that_is_stopped_and_continued_alone_is_still_supervised(tmp_p
         assert started.counted() == f"{int(signal.SIGCONT)}x1"
 
 
-def test_what_the_program_sends_to_its_parent_reaches_ours(tmp_path: Path) -> None:
+def test_signal_of_the_program_to_its_parent_reaches_ours(tmp_path: Path) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     try:
         code = "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); input()"

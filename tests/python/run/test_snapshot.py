@@ -198,7 +198,7 @@ def test_process_without_stormlog_is_seen_from_outside(tmp_path: Path) -> None:
         assert (tmp_path / "look" / "snapshot.json").is_file()
 
 
-def test_what_cannot_be_asked_is_one_sentence(tmp_path: Path) -> None:
+def test_unanswerable_request_gives_one_sentence(tmp_path: Path) -> None:
     missing = snapshot(4_194_305)
     assert missing.returncode == 5 and "there is no process 4194305" in missing.stderr
     nothing = subprocess.run(

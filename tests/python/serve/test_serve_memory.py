@@ -105,7 +105,7 @@ def test_growth_in_a_cgroup_has_a_rate_and_a_time_to_its_limit(tmp_path: Path) -
         assert 0 < metrics.one("stormlog_cgroup_working_set_bytes", cgroup=label) <= used <= 160 * MIB
 
 
-def test_holders_are_shown_to_owners_who_ask(tmp_path: Path) -> None:
+def test_holders_are_served_only_on_request_with_a_token(tmp_path: Path) -> None:
     runs, program = tmp_path / "runs", tmp_path / "train.py"
     runs.mkdir()
     program.write_text(GROWS)

@@ -131,7 +131,7 @@ def test_owner_asks_for_a_heap_recording_of_a_process_without_one(tmp_path: Path
         program.communicate()
 
 
-def test_it_needs_a_token(tmp_path: Path) -> None:
+def test_trigger_needs_a_token(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     words = [*STORMLOG, "serve", str(tmp_path / "runs"), "--allow-trigger", "--listen", "127.0.0.1:0"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

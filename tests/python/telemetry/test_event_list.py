@@ -1,4 +1,4 @@
-"""The lazy list must behave like the list it stands for, and hold no objects nobody asked for."""
+"""The lazy list must behave like the list it replaces, and hold no objects that were not requested."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_changes_like_a_list(lazy: TelemetryEventList, real: list[TelemetryEvent
 
 
 @pytest.mark.parametrize("name", ["remove", "index"])
-def test_what_is_not_there_is_a_value_error(lazy: TelemetryEventList, name: str) -> None:
+def test_index_of_a_missing_event_is_a_value_error(lazy: TelemetryEventList, name: str) -> None:
     with pytest.raises(ValueError):
         getattr(lazy, name)(event(5))
 
@@ -140,7 +140,7 @@ def test_appending_keeps_the_rest_untouched(lazy: TelemetryEventList) -> None:
     assert [one.timestamp_ns for one in lazy][-3:] == [1, 2, 3]
 
 
-def test_it_is_no_key(lazy: TelemetryEventList) -> None:
+def test_event_list_is_not_hashable(lazy: TelemetryEventList) -> None:
     with pytest.raises(TypeError):
         hash(lazy)
 

@@ -52,7 +52,7 @@ class Run:
     def finish(self):
         with open("logged_run.json", "w") as file: json.dump(vars(self), file)
 def init(**asked):
-    if os.environ.get("STAND_IN_FAILS"): raise RuntimeError("nobody answers")
+    if os.environ.get("STAND_IN_FAILS"): raise RuntimeError("no answer")
     return Run(asked)
 """
 
@@ -112,7 +112,7 @@ def test_a_failed_export_is_a_warning_and_everything_else_stands(
         **stand_in,
     )
     assert done.returncode == 0 and (tmp_path / "t.csv").is_file()
-    assert "Warning: stormlog track W&B export skipped: nobody answers" in done.stderr
+    assert "Warning: stormlog track W&B export skipped: no answer" in done.stderr
 
 
 def test_a_tracked_session_arrives_at_a_stand_in(tmp_path: Path, stand_in: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ def test_a_killed_session_is_interrupted_and_whole(tmp_path: Path, keep_log: boo
 def test_a_deleted_directory_does_not_stop_the_program(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     # What is in the files when they are deleted is lost in any case; a file that is found missing before its
-    # first record is made anew.
+    # first record is made again.
     assert recorder.sample()
     for path in sorted((tmp_path / "run").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

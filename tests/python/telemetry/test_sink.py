@@ -352,7 +352,7 @@ def test_stale_and_broken_rollups_are_none(tmp_path: Path) -> None:
         ({"coverage": 5}, "coverage must be an object"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+def test_invalid_settings_are_named(tmp_path: Path, change: dict[str, Any], text: str) -> None:
     record = telemetry_rollup_file_to_dict(rolled(tmp_path, 1))
     with pytest.raises(ValueError, match=f"^{text}$"):
         telemetry_rollup_file_from_dict({**record, **change})

@@ -147,7 +147,9 @@ def test_a_kill_becomes_a_bundle(tmp_path: Path) -> None:
         program.kill()
         printed = child.communicate(timeout=60)[0]
     assert child.returncode == 3, printed
-    (saved,) = [line for line in printed.splitlines() if line.startswith("OOM flight recorder dump saved to: ")]
+    (saved,) = [
+        line for line in printed.splitlines() if line.startswith("OOM flight recorder dump saved to: ")
+    ]
     assert page(Path(saved.partition(": ")[2]) / "manifest.json")["reason"] == "sigkill"
 
 

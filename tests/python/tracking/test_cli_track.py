@@ -215,7 +215,7 @@ def test_killed_itself_it_leaves_a_recording(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.csv.recording"]
 
 
-def test_a_reader_that_goes_away_is_no_panic(tmp_path: Path) -> None:
+def test_closed_pipe_does_not_panic(tmp_path: Path) -> None:
     child = start("--output", "out.csv", cwd=tmp_path)
     assert child.stdout
     child.stdout.close()

@@ -210,7 +210,7 @@ def test_sink_and_recording_keep_everything(tmp_path: Path) -> None:
         assert [session.summary.status for session in recorded] == ["completed"]
 
 
-def test_what_was_recorded_survives_a_kill(tmp_path: Path) -> None:
+def test_recording_survives_a_kill(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, time; from stormlog import CPUMemoryTracker; "
         "t = CPUMemoryTracker(0.005, recording_dir=sys.argv[1]); t.start_tracking(); time.sleep(0.2); "

@@ -42,7 +42,7 @@ def test_used_is_what_the_driver_says(torch: types.ModuleType) -> None:
     collector = build_device_memory_collector(0)
     assert isinstance(collector, CudaDeviceCollector) and collector.is_available()
     sample = collector.sample()
-    # 2 GiB allocated of 3 GiB reserved, but the driver has 5 of 16 in use: 2 GiB nobody's allocator knows of.
+    # 2 GiB allocated of 3 GiB reserved, but the driver has 5 of 16 in use: 2 GiB are of no known allocator.
     assert (sample.allocated_bytes, sample.reserved_bytes) == (2 * GB, 3 * GB)
     assert (sample.used_bytes, sample.free_bytes, sample.total_bytes) == (5 * GB, 11 * GB, 16 * GB)
     assert (sample.active_bytes, sample.inactive_bytes, sample.device_id) == (2 * GB, GB, 0)

@@ -93,7 +93,7 @@ def test_the_bundle_just_written_is_never_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["mine", Path(third or "").name])
 
 
-def test_half_a_bundle_is_no_bundle(tmp_path: Path) -> None:
+def test_incomplete_bundle_is_not_listed(tmp_path: Path) -> None:
     def broken() -> dict[str, Any]:
         raise RuntimeError("no system")
 
@@ -159,7 +159,7 @@ def test_a_tracker_that_never_started_still_dumps(tmp_path: Path) -> None:
     assert [event.event_type for event in load_telemetry_events(path)] == ["error"]
 
 
-def test_a_place_that_cannot_be_written_is_no_second_error(tmp_path: Path) -> None:
+def test_unwritable_directory_raises_no_second_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     tracker = CPUMemoryTracker(enable_oom_flight_recorder=True, oom_dump_dir=str(tmp_path / "file"))
     with pytest.raises(MemoryError), tracker.capture_oom():

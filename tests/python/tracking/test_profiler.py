@@ -117,7 +117,7 @@ def test_threads_do_not_take_each_others_peak(torch: Any) -> None:
     assert peaks == {f"short_{number}": number for number in range(20)}
 
 
-def test_what_was_allocated_and_freed_is_the_allocators_count(torch: Any) -> None:
+def test_allocated_and_freed_equal_the_allocators_counts(torch: Any) -> None:
     device, profiler = torch.allocators[0], GPUMemoryProfiler()
 
     def work(keep: int) -> None:

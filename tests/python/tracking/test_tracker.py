@@ -81,7 +81,7 @@ def test_a_partial_sample_is_kept_and_named() -> None:
     assert sample.device_free is None
 
 
-def test_a_sample_that_contradicts_its_collector_is_no_sample() -> None:
+def test_sample_that_contradicts_its_collector_is_dropped() -> None:
     tracker = MemoryTracker(collector=ScriptedCollector(2000), sampling_interval=10)
     with tracker:
         pass
@@ -148,7 +148,7 @@ def test_wrong_arguments_are_refused() -> None:
     assert MemoryTracker(max_events=7, oom_buffer_size=0).oom_buffer_size == 7
 
 
-def test_it_works_with_no_torch_and_no_gpu() -> None:
+def test_tracker_works_without_torch_and_gpu() -> None:
     assert "torch" not in sys.modules
     for device in (None, 0, "cpu"):
         with MemoryTracker(device=device, sampling_interval=10) as tracker:
@@ -179,7 +179,7 @@ def test_torchs_device_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_watchdog_says_what_each_step_won() -> None:
-    cache = [mmap.mmap(-1, 24 << 20)]  # given back to the system at once, unlike what lies on a heap
+    cache = [mmap.mmap(-1, 24 << 20)]  # given back to the system at once, unlike heap memory
     cache[0].write(b"x" * len(cache[0]))
     tracker = MemoryTracker(sampling_interval=0.01)
     watchdog = MemoryWatchdog(tracker)

@@ -139,7 +139,7 @@ def test_memory_that_heads_for_its_limit_stops_the_training() -> None:
         assert tracker.get_events("training_stopped")
 
 
-def test_what_fails_inside_never_ends_the_training(tmp_path: Path) -> None:
+def test_internal_failure_never_ends_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory", encoding="utf-8")
     with TrainerRecorder(directory=tmp_path / "file") as recorder:
         recorder.begin_epoch(0)

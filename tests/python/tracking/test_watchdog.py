@@ -183,7 +183,7 @@ def test_a_smaller_batch_that_helps_is_enough() -> None:
     assert watchdog.get_cleanup_stats()["last_cleanup_bytes_won"] == 680
 
 
-def test_a_checkpoint_that_fails_is_no_reason_to_leave() -> None:
+def test_failed_checkpoint_does_not_end_the_program() -> None:
     tracker, watchdog = pressed([980])
 
     def save() -> None:

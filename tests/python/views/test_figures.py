@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_profile() -> None:
     assert list(FIGURES["timeline"](True).to_plotly().data[1].y) == [2.0, 3.0, 4.0, 5.0]
 
 
-def test_what_a_program_changes_is_what_it_saves(tmp_path: Path) -> None:
+def test_changed_figure_is_saved_as_changed(tmp_path: Path) -> None:
     figure = FIGURES["timeline"](False)
     figure.axes[0].set_title("before the change")
     figure.axes[0].set_title("after the change")

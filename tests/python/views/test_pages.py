@@ -97,7 +97,7 @@ def middle(opened: Opened, function: str) -> tuple[float, float]:
     return float(x), float(y)
 
 
-def test_it_opens_with_the_peak(opened: Opened, graph: Path, peak: int) -> None:
+def test_page_opens_at_the_peak(opened: Opened, graph: Path, peak: int) -> None:
     opened.goto(graph)
     assert opened.whole() == peak
     assert "memory at the peak" in opened.text("#title")
@@ -108,9 +108,7 @@ def test_it_opens_with_the_peak(opened: Opened, graph: Path, peak: int) -> None:
     assert 3 < rows.count() <= 100, "the same as a table, for screen readers"
 
 
-def test_the_first_screen_says_who_holds_it_and_since_when(
-    opened: Opened, graph: Path, capture: Path
-) -> None:
+def test_first_screen_shows_the_holder_and_since_when(opened: Opened, graph: Path, capture: Path) -> None:
     opened.goto(graph)
     rows = opened.page.locator("#held-rows tr")
     assert 2 <= rows.count() <= 5
@@ -177,7 +175,7 @@ def test_the_way_of_a_runner_is_one_box(opened: Opened, tmp_path: Path) -> None:
     subprocess.run([*run, "-S", "-E", str(start)], check=True)
     opened.goto(Path(stormlog("flamegraph", heap, "-o", tmp_path / "graph.html").strip()))
     rows = "Math.max(...stormlog.graph.shown.map(([, , , y]) => y))"
-    # The largest stack alone: the interpreter's own start lies beside it else.
+    # The largest stack alone: otherwise the interpreter's own start-up is beside it.
     opened.page.evaluate(
         """() => { const { state, data } = stormlog; const whole = select(data, state);
             const big = Math.max(...whole.value); const at = whole.value.indexOf(big);

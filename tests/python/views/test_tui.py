@@ -280,7 +280,7 @@ def test_process_that_is_not_recorded(terminal: Callable[..., Terminal]) -> None
         assert live.leave() == 0
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_target_gives_one_sentence(tmp_path: Path) -> None:
     for target in (str(tmp_path), str(tmp_path / "no"), "4194304"):
         done = subprocess.run([*STORMLOG, "live", target], capture_output=True, text=True)
         assert done.returncode == 5, done

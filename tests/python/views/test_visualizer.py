@@ -93,7 +93,7 @@ def test_figures_answer_to_the_names_programs_call(tmp_path: Path) -> None:
     assert "Over Time" in repr(figure)
 
 
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+def test_empty_plot_is_reported(tmp_path: Path) -> None:
     draw = MemoryVisualizer()
     for call, message in (
         (lambda: draw.plot_memory_timeline(), "No data available for plotting"),
