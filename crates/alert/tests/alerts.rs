@@ -196,7 +196,7 @@ proptest! {
 
     /// A usage alert ends exactly with the sample that is the N-th in a row below threshold − margin.
     #[test]
-    fn it_ends_after_n_calm_samples(percents in prop::collection::vec(0.0..100.0f64, 1..100), quiet in 1u32..5) {
+    fn alert_ends_after_n_calm_samples(percents in prop::collection::vec(0.0..100.0f64, 1..100), quiet in 1u32..5) {
         let thresholds = Thresholds { quiet_samples: quiet, memory_critical_percent: 200.0, ..Thresholds::default() };
         let mut alerts = Alerts::new(thresholds);
         let (mut open, mut calm) = (false, 0);

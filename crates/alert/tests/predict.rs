@@ -114,7 +114,7 @@ fn a_step_is_not() {
 }
 
 #[test]
-fn what_saturates_below_the_limit_is_not() {
+fn growth_that_saturates_below_the_limit_gives_no_forecast() {
     let run = run(3000.0, |at| 4096.0 * MIB + 10_240.0 * MIB * (1.0 - (-at / 300.0).exp()), None);
     let still_open = run.events.iter().filter(|(_, event)| event.is_start()).count() as i64
         - run.events.iter().filter(|(_, event)| !event.is_start()).count() as i64;

@@ -16,7 +16,7 @@ use crate::recording::{Recording, SessionRecord, Stream};
 use crate::rules::collective::{CollectiveConfig, CollectiveInterval, attribute};
 use crate::rules::gap::{GapFinding, GapThresholds, hidden_gaps};
 use crate::rules::inputs::{self, Input};
-use crate::rules::outliers::{self, MemoryKind, Odd, Peak};
+use crate::rules::outliers::{self, MemoryKind, Peak, RankComparisonInput};
 use crate::rules::ranks::{CrossRank, cross_rank};
 use crate::rules::{RuleContext, copy_on_write, findings, growth, heap, hidden, limit, metrics, oom};
 use crate::series::Envelope;
@@ -100,7 +100,7 @@ pub struct Analysis {
     /// Whether anything but host memory was recorded.
     pub has_devices: bool,
     /// For each job with a rank that stands out, the processes whose heaps would say why.
-    pub odd_ranks: Vec<Odd>,
+    pub odd_ranks: Vec<RankComparisonInput>,
     /// Heap captures looked at.
     pub captures: usize,
     /// The highest host memory of all processes at one moment.

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resident_is_not_held_against_what_was_handed_out() {
+    fn resident_and_allocated_memory_are_not_compared() {
         let budget = Budget { baseline: Some(measures(1000)), ..Budget::default() };
         let resident = Measures { peak_used: Some(10), ..Measures::default() };
         let checks = check(&resident, &budget);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_does_not_pass() {
+    fn unknown_measure_fails_the_gate() {
         let budget = Budget { max_peak: Some(10), ..Budget::default() };
         assert!(!has_passed(&check(&Measures::default(), &budget)));
         let growth = Budget { max_growth: Some(0.0), ..Budget::default() };

@@ -90,7 +90,7 @@ fn latest(recording: &Recording, members: &[Member], memory: MemoryKind) -> (Vec
     let mut count = 0;
     latest.dedup_by(|other, kept| {
         let is_same_rank = number(other) == number(kept);
-        // Two recordings of one process are no restart.
+        // Two recordings of one process are not a restart.
         let is_one_process = session(other).process.is_some_and(|of| session(kept).process == Some(of));
         count += usize::from(is_same_rank && !is_one_process);
         is_same_rank

@@ -200,7 +200,7 @@ pub fn phases(recording: &Recording) -> Vec<ThreadPhases> {
 }
 
 /// What a line takes from a sample.
-type Reads = fn(&Sample) -> Option<u64>;
+type SampleField = fn(&Sample) -> Option<u64>;
 
 fn of_stream(
     session: &SessionRecord,
@@ -210,7 +210,7 @@ fn of_stream(
 ) -> Option<Timeline> {
     let span_ns = (stream.samples.first()?.at_ns, stream.samples.last()?.at_ns);
     let used = if stream.is_host() { "RSS" } else { "device used" };
-    let counters: &[(&'static str, Reads)] = if stream.is_one_counter {
+    let counters: &[(&'static str, SampleField)] = if stream.is_one_counter {
         &[(used, |sample| sample.used().or(sample.allocated()))]
     } else {
         &[
@@ -252,7 +252,7 @@ fn of_stream(
     })
 }
 
-fn known(samples: &[Sample], of: Reads) -> Vec<(u64, u64)> {
+fn known(samples: &[Sample], of: SampleField) -> Vec<(u64, u64)> {
     samples.iter().filter_map(|sample| Some((sample.at_ns, of(sample)?))).collect()
 }
 

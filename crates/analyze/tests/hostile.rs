@@ -7,7 +7,7 @@ use stormlog_analyze::report::{html, markdown, optimization_report, text};
 use stormlog_analyze::{AnalysisOptions, Measures, Recording, analyze};
 use stormlog_model::{Counter, Counters, Event, Head, Identity, Metadata, Record};
 
-/// Counters, time, who and what, from a few bits each: small numbers collide, large ones are at the edge.
+/// Counters, time, identity and type, from a few bits each: small numbers collide, large ones are at the edge.
 fn event() -> impl Strategy<Value = Event> {
     let number = prop_oneof![
         Just(None),

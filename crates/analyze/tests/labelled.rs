@@ -61,7 +61,7 @@ fn traces_of_seeds_never_looked_at() {
 }
 
 #[test]
-fn short_traces_too() {
+fn labelled_short_traces_get_their_verdict() {
     let traces: Vec<Trace> = (7001..=7020).flat_map(|seed| traces::all(seed, traces::SHORT)).collect();
     assert_good("short", &traces);
 }

@@ -38,7 +38,7 @@ impl Codes {
         }
     }
 
-    /// Bytes taken in.
+    /// Bytes processed.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

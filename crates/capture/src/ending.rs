@@ -1,4 +1,4 @@
-//! The end of a capture: how its process ended is written, the rest is moved, and a small capture packed anew.
+//! The end of a capture: how its process ended is written, the rest is moved, and a small capture repacked.
 //!
 //! Each of the three leaves a capture that every reader takes: what is left undone costs room only. Must never remove the live file before its
 //! records are in the finished one.
@@ -49,7 +49,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Takes the rest of a process that has [ended](Self::end), packs a small capture anew, and removes the live file.
+    /// Takes the rest of a process that has [ended](Self::end), repacks a small capture, and removes the live file.
     pub fn complete(mut self) -> Result<(), CaptureError> {
         self.is_over = true;
         self.wake_live()?;

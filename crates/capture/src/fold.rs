@@ -26,9 +26,9 @@ pub trait Fold: Send {
     fn begin(&mut self, header: &Header);
     /// Continues from a stored state; false if the bytes are not one.
     fn restore(&mut self, state: &[u8]) -> bool;
-    /// Takes in every record before `until_us`, in true order across streams, that was not taken in before.
+    /// Processes every record before `until_us` that was not processed yet, in true order across streams.
     fn fold(&mut self, source: &Source, pieces: &[Piece], until_us: u64) -> Result<(), CaptureError>;
-    /// Of each stream that was met, the sequence number of the first chunk that is not wholly taken in.
+    /// Of each stream that was met, the sequence number of the first chunk that is not completely processed.
     fn next_sequences(&self) -> FxHashMap<u32, u64>;
     /// Everything, so that [`restore`](Fold::restore) can continue from it.
     fn state(&self) -> Vec<u8>;
@@ -56,14 +56,14 @@ impl Compactor {
         self.free(&done)
     }
 
-    /// How large a bounded file may grow while the program runs. A state that takes most of the bound, or more, is not written anew for every few
+    /// How large a bounded file may grow while the program runs. A state that takes most of the bound, or more, is not rewritten for every few
     /// records: a quarter of it may come together first.
     pub(crate) fn allowed(&self) -> Option<u64> {
         let state = self.state_size();
         self.bound().map(|limit| limit.max(state + state / 4))
     }
 
-    /// How large the finished file may be: while the program runs three eighths of what was asked for. As much is for the live file, and the rest
+    /// How large the finished file may be: while the program runs three eighths of what was requested. As much is for the live file, and the rest
     /// for the file that [`rewrite`](Self::rewrite) makes beside the old one, half as large.
     fn bound(&self) -> Option<u64> {
         self.options.max_size.map(|limit| if self.is_over { limit } else { limit / 8 * 3 })

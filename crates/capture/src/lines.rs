@@ -106,7 +106,7 @@ pub fn line_at(table: &[u8], first_line: u32, instruction: u32) -> u32 {
     first_line
 }
 
-/// Code units that lie together.
+/// Adjacent code units.
 struct Entry {
     units: u64,
     /// Lines from the entry before.
@@ -175,7 +175,7 @@ fn put(short: &mut Vec<u8>, delta: &mut i64, mut units: u64, has_line: bool) {
     }
 }
 
-/// Six bits a byte, low ones first; bit 6 says that more follow. No more than 32 bits are meant.
+/// Six bits a byte, low ones first; bit 6 says that more follow. At most 32 bits are used.
 fn unsigned(bytes: &mut &[u8]) -> Option<u32> {
     let mut value = 0u64;
     for shift in (0..32).step_by(6) {

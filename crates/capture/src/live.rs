@@ -1,6 +1,6 @@
 //! Reads a live file while its program writes, or after it died. Only by `pread`: a mapping of a file that shrinks would kill the reader.
 //!
-//! Must believe nothing: slot counts, lengths and states are checked against the file each time.
+//! Must trust nothing: slot counts, lengths and states are checked against the file each time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -42,7 +42,7 @@ impl Default for Aids {
     }
 }
 
-/// Writes a finished file anew to `path`; `None` when it is not for packing whole.
+/// Writes a finished file again to `path`; `None` when it is not for packing whole.
 pub(crate) fn seal(
     source: &mut Source,
     header: &Header,

@@ -23,7 +23,7 @@ pub(crate) fn pack(samples: &[Sample]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(&plain, 19)
 }
 
-/// `None`: these are no samples.
+/// `None` for events that are not samples.
 pub(crate) fn unpack(plain: &[u8]) -> Option<Vec<Sample>> {
     let mut take = Take::new(plain);
     let count = take.number()?;

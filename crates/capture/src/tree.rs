@@ -1,5 +1,5 @@
 //! Guesses the next frame of the stack tree: it hangs near the stack that allocated last, and what was called from a line before is called
-//! from there again. Both sides of the codec run this in step. Must do little work for any frame, whatever a file says.
+//! from there again. Both sides of the codec run this in step. Must bound the work for a frame, whatever a file contains.
 
 use rustc_hash::FxHashMap;
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_called_before_is_called_again() {
+    fn repeated_call_is_predicted() {
         let mut tree = Tree::new(1);
         let frame = |code: u64| Frame { code, line: code * 20 };
         for (parent, code) in [(0, 7), (1, 8), (2, 9), (1, 5)] {

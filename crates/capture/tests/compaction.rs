@@ -41,7 +41,7 @@ fn records_by(path: &Path, most: usize) -> Vec<Vec<Op>> {
     streams
 }
 
-/// A block that comes and goes again and again is said once, and comes back as every single record, however many are asked for.
+/// A block that comes and goes again and again is said once, and comes back as every single record, however many are requested.
 #[test]
 fn repetitions_come_back_whole() {
     let directory = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn busy(writer: &mut Writer, dice: &mut Dice, steps: u64) {
 }
 
 #[test]
-fn what_is_moved_is_what_was_written() {
+fn compaction_keeps_every_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heap.bin");
     let mut writer = Writer::create(&path, 2, 0);

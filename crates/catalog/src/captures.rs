@@ -1,4 +1,4 @@
-//! The heap captures at a path, and the one that is meant when none is named: the main process's. The report of a run, its `-o` and every
+//! The heap captures at a path, and the default one when none is named: the main process's. The report of a run, its `-o` and every
 //! view choose by this rule. Must read no more than the heads of the files, unless the rule needs the peaks, which the caller reads.
 
 use std::fs;
@@ -52,10 +52,10 @@ pub enum CaptureSearchError {
 
 /// The capture that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenCapture {
     /// Its path.
     pub path: PathBuf,
-    /// How many others there were: of its process, where one was asked for.
+    /// How many others there were: of its process, where one was requested.
     pub others: usize,
     /// Why it is this one, in words that follow "this is".
     pub reason: String,
@@ -74,7 +74,7 @@ pub struct CaptureFile {
     pub peak_bytes: Option<u64>,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Whether it is the one that is meant when none is named.
+    /// Whether it is the default one when none is named.
     pub main: bool,
 }
 
@@ -109,12 +109,16 @@ struct Run {
     peaks: Vec<(u32, u64)>,
 }
 
-/// The capture at `path`: of several the main process's, or of process `pid` where that is asked for. A process has one for each program it was.
-pub fn find(path: &Path, pid: Option<u32>, peak: PeakReader<'_>) -> Result<Chosen, CaptureSearchError> {
+/// The capture at `path`: of several the main process's, or of process `pid` where that is requested. A process has one for each program it was.
+pub fn find(
+    path: &Path,
+    pid: Option<u32>,
+    peak: PeakReader<'_>,
+) -> Result<ChosenCapture, CaptureSearchError> {
     if !path.is_dir() {
         let is_there = path.exists() || Live::path_of(path).exists();
         return match is_there {
-            true => Ok(Chosen { path: path.to_owned(), others: 0, reason: String::new() }),
+            true => Ok(ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() }),
             false => Err(CaptureSearchError::NotThere { path: path.to_owned() }),
         };
     }
@@ -138,15 +142,15 @@ pub fn find(path: &Path, pid: Option<u32>, peak: PeakReader<'_>) -> Result<Chose
         Some(_) => (last_of(&found, |_| true).unwrap_or(0), "the last"),
         None => main(&found, &runs, peak),
     };
-    Ok(Chosen { path: found.swap_remove(at).head.path, others, reason: reason.to_owned() })
+    Ok(ChosenCapture { path: found.swap_remove(at).head.path, others, reason: reason.to_owned() })
 }
 
 /// A bundle and what a process recorded of itself hold no capture: theirs is the last of their process.
-fn of_part(path: &Path, pid: Option<u32>) -> Option<Chosen> {
+fn of_part(path: &Path, pid: Option<u32>) -> Option<ChosenCapture> {
     let process = Process::of_part(path).filter(|process| pid.is_none() || process.pid == pid)?;
     let others = process.captures.len().saturating_sub(1);
     let path = process.captures.into_iter().next()?;
-    Some(Chosen { path, others, reason: "the last of its process".to_owned() })
+    Some(ChosenCapture { path, others, reason: "the last of its process".to_owned() })
 }
 
 /// Every capture at `path`, the main one first, then in the order of their start. Reads a capture only where the run's file does not have its peak.
@@ -249,7 +253,7 @@ impl FoundCapture {
     /// `below`: how far up the run's file is looked for.
     fn of(path: &Path, below: &Path) -> FoundCapture {
         let inside = path.ancestors().skip(1).take_while(|directory| directory.starts_with(below));
-        // A session's directory may be asked for, whose run is one above it.
+        // A session's directory may be requested, whose run is one above it.
         let run = inside.chain(below.parent()).find(|directory| directory.join(RUN_FILE).is_file());
         FoundCapture { head: CaptureHead::of(path), run: run.map(Path::to_owned) }
     }
@@ -290,7 +294,7 @@ fn runs(path: &Path, found: &[FoundCapture]) -> Vec<Run> {
     let mut directories: Vec<&PathBuf> = found.iter().filter_map(|found| found.run.as_ref()).collect();
     directories.sort();
     directories.dedup();
-    // One session of a run was asked for: the run's main process may be another.
+    // One session of a run was requested: the run's main process may be another.
     directories.retain(|directory| directory.starts_with(path));
     directories.into_iter().filter_map(|directory| Run::of(directory)).collect()
 }
@@ -350,7 +354,7 @@ pub fn last_capture(session: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
-    use super::{CaptureHead, CaptureSearchError, Chosen, FoundCapture, Run, fs, known_peak};
+    use super::{CaptureHead, CaptureSearchError, ChosenCapture, FoundCapture, Run, fs, known_peak};
     use std::path::{Path, PathBuf};
 
     fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> FoundCapture {
@@ -372,7 +376,7 @@ mod tests {
         super::main(found, runs, &|_| None)
     }
 
-    fn find(path: &Path) -> Result<Chosen, CaptureSearchError> {
+    fn find(path: &Path) -> Result<ChosenCapture, CaptureSearchError> {
         super::find(path, None, &|_| None)
     }
 

@@ -29,7 +29,7 @@ pub struct Loaded {
     pub recording: Recording,
     /// Every file that was read, and what was wrong with it.
     pub inputs: Vec<Input>,
-    /// In selection order: the one that is meant by default first.
+    /// In selection order: the default first.
     pub sessions: Vec<SessionSummary>,
     /// What there is beside the events.
     pub artifacts: Vec<Artifact>,

@@ -1,7 +1,7 @@
 //! The Python interpreter that belongs to this command, for what only Python does: scripts without a shebang, SQL, W&B, MLflow.
 //!
 //! A wheel puts the command and the package into one prefix (venv, pipx, conda, `--user`) or into one directory (`--target`), so
-//! the command's own location tells which interpreter has the package. Must never start an interpreter to find out, and never
+//! the command's own location determines which interpreter has the package. Must never start an interpreter to find out, and never
 //! take one from the current directory.
 
 use std::ffi::{OsStr, OsString};

@@ -97,7 +97,7 @@ fn pages_are_text_markdown_and_html() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_exits_5() {
+fn unreadable_input_is_named_and_exits_5() {
     let fixture = fixture();
     let broken = fixture.path("broken.json");
     fs::write(&broken, "{\"events\": [{\"timesta").unwrap();
@@ -328,7 +328,7 @@ fn plots_are_drawn_where_they_are_wanted_under_each_name() {
     }
     let svg = fs::read_to_string(plots.join("cross_rank_timeline.svg")).unwrap();
     assert!(svg.contains("rank 2 jumped first") && svg.contains("cluster onset"), "{svg}");
-    // Of many, who is looked for has a name and a colour, and the rest is a range.
+    // Of many ranks, the outlier has a name and a colour, and the rest is a range.
     let (many, crowded) = (ranks(fixture.folder.path(), 12), fixture.path("crowded"));
     stormlog(&["analyze", &many, "--visualization", "--plot-dir", crowded.to_str().unwrap()]);
     let svg = fs::read_to_string(crowded.join("cross_rank_timeline.svg")).unwrap();
@@ -362,7 +362,7 @@ fn sql_is_listed_with_its_requirements() {
 }
 
 #[test]
-fn what_belongs_to_a_run_is_listed_as_the_older_release_does() {
+fn attachments_of_a_run_are_listed_as_in_0_4_3() {
     let folder = tempfile::tempdir().unwrap();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/peer-0.4.3/sink");
     let sink = folder.path().join("run/sink");

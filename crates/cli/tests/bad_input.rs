@@ -57,7 +57,8 @@ fn a_file_that_is_not_there() {
     refused(&work, &work.path("nothing.json"), &["nothing.json: does not exist", "give a recording"]);
     let output = work.run(&["oom", "show", "nothing"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    let message = "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
+    let message =
+        "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
     assert_eq!(error, message);
     for words in [&["sessions", "nothing"][..], &["query", "runs", "nothing"]] {
         let output = work.run(words);

@@ -123,7 +123,7 @@ fn runs_of_an_unknown_version_are_named_and_skipped() {
         assert!(error.contains("of-another-release") && error.contains(sentence), "{all:?}: {error}");
         assert!(!shown.contains("of-another-release"), "{all:?}: {shown}");
         if listing[0] != "oom" {
-            // The other one is listed, and that is no failure.
+            // The other one is listed; this is not a failure.
             assert_eq!(done.status.code(), Some(0), "{all:?}: {error}");
             assert!(shown.contains(known.file_name().unwrap().to_str().unwrap()), "{all:?}: {shown}");
         }

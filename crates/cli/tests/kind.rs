@@ -42,7 +42,8 @@ fn without_a_path_the_runs_here_are_meant() {
 #[test]
 fn missing_path_is_reported_once() {
     let work = tempfile::tempdir().unwrap();
-    let message = "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
+    let message =
+        "Error: nothing: does not exist; give a recording, a run directory or a directory of them\n";
     assert_eq!(stormlog(work.path(), &["analyze", "nothing"]), (5, String::new(), message.to_owned()));
     assert_eq!(stormlog(work.path(), &["compare", "nothing", "nothing"]).2, message.repeat(2));
 }

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_known_and_is_not_is_partial() {
+    fn missing_counter_makes_a_reading_partial() {
         let capabilities = DeviceCapabilities::new("cuda", "x", "y", &[Counter::Used, Counter::Total]);
         let sample = DeviceSample { used: Some(0), ..DeviceSample::default() };
         let missing = vec![

@@ -46,7 +46,7 @@ impl Pushed {
 /// The meeting place of one pusher and its readers. Share it in an [`Arc`].
 #[derive(Debug, Default)]
 pub struct ExternalCounters {
-    /// Even: at rest. Odd: a push is under way. 0: nothing was ever pushed.
+    /// Even: idle. Odd: a push is in progress. 0: nothing was ever pushed.
     sequence: AtomicU64,
     at_ns: AtomicU64,
     known: AtomicU64,

@@ -16,7 +16,7 @@ pub(crate) const WHOLE_LIMIT: usize = 1 << 20;
 
 const FIRST_BUFFER: usize = 2048;
 
-/// An open file of one record that the kernel writes anew whenever it is read from the start.
+/// An open file of one record that the kernel rewrites whenever it is read from the start.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     file: File,

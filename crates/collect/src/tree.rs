@@ -86,7 +86,7 @@ impl ProcessTree {
         self.members.values()
     }
 
-    /// The process the tree was asked for.
+    /// The process the tree was requested.
     pub fn root(&self) -> u32 {
         self.root
     }

@@ -66,7 +66,7 @@ fn cards_are_read_from_a_stand_in_sysfs() {
     let numbers: Vec<i64> = discover_gpus(&roots).iter().map(|gpu| gpu.identity().device_id).collect();
     assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<i64>>());
     assert_eq!(cards[0].capabilities().backend, "rocm");
-    // Intel's driver tells the size only: the rest is unknown, not 0.
+    // Intel's driver reports the size only: the rest is unknown, not 0.
     let sample = cards[2].sample().unwrap().sample;
     assert_eq!((sample.total, sample.used, sample.free), (Some(100), None, None));
     assert!(!cards[2].capabilities().supports.supports(Support::DeviceUsed));

@@ -46,7 +46,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Ledger {
     /// Blocks by address.
     live: HashMap<usize, Live>,
-    /// Memory without an address of its own, by the number of its creation: a handle may be given out anew while memory it stood
+    /// Memory without an address of its own, by the number of its creation: a handle may be given out again while memory it stood
     /// for is still mapped.
     created: HashMap<u64, Created>,
     by_handle: HashMap<usize, u64>,

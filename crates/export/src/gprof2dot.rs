@@ -46,7 +46,7 @@ mod tests {
 
     /// gprof2dot itself fails on an empty chain.
     #[test]
-    fn what_has_no_stack_has_a_chain_too() {
+    fn weight_without_a_stack_is_exported() {
         let mut held = crate::testing::held();
         held.rows[0].node = 0;
         let file = super::gprof2dot(&held);

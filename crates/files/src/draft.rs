@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::directory::{Directory, parent};
 
-/// Ends the names of drafts: `.NAME.PID.RANDOM.tmp`. The pid tells leftovers of dead processes.
+/// Ends the names of drafts: `.NAME.PID.RANDOM.tmp`. The pid identifies leftovers of dead processes.
 pub const SUFFIX: &str = "tmp";
 
 /// A private file that is not yet under its name.

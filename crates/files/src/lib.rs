@@ -1,6 +1,6 @@
 //! The one place that creates files.
 //!
-//! There are two kinds of file, by who names them:
+//! There are two kinds of file, by the origin of their names:
 //!
 //! - **Evidence** lives below a directory of ours, which may belong to another user or sit beside files that another user planted. It is
 //!   created through a handle of its directory under a random name, never through a link, with mode 0600, and has one of three entry

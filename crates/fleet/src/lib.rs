@@ -1,4 +1,4 @@
-//! The fleet report: who peaks, who differs, what killed whom, over thousands of ranks.
+//! The fleet report: peaks, outliers and deaths over thousands of ranks.
 //!
 //! Rows ([`row`]) come from a lake or from run directories, are gathered by readers in parallel ([`gather`]) and become one [`report`]. Everything but
 //! `read` is pure: values in, values out. Must never hold more than a bounded part of a file, and must never decide alone what a rule of `analyze`

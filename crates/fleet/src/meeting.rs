@@ -69,7 +69,7 @@ fn jobs_of(mut runs: Vec<JobState>) -> Vec<JobState> {
 }
 
 impl Gathered {
-    /// Makes jobs of the runs that are known by where they met. An address with one job is its id; those of several are told apart by machine and start.
+    /// Makes jobs of the runs that are known by where they met. An address with one job is its id; those of several are distinguished by machine and start.
     pub(crate) fn join_meetings(&mut self) {
         let mut meetings: BTreeMap<String, BTreeMap<Option<Arc<str>>, Vec<JobState>>> = BTreeMap::new();
         for (key, run) in std::mem::take(&mut self.jobs) {

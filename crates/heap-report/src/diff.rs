@@ -161,7 +161,7 @@ fn moved_frames(a: &StackProfile, b: &StackProfile) -> Vec<Frame> {
     a.tree.frames.iter().map(rename).collect()
 }
 
-/// Files that are only in `a`, and the file of the same name that is only in `b`: the program lay elsewhere.
+/// Files that are only in `a`, and the file of the same name that is only in `b`: the program was in another directory.
 fn moved_files<'a>(a: &'a StackProfile, b: &'a StackProfile) -> FxHashMap<&'a str, &'a str> {
     let files = |held: &'a StackProfile| -> Vec<&'a str> {
         let mut list: Vec<&str> = held.tree.frames.iter().map(|frame| frame.file.as_str()).collect();

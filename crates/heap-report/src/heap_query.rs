@@ -8,7 +8,7 @@ use stormlog_model::memory::Selection;
 use crate::error::ViewError;
 use crate::text::when;
 
-/// Which memory is meant.
+/// The selected memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeapQuery {
     /// What lived when the heap was largest.
@@ -72,7 +72,7 @@ impl HeapQuery {
 /// What is asked of a capture, and of which of its memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ask {
-    /// Which memory is meant.
+    /// The selected memory.
     pub query: HeapQuery,
     /// Whose: the host's, a device's, or all. `None`: the host's where there are records of it, else the first device's.
     pub memory: Option<Selection>,

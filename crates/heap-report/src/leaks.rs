@@ -1,4 +1,4 @@
-//! What was allocated in a span and still lived at its end: who, how much, and whether it keeps growing. Must count every byte once.
+//! Memory that was allocated in a span and still live at its end: by line, with sizes, and whether it keeps growing. Must count every byte once.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -214,7 +214,8 @@ fn missing_stacks(heap: &Heap) -> Option<String> {
     if heap.has_python_stacks() || heap.header.flags & flags::NATIVE != 0 {
         return None;
     }
-    let stacks = "stacks are recorded for CPython 3.11 to 3.14 with the GIL; --native names C functions instead.";
+    let stacks =
+        "stacks are recorded for CPython 3.11 to 3.14 with the GIL; --native names C functions instead.";
     match heap.python() {
         Some(version) if !is_supported(version) => {
             Some(format!("Stacks of Python {} are unknown: {stacks}", short_name(words_before(version, '('))))

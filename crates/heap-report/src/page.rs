@@ -8,7 +8,7 @@ use crate::notes::rss_at;
 use crate::reading::{HeapPoint, HeapQueryResult, Reading};
 use crate::source;
 
-/// Moments the plot of memory over time has, unless another number is asked for.
+/// Moments the plot of memory over time has, unless another number is requested.
 pub const MOMENTS: usize = 200;
 /// A second reading of more allocations than this takes a while: it is made when asked for.
 const QUICK: u64 = 4_000_000;

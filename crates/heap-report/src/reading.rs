@@ -10,7 +10,7 @@ use stormlog_model::stacks::StackProfile;
 
 use crate::error::ViewError;
 use crate::exit_state::End;
-use crate::find::{Chosen, find};
+use crate::find::{ChosenCapture, find};
 use crate::heap_query::{Ask, HeapQuery};
 
 /// How many places the figures list.
@@ -19,7 +19,7 @@ const TOP: usize = 10;
 /// A capture that was read, and what was asked of it.
 pub struct Reading {
     /// Where it is.
-    pub chosen: Chosen,
+    pub chosen: ChosenCapture,
     /// What was asked.
     pub query: HeapQuery,
     /// Everything it says.
@@ -39,7 +39,7 @@ struct View {
     /// Memory over time.
     moments: Vec<HeapPoint>,
     knows_when: bool,
-    /// Its figures, made when they are asked for: to name native functions takes long.
+    /// Its figures, made when they are requested: to name native functions takes long.
     stats: OnceCell<Stats>,
 }
 
@@ -86,14 +86,14 @@ impl Reading {
 
     /// Reads a capture whose process has ended and which no compactor works on: no record is copied beforehand.
     pub fn still(path: &Path, ask: impl Into<Ask>) -> Result<Reading, ViewError> {
-        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
         Reading::of_capture(&Capture::open_still(path)?, chosen, ask.into(), 2, |_| false)
     }
 
     /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, at a resolution of at most `points`
     /// moments, which the first reading finds.
     pub fn with(
-        chosen: Chosen,
+        chosen: ChosenCapture,
         ask: impl Into<Ask>,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
@@ -104,7 +104,7 @@ impl Reading {
 
     fn of_capture(
         capture: &Capture,
-        chosen: Chosen,
+        chosen: ChosenCapture,
         Ask { query, memory }: Ask,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
@@ -188,7 +188,7 @@ impl Reading {
         self.answer().held
     }
 
-    /// The answer, and when its memory came and went where that was asked for.
+    /// The answer, and when its memory came and went where that was requested.
     #[must_use]
     pub fn answer(&self) -> HeapQueryResult {
         let profile = self.heap.profile(self.mode(), Some(&mut *self.names.borrow_mut()));
@@ -226,7 +226,7 @@ impl Reading {
         HeapQueryResult { held, allocators, lives: Vec::new(), moments: Vec::new(), end: 0 }
     }
 
-    /// Where the reader keeps the answer. A program that died of a failed request lived on until its exception had let go of everything.
+    /// Where the reader keeps the answer. A program that died of a failed request ran until its exception had released everything.
     fn mode(&self) -> Mode {
         if self.is_at_failure() { Mode::Failure } else { self.query.mode() }
     }
@@ -262,7 +262,7 @@ impl Reading {
         self.heap.header.start_realtime_ns
     }
 
-    /// Whether the capture tells when memory came and went. One without individual records (`--aggregate`, `--max-size`) does not.
+    /// Whether the capture has the times of allocations and frees. One without individual records (`--aggregate`, `--max-size`) does not.
     #[must_use]
     pub fn knows_when(&self) -> bool {
         self.heap.selection() != Selection::All && self.view().knows_when

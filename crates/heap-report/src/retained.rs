@@ -17,7 +17,7 @@ const MOST_UNKNOWN: u64 = 4;
 /// Blocks of a sampled capture that are needed to attribute what a holder keeps to their lines.
 const FEWEST_RECORDED: usize = 3;
 
-/// What keeps the memory of a process, each row with the line that allocated it where its capture tells; the largest first. `None` where the process
+/// What keeps the memory of a process, each row with the line that allocated it where its capture has it; the largest first. `None` where the process
 /// reported nothing.
 #[must_use]
 pub fn retention(process: &Process) -> Option<Retention> {
@@ -40,9 +40,9 @@ pub fn with_lines(mut report: Retention, capture: &Path) -> Retention {
 
 /// File, line and function, where they are known.
 type Line = Option<(String, u32, String)>;
-type Places = FxHashMap<(String, u64), LocationTotals>;
+type TotalsByLocation = FxHashMap<(String, u64), LocationTotals>;
 
-fn places(report: &Retention, capture: &Path) -> Option<Places> {
+fn places(report: &Retention, capture: &Path) -> Option<TotalsByLocation> {
     let taken_at_ns = u64::try_from(report.taken_at_ns?).ok()?;
     let of_row = |row: &Retained| -> Vec<u64> {
         row.blocks.iter().map(|block| block.address).chain(row.recorded.iter().copied()).collect()
@@ -60,7 +60,7 @@ fn places(report: &Retention, capture: &Path) -> Option<Places> {
         .read(HeapReadOptions { locate: Some(Locate { at_us, addresses }), ..HeapReadOptions::default() })
         .ok()?;
     let mut names = Names::default();
-    let mut found = Places::default();
+    let mut found = TotalsByLocation::default();
     for memory in heap.memories() {
         let located = heap.located(memory, Some(&mut names));
         found.extend(located.into_iter().map(|(address, place)| ((word(memory), address), place)));
@@ -73,7 +73,7 @@ fn word(memory: Memory) -> String {
 }
 
 /// One row for each line that allocated a good part of what a holder keeps. Blocks that the capture does not know keep the row without a line.
-fn split(row: Retained, places: &Places) -> Vec<Retained> {
+fn split(row: Retained, places: &TotalsByLocation) -> Vec<Retained> {
     let mut lines: FxHashMap<Line, u64> = FxHashMap::default();
     let line_of = |address: u64| -> Line {
         let place = places.get(&(row.memory.clone(), address)).filter(|place| place.line > 0)?;
@@ -146,7 +146,7 @@ mod tests {
         };
         let place =
             |line| LocationTotals { function: "f".into(), file: "a.py".into(), line, bytes: 0, count: 0 };
-        let places = Places::from_iter([
+        let places = TotalsByLocation::from_iter([
             (("host".to_owned(), 1), place(5)),
             (("host".to_owned(), 2), place(9)),
             (("host".to_owned(), 3), place(20)),
@@ -154,9 +154,9 @@ mod tests {
         let rows = split(row.clone(), &places);
         let seen: Vec<_> = rows.iter().map(|row| (row.line, row.bytes, row.kept_by.as_str())).collect();
         assert_eq!(seen, [(Some(5), 610, "`keep`, a list"), (Some(9), 390, "`keep`, a list")]);
-        assert_eq!(split(row.clone(), &Places::default())[0].line, None, "unknown stays unknown");
+        assert_eq!(split(row.clone(), &TotalsByLocation::default())[0].line, None, "unknown stays unknown");
         let mut sampled = Retained { recorded: vec![71, 72, 73, 74], ..row.clone() };
-        let known = |lines: &[(u64, u32)]| -> Places {
+        let known = |lines: &[(u64, u32)]| -> TotalsByLocation {
             lines.iter().map(|(address, line)| (("host".to_owned(), *address), place(*line))).collect()
         };
         let rows = split(sampled.clone(), &known(&[(71, 5), (72, 5), (73, 5), (74, 9)]));
@@ -168,7 +168,7 @@ mod tests {
         );
         sampled.recorded.truncate(2);
         assert_eq!(split(sampled, &known(&[(71, 5), (72, 5)]))[0].line, None, "two are too few");
-        let one = Places::from_iter([(("host".to_owned(), 1), place(5))]);
+        let one = TotalsByLocation::from_iter([(("host".to_owned(), 1), place(5))]);
         let rows = split(row, &one);
         assert_eq!(
             (rows.len(), rows[0].line, rows[0].bytes),

@@ -1,4 +1,4 @@
-//! The memory of a process at a moment that was asked for: `snapshot.json`, its format and the answer in a few lines.
+//! The memory of a process at a moment that was requested: `snapshot.json`, its format and the answer in a few lines.
 //!
 //! One format for what a process reports of itself (components by its tensors, the allocator of each device) and for what is seen from outside; the lines
 //! that hold the memory come from the heap capture of the process where there is one. Written by the watched program: nothing in it is trusted beyond its
@@ -46,7 +46,7 @@ pub struct MemorySnapshot {
     pub is_by_process: bool,
     /// The last training step that had ended.
     pub step: Option<u64>,
-    /// The step that was asked for.
+    /// The step that was requested.
     pub at_step: Option<u64>,
     /// Totals: the host first, then each device.
     pub memories: Vec<MemoryTotal>,

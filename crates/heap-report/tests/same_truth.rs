@@ -119,7 +119,7 @@ fn native_frames_have_names_and_can_be_left_out() {
     };
     let stack = rows::stacks(&answer.held).remove(0).stack;
     let place = stack.iter().position(|place| place.file.ends_with("program.py")).expect("the Python line");
-    assert!(place > 0, "something native lies inside it: {stack:?}");
+    assert!(place > 0, "a native frame is inside it: {stack:?}");
     assert!(native(&answer).iter().any(|frame| !frame.function.starts_with("0x")), "{:?}", native(&answer));
     let whole = answer.held.whole();
     let python = answer.python_only();
@@ -161,7 +161,7 @@ fn header_names_command_date_and_versions() {
 }
 
 #[test]
-fn what_keeps_growing_comes_first() {
+fn growing_lines_are_listed_first() {
     let recorded = record(
         "import time\n\
          cache = bytearray(30_000_000)\n\

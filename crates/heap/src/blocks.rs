@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ledger::Block;
 
-/// Lines at first, and at most: of more living blocks than fit, the older ones lie in the map.
+/// Lines at first, and at most: of more living blocks than fit, the older ones are in the map.
 const FIRST: u64 = 1 << 11;
 const MOST: u64 = 1 << 18;
 /// No site has this number: the place is empty.
@@ -26,7 +26,7 @@ pub(crate) struct Blocks {
 #[repr(align(64))]
 struct Line {
     held: [Held; 2],
-    /// Blocks of this line that lie in the map: mostly none, and then the map is not searched.
+    /// Blocks of this line that are in the map: mostly none, and then the map is not searched.
     pushed_out: u32,
 }
 
@@ -180,7 +180,7 @@ fn lines(count: u64) -> Vec<Line> {
     vec![Line { held, pushed_out: 0 }; count as usize + 1]
 }
 
-/// The line of an address. Neighbours lie close to each other here too.
+/// The line of an address. Adjacent addresses map to adjacent lines.
 #[inline(always)]
 fn place(address: u64, mask: u64) -> usize {
     let region = (address >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;

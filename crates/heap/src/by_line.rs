@@ -82,7 +82,7 @@ impl Heap {
         shares
     }
 
-    /// Bytes and blocks that live at the last record taken in.
+    /// Bytes and blocks that live at the last processed record.
     #[must_use]
     pub fn live(&self) -> Weight {
         self.ledger().weight(self.ledger().level.now())

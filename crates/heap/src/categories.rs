@@ -25,7 +25,7 @@ pub struct CategoryAmount {
 
 /// Blocks of one site and size that live at the moment that is judged.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Living {
+pub(crate) struct LiveBlocks {
     pub(crate) site: u32,
     pub(crate) size: u64,
     pub(crate) count: u64,
@@ -34,14 +34,14 @@ pub(crate) struct Living {
 }
 
 /// The blocks that live now.
-pub(crate) fn living(ledger: &Ledger) -> Vec<Living> {
-    let block = |block: &crate::ledger::Block| Living {
+pub(crate) fn living(ledger: &Ledger) -> Vec<LiveBlocks> {
+    let block = |block: &crate::ledger::Block| LiveBlocks {
         site: block.site,
         size: block.size,
         count: 1,
         born: block.born >> 1,
     };
-    let mut list: Vec<Living> = ledger.blocks.iter().map(|(_, found)| block(found)).collect();
+    let mut list: Vec<LiveBlocks> = ledger.blocks.iter().map(|(_, found)| block(found)).collect();
     // What is older than the recording has no blocks.
     let known = list.iter().fold(FxHashMap::<u32, u64>::default(), |mut sums, block| {
         *sums.entry(block.site).or_default() += block.size;
@@ -50,7 +50,7 @@ pub(crate) fn living(ledger: &Ledger) -> Vec<Living> {
     for (site, held) in ledger.sites.iter().enumerate() {
         let rest = held.now.bytes.saturating_sub(known.get(&(site as u32)).copied().unwrap_or(0));
         if rest > 0 {
-            list.push(Living { site: site as u32, size: rest, count: 1, born: 0 });
+            list.push(LiveBlocks { site: site as u32, size: rest, count: 1, born: 0 });
         }
     }
     list
@@ -62,7 +62,7 @@ impl DeviceLedger {
         let (sites, living) = (&self.ledger.sites, &self.judged);
         let mut kinds: Vec<Option<Category>> = vec![None; sites.len()];
         let mut is_known = vec![false; sites.len()];
-        let mut rows: Vec<(Living, Option<Category>)> = Vec::with_capacity(living.len());
+        let mut rows: Vec<(LiveBlocks, Option<Category>)> = Vec::with_capacity(living.len());
         for block in living {
             let at = block.site as usize;
             let Some(site) = sites.get(at) else { continue };
@@ -98,7 +98,7 @@ impl DeviceLedger {
     }
 }
 
-/// PyTorch hands out a block of its large pool with up to this much more than was asked for, where the rest would be too small to split off.
+/// PyTorch hands out a block of its large pool with up to this much more than was requested, where the rest would be too small to split off.
 const PADDING: u64 = 1 << 20;
 
 /// Tells gradients from what a backward pass needs for a moment: a gradient has the size of a parameter, but for padding, and each parameter has one.
@@ -110,7 +110,7 @@ struct Gradients {
 }
 
 impl Gradients {
-    fn of(rows: &[(Living, Option<Category>)]) -> Self {
+    fn of(rows: &[(LiveBlocks, Option<Category>)]) -> Self {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for (block, _) in rows.iter().filter(|(_, kind)| *kind == Some(Category::Parameters)) {
             *left.entry(block.size).or_default() += block.count;
@@ -118,7 +118,7 @@ impl Gradients {
         Gradients { takes_all: left.is_empty(), left }
     }
 
-    fn takes(&mut self, block: &Living) -> bool {
+    fn takes(&mut self, block: &LiveBlocks) -> bool {
         // The small pool splits to the byte that was rounded to.
         let padding = if block.size > PADDING { PADDING } else { 0 };
         let alike = block.size.saturating_sub(padding)..=block.size.saturating_add(padding);

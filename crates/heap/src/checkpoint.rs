@@ -9,7 +9,7 @@ use crate::checkpoint_ledger::{
     take_blocks, take_code_end, take_curve, take_figures, take_sites, take_steps,
 };
 use crate::devices::Reserved;
-use crate::ledger::{Before, Ledger};
+use crate::ledger::{Ledger, OlderMemory};
 use crate::mappings::Mapping;
 use crate::read_options::HeapReadOptions;
 use crate::site_history::SiteHistory;
@@ -88,7 +88,7 @@ fn save_devices(out: &mut Vec<u8>, state: &State, streams: &[Stream]) {
         put_figures(out, &device.ledger);
         let before = device.ledger.before;
         out.push(u8::from(before.is_some()));
-        if let Some(Before { site, bytes, .. }) = before {
+        if let Some(OlderMemory { site, bytes, .. }) = before {
             out.put(u64::from(site));
             out.put(bytes);
         }
@@ -259,7 +259,7 @@ fn load_devices(take: &mut Take<'_>, state: &mut State, streams: &mut [Stream]) 
         take_figures(take, &mut device.ledger)?;
         if take.byte()? == 1 {
             let (site, bytes) = (take.small().filter(|site| (*site as usize) < sites)?, take.number()?);
-            device.ledger.before = Some(Before { site, step: 0, bytes });
+            device.ledger.before = Some(OlderMemory { site, step: 0, bytes });
         }
         let reserved = &mut device.reserved;
         (reserved.now, reserved.peak) = (take.number()?, take.number()?);

@@ -1,4 +1,4 @@
-//! The heap when the program's own code had ended, before the interpreter took itself down: what `--leaks` means. Must be left out where the
+//! The heap when the program's own code had ended, before the interpreter shut down: what `--leaks` means. Must be left out where the
 //! program did not end there: one that embeds Python may run on for hours after Python has ended.
 
 use crate::ledger::Ledger;

@@ -1,5 +1,5 @@
 //! The single blocks of one device: which live, and the last allocations in their order, each with its stack. Kept only where a reading asks for it
-//! ([`HeapReadOptions::device_blocks`]): a snapshot of the allocator is completed with it. Must hold no more of the past than was asked for.
+//! ([`HeapReadOptions::device_blocks`]): a snapshot of the allocator is completed with it. Must hold no more of the past than was requested.
 
 use std::collections::VecDeque;
 

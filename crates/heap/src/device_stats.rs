@@ -1,4 +1,4 @@
-//! The figures of each device, as `stormlog stats` gives them. The names of the fields are a promise to scripts.
+//! The figures of each device, as `stormlog stats` prints them. Scripts rely on the names of the fields.
 
 use std::collections::BTreeMap;
 

@@ -5,11 +5,11 @@ use stormlog_capture::op::Op;
 use stormlog_capture::record::{MAX_DEVICES, definition, device_of, device_source, kind};
 use stormlog_model::memory::{Device, Memory, Source};
 
-use crate::categories::{Living, living};
+use crate::categories::{LiveBlocks, living};
 use crate::curve::{Curve, Point};
 use crate::define::{device, failed_on_device, totals};
 use crate::device_blocks::{BlockLog, log_of};
-use crate::ledger::{Before, Ledger, SiteKey};
+use crate::ledger::{Ledger, OlderMemory, SiteKey};
 use crate::level::Amount;
 use crate::read_options::HeapReadOptions;
 use crate::state::State;
@@ -36,13 +36,13 @@ pub(crate) struct DeviceLedger {
     /// Bytes that were allocated before the recording began; `None` until the allocator's totals are known.
     pub(crate) before: Option<u64>,
     pub(crate) reserved: Reserved,
-    /// Its single blocks, where they were asked for.
+    /// Its single blocks, where they were requested.
     pub(crate) log: Option<BlockLog>,
     pub(crate) steps: StepClock,
     /// Blocks that lived when the program's own code had ended.
-    at_code_end: Vec<Living>,
+    at_code_end: Vec<LiveBlocks>,
     /// Blocks that live at the moment that is judged: that one, or the end.
-    pub(crate) judged: Vec<Living>,
+    pub(crate) judged: Vec<LiveBlocks>,
 }
 
 /// What an allocator has taken from its device.
@@ -139,11 +139,11 @@ impl Devices {
 }
 
 /// What sites held, where single blocks are not known any more.
-fn by_sites(sites: &[Amount]) -> Vec<Living> {
+fn by_sites(sites: &[Amount]) -> Vec<LiveBlocks> {
     let held = sites.iter().enumerate().filter(|(_, amount)| amount.bytes > 0);
     let row = |(site, amount): (usize, &Amount)| {
         let count = amount.count.max(1);
-        Living { site: site as u32, size: amount.bytes / count, count, born: 0 }
+        LiveBlocks { site: site as u32, size: amount.bytes / count, count, born: 0 }
     };
     held.map(row).collect()
 }
@@ -263,7 +263,7 @@ impl Ledger {
     /// Bytes that are older than the recording.
     fn begin_before(&mut self, site: u32, bytes: u64) {
         let step = self.step().unwrap_or(0);
-        self.before = Some(Before { site, step, bytes });
+        self.before = Some(OlderMemory { site, step, bytes });
         self.gain(site, Amount { bytes, count: 0 });
     }
 
@@ -273,7 +273,7 @@ impl Ledger {
             return false;
         };
         before.bytes -= bytes;
-        let (Before { site, step, .. }, amount) = (*before, Amount { bytes, count: 0 });
+        let (OlderMemory { site, step, .. }, amount) = (*before, Amount { bytes, count: 0 });
         self.lose::<false>(site, amount);
         if let Some(lives) = &mut self.lives {
             lives.end(site, step, amount);

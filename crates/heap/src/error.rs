@@ -63,7 +63,7 @@ pub enum HeapError {
         }
     )]
     NoMemory {
-        /// What was asked for.
+        /// What was requested.
         memory: Memory,
         /// What there is.
         memories: Vec<Memory>,

@@ -1,4 +1,4 @@
-//! Decodes streams ahead of the one who takes their records in, on a thread of its own. Must hold some batches a stream, no more.
+//! Decodes streams ahead of the merger, on a thread of its own. Must hold a few batches per stream at most.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 

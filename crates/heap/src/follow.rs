@@ -1,4 +1,4 @@
-//! A capture read while it grows: each look takes in only what is new.
+//! A capture read while it grows: each look reads only what is new.
 //!
 //! Must never ask the recorded process for anything, nor hold back its compactor.
 
@@ -52,7 +52,7 @@ impl Follow {
     }
 
     /// Takes in what was recorded since the last look, up to `now_us` (microseconds since the recording began): records of this very moment
-    /// may still be on their way in other threads. When the process has ended, `u64::MAX` takes in the rest.
+    /// may still be on their way in other threads. When the process has ended, `u64::MAX` reads the rest.
     pub fn look(&mut self, now_us: u64) -> Result<(), HeapError> {
         let files = files(&self.path);
         if files != self.files && files != [None, None] {

@@ -32,7 +32,7 @@ pub(crate) struct Namer<'a, 's> {
     symbolizer: Option<&'s mut (dyn Symbolizer + 's)>,
     pub(crate) frames: Vec<Frame>,
     own_code: &'a OwnCode,
-    /// Their claims to be responsible, those of native frames as far as they were asked for.
+    /// Their claims to be responsible, those of native frames as far as they were requested.
     claims: Vec<Option<Claim>>,
     ids: FxHashMap<Frame, u32>,
     python: FxHashMap<Step, u32>,

@@ -248,7 +248,7 @@ impl Heap {
         self.state.folded_us
     }
 
-    /// Libraries and programs that native frames lie in.
+    /// Libraries and programs that contain the native frames.
     #[must_use]
     pub fn modules(&self) -> &[Module] {
         &self.state.tree.modules

@@ -1,4 +1,4 @@
-//! Who holds the memory, in a few lines: what the run summary, the bundle and the bundle's advice name. Must name what `stats` would.
+//! The largest holders of memory, for the run summary, the bundle and its advice. Must name what `stats` would.
 
 use rustc_hash::FxHashMap;
 use stormlog_model::memory::Memory;

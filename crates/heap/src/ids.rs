@@ -1,4 +1,4 @@
-//! Numbers for things: values that lie in a list, found by what they are; and one stream's numbers, which mostly follow each other.
+//! Interning: values stored once in a list and found by value; and the map from one stream's ids, which are mostly consecutive, to ours.
 //!
 //! A capture may have a hundred thousand stacks, so neither may keep a second copy of what it finds.
 
@@ -18,7 +18,7 @@ impl Ids {
         self.place_or(list, key, key_of, list.len() as u32)
     }
 
-    /// All values of a list but the first, which stands for nothing; of equal ones the first counts.
+    /// All values of a list but the first, which is the empty value; of equal ones the first counts.
     pub(crate) fn of<T: Copy + Hash + Eq>(list: &[T]) -> Self {
         let mut ids = Ids::default();
         for (place, value) in list.iter().enumerate().skip(1) {
@@ -37,7 +37,7 @@ impl Ids {
 
 /// What a stream's own numbers stand for.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct IdMap {
     /// From 0 on, which is nothing on both sides.
     next: Vec<u32>,
     /// Numbers that followed a gap.
@@ -46,16 +46,16 @@ pub(crate) struct Known {
     is_same: bool,
 }
 
-impl Default for Known {
+impl Default for IdMap {
     fn default() -> Self {
-        Known { next: vec![0], apart: FxHashMap::default(), is_same: false }
+        IdMap { next: vec![0], apart: FxHashMap::default(), is_same: false }
     }
 }
 
-impl Known {
+impl IdMap {
     /// Numbers that stand for themselves.
     pub(crate) fn the_same() -> Self {
-        Known { is_same: true, ..Known::default() }
+        IdMap { is_same: true, ..IdMap::default() }
     }
 
     #[inline]
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_gap_costs_no_room() {
-        let mut known = Known::default();
+        let mut known = IdMap::default();
         for own in [1, 4_000_000_000, 2, 1] {
             known.insert(own, own.wrapping_add(5));
         }

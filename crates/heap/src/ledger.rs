@@ -18,7 +18,7 @@ use crate::mappings::{Mapping, Mappings, end_of};
 use crate::read_options::HeapReadOptions;
 use crate::sample::Weights;
 use crate::site_history::SiteHistory;
-use crate::stream::{Own, REMEMBERED, Stream};
+use crate::stream::{REMEMBERED, Stream, StreamSite};
 
 /// Who allocated: stacks, thread and allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub(crate) struct Failure {
 
 /// What is left of the memory that is older than the recording.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct OlderMemory {
     pub(crate) site: u32,
     /// Moments that were past when it was first known.
     pub(crate) step: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Ledger {
     /// By address, whichever allocator they came from: `free` may end what CPython's allocator began, and the other way round.
     pub(crate) blocks: Blocks,
     pub(crate) mappings: Mappings,
-    pub(crate) before: Option<Before>,
+    pub(crate) before: Option<OlderMemory>,
     pub(crate) level: Level,
     pub(crate) peak: Amount,
     pub(crate) peak_time_us: u64,
@@ -320,7 +320,7 @@ impl Ledger {
             self.allocate::<false>(stream, &born);
             self.free::<false>(stream, &freed);
             left -= 1;
-            // A moment that is looked out for may lie anywhere.
+            // A requested moment may be anywhere.
             let end = self.level.changes.saturating_add(2 * u64::from(left));
             if self.lives.is_none() || self.next_moment > end {
                 break;
@@ -500,8 +500,8 @@ impl Ledger {
     #[inline(never)]
     fn look_up(&mut self, stream: &mut Stream, op: &Op, kind: u32, place: usize) -> u32 {
         let site = self.site_of(stream.key(op.python, op.native, op.kind));
-        stream.sites.resize(REMEMBERED, Own::default());
-        stream.sites[place] = Own { python: op.python, native: op.native, kind, site };
+        stream.sites.resize(REMEMBERED, StreamSite::default());
+        stream.sites[place] = StreamSite { python: op.python, native: op.native, kind, site };
         site
     }
 

@@ -83,7 +83,7 @@ impl Lives {
         }
     }
 
-    /// The moments that were kept, as places in the list that was asked for.
+    /// The moments that were kept, as places in the list that was requested.
     pub(crate) fn moments(&self) -> Vec<usize> {
         (0..self.moments.len()).step_by(1 << self.coarse).collect()
     }

@@ -16,7 +16,7 @@ use crate::state::State;
 pub struct DeviceFigures {
     /// Which.
     pub memory: Memory,
-    /// Bytes and blocks that live at the last record taken in; bytes from before the recording included.
+    /// Bytes and blocks that live at the last processed record; bytes from before the recording included.
     pub live: Weight,
     /// Bytes that lived when the program's own code had ended, or at the end.
     pub leaked: Weight,
@@ -137,7 +137,7 @@ impl Heap {
         }
     }
 
-    /// The ledgers whose stacks are asked for; each with its name where there may be several.
+    /// The ledgers whose stacks are requested; each with its name where there may be several.
     pub(crate) fn asked(&self) -> Vec<(Option<Memory>, &Ledger)> {
         match self.selection() {
             Selection::One(_) => vec![(None, self.ledger())],

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 /// Most records of a tick that are looked at together; a real tick of a few milliseconds has fewer.
 const MOST_AHEAD: usize = 1 << 20;
 
-/// Takes in all records before `until_us` that were not taken in before.
+/// Processes all records before `until_us` that were not processed yet.
 pub(crate) fn run(
     state: &mut State,
     streams: &mut Vec<Stream>,
@@ -117,7 +117,7 @@ impl Merge<'_> {
     fn all(&mut self) -> Result<(), CaptureError> {
         let mut queue = BinaryHeap::new();
         for index in 0..self.heads.len() {
-            // To the first time record: nothing that concerns memory is taken in before its time is known.
+            // To the first time record: no allocation or free is processed before its time is known.
             if self.go_on(index, None, false)?.1 == Stop::Later {
                 queue.push(Reverse((self.heads[index].stream.time_us, index)));
             }
@@ -174,7 +174,7 @@ impl Merge<'_> {
         }
     }
 
-    /// Looks through the whole tick before any of it is taken in.
+    /// Searches the whole tick before any of it is processed.
     fn plan(&mut self, time: u64, tick: &[usize]) -> Result<(), CaptureError> {
         let is_later = |op: &Op| is_later(op, time);
         let mut room = MOST_AHEAD;
@@ -334,7 +334,7 @@ fn is_about_mappings(kind: u8) -> bool {
 
 /// Remembers where a stream is: this many records of a chunk are done.
 fn mark(stream: &mut Stream, sequence: u64, done: u64) {
-    // Never back: a batch may lie wholly before what was taken in earlier.
+    // Never back: a batch may be entirely before records that were merged earlier.
     (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, done));
 }
 
@@ -352,7 +352,7 @@ fn finish(stream: &mut Stream, batch: Option<Batch>, passed: u64) -> Ops {
     batch.ops
 }
 
-/// Passes over records that were taken in before; gives where to continue, and how many records beyond one for each are before that.
+/// Skips records that were processed before; returns where to continue, and how many more logical records than encoded ones precede it.
 fn skip(stream: &Stream, batch: &mut Batch, payload_at: &mut usize) -> (usize, u64) {
     let known = match batch.sequence.cmp(&stream.sequence) {
         std::cmp::Ordering::Less => u64::MAX,
@@ -362,7 +362,7 @@ fn skip(stream: &Stream, batch: &mut Batch, payload_at: &mut usize) -> (usize, u
     let mut left = known.saturating_sub(batch.offset).min(batch.ops.records());
     let whole = batch.ops.records();
     if left > 0 && left < whole {
-        // The place may lie in the midst of a repetition.
+        // The position may be inside a repetition.
         batch.ops.unfold(0, |_| true);
     }
     let (mut at, mut folded) = (0, 0);

@@ -1,4 +1,4 @@
-//! Names of native functions, from the files on disk. Must give no name rather than a wrong one: a file that changed since is not believed.
+//! Names of native functions, from the files on disk. Must give no name rather than a wrong one: a file that changed since is not used.
 
 use rustc_hash::FxHashMap;
 use stormlog_stack::symbols::{self, Symbols};
@@ -27,7 +27,7 @@ impl Names {
 impl Symbolizer for Names {
     fn resolve(&mut self, module: &Module, address: u64) -> Vec<Symbol> {
         if !self.modules.contains_key(module) {
-            // One module alone: what lay at its addresses before or after does not matter.
+            // One module alone: what was mapped at its addresses before or after does not matter.
             let whole = symbols::Module {
                 path: module.path.clone().into(),
                 start: 0,

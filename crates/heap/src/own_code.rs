@@ -9,7 +9,7 @@ use crate::tree::{Code, ROOT, Step, Tree};
 /// How a frame was reached from the outermost one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reached {
-    /// Not in a way that tells.
+    /// In a way that decides nothing.
     No,
     /// From `runpy`, which is what `-m` starts.
     Runpy,

@@ -11,7 +11,7 @@ use crate::level::Amount;
 use crate::lifetimes::Life;
 use crate::tree::{ROOT, Tree};
 
-/// Which blocks are meant.
+/// The selected blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Those that lived when the heap was largest.

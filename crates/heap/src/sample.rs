@@ -44,7 +44,7 @@ impl Weights {
     }
 
     fn chance(self, size: u64) -> f64 {
-        // A request for nothing can only be recorded as one for a byte.
+        // A request for 0 bytes can only be recorded as one for 1 byte.
         -f64::exp_m1(-(size.max(1) as f64) / self.mean as f64)
     }
 

@@ -18,7 +18,7 @@ const FIRST_WIDTH_US: u64 = 50_000;
 
 /// The sites at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
+struct SiteSnapshot {
     time_us: u64,
     /// Ascending by site.
     held: Vec<(u32, Amount)>,
@@ -27,7 +27,7 @@ struct Look {
 /// The looks so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SiteHistory {
-    looks: Vec<Look>,
+    looks: Vec<SiteSnapshot>,
     width_us: u64,
     pub(crate) next_us: u64,
 }
@@ -48,7 +48,7 @@ impl SiteHistory {
             held.truncate(MOST_SITES);
             held.sort_unstable_by_key(|(site, _)| *site);
         }
-        self.looks.push(Look { time_us, held });
+        self.looks.push(SiteSnapshot { time_us, held });
         if self.looks.len() > MOST_LOOKS {
             self.width_us = self.width_us.saturating_mul(2);
             let mut is_kept = false;
@@ -68,7 +68,7 @@ impl SiteHistory {
             let held = ledger.amount_at(Mode::Leaks, index);
             (held.bytes > 0).then_some((site, held))
         });
-        let last = Look { time_us: end_us, held: at_end.collect() };
+        let last = SiteSnapshot { time_us: end_us, held: at_end.collect() };
         let looks = self.looks.iter().filter(|look| look.time_us < end_us).chain([&last]);
         let (mut times, mut lives) = (Vec::new(), Vec::new());
         let mut open: FxHashMap<u32, Vec<(u32, Amount)>> = FxHashMap::default();
@@ -117,7 +117,7 @@ impl SiteHistory {
     pub(crate) fn take(take: &mut Take<'_>, sites: usize) -> Option<Self> {
         let (width_us, next_us) = (take.number()?, take.number()?);
         let count = usize::try_from(take.number()?).ok().filter(|count| *count <= MOST_LOOKS)?;
-        let mut looks: Vec<Look> = Vec::new();
+        let mut looks: Vec<SiteSnapshot> = Vec::new();
         for _ in 0..count {
             let time_us = take.number()?;
             let least = looks.last().map_or(0, |look| look.time_us);
@@ -128,7 +128,7 @@ impl SiteHistory {
                 site = site.checked_add(step).filter(|site| (*site as usize) < sites)?;
                 held.push((site, Amount { bytes: take.number()?, count: take.number()? }));
             }
-            looks.push(Look { time_us: Some(time_us).filter(|time| *time >= least)?, held });
+            looks.push(SiteSnapshot { time_us: Some(time_us).filter(|time| *time >= least)?, held });
         }
         Some(SiteHistory { looks, width_us: width_us.max(1), next_us })
     }

@@ -1,6 +1,6 @@
 //! One stream of records as it is read: where it is, what its own numbers stand for. Must hold nothing that other streams change.
 
-use crate::ids::Known;
+use crate::ids::IdMap;
 use crate::ledger::{Block, SiteKey};
 use crate::tree::ROOT;
 
@@ -9,7 +9,7 @@ pub(crate) const REMEMBERED: usize = 1024;
 
 /// A site by a stream's own numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct StreamSite {
     pub(crate) python: u32,
     pub(crate) native: u32,
     /// The allocator, and for a device its number × 256; 0 where nothing is remembered yet.
@@ -27,12 +27,12 @@ pub(crate) struct Stream {
     pub(crate) time_us: u64,
     pub(crate) thread: u32,
     pub(crate) allocations: u32,
-    pub(crate) nodes: Known,
+    pub(crate) nodes: IdMap,
     pub(crate) taken: Option<(u64, Block)>,
     pub(crate) parts: Vec<u8>,
     pub(crate) limits: Option<[u64; 3]>,
     /// The last sites by the stream's own nodes: saves most look-ups.
-    pub(crate) sites: Vec<Own>,
+    pub(crate) sites: Vec<StreamSite>,
     /// Allocations on devices.
     pub(crate) device_allocations: u32,
     /// What a device's allocator had handed out after the report to come: device and bytes.
@@ -46,7 +46,7 @@ impl Stream {
 
     /// One whose nodes have the tree's own numbers.
     pub(crate) fn in_tree() -> Self {
-        Stream { nodes: Known::the_same(), ..Stream::default() }
+        Stream { nodes: IdMap::the_same(), ..Stream::default() }
     }
 
     pub(crate) fn set_thread(&mut self, thread: u32) {

@@ -32,7 +32,7 @@ pub struct Module {
 /// What a node stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    /// Code slot, instruction, and whether the interpreter was entered anew.
+    /// Code slot, instruction, and whether the interpreter was entered again.
     Python { code: u32, instruction: u32, is_entry: bool },
     /// A line known already (imported captures).
     Line { code: u32, line: u32, is_entry: bool },
@@ -147,7 +147,7 @@ impl Tree {
             .retain(|_, (_, slot)| modules.get(*slot as usize).is_none_or(|module| module.base != base));
     }
 
-    /// Nothing more comes: what only finds things again is let go.
+    /// Nothing more comes: the lookup tables are dropped.
     pub(crate) fn close(&mut self) {
         self.by_value = Ids::default();
         self.code_by_id = FxHashMap::default();

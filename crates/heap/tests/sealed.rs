@@ -1,4 +1,4 @@
-//! A capture that was packed anew at its end says what its live file said.
+//! A capture that was repacked at its end says what its live file said.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a panic is the report")]
 
 #[path = "../../capture/tests/common/writer.rs"]
@@ -50,7 +50,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    // Lines on and back, no line, and bytes that are no table.
+    // Lines on and back, no line, and bytes that are not a table.
     let entry = prop_oneof![
         (0u8..8, 0u8..64).prop_map(|(units, line)| vec![0xe8 | units, line]),
         (0u8..8, any::<u8>()).prop_map(|(units, column)| vec![0x80 | units, column & 0x7f]),
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// Of a long capture only the beginning is packed anew; what stays as it was names instructions of code objects from the beginning.
+/// Of a long capture only the beginning is repacked; what stays as it was names instructions of code objects from the beginning.
 #[test]
 fn a_long_capture_keeps_the_tables_it_needs() {
     let directory = tempfile::tempdir().unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_others_may_write_to_is_refused() {
+    fn directory_writable_by_others_is_rejected() {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(install_in(place.path()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);

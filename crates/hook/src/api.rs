@@ -1,4 +1,4 @@
-//! Ways in and out: the constructor of a preloaded library and the C functions of one that was loaded late. Must never stop a program
+//! Start and stop of the library: the constructor of a preloaded library and the C functions of one that was loaded late. Must never stop a program
 //! from starting or ending.
 
 use core::ffi::{c_char, c_int};
@@ -70,7 +70,7 @@ extern "C" fn end() {
     }
 }
 
-/// One line on standard error, only where it is asked for: the program's streams are its own.
+/// One line on standard error, only where it is requested: the program's streams are its own.
 fn complain(error: sys::Errno) {
     // SAFETY: a terminated name; called by `begin`, before `main`, when no other thread changes the environment.
     if unsafe { libc::getenv(VERBOSE.as_ptr()) }.is_null() {
@@ -101,7 +101,7 @@ fn alone<T>(work: impl FnOnce() -> T) -> T {
         free = if holder == process { 0 } else { holder };
     }
     if free != 0 && session::current().is_none() {
-        loader_lock::give_up(); // in its very first start: nothing is known yet, not even who held what
+        loader_lock::give_up(); // in its very first start: nothing is known yet, not even which lock was held
     }
     session::adopt();
     let result = work();

@@ -38,7 +38,7 @@ pub fn take(bytes: usize) -> *mut c_void {
 /// A piece for a few words, from the C library where there is none here. Only for a process in which every `free` is ours.
 ///
 /// # Safety
-/// None is asked for; it is the type of `malloc`.
+/// None is requested; it is the type of `malloc`.
 pub unsafe extern "C" fn take_words(bytes: usize) -> *mut c_void {
     let mut piece = null_mut();
     if bytes <= PIECE && !BUSY.swap(true, Ordering::Acquire) {

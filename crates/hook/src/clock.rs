@@ -1,9 +1,9 @@
 //! The coarse clock, and a check without a call that it has not moved. Must never rely on the check for long: the words it reads
 //! are a hint, and are compared with the clock itself every few events.
 //!
-//! Asking takes longer than writing a record. But the kernel keeps the coarse time as two words in a page that every process may read; where
-//! they lie in it is the kernel's own business, so they are looked for by their value. Where they are not found (a time namespace, another
-//! kind of kernel), the clock is asked at each event.
+//! A call takes longer than writing a record. But the kernel keeps the coarse time as two words in a page that every process may read;
+//! their offsets in it are not part of the kernel's interface, so they are searched for by value. Where they are not found (a time namespace, another
+//! kind of kernel), the clock is called at each event.
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! The moment when the program's own Python code has ended: CPython sets a word of `_PyRuntime` after the exit handlers and before it takes itself
+//! The moment when the program's own Python code has ended: CPython sets a word of `_PyRuntime` after the exit handlers and before it shuts
 //! down, and the first block that is freed after that writes the record. Must cost next to nothing until then: every free looks at the word.
 
 use core::ptr::null_mut;

@@ -32,13 +32,13 @@ pub struct Codes {
     table: AtomicPtr<Table>,
     lock: AtomicU32,
     next: AtomicU32,
-    /// Goes up when a code object dies: what was remembered by its address is void then.
+    /// Incremented when a code object dies: what was cached by its address is then invalid.
     generation: AtomicU32,
 }
 
 /// What an unwatched code object looks like now, and whether it could be watched this time.
 #[derive(Clone, Copy)]
-pub struct Again {
+pub struct Recheck {
     pub watched: bool,
     pub looks: u32,
 }
@@ -55,7 +55,7 @@ pub enum DeathNotice {
 impl Codes {
     /// Forgets everything; only while nothing is recorded.
     pub fn clear(&self) {
-        // Python tells of a code object's death at any time, recording or not.
+        // Python reports a code object's death at any time, recording or not.
         self.alone(|| {
             let mut table = self.table.swap(null_mut(), Ordering::AcqRel);
             // SAFETY: no thread reads tables without the lock while nothing is recorded; each was mapped with its capacity.
@@ -69,7 +69,7 @@ impl Codes {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What is remembered by address is void when this has changed; not so for unwatched code objects, which must be asked for each time.
+    /// What is cached by address is invalid when this has changed; unwatched code objects must be looked up each time.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
@@ -81,7 +81,7 @@ impl Codes {
     pub fn id(
         &self,
         code: usize,
-        again: impl FnOnce() -> Again,
+        again: impl FnOnce() -> Recheck,
         define: impl FnOnce(u32) -> Option<(u32, DeathNotice)>,
     ) -> Option<(u32, bool)> {
         match self.find(code) {
@@ -98,7 +98,7 @@ impl Codes {
         &self,
         code: usize,
         slot: &TableSlot,
-        now: Again,
+        now: Recheck,
         define: impl FnOnce(u32) -> Option<(u32, DeathNotice)>,
     ) -> Option<(u32, bool)> {
         if slot.looks.load(Ordering::Relaxed) != now.looks.max(1) {
@@ -297,7 +297,7 @@ mod tests {
         Some((id, DeathNotice::FromPython))
     }
 
-    fn never() -> Again {
+    fn never() -> Recheck {
         panic!("a watched code object is not looked at")
     }
 
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn an_unwatched_code_object_is_known_by_its_looks_until_it_is_watched() {
         let codes = none();
-        let looks = |looks| move || Again { watched: false, looks };
+        let looks = |looks| move || Recheck { watched: false, looks };
         let (first, unwatched) = codes.id(64, never, |id| Some((id, DeathNotice::ByLooks(9)))).unwrap();
         assert!(unwatched);
         assert_eq!(codes.id(64, looks(9), |_| None), Some((first, true)));
@@ -336,7 +336,7 @@ mod tests {
         let (second, _) = codes.id(64, looks(8), |id| Some((id, DeathNotice::ByLooks(8)))).unwrap();
         assert_ne!(second, first, "another one at that address");
         assert_ne!(codes.generation(), before);
-        let now_watched = || Again { watched: true, looks: 8 };
+        let now_watched = || Recheck { watched: true, looks: 8 };
         assert_eq!(codes.id(64, now_watched, |_| None), Some((second, false)));
         assert_eq!(codes.id(64, never, |_| None), Some((second, false)), "never looked at again");
         codes.clear();

@@ -1,4 +1,4 @@
-//! The descriptor of the live file: made, and opened anew where the program closed it. Must never take a number that the program could get.
+//! The descriptor of the live file: made, and reopened where the program closed it. Must never take a number that the program could get.
 //!
 //! A number at or above the program's limit of open files is out of its reach and does not count against the limit, which the kernel asks
 //! about when a number is given out and not later. Where the limit cannot be raised for that moment no descriptor is kept: the file is opened by

@@ -22,7 +22,7 @@ use crate::thread::{Inside, Thread};
 const DEFINITIONS: usize = 2;
 const PAYLOAD: usize = 64;
 
-/// A device and who reports its memory.
+/// A device and the source that reports its memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     /// As PyTorch numbers them.

@@ -80,7 +80,7 @@ pub fn write(word: &str, numbers: [(bool, u64); 4], most: u64) {
     sys::close(descriptor);
 }
 
-/// Notes that a request got no memory: a program that handles the error and exits with a status failed for want of it.
+/// Notes that a request got no memory: a program that handles the error and exits with a status failed because of that.
 #[cold]
 pub fn failed_request(is_device: bool, bytes: u64) {
     let now = session::realtime_ns();

@@ -1,4 +1,4 @@
-//! What the hooks have to say, as records. What takes a [`Thread`] must be called inside [`Inside::record`] only.
+//! The events of the hooks, as records. A function that takes a [`Thread`] must be called inside [`Inside::record`] only.
 
 use stormlog_capture::record::{definition, kind};
 use stormlog_stack::python::Unchanged;
@@ -7,7 +7,7 @@ use crate::code_end;
 use crate::ends;
 use crate::injected::UNRECORDED_NODE;
 use crate::sample;
-use crate::stacks::{self, PlainPython, Way};
+use crate::stacks::{self, PlainPython, StackMethod};
 use crate::sys;
 use crate::thread::{Inside, Thread};
 
@@ -29,9 +29,9 @@ pub fn ended(inside: &mut Inside, kind: u8, address: usize) -> bool {
 #[inline(never)]
 fn allocated(thread: &mut Thread, kind: u8, address: usize, bytes: usize) {
     match thread.stacks.way {
-        Way::Plain311 => plainly::<true>(thread, kind, address, bytes),
-        Way::Plain => plainly::<false>(thread, kind, address, bytes),
-        Way::Any => anyhow(thread, kind, address, bytes),
+        StackMethod::Plain311 => plainly::<true>(thread, kind, address, bytes),
+        StackMethod::Plain => plainly::<false>(thread, kind, address, bytes),
+        StackMethod::Any => anyhow(thread, kind, address, bytes),
     }
 }
 

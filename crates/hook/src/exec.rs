@@ -1,9 +1,9 @@
 //! Programs that replace themselves or start others: the recording ends properly, and the new program is recorded too, whatever environment it is
 //! given. Must never allocate (a `vfork` child shares its parent's memory) and never keep an `exec` from happening.
 //!
-//! A new program is recorded when its environment says so. An environment of the caller's own making lacks our two variables, so they are put in
+//! A new program is recorded when its environment says so. An environment that the caller built itself lacks our two variables, so they are added
 //! before it is handed over, unless it has `STORMLOG_HEAP` itself (an empty one means no), or the program has taken that one out of its own
-//! environment. A program that has emptied its environment, as `env -i` does, meant all of it and not us: what it was given is put in.
+//! environment. A program that has emptied its environment, as `env -i` does, did not mean to exclude us: the variables it was started with are added.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -39,11 +39,11 @@ pub const LIBRARY: &[u8] = b"libstormlog_hook";
 const MOST: usize = 1024;
 
 /// Our two variables as this program was given them.
-struct Given([UnsafeCell<Text>; 2]);
+struct InheritedVariables([UnsafeCell<Text>; 2]);
 // SAFETY: written by `remember` alone, before the program has a second thread.
-unsafe impl Sync for Given {}
+unsafe impl Sync for InheritedVariables {}
 
-static GIVEN: Given = Given([const { UnsafeCell::new(Text::EMPTY) }; 2]);
+static GIVEN: InheritedVariables = InheritedVariables([const { UnsafeCell::new(Text::EMPTY) }; 2]);
 
 /// Keeps what this program was given. Before `main` only.
 pub fn remember() {

@@ -1,4 +1,4 @@
-//! PyTorch as far as the hooks care: where its functions are, and what they report. Its libraries are loaded with `RTLD_LOCAL`, so the functions are looked for in the
+//! The functions of PyTorch that the hooks need: their addresses, and what they report. Its libraries are loaded with `RTLD_LOCAL`, so the functions are looked for in the
 //! objects themselves. Must never change what PyTorch gets from its own functions.
 
 use core::ffi::{CStr, c_int, c_void};

@@ -1,4 +1,4 @@
-//! The C functions about the memory of devices, for the Python package and for those who listen to a driver. Must never touch the interpreter but for reading this thread's
+//! The C functions about the memory of devices, for the Python package and for listeners to a driver. Must never touch the interpreter but for reading this thread's
 //! stack.
 
 use core::ffi::c_int;

@@ -115,7 +115,7 @@ pub extern "C" fn begin(frame: usize, which: usize) -> usize {
     function.get()
 }
 
-/// Called before `dlsym`: what is asked for by name will soon be called, so its library must be ready.
+/// Called before `dlsym`: what is requested by name will soon be called, so its library must be ready.
 pub extern "C" fn before_symbol() -> usize {
     // Entering the recorder scans the loaded libraries if one may have changed.
     drop(Inside::enter_library());

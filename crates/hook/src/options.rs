@@ -81,7 +81,7 @@ impl Options {
     }
 
     /// Slots of a bounded live file; 0 for no bound. Three eighths of the capture: as much is for what the compactor makes of them, and the rest
-    /// for what it writes anew while the old one is still there.
+    /// for what it rewrites while the old one is still there.
     #[must_use]
     pub fn slot_limit(&self) -> u32 {
         match self.max {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_options_are_rejected() {
         let long = [b"path=".as_slice(), &[b'x'; MAX_PATH]].concat();
         for wrong in [
             b"".as_slice(),

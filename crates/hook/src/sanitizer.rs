@@ -59,7 +59,7 @@ static EARLY: unsafe extern "C" fn() = stormlog_early;
 #[cfg(not(test))]
 pub extern "C" fn nothing() {}
 
-/// Starts a program anew where it must not have this library.
+/// Starts a program again where it must not have this library.
 #[cfg_attr(test, allow(dead_code, reason = "called by the loader"))]
 pub extern "C" fn decide() {
     // SAFETY: the loader's own structures, which it keeps while the process lives.

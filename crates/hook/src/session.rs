@@ -363,7 +363,7 @@ pub fn cut_at(address: usize) -> bool {
     sys::cover(page, end - page)
 }
 
-/// Says in the file, once, that it was cut. A header that was cut off is written anew.
+/// Says in the file, once, that it was cut. A header that was cut off is rewritten.
 pub fn tell_cut() {
     let Some(state) = current() else { return };
     let first = state.cut.compare_exchange(CUT, CUT_AND_TOLD, Ordering::SeqCst, Ordering::Relaxed).is_ok();

@@ -14,7 +14,7 @@ use stormlog_stack::python::{CodeSink, CodeWatch, Interpreter, OwnState, PythonS
 use crate::bootstrap_heap;
 use crate::clock;
 use crate::code_end;
-use crate::code_objects::{Again, DeathNotice};
+use crate::code_objects::{DeathNotice, Recheck};
 use crate::injected::{self, UNRECORDED_NODE};
 use crate::libc_symbols;
 use crate::native;
@@ -27,8 +27,8 @@ use crate::writer::Writer;
 /// How a thread's stacks are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Way {
-    /// Everything is asked for.
+pub enum StackMethod {
+    /// Everything is requested.
     Any = 0,
     /// Nothing is wanted but Python stacks, and the thread's state is read where it is: 3.11.
     Plain311 = 1,
@@ -43,11 +43,11 @@ pub struct Stacks {
     native: NativeStack,
     /// The thread state of Python that was met last.
     thread_state: *const u8,
-    /// Python, and where to read the state, unless everything is asked for.
+    /// Python, and where to read the state, unless everything is requested.
     interpreter: Option<&'static Interpreter>,
     own_state: OwnState,
     /// How to go about it.
-    pub way: Way,
+    pub way: StackMethod,
     /// How often records had been lost when these were walked: what was remembered before that may not be in the stream.
     gaps: u32,
 }
@@ -67,13 +67,13 @@ impl Stacks {
     }
 
     fn ask(&mut self) {
-        (self.way, self.interpreter, self.own_state) = (Way::Any, None, OwnState::NOWHERE);
+        (self.way, self.interpreter, self.own_state) = (StackMethod::Any, None, OwnState::NOWHERE);
     }
 
     /// The state of this thread, null when it has none.
     #[inline(always)]
     fn thread_state(&mut self, interpreter: &'static Interpreter, generation: u32) -> *const u8 {
-        if self.way != Way::Any && generation == self.python.generation() {
+        if self.way != StackMethod::Any && generation == self.python.generation() {
             // SAFETY: `own_state` was found in this thread (`begin_thread` clears it for another one), and the equal generation shows that no
             // code object has died since.
             let own = unsafe { self.own_state.read() };
@@ -90,7 +90,7 @@ impl Stacks {
             // SAFETY: `thread_state_after` has just returned this thread's state from the interpreter of this process.
             if let Some(known) = unsafe { interpreter.own_state(self.thread_state) } {
                 (self.interpreter, self.own_state) = (Some(interpreter), known);
-                self.way = if interpreter.has_entries() { Way::Plain311 } else { Way::Plain };
+                self.way = if interpreter.has_entries() { StackMethod::Plain311 } else { StackMethod::Plain };
             }
         }
         self.thread_state
@@ -209,7 +209,7 @@ extern "C" fn python_is_gone() {
 /// Python, and the state of a thread that was read where it is.
 pub type PlainPython = (&'static Interpreter, *const u8);
 
-/// Where nothing but a Python stack is to be looked at; `None` where all has to be asked for.
+/// Where nothing but a Python stack is to be looked at; `None` where all has to be requested.
 #[inline(always)]
 pub fn plain(thread: &Thread) -> Option<PlainPython> {
     let Thread { writer, stacks, .. } = thread;
@@ -371,7 +371,7 @@ unsafe fn code_id(
     // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
     // thread's.
     let again =
-        || unsafe { Again { watched: watch(known, thread_state, code), looks: looks_of(&known.0, code) } };
+        || unsafe { Recheck { watched: watch(known, thread_state, code), looks: looks_of(&known.0, code) } };
     // SAFETY: the caller guarantees that `code` is a code object in use on this thread's stack, and `thread_state` this
     // thread's.
     let define = |id| unsafe { define(writer, known, thread_state, code, id) };
@@ -458,7 +458,7 @@ unsafe fn watch(
     let allocate: Malloc = if libc_symbols::is_preloaded() {
         bootstrap_heap::take_words
     } else {
-        // Where `free` is not ours for good, what the program frees must be the C library's.
+        // Where our `free` may be removed later, what the program frees must be the C library's.
         // SAFETY: `real` is the address of the C library's `malloc`, not 0 as checked above.
         unsafe { transmute::<usize, Malloc>(real) }
     };

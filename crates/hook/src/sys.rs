@@ -10,7 +10,7 @@ pub type Errno = i32;
 /// A signal at each of this many calls in a row is not a coincidence.
 const MOST_INTERRUPTIONS: usize = 100;
 
-/// Makes a call again when a signal interrupted it: that says nothing about what was asked for.
+/// Makes a call again when a signal interrupted it: that says nothing about what was requested.
 fn uninterrupted(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
     let mut answer = call();
     for _ in 0..MOST_INTERRUPTIONS {
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_signal_interrupts_is_asked_again_but_not_for_ever() {
+    fn interrupted_call_is_repeated_a_bounded_number_of_times() {
         let mut left = 3;
         let answer = uninterrupted(|| {
             left -= 1;

@@ -87,7 +87,7 @@ fn reserved_addresses_are_not_memory() {
     assert_eq!(
         events.iter().filter(|event| ends(&event)).count(),
         1,
-        "and was given up by reserving it anew"
+        "and was given up by reserving it again"
     );
 }
 
@@ -166,7 +166,7 @@ fn a_forked_child_has_its_own_capture() {
         let (parent, child) = (with(2_000_002), with(2_000_001));
         assert_eq!((parent.len(), child.len()), (1, 1), "{how}");
         assert_ne!(parent[0].process, child[0].process, "{how}");
-        assert_eq!(parent[0].of_size(2_000_003).len(), 1, "{how}: the parent goes on");
+        assert_eq!(parent[0].of_size(2_000_003).len(), 1, "{how}: the parent continues");
         assert!(child[0].of_size(2_000_002).is_empty(), "{how}: the parent's records stay the parent's");
         for capture in &all {
             assert_eq!((capture.lost, capture.state), (0, state::EXITED), "{how}");

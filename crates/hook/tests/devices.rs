@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::stand_in::{Counts, Device, Name, build, build_with, devices, python, printed_counts};
+use common::stand_in::{Counts, Device, Name, build, build_with, devices, printed_counts, python};
 use common::{Capture, capture, captures, directory, preloaded, prepare};
 use stormlog_capture::record::{definition, kind};
 

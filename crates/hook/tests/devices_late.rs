@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::stand_in::{build, devices, python, printed_counts};
+use common::stand_in::{build, devices, printed_counts, python};
 use common::{captures, directory, hook};
 
 /// A program that gets the library under test and the options of a recording as arguments.

@@ -72,7 +72,7 @@ fn a_bounded_live_file_loses_nothing_to_a_compactor_that_lags() {
 #[test]
 fn the_descriptor_is_at_no_number_the_program_can_get() {
     let Some(python) = python() else { return };
-    // Under a limit that was lowered for good, as `ulimit -n` does, every number can be opened, and what is open at the start is the same.
+    // Under a limit that was lowered permanently, as `ulimit -n` does, every number can be opened, and what is open at the start is the same.
     let script = "
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))

@@ -8,7 +8,7 @@ pub(crate) enum Encoding {
     Utf16Big,
 }
 
-/// A value that was asked for.
+/// A value that was requested.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Null,

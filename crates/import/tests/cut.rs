@@ -1,4 +1,4 @@
-//! Files that were cut, and reports without a leak: what is left is right, or it is refused, and the reader is told.
+//! Files that were cut, and reports without a leak: what is left is right, or it is refused, and the reader gets a note.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::io::Read;

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_after_a_setback_has_a_mark_of_its_own() {
+    fn events_after_a_clock_setback_get_their_own_mark() {
         let mut marks = Marks::default();
         marks.add(1, r#"[{"of": "s", "to_ns": 90, "rows": 1}]"#);
         assert_eq!((marks.to_ns(1, "s", 0), marks.to_ns(1, "s", 1)), (90, i64::MIN));

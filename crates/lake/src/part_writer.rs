@@ -152,7 +152,7 @@ impl PartWriter {
         // Under its name it must be whole even after a power failure.
         file.sync_data().map_err(wrong)?;
         let bytes = file.metadata().map_err(wrong)?.len();
-        // Its name is of this process and moment: another file has it only where somebody put it there.
+        // Its name is of this process and moment: another file has it only where another user put it there.
         match self.draft.place_new().map_err(wrong)? {
             Some(_) => {}
             None => return Err(wrong(std::io::ErrorKind::AlreadyExists.into())),

@@ -1,6 +1,6 @@
 //! The pages of docs/reference/commands are what clap says: every command and every option of every program is on them.
 //!
-//! `STORMLOG_BLESS=1 cargo test -p stormlog-manual --test reference` writes them anew.
+//! `STORMLOG_BLESS=1 cargo test -p stormlog-manual --test reference` rewrites them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -227,14 +227,14 @@ pub const GROWTH: Family = gauge(
     "Growth rate of the memory floor; label what as in stormlog_window_max_bytes; 0 without steady growth.",
 );
 /// The nearest limits.
-pub const LIMIT_BYTES: Family = bytes(
-    "stormlog_limit_bytes",
-    LIMIT,
-    "Limit on a rank's memory: limit is cgroup, host or device.",
-);
+pub const LIMIT_BYTES: Family =
+    bytes("stormlog_limit_bytes", LIMIT, "Limit on a rank's memory: limit is cgroup, host or device.");
 /// What counts against a limit.
-pub const LIMIT_USED: Family =
-    bytes("stormlog_limit_used_bytes", LIMIT, "Memory that counts against the limit, of this rank and of others.");
+pub const LIMIT_USED: Family = bytes(
+    "stormlog_limit_used_bytes",
+    LIMIT,
+    "Memory that counts against the limit, of this rank and of others.",
+);
 /// Forecast.
 pub const TIME_TO_LIMIT: Family = seconds(
     "stormlog_time_to_limit_seconds",

@@ -1,6 +1,6 @@
 //! docs/reference/metrics.md lists every family that is served, as `families.rs` has it.
 //!
-//! `STORMLOG_BLESS=1 cargo test -p stormlog-metrics --test reference` writes the page anew.
+//! `STORMLOG_BLESS=1 cargo test -p stormlog-metrics --test reference` rewrites the page.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::fmt::Write as _;

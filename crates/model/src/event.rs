@@ -1,6 +1,6 @@
 //! The telemetry event as it is held in memory, whatever schema it came from.
 //!
-//! What repeats from event to event (who recorded it, where, its metadata) is shared, so that a hundred thousand
+//! What repeats from event to event (recorder, host, metadata) is shared, so that a hundred thousand
 //! events fit in about 11 MB. Two events are equal when everything they say is equal.
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ pub enum Schema {
     V4 = 4,
 }
 
-/// The schema written unless another is asked for.
+/// The schema written unless another is requested.
 pub const SCHEMA_LATEST: Schema = Schema::V4;
 
 impl Schema {

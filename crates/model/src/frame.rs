@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_code_it_is() {
+    fn is_library_distinguishes_user_code_from_libraries() {
         for (file, origin) in [
             ("train.py", Origin::User),
             ("/home/me/lib/python/train.py", Origin::User),

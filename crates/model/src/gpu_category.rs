@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_closure_does_within_an_optimizers_step_is_not_the_optimizers() {
+    fn memory_of_a_closure_is_not_optimizer_state() {
         let forward =
             [("model.py", "forward"), (MODULE, "_call_impl"), ("fit.py", "closure"), (ADAM, "step")];
         assert_eq!(category(&forward), Some(Category::Activations));

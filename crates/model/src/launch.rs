@@ -55,7 +55,7 @@ impl Launch {
         (launch != Launch::default()).then_some(launch)
     }
 
-    /// `job 42.0 · rank 1/8 · attempt 2`; empty where a scheduler tells nothing.
+    /// `job 42.0 · rank 1/8 · attempt 2`; empty where no scheduler is known.
     #[must_use]
     pub fn words(&self) -> String {
         let step = self.step_id.as_ref().map(|step| format!(".{step}")).unwrap_or_default();

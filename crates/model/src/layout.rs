@@ -14,7 +14,7 @@
 //!     retained-PID.json                  what kept the memory of a Python process, by its own look at itself
 //!     requests/PID-ID.json               what a process is asked to do, until it takes it; PID-ID.answer.json what came of it
 //!     requests/PID.listener.json         that a process takes requests itself
-//!     snapshots/pid77-ID/snapshot.json   the memory of a process at a moment that was asked for
+//!     snapshots/pid77-ID/snapshot.json   the memory of a process at a moment that was requested
 //!     heap/PID.bin[.N]                   captures of processes that have not ended
 //!     rank0-pid77/                       a process, seen from outside
 //!       session.json, events.ring, log/    its session and its samples
@@ -64,7 +64,7 @@ pub const MEMORY_MAP_FILE: &str = "memory_map.json";
 pub const SNAPSHOT_FILE: &str = "cuda_allocator_snapshot.pickle";
 /// Where processes of a run are asked for something, and answer.
 pub const REQUESTS_DIRECTORY: &str = "requests";
-/// Where processes put the snapshots that they were asked for, one directory each.
+/// Where processes put the snapshots that they were requested, one directory each.
 pub const SNAPSHOTS_DIRECTORY: &str = "snapshots";
 /// The memory of a process at one moment: what holds it, by component and by line.
 pub const MEMORY_SNAPSHOT_FILE: &str = "snapshot.json";

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
-    /// The field the rule is about; `None` when the record as a whole is meant.
+    /// The field the rule is about; `None` when it is about the record as a whole.
     pub field: Option<String>,
     /// The sentence for the user.
     pub message: String,

@@ -1,4 +1,4 @@
-//! Sessions: one capture from start to end, its state, and which one is meant when several are found.
+//! Sessions: one capture from start to end, its state, and the default one when several are found.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -173,7 +173,7 @@ impl SessionSummary {
     }
 }
 
-/// Which of two sessions is meant when none is named: the proven and the newest first.
+/// Which of two sessions is the default when none is named: the proven and the newest first.
 pub fn selection_order(a: &SessionSummary, b: &SessionSummary) -> Ordering {
     let key = |summary: &SessionSummary| {
         // As in Python, an end of 0 counts as no end.

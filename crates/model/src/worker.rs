@@ -85,7 +85,7 @@ impl Worker {
         name.contains("PoolWorker-").then(|| worker("celery", name))?
     }
 
-    /// Whether it waits for work: the name of its last task tells more.
+    /// Whether it waits for work: the name of its last task is more informative.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.name == RAY_IDLE

@@ -44,7 +44,7 @@ mod tests {
         ];
         for (name, text) in files {
             let kept = std::fs::read_to_string(root.join(name)).unwrap_or_default();
-            assert!(kept == text, "examples/monitoring/{name} is old: print it anew");
+            assert!(kept == text, "examples/monitoring/{name} is old: print it again");
         }
     }
 }

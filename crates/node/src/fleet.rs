@@ -1,6 +1,6 @@
 //! The reader behind the overview and the ranks: a [`Node`], the GPUs of this machine, recordings without a run, and the ranks of runs that have ended.
 //!
-//! What is asked for is read within a budget; the answer tells whether there is more. Must never write: a reader leaves no trace in a run.
+//! What is asked for is read within a budget; the answer says whether there is more. Must never write: a reader leaves no trace in a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl Holders {
         lines
     }
 
-    /// Lets go of what was not asked for lately.
+    /// Drops what was not requested lately.
     pub(crate) fn sweep(&mut self) {
         self.known.retain(|_, (at, _)| at.elapsed() < 2 * AGE);
     }

@@ -17,8 +17,8 @@ use stormlog_model::naming::ProgramName;
 use crate::device_now::DeviceNow;
 use crate::forecast::Growth;
 use crate::objects::Cgroup;
-use crate::rank::{Rank, Room};
-use crate::session::{Sample, Session, What};
+use crate::rank::{FreeMemory, Rank};
+use crate::session::{Sample, SampleSubject, Session};
 
 /// Sessions of one run that are read; a supervisor records at most half as many at once.
 const MOST_SESSIONS: usize = 1024;
@@ -255,7 +255,7 @@ impl LivingRun {
         devices.filter_map(|(index, device)| Some((device.uuid.clone()?, *index))).collect()
     }
 
-    fn room(&self, host_total: Option<u64>) -> Room {
+    fn room(&self, host_total: Option<u64>) -> FreeMemory {
         let limit = self.limit(host_total);
         let host = limit.and_then(|limit| Some(limit.bytes.saturating_sub(limit.used?)));
         let mut devices = BTreeMap::new();
@@ -263,10 +263,10 @@ impl LivingRun {
             let free = session.devices.iter().filter_map(|(index, device)| Some((*index, device.free?)));
             devices.extend(free);
         }
-        Room { host, devices }
+        FreeMemory { host, devices }
     }
 
-    fn grow(&mut self, samples: &[Sample], room: &Room) {
+    fn grow(&mut self, samples: &[Sample], room: &FreeMemory) {
         let interval_ms = self.record().interval_ms.unwrap_or(100);
         let mut by_rank: BTreeMap<i64, Vec<Sample>> = BTreeMap::new();
         for sample in samples {
@@ -281,7 +281,7 @@ impl LivingRun {
         }
     }
 
-    /// Counts the deaths of sessions that have ended, and lets go of them.
+    /// Counts the deaths of sessions that have ended, and drops them.
     fn settle_ended(&mut self) {
         let is_over = |(_, session): &(&PathBuf, &Session)| !session.is_running();
         let over: Vec<PathBuf> = self.sessions.iter().filter(is_over).map(|(path, _)| path.clone()).collect();
@@ -370,10 +370,10 @@ fn translate(samples: &mut [Sample], session: &Session, indices: &BTreeMap<Strin
             None => index,
         };
         sample.what = match sample.what {
-            other @ (What::Resident | What::Gone) => other,
-            What::Allocated(index) => What::Allocated(translated(index)),
-            What::Reserved(index) => What::Reserved(translated(index)),
-            What::DeviceProcess(index) => What::DeviceProcess(translated(index)),
+            other @ (SampleSubject::Resident | SampleSubject::Gone) => other,
+            SampleSubject::Allocated(index) => SampleSubject::Allocated(translated(index)),
+            SampleSubject::Reserved(index) => SampleSubject::Reserved(translated(index)),
+            SampleSubject::DeviceProcess(index) => SampleSubject::DeviceProcess(translated(index)),
         };
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::forecast::Growth;
 use crate::history::History;
-use crate::session::{Sample, What};
+use crate::session::{Sample, SampleSubject};
 use crate::window::Window;
 
 /// Samples so close together are of one look at all processes.
@@ -15,7 +15,7 @@ pub(crate) const ONE_LOOK_NS: u64 = 20_000_000;
 
 /// What is left beside what is held, by memory. `None` is unknown.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct FreeMemory {
     pub(crate) host: Option<u64>,
     pub(crate) devices: BTreeMap<i64, u64>,
 }
@@ -54,17 +54,17 @@ impl Rank {
     }
 
     /// Takes in samples of its processes, in the order of their times.
-    pub(crate) fn take(&mut self, samples: &[Sample], room: &Room) {
+    pub(crate) fn take(&mut self, samples: &[Sample], room: &FreeMemory) {
         for (at, sample) in samples.iter().enumerate() {
             // A reader that was late for one process does not go back in time for it.
             let at_ns = sample.at_ns.max(self.last_ns);
             self.last_ns = at_ns;
             match sample.what {
-                What::Resident => {
+                SampleSubject::Resident => {
                     self.resident.insert(sample.pid, sample.value);
                     let is_last_of_look = samples[at + 1..]
                         .iter()
-                        .find(|next| next.what == What::Resident)
+                        .find(|next| next.what == SampleSubject::Resident)
                         .is_none_or(|next| next.at_ns.saturating_sub(sample.at_ns) > ONE_LOOK_NS);
                     if is_last_of_look {
                         let sum = self.resident_sum();
@@ -73,10 +73,12 @@ impl Rank {
                         self.resident_growth.observe(at_ns, sum, room.host);
                     }
                 }
-                What::Gone => self.forget(sample.pid),
-                What::Allocated(device) => self.window("allocated", device).push(at_ns, sample.value),
-                What::Reserved(device) => self.window("reserved", device).push(at_ns, sample.value),
-                What::DeviceProcess(device) => {
+                SampleSubject::Gone => self.forget(sample.pid),
+                SampleSubject::Allocated(device) => {
+                    self.window("allocated", device).push(at_ns, sample.value)
+                }
+                SampleSubject::Reserved(device) => self.window("reserved", device).push(at_ns, sample.value),
+                SampleSubject::DeviceProcess(device) => {
                     self.held.insert((device, sample.pid), sample.value);
                     let held = self.held.range((device, 0)..=(device, u32::MAX)).map(|(_, held)| held).sum();
                     self.window("device_process", device).push(at_ns, held);
@@ -122,13 +124,13 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn resident(at_ns: u64, pid: u32, value: u64) -> Sample {
-        Sample { at_ns, pid, rank: 0, what: What::Resident, value }
+        Sample { at_ns, pid, rank: 0, what: SampleSubject::Resident, value }
     }
 
     #[test]
     fn highest_sum_is_one_that_there_was() {
         let mut rank = Rank::new(100);
-        let room = Room::default();
+        let room = FreeMemory::default();
         let samples = [
             resident(SECOND, 1, 10),
             resident(SECOND + 1000, 2, 90),
@@ -152,7 +154,7 @@ mod tests {
         for tenth in 0..600u64 {
             let at = SECOND + tenth * SECOND / 10;
             let held = (100 << 20) + tenth * (1 << 20);
-            let room = Room { host: Some((1 << 30) - held), ..Room::default() };
+            let room = FreeMemory { host: Some((1 << 30) - held), ..FreeMemory::default() };
             growing.take(&[resident(at, 1, held)], &room);
             flat.take(&[resident(at, 1, 100 << 20)], &room);
         }

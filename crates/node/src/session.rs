@@ -1,4 +1,4 @@
-//! One session of a living run, read from where it was left: who it is of, its newest numbers, and how its process ended.
+//! One session of a living run, read from where it was left: its identity, its newest numbers, and how its process ended.
 //!
 //! The log is opened near its end: what was long ago is not a metric. Must never hold more than its newest numbers, and never read past a deadline.
 
@@ -31,7 +31,7 @@ const LOSS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a sample is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum SampleSubject {
     Resident,
     Allocated(i64),
     Reserved(i64),
@@ -46,7 +46,7 @@ pub(crate) struct Sample {
     pub(crate) at_ns: u64,
     pub(crate) pid: u32,
     pub(crate) rank: i64,
-    pub(crate) what: What,
+    pub(crate) what: SampleSubject,
     pub(crate) value: u64,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Session {
 /// Samples of the host whose metadata is not read: what changes in it is a second old at most, at ten samples a second.
 const METADATA_STRIDE: u32 = 10;
 
-/// Samples of devices have numbers in it, and what is not a sample tells of an end.
+/// Samples of devices have numbers in it, and an event that is not a sample reports an end.
 fn wants_metadata(head: &Head, unread: &mut u32) -> bool {
     *unread += 1;
     let wants = *unread >= METADATA_STRIDE || head.device_id >= 0 || head.event_type != "sample";
@@ -169,7 +169,7 @@ impl Session {
         self.log = self.is_running().then_some(log);
         if is_whole && !self.is_running() && self.name.viewpoint == Viewpoint::Outside {
             let at_ns = self.host.at_ns.saturating_add(1);
-            samples.push(Sample { at_ns, pid: self.name.pid, rank, what: What::Gone, value: 0 });
+            samples.push(Sample { at_ns, pid: self.name.pid, rank, what: SampleSubject::Gone, value: 0 });
         }
         is_whole
     }
@@ -203,7 +203,7 @@ impl Session {
         let device = event.head.device_id;
         if device == HOST {
             let used = event.counter(Counter::Used);
-            push(What::Resident, used);
+            push(SampleSubject::Resident, used);
             if used.is_some() {
                 self.host.rss = used;
                 self.host.limit = event.counter(Counter::Total).or(self.host.limit);
@@ -216,10 +216,10 @@ impl Session {
             return;
         }
         self.devices.entry(device).or_default().take(event);
-        push(What::Allocated(device), event.counter(Counter::Allocated));
-        push(What::Reserved(device), event.counter(Counter::Reserved));
+        push(SampleSubject::Allocated(device), event.counter(Counter::Allocated));
+        push(SampleSubject::Reserved(device), event.counter(Counter::Reserved));
         let of_process = event.metadata.map.get("process_device_used_bytes").and_then(Value::as_u64);
-        push(What::DeviceProcess(device), of_process);
+        push(SampleSubject::DeviceProcess(device), of_process);
     }
 
     /// Facts are in the metadata, which events share as long as it does not change.

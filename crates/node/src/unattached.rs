@@ -10,7 +10,7 @@ use stormlog_catalog::run::{SessionDirectory, session_life};
 use stormlog_liveness::Life;
 use stormlog_model::SessionStatus;
 
-use crate::rank::{Rank, Room};
+use crate::rank::{FreeMemory, Rank};
 use crate::session::Session;
 
 /// Sessions that are read; the newest by name.
@@ -105,7 +105,7 @@ impl Followed {
         }
         let mut samples = Vec::new();
         let is_whole = self.session.look(deadline, 0, &mut samples);
-        let room = Room { host: self.session.host.left, ..Room::default() };
+        let room = FreeMemory { host: self.session.host.left, ..FreeMemory::default() };
         self.rank.take(&samples, &room);
         let of = &self.session.summary;
         self.is_dead = self.session.is_running()

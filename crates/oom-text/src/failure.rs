@@ -15,7 +15,7 @@ pub struct Failure {
     pub allocator: Option<String>,
     /// The device as the library calls it.
     pub device: Option<String>,
-    /// The size that was asked for, rounded up as the allocator rounds where it reports that.
+    /// The size that was requested, rounded up as the allocator rounds where it reports that.
     pub requested: Option<u64>,
     /// The operation or executable that asked.
     pub requester: Option<String>,

@@ -27,7 +27,7 @@ impl Free {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Less was free in total than was asked for.
+    /// Less was free in total than was requested.
     TooLarge,
     /// Enough was free in total, but no piece of it was large enough.
     Fragmented,

@@ -1,4 +1,4 @@
-//! Messages that need more than their own words: those without a size, those of the `cudaMallocAsync` allocator, and words that are no message.
+//! Messages that need more than their own words: those without a size, those of the `cudaMallocAsync` allocator, and text that is not a message.
 //! The forms are those of faustomorales/keras-ocr 195, iperov/DeepFaceLab 5533, NovaSky-AI/SkyRL 624, huggingface/transformers 22328 and google/trax 431.
 
 use stormlog_oom_text::{Failure, Framework, Verdict, page, read};

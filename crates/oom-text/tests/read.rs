@@ -148,7 +148,7 @@ fn a_text_without_a_failure_has_none() {
 }
 
 #[test]
-fn what_is_kept_of_a_long_report_is_bounded() {
+fn long_report_is_bounded() {
     let mut text = "Allocator (a) ran out of memory trying to allocate 1.00GiB\n".to_owned();
     for at in 0..40_000u64 {
         text.push_str(&format!(

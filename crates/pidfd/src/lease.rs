@@ -12,7 +12,7 @@ pub fn is_written(file: BorrowedFd<'_>) -> Option<bool> {
     // SAFETY: takes a descriptor that the borrow keeps open, and numbers.
     let call =
         |command: libc::c_int, value: libc::c_int| unsafe { libc::fcntl(file.as_raw_fd(), command, value) };
-    // One who opens the file while we have the lease has it taken from us by a signal: not by SIGIO, which would end this process.
+    // When another process opens the file, the kernel breaks our lease with a signal: not SIGIO, which would end this process.
     if call(F_SETSIG, libc::SIGURG) != 0 {
         return None;
     }

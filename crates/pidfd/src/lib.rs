@@ -31,7 +31,7 @@ pub use locked_pages::LockedPages;
 pub use notice::{NoticeError, install_notice, is_notice_installed, signal_number};
 pub use own_code::OwnCode;
 pub use own_heap::keep_small;
-pub use standby::{Begun, Standby};
+pub use standby::{Standby, StartedProgram};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -59,20 +59,20 @@ impl Standby {
 
     /// Makes it the program now; `None` where the copy is gone.
     #[must_use]
-    pub fn begin(mut self) -> Option<Begun> {
+    pub fn begin(mut self) -> Option<StartedProgram> {
         let mut pipe = self.pipe.take()?;
         // A write to a pipe that no process reads is an error, not a signal: Rust ignores SIGPIPE, and the supervisor blocks it.
-        pipe.write_all(&[BEGIN]).ok().map(|()| Begun { pid: self.pid })
+        pipe.write_all(&[BEGIN]).ok().map(|()| StartedProgram { pid: self.pid })
     }
 }
 
 /// The program that a [`Standby`] became: a child that is waited for, or left alone.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedProgram {
     pid: libc::pid_t,
 }
 
-impl Begun {
+impl StartedProgram {
     /// Waits for its end.
     pub fn wait(self) {
         reap(self.pid);

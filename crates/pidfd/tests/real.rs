@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use stormlog_pidfd::Pidfd;
 
-/// Whether this kernel remembers exit codes; before 6.15 it does not, which is no failure.
+/// Whether this kernel remembers exit codes; before 6.15 it does not, which is not an error.
 fn remembers() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));

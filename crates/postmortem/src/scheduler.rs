@@ -78,7 +78,7 @@ fn slurm_line(line: &str) -> Option<SchedulerReport> {
     is_end.then(|| report(cancelled, false, step.split('.').next()))?
 }
 
-/// What systemd tells the commands of `ExecStopPost=`: `$SERVICE_RESULT`, `$EXIT_CODE` and `$EXIT_STATUS`.
+/// What systemd passes to the commands of `ExecStopPost=`: `$SERVICE_RESULT`, `$EXIT_CODE` and `$EXIT_STATUS`.
 #[must_use]
 pub fn systemd_report(result: &str, code: Option<&str>, status: Option<&str>) -> Option<SchedulerReport> {
     if result.is_empty() {

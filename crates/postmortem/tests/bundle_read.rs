@@ -52,7 +52,7 @@ fn original(root: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_we_wrote_after_a_kill_has_every_promised_key() {
+fn bundle_of_a_kill_has_every_documented_key() {
     let root = tempfile::tempdir().unwrap();
     let mut events = some_events();
     let scope = json!({"phase_scope": {"action": "enter", "name": "forward", "path": ["train", "forward"], "depth": 2,
@@ -210,7 +210,7 @@ fn a_linked_or_special_part_is_not_followed() {
 }
 
 proptest! {
-    /// Whatever bytes lie in a bundle's files, reading answers and never panics.
+    /// Whatever bytes a bundle's files contain, reading answers and never panics.
     #[test]
     fn any_bytes_are_survived(
         parts in prop::collection::vec((0usize..5, prop::collection::vec(any::<u8>(), 0..200)), 0..6),

@@ -101,7 +101,7 @@ fn the_directory_has_its_name_and_all_its_files() {
     assert_eq!(manifest["event_count"], 4);
     assert_eq!(json_of(&path.join("metadata.json"))["captured_event_count"], 4);
     let evidence = json_of(&path.join("evidence.json"));
-    // Told from the events as they passed.
+    // Computed from the events while they were written.
     assert_eq!(evidence["last_event_timestamp_ns"], START + 1_000_000_000);
     assert_eq!(evidence["peak_rss_bytes"], 3u64 << 30);
     assert_eq!(evidence["limit_bytes"], Value::Null);
@@ -278,7 +278,11 @@ fn when_the_disk_is_full_the_verdict_is_kept() {
         "{:?}",
         bundle.evidence
     );
-    assert_eq!(bundle.last_event_timestamp_ns, Some(START), "told from the events before they were given up");
+    assert_eq!(
+        bundle.last_event_timestamp_ns,
+        Some(START),
+        "computed from the events before they were dropped"
+    );
 }
 
 fn peer() -> Option<std::ffi::OsString> {

@@ -171,7 +171,7 @@ fn memory_that_ran_out() {
 }
 
 #[test]
-fn what_only_sounds_like_it() {
+fn similar_messages_are_not_classified_as_oom() {
     for (of, message) in NOT_OOM {
         let found = classify(&facts(*of, message));
         assert_eq!((found.is_oom, found.reason.as_deref()), (false, None), "{of:?} {message}");

@@ -54,7 +54,7 @@ impl Method {
 /// What is sent.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// To whom.
+    /// The receiver.
     pub url: &'a Url,
     /// Type of the body; empty without one.
     pub content_type: &'a str,
@@ -177,7 +177,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     }
 }
 
-/// Before each call, because a receiver that takes a byte a second would otherwise begin the time anew with each.
+/// Before each call, because a receiver that takes a byte a second would otherwise begin the time again with each.
 fn write(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(deadline)?))?;

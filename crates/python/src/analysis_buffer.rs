@@ -136,7 +136,8 @@ fn allocator_availability(buffer: &EventBuffer) -> (bool, bool) {
         Sample::of(event).is_some() && needed.iter().all(|counter| event.counter(*counter).is_some())
     });
     let Some(first) = counted.next() else { return (false, false) };
-    let reports_fragmentation = |event: &Event| event.metadata.capabilities.supports(Support::FragmentationAnalysis);
+    let reports_fragmentation =
+        |event: &Event| event.metadata.capabilities.supports(Support::FragmentationAnalysis);
     (true, reports_fragmentation(first) || counted.any(reports_fragmentation))
 }
 

@@ -277,7 +277,7 @@ fn bundle_attachment<'py>(
     to_row(py, AttachmentRow::of_bundle(&path, created_at_utc, session_id, owner, &index))
 }
 
-/// Whether a run is asked for.
+/// Whether a run is requested.
 #[pyfunction]
 fn is_run_wanted(row: &Bound<'_, PyAny>, filters: GivenRunFilter) -> PyResult<bool> {
     let facts = row.extract::<GivenFacts>()?.into();
@@ -285,7 +285,7 @@ fn is_run_wanted(row: &Bound<'_, PyAny>, filters: GivenRunFilter) -> PyResult<bo
     Ok(RunFilter::from(filters).matches(&RunRow { facts, sessions, ranks, attachment_count: 0 }))
 }
 
-/// Whether an attachment is asked for.
+/// Whether an attachment is requested.
 #[pyfunction]
 fn is_attachment_wanted(row: GivenRow, filters: GivenAttachmentFilter) -> bool {
     AttachmentFilter::from(filters).matches(&row.into())

@@ -27,7 +27,7 @@ fn run_cli(py: Python<'_>, program: &str, args: Vec<OsString>) -> PyResult<u8> {
 }
 
 /// Takes Ctrl-C away from Python, whose handler only raises once native code returns. From then on it stops the
-/// process, or, where a command watches for it, tells the command, which tidies up and gives 130. For processes
+/// process, or, where a command handles it, sets its flag; the command cleans up and returns 130. For processes
 /// that are a command and nothing else.
 #[pyfunction]
 fn release_interrupts() {

@@ -55,7 +55,7 @@ impl DiagnoseSummary {
     }
 }
 
-/// What is in the way of a directory there, if anything.
+/// What prevents a directory there, if anything.
 #[pyfunction]
 fn diagnose_obstacle(output: PathBuf) -> Option<PathBuf> {
     obstacle(&output)

@@ -1,6 +1,6 @@
 //! Where to look among loaded events, without an object for each: for the landmarks of a timeline.
 //!
-//! [`likely_events`] must never leave out an event that is asked for;
+//! [`likely_events`] must never leave out an event that is requested;
 //! what it gives too much is sorted out by the caller, whose rules are 0.4.3's to the letter.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::events::EventBuffer;
 /// A key of the metadata, and the values asked for in it, in lower case; any where there are none.
 type MetadataFilter = (String, Option<Vec<String>>);
 
-/// Where events may lie that are of one of the types or say one of the things, of the rank and in the time. `None` is any.
+/// The ranges that may contain events of one of the types or with one of the texts, of the rank and in the time range. `None` is any.
 #[pyfunction]
 fn likely_events(
     buffer: &EventBuffer,

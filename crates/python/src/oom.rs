@@ -65,7 +65,7 @@ pub(crate) struct Holder {
 }
 
 /// Everything in a bundle but its events.
-pub(crate) struct Given {
+pub(crate) struct BundleInput {
     pub(crate) root: PathBuf,
     pub(crate) backend: String,
     pub(crate) reason: String,
@@ -88,7 +88,7 @@ pub(crate) fn retention(max_dumps: i64, max_total_mb: i64) -> Retention {
 /// Writes a bundle and gives its path.
 pub(crate) fn write<'e>(
     writer: &mut BundleWriter,
-    given: &Given,
+    given: &BundleInput,
     session: Option<&SessionSummary>,
     events: impl IntoIterator<Item = &'e Event>,
 ) -> PyResult<PathBuf> {

@@ -34,14 +34,14 @@ const OTHER_INTEGERS: [&str; 13] = [
 ];
 
 /// A record handed in from Python.
-pub(crate) struct Given<'py> {
+pub(crate) struct PythonRecord<'py> {
     /// What the rules see.
     pub record: Record,
     /// A copy of the mapping that no other thread can change meanwhile.
     items: Bound<'py, PyDict>,
 }
 
-impl<'py> Given<'py> {
+impl<'py> PythonRecord<'py> {
     /// Reads any mapping.
     pub fn of(mapping: &Bound<'py, PyAny>) -> PyResult<Self> {
         let Some(items) = as_dict(mapping)? else {
@@ -60,7 +60,7 @@ impl<'py> Given<'py> {
             };
             record.insert(name, shown);
         }
-        Ok(Given { record, items })
+        Ok(PythonRecord { record, items })
     }
 
     /// Adds a value the record does not have.
@@ -235,7 +235,9 @@ fn free_form_at(value: &Bound<'_, PyAny>, foreign: Foreign, depth: usize) -> PyR
         if matches!(foreign, Foreign::Opaque) {
             return Ok(Value::Array(vec![opaque()]));
         }
-        return Err(PyValueError::new_err(format!("nested deeper than {MAX_DEPTH} levels, or contains itself")));
+        return Err(PyValueError::new_err(format!(
+            "nested deeper than {MAX_DEPTH} levels, or contains itself"
+        )));
     }
     match show(value) {
         Shown::Json(shown) => return Ok(shown),

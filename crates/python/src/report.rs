@@ -7,16 +7,16 @@ use stormlog_catalog::report_check::{self, ReportNumber, ReportValue};
 
 use crate::record::as_dict;
 
-struct Given<'py>(Bound<'py, PyAny>);
+struct PythonValue<'py>(Bound<'py, PyAny>);
 
-impl Given<'_> {
+impl PythonValue<'_> {
     /// A text without lone surrogates; with one it is what replaces them.
     fn text_of(text: PyResult<Bound<'_, PyString>>) -> String {
         text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }
 
-impl ReportValue for Given<'_> {
+impl ReportValue for PythonValue<'_> {
     fn is_null(&self) -> bool {
         self.0.is_none()
     }
@@ -37,14 +37,14 @@ impl ReportValue for Given<'_> {
     }
 
     fn items(&self) -> Option<Vec<Self>> {
-        self.0.cast::<PyList>().ok().map(|list| list.iter().map(Given).collect())
+        self.0.cast::<PyList>().ok().map(|list| list.iter().map(PythonValue).collect())
     }
 
     fn entries(&self) -> Option<Vec<(Result<String, String>, Self)>> {
         let items: Bound<'_, PyDict> = as_dict(&self.0).ok()??;
         let entry = |(key, value): (Bound<'_, PyAny>, _)| {
             let text = Self::text_of(key.str());
-            (if key.is_instance_of::<PyString>() { Ok(text) } else { Err(text) }, Given(value))
+            (if key.is_instance_of::<PyString>() { Ok(text) } else { Err(text) }, PythonValue(value))
         };
         Some(items.iter().map(entry).collect())
     }
@@ -61,7 +61,7 @@ impl ReportValue for Given<'_> {
 /// Checks a report: `ValueError` for the first rule it breaks.
 #[pyfunction]
 fn check_report(report: Bound<'_, PyAny>) -> PyResult<()> {
-    report_check::check(&Given(report)).map_err(|error| PyValueError::new_err(error.to_string()))
+    report_check::check(&PythonValue(report)).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

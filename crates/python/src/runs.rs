@@ -43,7 +43,7 @@ struct Run {
 struct Process {
     /// The run's directory; None for a recording without one.
     run: Option<PathBuf>,
-    /// Its number; None where no file tells.
+    /// Its number; None where no file has it.
     pid: Option<u32>,
     /// Clock ticks between boot and its start: with the number, which process it is.
     start_ticks: Option<u64>,
@@ -78,7 +78,7 @@ struct Process {
 struct ProcessSession {
     /// Its directory, or the file that has it.
     path: PathBuf,
-    /// ``outside``, ``inside`` or ``cuda0``; None where nothing tells.
+    /// ``outside``, ``inside`` or ``cuda0``; None where it is unknown.
     viewpoint: Option<String>,
     /// None where its manifest is missing or damaged, as are the others.
     session_id: Option<String>,

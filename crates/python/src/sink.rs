@@ -1,7 +1,7 @@
 //! The append-only sink and its rollups.
 //!
 //! The one class here that keeps state: the sink itself, which guards it with its own lock and makes a new one after
-//! a fork. The interpreter is let go for every call that may wait for that lock or for a disk, and the sink's thread
+//! a fork. The GIL is released for every call that may wait for that lock or for a disk, and the sink's thread
 //! never enters it; what it has to say waits until Python asks. Rollups cross in their object form.
 
 use std::path::PathBuf;

@@ -15,13 +15,13 @@ use stormlog_store::{LoadOptions, LoadedSession as Loaded, load_sessions as load
 
 use crate::error::raise;
 use crate::events::EventBuffer;
-use crate::record::{Given, HeadObjects, as_dict, event_object, metadata, top_level};
+use crate::record::{HeadObjects, PythonRecord, as_dict, event_object, metadata, top_level};
 use crate::session::Session;
 
 /// Raises `ValueError` for the first rule that a record of schema 2, 3 or 4 breaks.
 #[pyfunction]
 fn validate_record(record: &Bound<'_, PyAny>) -> PyResult<()> {
-    check(&Given::of(record)?.record).map_err(raise)
+    check(&PythonRecord::of(record)?.record).map_err(raise)
 }
 
 /// The event that a record of any schema stands for, as an object of that class.
@@ -34,7 +34,7 @@ fn event_from_record<'py>(
     default_sampling_interval_ms: &Bound<'py, PyAny>,
     default_session_id: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut given = Given::of(record)?;
+    let mut given = PythonRecord::of(record)?;
     if !given.record.contains_key("schema_version") {
         given.or_insert("sampling_interval_ms", default_sampling_interval_ms)?;
     }

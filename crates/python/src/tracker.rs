@@ -1,6 +1,6 @@
 //! The native tracker under `MemoryTracker` and `CPUMemoryTracker`.
 //!
-//! The interpreter is let go for every call that may wait for the tracker's locks or a disk; the tracking thread takes
+//! The GIL is released for every call that may wait for the tracker's locks or a disk; the tracking thread takes
 //! it only to ask a collector written in Python and to deliver an alert, and not at all once it is shutting down.
 
 use std::path::PathBuf;
@@ -256,7 +256,7 @@ impl Tracker {
         let Some(writer) = &self.writer else { return Ok(None) };
         let (custom_metadata, system) =
             (free_form(custom_metadata, Foreign::Text)?, free_form(system, Foreign::Text)?);
-        let given = oom::Given {
+        let given = oom::BundleInput {
             root,
             backend,
             reason,

@@ -47,7 +47,7 @@ function setTheme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-/** Paper is light; `changed` draws anew. */
+/** Paper is light; `changed` draws again. */
 function printInLight(isDark, changed) {
   let before = false;
   addEventListener("beforeprint", () => ((before = isDark()), changed(false)));

@@ -145,10 +145,10 @@ pub(crate) fn data(graph: &FlameGraph, limits: Limits) -> Data<'_> {
 }
 
 /// A row's bytes and allocations in the recording that is compared with.
-type Before = Vec<(u64, u64)>;
+type ComparedRows = Vec<(u64, u64)>;
 
 /// The visible stacks, where each stack went, and what each row held before.
-fn shown(graph: &FlameGraph, limits: Limits) -> (StackProfile, Vec<NodeId>, Option<Before>) {
+fn shown(graph: &FlameGraph, limits: Limits) -> (StackProfile, Vec<NodeId>, Option<ComparedRows>) {
     let mut extra: Vec<(NodeId, u64)> =
         graph.spans.iter().flatten().map(|life| (life.node, life.bytes)).collect();
     let Some(before) = &graph.before else {

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_still_counted() {
+    fn pruned_frames_are_still_counted() {
         let mut tree = StackTree::new();
         for name in ["main", "big", "small", "deep"] {
             tree.frames.push(Frame {

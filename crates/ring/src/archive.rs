@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::error::{AppendError, Error};
-use crate::file::{StoreFile, Taken};
+use crate::file::{IfExists, StoreFile};
 use crate::frames::{Frame, Frames};
 use crate::header::{Kind, Shape};
 use crate::layout::{HEADER_WORDS, MAX_PAYLOAD, WORD};
@@ -36,7 +36,7 @@ impl Log {
         let frame_words = bytes.div_ceil(WORD as u64).saturating_sub(HEADER_WORDS as u64);
         let shape = Shape { kind: Kind::Segment, count: number, frame_words, slot_words: 0 };
         let draft = maker.dir.join(DRAFT);
-        let made = StoreFile::create(&draft, shape, maker.identity, Taken::Replace)?;
+        let made = StoreFile::create(&draft, shape, maker.identity, IfExists::Replace)?;
         let file = made.ok_or(Error::Exists { path: draft })?;
         Ok(Archive { file, dir: maker.dir.clone(), number, path: maker.path(number), known: HashSet::new() })
     }

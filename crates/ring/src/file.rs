@@ -36,7 +36,7 @@ pub(crate) struct StoreFile {
 
 /// What to do when the name is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum IfExists {
     Keep,
     Replace,
 }
@@ -47,7 +47,7 @@ impl StoreFile {
         path: &Path,
         shape: Shape,
         identity: Identity,
-        taken: Taken,
+        taken: IfExists,
     ) -> Result<Option<Self>, Error> {
         let failed = |source| Error::Io { path: path.to_owned(), source };
         let bytes = shape.file_bytes().ok_or_else(|| failed(Errno::FBIG.into()))?;
@@ -59,8 +59,8 @@ impl StoreFile {
         header.write(&shape, &identity);
         header.register(process::pid()); // before a reader can ask which process writes it
         let placed = match taken {
-            Taken::Replace => draft.place().map(Some),
-            Taken::Keep => draft.place_new(),
+            IfExists::Replace => draft.place().map(Some),
+            IfExists::Keep => draft.place_new(),
         };
         if placed.map_err(failed)?.is_none() {
             return Ok(None);

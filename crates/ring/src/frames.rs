@@ -118,7 +118,7 @@ impl Cursor {
         Cursor { at: 0, effort: words.saturating_mul(8) }
     }
 
-    /// Leaves the frame it is at for good. `next` is what [`Step::Reserved`] gave.
+    /// Leaves the current frame permanently. `next` is what [`Step::Reserved`] gave.
     pub fn skip_to(&mut self, next: usize) {
         self.at = next;
     }
@@ -172,7 +172,7 @@ impl<'a> Frames<'a> {
         let crc = checksum(at as u64, tag, payload);
         self.words[at + 1].store(u64::from(crc), Ordering::Relaxed);
         store_bytes(&self.words[at + LEAD..], payload);
-        // Pairs with the acquiring load in `step`: who sees the frame committed sees its content.
+        // Pairs with the acquiring load in `step`: a thread that sees the frame committed also sees its content.
         self.words[at].store(COMMITTED | tag, Ordering::Release);
     }
 

@@ -1,4 +1,4 @@
-//! The first page of a file: what it is, where its areas are, what was lost, who writes.
+//! The first page of a file: what it is, where its areas are, what was lost, and its writer.
 //!
 //! Must never accept a header whose sizes do not add up: all later indexing relies on them.
 

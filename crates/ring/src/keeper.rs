@@ -3,7 +3,7 @@
 //! A [`Keeper`] belongs to one process. A forked child does not touch its parent's keeper, whose lock may be held by a thread that
 //! does not exist there; it makes its own. Processes agree through the file system alone.
 //!
-//! Must never park a thread, and never let go of a file in a way that a `fork` in the middle would show the child half done.
+//! Must never park a thread, and never release a file in a way that a `fork` in the middle would show the child half done.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Keeper<M: Maker> {
     maker: M,
     pid: u32,
     state: Mutex<State>,
-    owed: Owed,
+    owed: UnrecordedLoss,
     heir: Mutex<Weak<Keeper<M>>>,
 }
 
@@ -51,7 +51,7 @@ struct State {
 
 /// Losses that no file could take note of yet.
 #[derive(Default)]
-struct Owed {
+struct UnrecordedLoss {
     records: AtomicU64,
     bytes: AtomicU64,
     reason: AtomicU64,
@@ -63,7 +63,7 @@ impl<M: Maker> Keeper<M> {
         file.header().register(pid);
         let state = State { current: file, retry_at: 0, pause: RETRY_MS, trouble: LossReason::Other };
         let (state, heir) = (Mutex::new(state), Mutex::new(Weak::new()));
-        Arc::new(Keeper { maker, pid, state, owed: Owed::default(), heir })
+        Arc::new(Keeper { maker, pid, state, owed: UnrecordedLoss::default(), heir })
     }
 
     /// The keeper for this process: itself, or in a forked child one that all handles from the parent find here.
@@ -116,7 +116,7 @@ impl<M: Maker> Keeper<M> {
                 file.header().register(self.pid);
                 let file = Arc::new(file);
                 (state.retry_at, state.pause) = (0, RETRY_MS);
-                // One pointer changes, and the old file is let go only afterwards: a child forked at any moment finds a
+                // One pointer changes, and the old file is released only afterwards: a child forked at any moment finds a
                 // file here that it owns a share of.
                 let old = mem::replace(&mut state.current, file.clone());
                 drop(state);

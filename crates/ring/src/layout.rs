@@ -42,7 +42,7 @@
 //! | 2… | payload, padded with zeros to whole words |
 //!
 //! State 1 is *reserved*: the frame has an owner and a length, its content is not finished. State 2 is *committed*.
-//! A zero word ends the chain for now; the word [`END`] ends it for good. The checksum is CRC-32 (IEEE) over the
+//! A zero word ends the chain for now; the word [`END`] ends it permanently. The checksum is CRC-32 (IEEE) over the
 //! index of the frame's first word within the area (8 bytes), word 0 without its state bits (8 bytes), and the payload.
 //!
 //! A frame with the definition bit holds the 64-bit id (FNV-1a of the rest) and then the bytes it stands for.
@@ -71,7 +71,7 @@ pub(crate) const WORD: usize = 8;
 pub(crate) const MAX_PAYLOAD: usize = (1 << 24) - 1;
 /// A pid is a 22-bit field, Linux's own limit (`PID_MAX_LIMIT`).
 pub(crate) const PID_MASK: u64 = (1 << 22) - 1;
-/// Ends a frame chain for good. Not a frame: no frame has both state bits set.
+/// Ends a frame chain permanently. Not a frame: no frame has both state bits set.
 pub(crate) const END: u64 = u64::from_le_bytes(*b"the end\xc0");
 
 #[cfg(not(loom))]

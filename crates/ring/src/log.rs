@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stormlog_files::create_directory;
 
 use crate::error::{AppendError, Error};
-use crate::file::{StoreFile, Taken, clear_unfinished, with_header};
+use crate::file::{IfExists, StoreFile, clear_unfinished, with_header};
 use crate::frames::{Frame, Frames, Full};
 use crate::handle::Handle;
 use crate::header::{Identity, Kind, MAX_FILE, Shape};
@@ -187,7 +187,7 @@ impl Segments {
         let doublings = u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX).min(32);
         let frame_words = self.first_words.saturating_mul(1 << doublings).min(self.frame_words);
         let shape = Shape { kind: Kind::Segment, count: number, frame_words, slot_words: 0 };
-        StoreFile::create(&self.path(number), shape, self.identity, Taken::Keep)
+        StoreFile::create(&self.path(number), shape, self.identity, IfExists::Keep)
     }
 
     /// Deletes what is older than the newest `max_segments`. What the deleted ones lost stays known.

@@ -135,7 +135,7 @@ impl LogReader {
     }
 
     /// Passes over the unfinished record at which [`Self::next`] has stopped, alive or not its writer. False when it has not
-    /// stopped at one. For those who want all there is now rather than all there will be.
+    /// stopped at one. For readers that want everything up to now, not what is appended later.
     pub fn skip_unfinished(&mut self) -> bool {
         match self.segment.file.frames().step(&mut self.segment.cursor.clone(), &mut self.payload) {
             Step::Reserved { next, .. } => {

@@ -1,4 +1,4 @@
-//! Who we are and who is still alive: pids across `fork`, start times, the boot and the pid namespace, and a cheap clock.
+//! The identity of this process and the liveness of others: pids across `fork`, start times, the boot and the pid namespace, and a cheap clock.
 //!
 //! Must never answer "dead" for a process it merely cannot see.
 

@@ -1,8 +1,8 @@
-//! The values that cross the crate's border: records, definitions, losses, what a reader counted, who wrote.
+//! The values that cross the crate's border: records, definitions, losses, what a reader counted, and the writer.
 
 use std::collections::HashMap;
 
-/// One record, as it was appended. Borrowed from its reader until the next is asked for.
+/// One record, as it was appended. Borrowed from its reader until the next is requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// The caller's own kind.
@@ -109,7 +109,7 @@ pub enum LossReason {
     Truncated,
     /// The file or its directory was deleted.
     Removed,
-    /// Another writer was in the way, which takes a ring too small for the number of its writers.
+    /// Another writer held the slot, which takes a ring too small for the number of its writers.
     Contended,
     /// Any other error of the operating system.
     Other,

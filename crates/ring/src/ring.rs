@@ -11,7 +11,7 @@ use std::sync::Arc;
 use stormlog_liveness::Life;
 
 use crate::error::{AppendError, Error};
-use crate::file::{StoreFile, Taken, clear_unfinished};
+use crate::file::{IfExists, StoreFile, clear_unfinished};
 use crate::frames::{Cursor, Frame, Frames, Step};
 use crate::handle::Handle;
 use crate::header::{Identity, Kind, MAX_FILE, MIN_SLOTS, Shape};
@@ -79,7 +79,7 @@ impl Ring {
         let frame_words = definition_bytes / WORD as u64;
         let shape = Shape { kind: Kind::Ring, count: slots, frame_words, slot_words: SLOT_WORDS };
         let maker = RingFile { path, shape, identity: Identity::new(label) };
-        match maker.make(if replace { Taken::Replace } else { Taken::Keep })? {
+        match maker.make(if replace { IfExists::Replace } else { IfExists::Keep })? {
             Some(file) => Ok(Ring { keeper: Keeper::new(maker, Arc::new(file)) }),
             None => Err(Error::Exists { path: maker.path }),
         }
@@ -192,7 +192,7 @@ struct RingFile {
 }
 
 impl RingFile {
-    fn make(&self, taken: Taken) -> Result<Option<StoreFile>, Error> {
+    fn make(&self, taken: IfExists) -> Result<Option<StoreFile>, Error> {
         StoreFile::create(&self.path, self.shape, self.identity, taken)
     }
 }
@@ -206,9 +206,9 @@ impl Maker for RingFile {
     fn successor(&self, old: Option<&StoreFile>) -> Result<StoreFile, Error> {
         loop {
             let taken = match fs::metadata(&self.path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Taken::Keep,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => IfExists::Keep,
                 Err(source) => return Err(Error::Io { path: self.path.clone(), source }),
-                Ok(stat) if old.is_some_and(|old| old.id() == (stat.dev(), stat.ino())) => Taken::Replace,
+                Ok(stat) if old.is_some_and(|old| old.id() == (stat.dev(), stat.ino())) => IfExists::Replace,
                 Ok(_) => {
                     let file = StoreFile::open(&self.path, Kind::Ring, true)?;
                     if file.identity().family != self.identity.family {

@@ -9,7 +9,7 @@ use crate::file::StoreFile;
 use crate::frames::{Cursor, Step};
 use crate::header::Kind;
 use crate::record::{Definitions, Loss, ReadStats, Record, Status};
-use crate::slots::Seen;
+use crate::slots::SlotState;
 
 /// No head is ever here; a larger one is damage, and must not overflow the arithmetic below.
 const MOST_TICKETS: u64 = 1 << 62;
@@ -50,7 +50,7 @@ impl RingReader {
         self.file.identity().created
     }
 
-    /// Whether the ring was deleted or replaced since it was opened; then open it anew to see what is written now.
+    /// Whether the ring was deleted or replaced since it was opened; then reopen it to see what is written now.
     pub fn is_stale(&self) -> bool {
         self.file.trouble().is_some()
     }
@@ -116,16 +116,16 @@ impl RingRecords<'_> {
             let ticket = self.ticket;
             self.ticket += 1;
             match slots.read(ticket, &mut self.reader.payload) {
-                Seen::Record { kind, pid, slots } => {
+                SlotState::Record { kind, pid, slots } => {
                     self.ticket = ticket + slots as u64;
                     self.stats.records += 1;
                     let RingReader { payload, definitions, .. } = &*self.reader;
                     return Some(Record { kind, pid, position: ticket, payload, definitions });
                 }
-                Seen::Unfinished => self.stats.unfinished += 1,
-                Seen::Overwritten => self.stats.overwritten += 1,
-                Seen::Damaged => self.stats.damaged += 1,
-                Seen::Nothing => {}
+                SlotState::Unfinished => self.stats.unfinished += 1,
+                SlotState::Overwritten => self.stats.overwritten += 1,
+                SlotState::Damaged => self.stats.damaged += 1,
+                SlotState::Nothing => {}
             }
         }
         None

@@ -30,13 +30,13 @@ pub struct Slots<'a> {
     head: &'a AtomicU64,
 }
 
-/// Another writer was in the way; the record was dropped.
+/// Another writer held the slot; the record was dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Contended;
 
 /// What a reader finds at a ticket.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum SlotState {
     /// A whole record starts here; its payload is in the reader's buffer.
     Record {
         /// The caller's record kind.
@@ -101,7 +101,7 @@ impl<'a> Slots<'a> {
                 return Err(Contended);
             }
         }
-        // Pairs with the fence in `read`: who sees any word below sees the claims above.
+        // Pairs with the fence in `read`: a thread that sees any word below also sees the claims above.
         fence(Ordering::Release);
         self.slot(ticket)[1].store(crc << CRC_SHIFT | tag, Ordering::Relaxed);
         let mut rest = payload;
@@ -153,17 +153,17 @@ impl<'a> Slots<'a> {
     }
 
     /// Reads the record that starts at `ticket`. Its payload replaces the content of `payload`.
-    pub fn read(&self, ticket: u64, payload: &mut Vec<u8>) -> Seen {
+    pub fn read(&self, ticket: u64, payload: &mut Vec<u8>) -> SlotState {
         let state = self.slot(ticket)[0].load(Ordering::Acquire);
         let (pid, lap) = ((state >> PID_SHIFT & PID_MASK) as u32, self.lap(ticket));
         if state & STATE == 0 || state & LAP < lap {
-            return Seen::Nothing;
+            return SlotState::Nothing;
         } else if state & LAP > lap {
-            return Seen::Overwritten;
+            return SlotState::Overwritten;
         } else if state == self.mark(pid, ticket, 0, WRITING) {
-            return Seen::Unfinished;
+            return SlotState::Unfinished;
         } else if state != self.mark(pid, ticket, 0, COMMITTED) {
-            return Seen::Nothing;
+            return SlotState::Nothing;
         }
         let lead = self.slot(ticket)[1].load(Ordering::Relaxed);
         let length = lead as usize & MAX_PAYLOAD;
@@ -183,13 +183,13 @@ impl<'a> Slots<'a> {
             let now = self.slot(ticket + place as u64)[0].load(Ordering::Acquire);
             if now != self.mark(pid, ticket, place, COMMITTED) {
                 let later = now & STATE != 0 && now & LAP > self.lap(ticket + place as u64);
-                return if later { Seen::Overwritten } else { Seen::Damaged };
+                return if later { SlotState::Overwritten } else { SlotState::Damaged };
             }
         }
         if plausible && (lead >> CRC_SHIFT) as u32 == checksum(ticket, lead & u64::from(u32::MAX), payload) {
-            Seen::Record { kind: (lead >> KIND_SHIFT) as u8, pid, slots }
+            SlotState::Record { kind: (lead >> KIND_SHIFT) as u8, pid, slots }
         } else {
-            Seen::Damaged
+            SlotState::Damaged
         }
     }
 

@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_behind_the_damage_is_found_again() {
+fn reader_finds_records_after_damage() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::create(dir.path(), LogConfig::default()).unwrap();
     let mut writer = log.writer().unwrap();

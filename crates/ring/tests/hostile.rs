@@ -54,7 +54,7 @@ fn append_while(
     }
 }
 
-/// Goes on until something was lost and then some time longer, in which appends must succeed again.
+/// Continues until something was lost and then some time longer, in which appends must succeed again.
 fn until_recovered() -> impl FnMut(u64, Result<(), AppendError>) -> bool {
     let (start, mut lost_at, mut good) = (Instant::now(), None, 0);
     move |_, result| {

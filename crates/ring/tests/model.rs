@@ -181,7 +181,7 @@ fn retention_keeps_the_newest_segments_and_the_losses() {
 }
 
 #[test]
-fn what_exists_is_not_overwritten_unasked() {
+fn existing_recording_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     let first = small_ring(&path, 32);

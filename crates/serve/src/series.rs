@@ -1,4 +1,4 @@
-//! The picture of a node as series. Nothing is read here but the lines of captures, where those are asked for.
+//! The picture of a node as series. Nothing is read here but the lines of captures, where those are requested.
 //!
 //! A run that was not read whole has no samples in this answer; a rank whose samples have stopped has its identity and the time of its last sample, by
 //! which an alert knows. Must never show a command line, a path or a holder to everyone.

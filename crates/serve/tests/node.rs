@@ -157,7 +157,7 @@ fn allocator_and_hidden_memory_are_joined_with_the_drivers_device() {
 }
 
 #[test]
-fn what_a_killed_process_recorded_of_itself_ends_with_it() {
+fn session_of_a_killed_process_ends_with_it() {
     let running = Running::new();
     let (mut outside, mut inside) = (running.session(""), running.session("-cuda0"));
     record_all(&mut outside, &mut inside);

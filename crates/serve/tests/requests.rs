@@ -91,7 +91,7 @@ fn without_the_token_there_is_nothing() {
 }
 
 #[test]
-fn what_is_not_a_small_read_is_refused() {
+fn server_rejects_other_methods_and_large_requests() {
     let server = Running::new();
     let post = format!("POST / HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", server.address);
     assert!(server.send(&post).starts_with("HTTP/1.1 405 "));

@@ -86,7 +86,7 @@ pub enum ShipError {
         /// The file in the run.
         path: String,
     },
-    /// A block is missing or damaged for good.
+    /// A block is missing or permanently damaged.
     #[error("{path} at the target is damaged at byte {offset}; ship the run again")]
     Damaged {
         /// The file in the run.

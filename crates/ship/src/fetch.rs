@@ -1,4 +1,4 @@
-//! The way back: run directories from objects. What a store holds is trusted for nothing but its marks.
+//! The way back: run directories from objects. What a store holds is not trusted beyond its checksums.
 
 use std::io;
 use std::path::{Path, PathBuf};

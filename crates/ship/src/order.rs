@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_a_directory_something_comes_after_what_it_describes() {
+    fn marker_files_are_sent_last() {
         let mut paths = [
             "run.json",
             "rank0-pid7/session.json",

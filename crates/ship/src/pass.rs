@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_in_place_is_sent_by_its_blocks_and_nothing_else() {
+    fn only_changed_blocks_of_a_file_are_sent() {
         let mut fixture = ShipFixture::new();
         let ring = fixture.source("events.ring");
         let mut content = noise(10 * BLOCK + 5);

@@ -30,7 +30,7 @@ pub(crate) trait Target {
         Ok(())
     }
 
-    /// Whether a file that is begun anew needs all its blocks, not only those that changed.
+    /// Whether a file that is begun again needs all its blocks, not only those that changed.
     fn needs_all(&self, how: How) -> bool;
 
     /// Whether a file of that length is still there, as far as that can be seen without much effort.

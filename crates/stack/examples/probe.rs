@@ -72,7 +72,7 @@ extern "C" fn destroyed(code: usize) {
     GENERATION.fetch_add(1, SeqCst);
 }
 
-/// No test ends Python and begins it anew: the hook's do.
+/// No test ends Python and begins it again: the hook's do.
 extern "C" fn ended() {}
 
 fn text(text: Text<'_>) -> String {

@@ -36,7 +36,7 @@ pub struct LoadedSession {
     pub warnings: Vec<String>,
 }
 
-/// Every session at `path`, the one that is meant by default first. Any bad record is an error.
+/// Every session at `path`, the default first. Any bad record is an error.
 pub fn load_sessions(path: &Path, options: &LoadOptions) -> Result<Vec<LoadedSession>, StoreError> {
     let read = ReadOptions {
         permissive_legacy: options.permissive_legacy,

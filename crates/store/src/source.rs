@@ -52,7 +52,7 @@ pub struct Sources {
     pub skipped: Vec<StoreError>,
     /// Directories of runs that were not left out, each with what its file states first.
     pub runs: Vec<(PathBuf, RunHead)>,
-    /// Files of the names that were asked for.
+    /// Files of the names that were requested.
     pub companions: Vec<PathBuf>,
 }
 

@@ -153,7 +153,7 @@ fn retention_counts_bytes_and_spares_the_open_segment() {
 }
 
 #[test]
-fn what_was_running_was_interrupted() {
+fn running_session_of_a_dead_writer_is_interrupted() {
     let root = tempfile::tempdir().unwrap();
     let sink = open(config(root.path()));
     sink.append("{}", Some("dead")).unwrap();
@@ -187,7 +187,7 @@ fn an_open_segment_is_taken_up_after_its_torn_line_is_cut() {
 }
 
 #[test]
-fn what_no_manifest_lists_is_adopted_closed() {
+fn unlisted_segment_is_adopted_as_closed() {
     for manifest_text in [None, Some("{ broken"), Some(r#"{"schema_version": 2}"#)] {
         let root = tempfile::tempdir().unwrap();
         if let Some(text) = manifest_text {

@@ -22,14 +22,14 @@ const NAMED: usize = 3;
 
 /// How long an answer may be.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct AnswerLimits {
     lines: usize,
     /// Holders that are named.
     holders: usize,
 }
 
-const SHORT: Room = Room { lines: HEADLINE_LINES, holders: 3 };
-const LONG: Room = Room { lines: HEADLINE_LINES + 4, holders: 5 };
+const SHORT: AnswerLimits = AnswerLimits { lines: HEADLINE_LINES, holders: 3 };
+const LONG: AnswerLimits = AnswerLimits { lines: HEADLINE_LINES + 4, holders: 5 };
 
 /// The lines about these processes, without a line end; the first is a sentence, the others begin with two spaces and a label. `others` are findings that
 /// belong to no process.
@@ -52,7 +52,7 @@ pub(crate) fn evidence_line(run: &Path) -> String {
     labelled("evidence", &format!("stormlog analyze {}", run.display()))
 }
 
-fn lines(processes: &[ProcessStory], others: &[Finding], room: Room) -> Vec<String> {
+fn lines(processes: &[ProcessStory], others: &[Finding], room: AnswerLimits) -> Vec<String> {
     let Some(main) = main_process(processes).map(|at| &processes[at]) else { return of_findings(others) };
     let finding = main_finding(main, others);
     let mut lines = vec![first_line(main, finding)];

@@ -7,13 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use stormlog_analyze::Analysis;
-use stormlog_analyze::rules::heap::{Capture, Kept};
+use stormlog_analyze::rules::heap::{Capture, LineHistory};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::leaks::{Leak, leaks};
 use stormlog_heap_report::live::{LiveLine, live_lines};
 use stormlog_heap_report::rows::CodeLocation;
 use stormlog_heap_report::{
-    CaptureFile, Chosen, HeapDigest, HeapQuery, HeapQueryResult, MOMENTS, Reading, ViewError, captures, find,
+    CaptureFile, ChosenCapture, HeapDigest, HeapQuery, HeapQueryResult, MOMENTS, Reading, ViewError,
+    captures, find,
 };
 use stormlog_model::Holder;
 use stormlog_model::memory::{Memory, Selection};
@@ -29,12 +30,12 @@ const CAPTURES: usize = 32;
 /// Reads captures, and keeps what an analysis asks of them.
 #[derive(Default)]
 pub struct CaptureReader {
-    known: RefCell<Vec<Known>>,
+    known: RefCell<Vec<CachedCapture>>,
     readings: Cell<usize>,
 }
 
 /// What is kept of a capture.
-struct Known {
+struct CachedCapture {
     path: PathBuf,
     /// One for each memory.
     memories: Vec<Capture>,
@@ -80,7 +81,7 @@ impl CaptureReader {
     #[must_use]
     pub fn digest(&self, process: &Process) -> Option<HeapDigest> {
         let of_failure = evidence::is_of_failure(process.end.facts().and_then(|facts| facts.cause));
-        let digest = |known: &Known| known.digests[usize::from(of_failure)].clone();
+        let digest = |known: &CachedCapture| known.digests[usize::from(of_failure)].clone();
         process.captures.iter().find_map(|path| self.known(path, digest).ok())
     }
 
@@ -91,21 +92,21 @@ impl CaptureReader {
     }
 
     /// Asks what is kept of a capture, which is read first where it was not.
-    fn known<T>(&self, path: &Path, ask: impl Fn(&Known) -> T) -> Result<T, ViewError> {
+    fn known<T>(&self, path: &Path, ask: impl Fn(&CachedCapture) -> T) -> Result<T, ViewError> {
         if let Some(known) = self.known.borrow().iter().find(|known| known.path == path) {
             return Ok(ask(known));
         }
         self.readings.set(self.readings.get() + 1);
-        let read = Known::read(path)?;
+        let read = CachedCapture::read(path)?;
         let answer = ask(&read);
         self.known.borrow_mut().push(read);
         Ok(answer)
     }
 }
 
-impl Known {
+impl CachedCapture {
     fn read(path: &Path) -> Result<Self, ViewError> {
-        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
         let mut reading = Reading::with(chosen, HeapQuery::Leaks, MOMENTS, |_| true)?;
         let selection = reading.heap.selection();
         let (mut memories, mut lines) = (Vec::new(), None);
@@ -129,7 +130,7 @@ impl Known {
             plain.failed.is_some() || plain.devices.iter().any(|one| one.failed_request.is_some());
         let failed = if knows_failure { HeapDigest::of(&mut reading, true) } else { plain.clone() };
         reading.select(selection)?;
-        Ok(Known { path: path.to_owned(), memories, lines, digests: [plain, failed] })
+        Ok(CachedCapture { path: path.to_owned(), memories, lines, digests: [plain, failed] })
     }
 }
 
@@ -166,21 +167,21 @@ fn summed_up(reading: &Reading, answer: &HeapQueryResult, memory: Memory) -> Cap
 
 /// The lines that held memory when the heap was largest, for a comparison of the peaks of two processes; where the capture does not know when memory
 /// came, those that hold it at the end.
-fn all_lines(answer: &HeapQueryResult) -> Vec<Kept> {
+fn all_lines(answer: &HeapQueryResult) -> Vec<LineHistory> {
     match answer.lives.is_empty() {
         false => {
             let moments = answer.moments.iter().take(answer.end + 1).enumerate();
             let peak = moments.max_by_key(|(_, moment)| moment.bytes).map_or(0, |(at, _)| at);
             let bytes = |found: &LiveLine| found.live.get(peak).map_or(0, |(_, bytes)| *bytes);
             let lines = live_lines(answer, ALL_LINES).into_iter();
-            lines.map(|found| Kept { bytes: bytes(&found), live: Vec::new(), ..line(found) }).collect()
+            lines.map(|found| LineHistory { bytes: bytes(&found), live: Vec::new(), ..line(found) }).collect()
         }
         true => leaks(answer).iter().take(ALL_LINES).map(kept).collect(),
     }
 }
 
-fn line(line: LiveLine) -> Kept {
-    Kept {
+fn line(line: LiveLine) -> LineHistory {
+    LineHistory {
         place: words(&line.place),
         holder: holder(&line.place),
         caller: line.caller.as_ref().map(words),
@@ -191,8 +192,8 @@ fn line(line: LiveLine) -> Kept {
 }
 
 /// A line of a capture that does not know when memory came.
-fn kept(leak: &Leak) -> Kept {
-    Kept {
+fn kept(leak: &Leak) -> LineHistory {
+    LineHistory {
         place: words(&leak.place),
         holder: holder(&leak.place),
         caller: leak.caller.as_ref().map(words),

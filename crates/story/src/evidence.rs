@@ -73,7 +73,7 @@ pub(crate) fn of_process(
     story
 }
 
-/// The story that a bundle tells by itself, where nothing else is known of its process.
+/// The story of a bundle alone, where nothing else is known of its process.
 pub(crate) fn of_bundle(bundle: &Bundle) -> ProcessStory {
     let mut story = ProcessStory::new(Ended::Failed, String::new());
     if let Some(session) = &bundle.session {
@@ -142,7 +142,7 @@ fn take_digest(story: &mut ProcessStory, digest: &HeapDigest) {
     story.outsized_request.clone_from(&digest.outsized);
     story.held_when = story.failed_memory.map(|_| AT_FAILURE);
     let failed = digest.devices.iter().find(|device| Some(device.memory) == story.failed_memory);
-    // At the end of a program whose exception let go of its memory they explain nothing.
+    // At the end of a program whose exception released its memory they explain nothing.
     let is_there = |device: &&DeviceDigest| device.live_bytes >= device.peak_bytes / 2;
     if let Some(device) = failed.filter(is_there).filter(|_| story.purposes.is_empty()) {
         story.purposes.clone_from(&device.categories);
@@ -417,7 +417,7 @@ fn raised(metadata: &Record) -> Option<String> {
     Some(format!("{kind}{message}{}", place.unwrap_or_default()))
 }
 
-/// Whether what held the memory when a request failed is asked for, and not what lived at the end.
+/// Whether what held the memory when a request failed is requested, and not what lived at the end.
 pub(crate) fn is_of_failure(cause: Option<Cause>) -> bool {
     matches!(cause, Some(Cause::MemoryError | Cause::OomException))
 }

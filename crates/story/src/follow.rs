@@ -1,4 +1,4 @@
-//! The sessions of one process read on while they are written: each look takes in only what is new, and gives the lanes of the report page.
+//! The sessions of one process read on while they are written: each look reads only what is new, and gives the lanes of the report page.
 //!
 //! The axis counts milliseconds since 1970, because the first moment of a process that is followed is not known at its first look. Must never judge, and
 //! never ask the process for anything.

@@ -32,8 +32,10 @@ impl Judged {
         let captures = CaptureReader::default();
         let is_snapshot = stormlog_torch::is_snapshot(path);
         let paths = if is_snapshot { Vec::new() } else { vec![path.to_owned()] };
-        let mut loaded =
-            recording::load(&paths, &mut Reader { captures: &|path: &Path| captures.at(path), keep_reading })?;
+        let mut loaded = recording::load(
+            &paths,
+            &mut Reader { captures: &|path: &Path| captures.at(path), keep_reading },
+        )?;
         let found = is_snapshot.then(|| snapshot_findings(path));
         if let Some(Err(sentence)) = &found {
             loaded.inputs.push(broken(path, sentence.clone()));

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_unknown_where_a_part_was_not_read() {
+    fn residual_is_unknown_if_a_part_is_unknown() {
         let layers = DeviceLayers {
             used_bytes: Some(100),
             reserved_bytes: Some(60),

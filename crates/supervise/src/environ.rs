@@ -1,4 +1,4 @@
-//! The environment that a process was started with: who it is in a distributed job, and where its launcher wants to hear of its failure.
+//! The environment that a process was started with: its identity in a distributed job, and the file in which its launcher expects a failure report.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -278,7 +278,7 @@ impl RunEvidence {
         delivered.or_else(|| self.lineage.sender(ends, (pid, signal), since_ns, name))
     }
 
-    /// What the user would call the process: the program by what was asked for, another one by its own command line.
+    /// What the user would call the process: the program by what was requested, another one by its own command line.
     fn name_of(&self, tracked: &TrackedProcess) -> String {
         if tracked.pid == self.root { self.program.clone() } else { tracked.name().to_owned() }
     }
@@ -366,7 +366,7 @@ impl RunEvidence {
         }
     }
 
-    /// Ends the process's captures. What they come to, where the bundle needs it or the program itself has ended; of children it is asked for
+    /// Ends the process's captures. What they come to, where the bundle needs it or the program itself has ended; of children it is requested
     /// at the end, because their sampler cannot wait.
     fn settle_heap(
         &mut self,

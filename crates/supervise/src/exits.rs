@@ -56,7 +56,7 @@ impl Exit {
     }
 }
 
-/// To those who may not look into a process the kernel shows 0, which is then no exit code.
+/// To a reader without permission the kernel shows 0, which is then not an exit code.
 fn of_zombie(pid: u32, status: Option<i32>) -> Ended {
     let us = rustix::process::geteuid().as_raw();
     let is_ours =

@@ -126,7 +126,7 @@ impl Attached {
     /// How one ended that still waits for its parent.
     fn ending(&self, stat: &ProcessStat) -> Ending {
         match stat.exit_code {
-            // 0 is also what those see who may not look.
+            // A reader without permission sees 0, too.
             Some(status) if status != 0 || self.sees_status => ended(ExitStatus::from_raw(status)),
             _ => Ending::Vanished,
         }

@@ -182,7 +182,7 @@ mod tests {
         child.id()
     }
 
-    /// Ours are no orphans, so these look anywhere.
+    /// Our own children are never orphans, so any process is searched.
     fn anywhere(name: &str) -> Orphans {
         let mut orphans = Orphans::marked(name, Path::new("/some/run"));
         orphans.search = OrphanSearch::Anywhere;

@@ -40,7 +40,7 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// More processes than this at once are followed but not recorded, which is counted.
 const MAX_RECORDED: usize = 512;
-/// Looking for new children more often than this costs more than it tells.
+/// Looking for new children more often than this costs more than it is worth.
 const TREE_INTERVAL: Duration = Duration::from_millis(20);
 /// The kernel's own high-water mark is a longer read; once in a while is enough, since it only rises.
 const PEAK_INTERVAL: Duration = Duration::from_millis(500);
@@ -253,7 +253,7 @@ impl Sampler {
         }
     }
 
-    /// Who holds what, and who did until a moment ago: a group is killed in any order.
+    /// The holders now, and those of a moment ago: the processes of a group are killed in any order.
     fn holders(&mut self) -> Vec<HeldBy> {
         self.just_dead.retain(|(at, _)| at.elapsed() < MOMENT);
         let dead = self.just_dead.iter().map(|(_, row)| row.clone());
@@ -466,7 +466,7 @@ impl Sampler {
         }
     }
 
-    /// One that was met between fork and exec was recorded under its parent's identity; where its own is another, its session begins anew.
+    /// One that was met between fork and exec was recorded under its parent's identity; where its own is another, its session begins again.
     fn look_at_newborn(&mut self) {
         for (member, since) in std::mem::take(&mut self.newborn) {
             let Some(tracked) = self.processes.get_mut(&member.pid) else { continue };
@@ -502,7 +502,7 @@ impl Sampler {
         if self.processes.contains_key(&member.pid) {
             return;
         }
-        // Before its directory is there: a parent that waits for that may end it at once, and how it ended is known to those who held it.
+        // Before its directory is there: a parent that waits for the directory may kill the process at once, and only a reader that held it before knows how it ended.
         let mut reader = ProcessReader::open_frugal(member.pid).ok();
         let exit = Exit::of(member.pid, reader.as_mut());
         let first = FirstCommand::read(member.pid, reader.as_mut());

@@ -363,7 +363,7 @@ def _stormlog_install():
     if reports_exceptions or reports_keepers:
         os.register_at_fork(after_in_child=await_worker)
         if "--multiprocessing-fork" in getattr(sys, "orig_argv", ()):
-            # A process that multiprocessing starts anew: it is about to import this itself.
+            # A process that multiprocessing starts again: it is about to import this itself.
             import multiprocessing.util  # noqa: F401
 
             Worker().begins()

@@ -64,7 +64,7 @@ impl TorchHistory {
 
 /// What the script does in each Python process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct ScriptFeatures {
     pub(crate) exceptions: bool,
     pub(crate) torch: bool,
     /// What keeps its memory, when that runs out.
@@ -75,7 +75,7 @@ pub(crate) struct Wanted {
 }
 
 /// Stores the script and gives the variables a child needs to find it.
-pub(crate) fn prepare(wanted: Wanted) -> Result<Vec<(OsString, OsString)>, RunError> {
+pub(crate) fn prepare(wanted: ScriptFeatures) -> Result<Vec<(OsString, OsString)>, RunError> {
     if !wanted.exceptions && !wanted.torch {
         return Ok(vec![(TORCH.into(), "0".into())]);
     }

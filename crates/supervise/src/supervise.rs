@@ -227,7 +227,7 @@ fn start(
 }
 
 /// A program that has just been started, and what is known of its run.
-struct Begun {
+struct StartedRun {
     program: Program,
     evidence: RunEvidence,
     /// What cannot be recorded of it.
@@ -248,7 +248,7 @@ fn begin(
     launch: &Launch<'_>,
     signals: (&Intake, Terminal),
     witness: Option<Witness>,
-) -> Result<Begun, RunError> {
+) -> Result<StartedRun, RunError> {
     let facts = HostFacts::read();
     let host = facts.hostname.unwrap_or_else(|| "unknown".to_owned());
     let interval_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
@@ -272,7 +272,7 @@ fn begin(
     let (cuda_driver, torch_history) = (options.follow_cuda_driver, options.torch_history);
     let (why, snapshot_signal) = (options.report_why, options.snapshot_signal);
     let wanted =
-        sitecustomize::Wanted { exceptions, torch, why, cuda_driver, torch_history, snapshot_signal };
+        sitecustomize::ScriptFeatures { exceptions, torch, why, cuda_driver, torch_history, snapshot_signal };
     match sitecustomize::prepare(wanted) {
         Ok(variables) => env.extend(variables),
         Err(error) => missing.push(format!("Python programs cannot report their exceptions: {error}")),
@@ -322,10 +322,10 @@ fn begin(
     // A program has its parent's peak until it has a larger one.
     evidence.own_peak_rss =
         ProcessReader::this().and_then(|mut reader| reader.status()).ok().and_then(|own| own.peak_rss);
-    Ok(Begun { program, evidence, missing, host, orphans, stopped, stop, lock })
+    Ok(StartedRun { program, evidence, missing, host, orphans, stopped, stop, lock })
 }
 
-impl Begun {
+impl StartedRun {
     fn watch(mut self, options: &RunOptions, intake: Intake, started_ns: u64) -> Running {
         self.missing.iter().for_each(|sentence| (options.missing)(sentence));
         let pid = self.program.pid();
@@ -341,7 +341,7 @@ impl Begun {
             shipper.start(&directory).map_err(failed).ok()
         });
         // Only this process reaps the program, so `/proc/PID` exists even if the program has ended already.
-        let Begun { program, evidence, host, orphans, stopped, stop, lock, .. } = self;
+        let StartedRun { program, evidence, host, orphans, stopped, stop, lock, .. } = self;
         let sampler = Sampler::new(evidence, host, options.interval, pid, orphans, options.warn);
         let (root, earlier) = (options.root.clone(), options.earlier);
         // After the program's start, which must not wait for it. Without a thread the next reader does it.

@@ -46,7 +46,7 @@ fn exit_is_reported_with_its_status() {
 }
 
 #[test]
-fn one_that_was_reaped_unseen_is_gone_without_a_claim_or_with_the_kernels_word() {
+fn reaped_process_gets_the_kernels_evidence_or_none() {
     let mut child = sleeper();
     let attached = Attached::open(child.id()).unwrap();
     child.kill().unwrap();

@@ -29,7 +29,7 @@ impl SnapshotReport {
             .chain(&self.also)
             .filter_map(|verdict| self.of_verdict(verdict, report_path))
             .collect();
-        // Said once, for the worst: it is meant for all that is wrong.
+        // Reported once, with the worst finding: it applies to all of them.
         if let Some(worst) = findings.first_mut() {
             worst.advice = advice;
         }

@@ -14,7 +14,7 @@ pub struct BlockLifetime {
     pub addr: u64,
     /// Its real size.
     pub size: u64,
-    /// What was asked for.
+    /// What was requested.
     pub requested: u64,
     /// Who asked.
     pub stack: StackId,

@@ -1,7 +1,7 @@
 //! One device of a snapshot, ready to be followed: what was held before its first event, rebuilt from all that came after.
 
 use crate::model::Totals;
-use crate::rewind::{Home, Start, rewind};
+use crate::rewind::{SegmentPool, Start, rewind};
 use crate::settings::AllocatorSettings;
 use crate::snapshot::Snapshot;
 use crate::trace::Action;
@@ -23,7 +23,7 @@ pub struct Recording<'a> {
     pub settings: AllocatorSettings,
     pub(crate) start: Start,
     /// Base, length and home of each expandable segment.
-    pub(crate) reservations: Vec<(u64, u64, Home)>,
+    pub(crate) reservations: Vec<(u64, u64, SegmentPool)>,
     anomalies: u64,
 }
 
@@ -117,8 +117,8 @@ impl<'a> Recording<'a> {
         self.start.blocks.iter().all(|block| block.certain).then_some(false)
     }
 
-    fn find_reservations(&self) -> Vec<(u64, u64, Home)> {
-        let mut mapped: Vec<(u64, u64, Home)> = Vec::new();
+    fn find_reservations(&self) -> Vec<(u64, u64, SegmentPool)> {
+        let mut mapped: Vec<(u64, u64, SegmentPool)> = Vec::new();
         for segment in self.start.segments.iter().filter(|segment| segment.expandable) {
             mapped.push((segment.addr, segment.size, segment.home));
         }
@@ -130,7 +130,7 @@ impl<'a> Recording<'a> {
             }
         }
         mapped.sort_unstable_by_key(|range| range.0);
-        let mut reservations: Vec<(u64, u64, Home)> = Vec::new();
+        let mut reservations: Vec<(u64, u64, SegmentPool)> = Vec::new();
         for (addr, size, home) in mapped {
             match reservations.last_mut() {
                 Some((base, length, known))

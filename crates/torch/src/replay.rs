@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::{Allocator, Places, Request, Totals};
+use crate::model::{AddressSpace, Allocator, Request, Totals};
 use crate::program::{LimitBounds, Op, Program};
 use crate::recording::Recording;
 use crate::settings::AllocatorSettings;
@@ -198,19 +198,19 @@ impl<'a> Run<'a> {
         check: bool,
     ) -> Self {
         let recording = replayer.recording;
-        let mut places = Places::new(replayer.program.segments.iter().copied());
+        let mut address_space = AddressSpace::new(replayer.program.segments.iter().copied());
         let tracker = recording.tracker();
         let mut run = if settings.expandable_segments == recording.settings.expandable_segments {
             for segment in recording.start.segments.iter().filter(|segment| !segment.expandable) {
-                places.occupy(segment.addr, segment.size);
+                address_space.occupy(segment.addr, segment.size);
             }
             let blocks = tracker.start_blocks();
-            let mut allocator = Allocator::new(settings.clone(), limit, places);
+            let mut allocator = Allocator::new(settings.clone(), limit, address_space);
             allocator.heap = tracker.heap;
             allocator.heap.settings = settings.clone();
             Run::with(replayer, allocator, blocks, check)
         } else {
-            let allocator = Allocator::new(settings.clone(), limit, places);
+            let allocator = Allocator::new(settings.clone(), limit, address_space);
             let mut run = Run::with(replayer, allocator, Vec::new(), check);
             run.lay_out_start();
             run
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
         let Some(recorded) = recording.snapshot.event(recording.device, event as usize) else { return true };
         let stream = recording.snapshot.context(&recorded).stream;
         let pool = program.pools.get(usize::from(pool)).copied().unwrap_or((0, 0));
-        self.allocator.places.hint = program.hints.get(&event).copied();
+        self.allocator.address_space.hint = program.hints.get(&event).copied();
         let Some(block) =
             self.allocator.allocate(Request { size: recorded.size, stream, pool, owner: event })
         else {
@@ -373,7 +373,7 @@ impl<'a> Run<'a> {
                 block.addr == addr && block.is_whole() && !block.expandable
             });
             if let Some(index) = found {
-                self.allocator.places.release(addr);
+                self.allocator.address_space.release(addr);
                 self.allocator.heap.remove_segment(index);
             }
         }

@@ -5,7 +5,7 @@ use stormlog_model::format_bytes as size;
 
 use crate::analysis::decompose::{Decomposition, decompose, releasable};
 use crate::analysis::growth::{self, Growth};
-use crate::analysis::hints::{Clues, hints};
+use crate::analysis::hints::{HintFacts, hints};
 use crate::analysis::holders::{self, CategoryShare, Holder};
 use crate::analysis::oom::{self, OomReport};
 use crate::analysis::peak::{self, Peaks};
@@ -68,7 +68,7 @@ pub enum PoolVerdict {
     Tight,
     /// What was free was whole segments: cache.
     Cached,
-    /// What was free lay beside live blocks.
+    /// The free memory was beside live blocks.
     Fragmented,
 }
 
@@ -221,7 +221,7 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> SnapshotReport {
     if options.advise && snapshot.has_requests(device) {
         advise(&mut report, &recording, &replayer);
     }
-    report.hints = hints(&Clues {
+    report.hints = hints(&HintFacts {
         verdicts: &std::iter::once(&report.verdict).chain(&report.also).collect::<Vec<_>>(),
         oom: report.oom.as_ref(),
         categories: &report.categories,

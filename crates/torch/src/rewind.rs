@@ -21,7 +21,7 @@ pub(crate) const MAX_HELD: u64 = 1 << 56;
 
 /// Which pool a segment belongs to, as far as the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct SegmentPool {
     pub(crate) stream: u64,
     pub(crate) pool: PoolId,
     pub(crate) small: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Home {
 pub(crate) struct StartSegment {
     pub(crate) addr: u64,
     pub(crate) size: u64,
-    pub(crate) home: Home,
+    pub(crate) home: SegmentPool,
     pub(crate) expandable: bool,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct Start {
     pub(crate) segments: Vec<StartSegment>,
     pub(crate) blocks: Vec<StartBlock>,
     /// Pool of each segment that a recorded event brought, by the event's index.
-    pub(crate) homes: FxHashMap<u32, Home>,
+    pub(crate) homes: FxHashMap<u32, SegmentPool>,
     /// Events that contradict each other or the final state.
     pub(crate) anomalies: u64,
 }
 
 struct Range {
     size: u64,
-    home: Option<Home>,
+    home: Option<SegmentPool>,
     expandable: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
             anomalies += 1;
             continue;
         }
-        let home = Home { stream: segment.stream, pool: segment.pool, small: segment.small };
+        let home = SegmentPool { stream: segment.stream, pool: segment.pool, small: segment.small };
         ranges.insert(
             segment.address,
             Range { size: segment.total_size, home: Some(home), expandable: segment.expandable },
@@ -109,7 +109,8 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
             continue;
         }
         let context = snapshot.context(&event);
-        let guess = |small| Home { stream: context.stream, pool: context.pool.unwrap_or((0, 0)), small };
+        let guess =
+            |small| SegmentPool { stream: context.stream, pool: context.pool.unwrap_or((0, 0)), small };
         match event.action {
             Action::Alloc => {
                 if live.remove(&event.addr).is_none() {
@@ -162,7 +163,7 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
         } else {
             range.size <= 2 << 20
         };
-        let home = range.home.unwrap_or(Home { stream: 0, pool: (0, 0), small });
+        let home = range.home.unwrap_or(SegmentPool { stream: 0, pool: (0, 0), small });
         segments.push(StartSegment { addr, size: range.size, home, expandable: range.expandable });
     }
     let blocks = start_blocks(&segments, live, settings, &mut anomalies);
@@ -170,7 +171,7 @@ pub(crate) fn rewind(snapshot: &Snapshot, device: usize, settings: &AllocatorSet
 }
 
 /// Cuts `[addr, addr + size)` out of the mapped ranges; `None` when it was not mapped.
-fn take_range(ranges: &mut BTreeMap<u64, Range>, addr: u64, size: u64) -> Option<Option<Home>> {
+fn take_range(ranges: &mut BTreeMap<u64, Range>, addr: u64, size: u64) -> Option<Option<SegmentPool>> {
     let (&start, range) = ranges.range(..=addr).next_back()?;
     let (length, home) = (range.size, range.home);
     if addr + size > start + length {
@@ -188,7 +189,7 @@ fn take_range(ranges: &mut BTreeMap<u64, Range>, addr: u64, size: u64) -> Option
 
 /// Adds a mapped range and joins it with its neighbours.
 fn give_range(ranges: &mut BTreeMap<u64, Range>, addr: u64, size: u64, stream: u64) {
-    let (mut addr, mut size, mut home) = (addr, size, None::<Home>);
+    let (mut addr, mut size, mut home) = (addr, size, None::<SegmentPool>);
     let fits = |range: &Range| range.expandable && range.home.is_none_or(|home| home.stream == stream);
     if let Some((&start, range)) = ranges.range(..addr).next_back()
         && start + range.size == addr

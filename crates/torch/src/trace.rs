@@ -11,7 +11,7 @@ use crate::intern::{StackId, StrId};
 /// What an event says happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Memory handed to the program; `size` is what it asked for.
+    /// Memory handed to the program; `size` is what it requested.
     Alloc,
     /// The program gave it back; other streams may still use it.
     FreeRequested,

@@ -9,7 +9,7 @@ use crate::intern::StackId;
 use crate::model::Totals;
 use crate::model::heap::{Heap, NONE, State};
 use crate::recording::Recording;
-use crate::rewind::{Home, MAX_ADDR, MAX_HELD, MAX_SIZE};
+use crate::rewind::{MAX_ADDR, MAX_HELD, MAX_SIZE, SegmentPool};
 use crate::snapshot::{BlockState, PoolId};
 use crate::trace::{Action, Event};
 
@@ -23,7 +23,7 @@ pub struct TrackedBlock {
     pub addr: u64,
     /// Its real size.
     pub size: u64,
-    /// What was asked for; 0 when free.
+    /// What was requested; 0 when free.
     pub requested: u64,
     /// Whether it was allocated, awaited or free.
     pub state: BlockState,
@@ -204,7 +204,7 @@ impl<'a> Tracker<'a> {
         blocks.map(|block| self.at(block.addr).filter(|&found| self.heap.block(found).is_live())).collect()
     }
 
-    fn add_segment(&mut self, addr: u64, size: u64, home: Home) {
+    fn add_segment(&mut self, addr: u64, size: u64, home: SegmentPool) {
         if self.totals().reserved > MAX_HELD {
             self.anomalies += 1;
             return;
@@ -329,7 +329,7 @@ impl<'a> Tracker<'a> {
         Some(rest)
     }
 
-    fn map(&mut self, addr: u64, size: u64, home: Home) {
+    fn map(&mut self, addr: u64, size: u64, home: SegmentPool) {
         let unmapped = self.heap.pools.iter().find_map(|pool| {
             let &(stream, start, block) =
                 pool.unmapped.range(..=(home.stream, addr, u32::MAX)).next_back()?;

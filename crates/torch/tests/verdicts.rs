@@ -227,7 +227,7 @@ fn replay_step_by_step_ends_as_the_search_does() {
 }
 
 #[test]
-fn what_else_is_wrong_and_what_to_change() {
+fn snapshot_report_lists_other_problems_and_hints() {
     let page = page("leak-s11-default");
     assert_eq!(
         page.also.iter().map(|verdict| verdict.kind).collect::<Vec<_>>(),

@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
 
 #[test]
-fn what_is_freed_later_is_in_use_at_the_start() {
+fn block_freed_later_is_live_at_the_start() {
     let event = |action: &str, addr: u64, size: u64| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": []});
     let block = json!({"address": BASE, "size": 20 * MIB, "requested_size": 20 * MIB, "state": "inactive", "frames": []});
     let mut folder = std::env::temp_dir();

@@ -88,7 +88,7 @@ impl GpuSamples {
     }
 }
 
-/// One device, and who held what there at the last look.
+/// One device, and what each process held there at the last look.
 struct Sampler {
     source: GpuSource,
     holders: Vec<(u32, Option<u64>)>,

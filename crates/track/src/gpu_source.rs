@@ -1,6 +1,6 @@
 //! GPUs as sources: every one of the machine, by its driver, each under a number of its own.
 //!
-//! What a driver tells is the device's, of all processes; what a framework's allocator holds is unknown from outside
+//! A driver's figures are of the device, over all processes; what a framework's allocator holds is unknown from outside
 //! and stays so.
 
 use std::sync::Arc;
@@ -121,7 +121,7 @@ mod tests {
     use stormlog_model::{Capabilities, Counters, Metadata};
 
     #[test]
-    fn what_is_stated_of_a_device_is_valid_in_schema_4() {
+    fn capabilities_of_a_device_are_valid_in_schema_4() {
         let stated = DeviceCapabilities {
             backend: "cuda".into(),
             telemetry_collector: "stormlog.nvml".into(),

@@ -38,7 +38,7 @@ pub struct LimitOptions {
 
 /// What a limit is held against.
 #[derive(Debug)]
-enum Against {
+enum LimitedAmount {
     /// The level of a cgroup, alone.
     Cgroup {
         level: MemoryCgroup,
@@ -50,7 +50,7 @@ enum Against {
 
 #[derive(Debug)]
 struct Limit {
-    against: Against,
+    against: LimitedAmount,
     source: Arc<str>,
     bytes: Option<u64>,
     reclaimable: Option<u64>,
@@ -86,7 +86,7 @@ impl MemoryLimits {
         let now = Instant::now();
         let memory = nearest(cgroup.as_ref(), total);
         let address_space = options.limit_as.map(|bytes| Limit {
-            against: Against::AddressSpace,
+            against: LimitedAmount::AddressSpace,
             source: "address space, RLIMIT_AS".into(),
             bytes: Some(bytes),
             reclaimable: None,
@@ -117,7 +117,7 @@ impl MemoryLimits {
             let read = self.pressure.as_mut().and_then(|reader| reader.pressure().ok().flatten());
             self.stall = read.unwrap_or_default();
         }
-        let is_host = |limit: &Limit| matches!(limit.against, Against::Host);
+        let is_host = |limit: &Limit| matches!(limit.against, LimitedAmount::Host);
         let fills_host = |limit: &Limit| limit.bytes.is_some_and(|bytes| held >= bytes / OWN_SHARE);
         // The machine's memory is the longest of these reads, and often not this program's to fill.
         let follows_host = self.limits.iter().any(|limit| is_host(limit) && fills_host(limit));
@@ -129,11 +129,11 @@ impl MemoryLimits {
                 limit.refresh(self.options.is_thorough);
             }
             match &mut limit.against {
-                Against::Cgroup { usage, .. } => {
+                LimitedAmount::Cgroup { usage, .. } => {
                     limit.used = usage.as_mut().and_then(|usage| usage.usage().ok())
                 }
-                Against::AddressSpace => limit.used = vms,
-                Against::Host => {
+                LimitedAmount::AddressSpace => limit.used = vms,
+                LimitedAmount::Host => {
                     if let Some(host) = host {
                         limit.used =
                             host.total.zip(host.available).and_then(|(total, left)| total.checked_sub(left));
@@ -156,7 +156,7 @@ impl MemoryLimits {
             psi_full_avg10,
         };
         let is_others = |limit: &Limit| {
-            let is_host = self.options.is_thorough && matches!(limit.against, Against::Host);
+            let is_host = self.options.is_thorough && matches!(limit.against, LimitedAmount::Host);
             is_host && limit.bytes.is_none_or(|bytes| held < bytes / OWN_SHARE)
         };
         self.limits.iter().filter(|limit| !is_others(limit)).map(reading).collect()
@@ -198,7 +198,7 @@ impl MemoryLimits {
     }
 
     fn memory(&self) -> Option<&Limit> {
-        self.limits.iter().find(|limit| !matches!(limit.against, Against::AddressSpace))
+        self.limits.iter().find(|limit| !matches!(limit.against, LimitedAmount::AddressSpace))
     }
 }
 
@@ -220,11 +220,11 @@ fn nearest(cgroup: Option<&MemoryCgroup>, total: Option<u64>) -> Option<Limit> {
         let level = MemoryCgroup { mount: directory.clone(), directory, ..cgroup.clone() };
         let usage = level.usage_reader().ok();
         let source = format!("cgroup /{name}").into();
-        let against = Against::Cgroup { level, usage };
+        let against = LimitedAmount::Cgroup { level, usage };
         Some(Limit { against, source, bytes: Some(limit.bytes), reclaimable: None, used: None })
     });
     limited.or_else(|| {
-        let (against, source) = (Against::Host, "this machine's memory".into());
+        let (against, source) = (LimitedAmount::Host, "this machine's memory".into());
         Some(Limit { against, source, bytes: Some(total?), reclaimable: None, used: None })
     })
 }
@@ -232,7 +232,7 @@ fn nearest(cgroup: Option<&MemoryCgroup>, total: Option<u64>) -> Option<Limit> {
 impl Limit {
     /// What changes slowly: the limit itself, and the page cache below it that the kernel would drop first.
     fn refresh(&mut self, is_thorough: bool) {
-        let Against::Cgroup { level, .. } = &self.against else { return };
+        let LimitedAmount::Cgroup { level, .. } = &self.against else { return };
         if is_thorough {
             let memory = level.read();
             let own = memory.levels.first();

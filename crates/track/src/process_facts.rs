@@ -73,7 +73,7 @@ impl ProcessFacts {
         self.known.insert(key.to_owned(), value);
     }
 
-    /// How much of it files back: by that `analyze` tells a start, in which libraries are mapped, and files that are read, from work.
+    /// How much of it files back: `analyze` uses it to distinguish start-up, in which libraries are mapped and files are read, from work.
     pub(crate) fn note_file_backed(&mut self, bytes: u64) {
         if self.file_backed.update(bytes, self.since.elapsed(), Instant::now()) {
             self.set(FILE_BACKED, bytes.into());

@@ -69,7 +69,7 @@ impl SessionEvents {
         self.refresh();
     }
 
-    /// What a sample tells of what its source says it can tell: nothing else may be in an event.
+    /// The fields of a sample that its source declares it supports: nothing else may be in an event.
     pub fn counters(&self, sample: &DeviceSample) -> Counters {
         let mut counters = sample.counters();
         for counter in Counter::ALL {

@@ -39,14 +39,14 @@ pub trait Source: Send {
 
 /// Size of, and room in, whatever ends a process first, as read at most once a second.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Headroom {
     limits: MemoryLimits,
 }
 
-impl Room {
+impl Headroom {
     pub(crate) fn of(pid: u32) -> Self {
         let options = LimitOptions { limit_as: None, pace: FACT_AGE, is_thorough: false };
-        Room { limits: MemoryLimits::of(pid, options) }
+        Headroom { limits: MemoryLimits::of(pid, options) }
     }
 
     /// The host's sample of a process, or several, with that much resident, and how near its limits are.
@@ -71,7 +71,7 @@ impl Room {
 pub struct HostSource {
     pid: u32,
     reader: ProcessReader,
-    room: Room,
+    room: Headroom,
     facts: ProcessFacts,
 }
 
@@ -82,7 +82,7 @@ impl HostSource {
         Ok(HostSource {
             pid,
             reader: ProcessReader::this()?,
-            room: Room::of(pid),
+            room: Headroom::of(pid),
             facts: ProcessFacts::new(),
         })
     }

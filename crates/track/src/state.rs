@@ -331,7 +331,7 @@ impl State {
         self.history.push(event);
     }
 
-    /// What a sample tells, as an event may hold it.
+    /// The figures of a sample, in the form of an event's fields.
     fn counters(&self, sample: &DeviceSample) -> Counters {
         let mut counters = self.events.counters(sample);
         // 0.4.3 gives status events the device's size even where the sample lacks it.

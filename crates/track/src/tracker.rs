@@ -21,7 +21,7 @@ use crate::{Config, DeviceSample, Health, Outlets, Sampled, Source, Statistics};
 /// The thread's name, within the 15 characters the kernel keeps.
 const THREAD_NAME: &str = "stormlog-track";
 
-/// Told of alerts and errors, on the thread that found them.
+/// Called with alerts and errors, on the thread that found them.
 pub trait Listener: Send + Sync {
     /// One warning, critical or error event.
     fn alert(&self, event: &Event);
@@ -139,7 +139,7 @@ impl Tracker {
         self.shared.running.load(Ordering::Acquire) && self.shared.pid == process::id()
     }
 
-    /// Adds an event, and tells the listener if it is an alert.
+    /// Adds an event, and notifies the listener if it is an alert.
     pub fn add(&self, new: NewEvent<'_>) {
         let alert = self.shared.state().and_then(|mut state| state.add(new, wall_ns()));
         if let Some(event) = alert {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use stormlog_collect::process::ProcessReader;
 use stormlog_collect::{CollectError, ProcessTree};
 
-use crate::source::{Room, failed};
+use crate::source::{Headroom, failed};
 use crate::{Sampled, Source};
 
 /// How often children are looked for: a look reads a file of every thread.
@@ -39,7 +39,7 @@ pub struct TreeSource {
     tree: ProcessTree,
     children: BTreeMap<u32, ProcessReader>,
     looked_at: Instant,
-    room: Room,
+    room: Headroom,
     pids: TreePids,
 }
 
@@ -54,7 +54,7 @@ impl TreeSource {
             tree: ProcessTree::of(pid)?,
             children: BTreeMap::new(),
             looked_at: Instant::now(),
-            room: Room::of(pid),
+            room: Headroom::of(pid),
             pids: TreePids::default(),
         };
         source.follow();

@@ -81,7 +81,7 @@ impl Screen {
         io::Write::flush(out)
     }
 
-    /// Everything is drawn anew the next time.
+    /// Everything is redrawn the next time.
     pub(crate) fn forget(&mut self) -> io::Result<()> {
         // `clear` would ask the terminal where its cursor is, and wait for an answer that may never come.
         let size = self.terminal.size()?;
@@ -98,7 +98,7 @@ impl Screen {
         self.signals.end()
     }
 
-    /// Does what other processes' signals ask for; true when everything has to be drawn anew.
+    /// Does what other processes' signals ask for; true when everything has to be redrawn.
     pub(crate) fn obey(&mut self) -> io::Result<bool> {
         if self.signals.take_stop() {
             self.suspend()?;
@@ -151,7 +151,7 @@ fn give_back() {
     if IS_OURS.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
         // Cleared, since tmux pushes the letters of a screen that grew meanwhile into what was there before.
-        // Mouse reports are ended whether or not they were asked for: a shell that gets them prints letters at every click.
+        // Mouse reports are ended whether or not they were requested: a shell that gets them prints letters at every click.
         let _ = execute!(
             out,
             DisableMouseCapture,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_after_every_call_is_a_leak_and_what_goes_is_none() {
+    fn memory_kept_after_every_call_is_a_leak_and_freed_memory_is_not() {
         let leaking: Vec<Call> = (0..20).map(|at| call("step", f64::from(at), 100 << 20)).collect();
         let found = patterns(&leaking, &CallThresholds::default());
         assert_eq!(found[0]["pattern_type"], "memory_leak");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_nothing_and_strange_numbers_do_no_harm() {
+    fn empty_input_gives_no_insight_and_extreme_numbers_do_not_panic() {
         assert!(patterns(&[], &CallThresholds::default()).is_empty());
         assert!(insights(&[], &CallThresholds::default()).is_empty());
         let strange: Vec<Call> =

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_judged_at_the_peak_and_not_at_the_end() {
+    fn fragmentation_is_judged_at_the_peak_and_not_at_the_end() {
         let at_peak = inactive(gpu(1, 19 * GIB, 20 * GIB, 20 * GIB, 80 * GIB), GIB);
         let at_end = inactive(gpu(2, GIB, 20 * GIB, 20 * GIB, 80 * GIB), 15 * GIB);
         assert_eq!(of(vec![at_peak, at_end]), None);

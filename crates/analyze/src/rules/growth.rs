@@ -230,7 +230,8 @@ fn by_phase<'a>(
         }
     }
     let found = growth(&floors)?;
-    (found.shape.is_ongoing() && found.confidence >= SURE && is_kept(envelope, &found)).then_some((path, found))
+    (found.shape.is_ongoing() && found.confidence >= SURE && is_kept(envelope, &found))
+        .then_some((path, found))
 }
 
 /// Whether the program as a whole keeps what a phase gains: a step that needs more and gives it back is not a leak.
@@ -250,7 +251,8 @@ fn finding(
     phase: Option<&str>,
 ) -> Finding {
     let seconds_left = limit.map(|limit| (limit as f64 - growth.to_bytes) / growth.bytes_per_second);
-    let seconds_left = seconds_left.filter(|left| growth.shape.is_ongoing() && left.is_finite() && *left > 0.0);
+    let seconds_left =
+        seconds_left.filter(|left| growth.shape.is_ongoing() && left.is_finite() && *left > 0.0);
     let is_leak = is_leak(counter, growth);
     let severity = if is_leak { severity(growth, seconds_left) } else { Severity::Info };
     let is_undecided = is_undecided(counter, growth);

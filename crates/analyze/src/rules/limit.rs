@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_out_counts_not_what_is_cached() {
+    fn limit_counts_allocated_and_not_cached_memory() {
         let of = |allocated: u64, reserved: u64| {
             let recording = finish([gpu(1, allocated, reserved, reserved, 100)]);
             finding(&recording.sessions[0].ranks[0].streams[0]).map(|found| found.severity)

@@ -30,7 +30,7 @@ pub struct OomMark {
     pub context: Option<String>,
     /// Its bundle.
     pub bundle: Option<String>,
-    /// What was asked for, where the message says.
+    /// What was requested, where the message says.
     pub requested_bytes: Option<u64>,
 }
 

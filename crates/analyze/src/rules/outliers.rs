@@ -77,7 +77,7 @@ pub struct Peak {
 
 /// The processes to compare: of the rank that stands out most, and of those that are most like the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Odd {
+pub struct RankComparisonInput {
     /// The odd one.
     pub pid: i64,
     /// Some of the others.
@@ -152,7 +152,7 @@ pub fn outlying(peaks: &[f64]) -> Option<Outlying> {
 }
 
 /// The ranks that stand out in a memory, if they are few. The peaks are all of that memory.
-pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, Odd)> {
+pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, RankComparisonInput)> {
     let values: Vec<f64> = peaks.iter().map(|peak| peak.bytes as f64).collect();
     let Outlying { centre, threshold, indices } = outlying(&values)?;
     let mut out: Vec<&Peak> = indices.into_iter().map(|at| &peaks[at]).collect();
@@ -173,7 +173,10 @@ pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, Odd)> {
     );
     let mut usual: Vec<&Peak> = peaks.iter().collect();
     usual.sort_by(|a, b| away(a).total_cmp(&away(b)));
-    let odd = Odd { pid: worst.pid, typical: usual.iter().take(TYPICAL).map(|peak| peak.pid).collect() };
+    let odd = RankComparisonInput {
+        pid: worst.pid,
+        typical: usual.iter().take(TYPICAL).map(|peak| peak.pid).collect(),
+    };
     let others: Vec<String> = out.iter().skip(1).map(|peak| peak.rank.to_string()).collect();
     let finding = Finding {
         id: ID.to_owned(),
@@ -221,7 +224,7 @@ pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, Odd)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::heap::Kept;
+    use crate::rules::heap::LineHistory;
 
     fn peaks(bytes: &[u64]) -> Vec<Peak> {
         let one = |(rank, gib): (usize, &u64)| Peak {
@@ -242,9 +245,14 @@ mod tests {
             finding(MemoryKind::Device, &peaks(&[50, 50, 50, 61, 50, 50, 50, 50])).unwrap();
         assert_eq!(found.metrics["rank"], 3);
         assert!(found.title.starts_with("rank 3 peaks 11.00 GiB above the median of 8 ranks"));
-        assert_eq!(odd, Odd { pid: 103, typical: vec![100, 101, 102] });
+        assert_eq!(odd, RankComparisonInput { pid: 103, typical: vec![100, 101, 102] });
         let heap = |dispatched: u64| {
-            let kept = |place: &str, bytes| Kept { place: place.into(), bytes, count: 1, ..Kept::default() };
+            let kept = |place: &str, bytes| LineHistory {
+                place: place.into(),
+                bytes,
+                count: 1,
+                ..LineHistory::default()
+            };
             let kept =
                 vec![kept("model.py:31 build", 20 << 30), kept("moe.py:77 dispatch", dispatched << 30)];
             Capture { peak_bytes: (20 + dispatched) << 30, kept, ..Capture::default() }

@@ -1,4 +1,4 @@
-//! One job seen from all its ranks: who is missing, whose clock is where, and whose memory jumped first.
+//! One job seen from all its ranks: missing ranks, clock offsets, and the rank whose memory jumped first.
 //!
 //! `first_sample` alignment, spikes, suspects, confidences and notes are 0.4.3's. It hides a true difference of start, so the
 //! analysis is made a second time on wall clocks or shared markers where there are any, and says which. Page:

@@ -20,7 +20,7 @@ impl Rule for AllocatorRetries {
         let event = observed.event;
         let metadata = &event.metadata.map;
         let Some(count) = metadata.get("num_alloc_retries").and_then(Value::as_u64) else { return };
-        // A counter that was reset starts anew.
+        // A counter that was reset starts again.
         if self.first.is_none_or(|first| count < first) {
             self.first = Some(count);
         }

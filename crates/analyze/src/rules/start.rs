@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_after_the_imports_or_before_a_late_one_is_none() {
+    fn leak_around_imports_is_not_called_start_up() {
         let after = (0..90)
             .map(|i| if i < 40 { (10 + 12 * i, Some(5 + 6 * i)) } else { (480 + 8 * (i - 40), Some(239)) });
         assert!(!is_start(after));

@@ -136,7 +136,7 @@ pub fn growth_of(windows: &[Window]) -> Option<Growth> {
 /// The growth of the longest stretch that keeps to one line and ends where the program may have begun to take itself down.
 fn between_start_and_end(series: &[Point]) -> Option<Growth> {
     let (first, last) = (series.first()?.0, *series.last()?);
-    // The valleys of a working set have been judged, and a few of them are no trend.
+    // The valleys of a working set have been judged, and a few of them are not a trend.
     if floor_of(series, POINTS).by_cycle {
         return None;
     }

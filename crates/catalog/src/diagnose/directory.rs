@@ -11,7 +11,7 @@ const MOST_OF_A_SECOND: u32 = 10_000;
 /// Why there is no directory for a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// Something that is not a directory is in the way.
+    /// Something that is not a directory has that name.
     #[error("Output path is not a directory: {}", .0.display())]
     NotADirectory(PathBuf),
     /// The system refused.
@@ -27,7 +27,7 @@ pub enum DirectoryError {
     TooMany(PathBuf),
 }
 
-/// What is in the way of a directory at `output`, if anything: a file there or above it.
+/// What prevents a directory at `output`, if anything: a file there or above it.
 #[must_use]
 pub fn obstacle(output: &Path) -> Option<PathBuf> {
     output.ancestors().find(|path| path.exists()).filter(|there| !there.is_dir()).map(Path::to_owned)

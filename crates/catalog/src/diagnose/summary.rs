@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::HIGH_UTILIZATION;
 use crate::frameworks::Framework;
 
-/// What was seen of the device or the process that was asked for.
+/// What was seen of the device or the process that was requested.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     /// `cuda`, `rocm`, `cpu`, …

@@ -1,6 +1,6 @@
 //! What is recorded of the frameworks' allocators: snapshots, captures and telemetry below some directories, and what telemetry has of each device.
 //!
-//! The list is made from names and times of files; nothing is read before it is asked for. Bounded in number.
+//! The list is made from names and times of files; nothing is read before it is requested. Bounded in number.
 
 mod jax;
 mod telemetry;
@@ -44,7 +44,7 @@ impl Framework {
     }
 }
 
-/// Something that tells of a framework's memory.
+/// A source of a framework's memory figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameworkSource {
     /// The file or directory.

@@ -275,7 +275,7 @@ impl AttachmentRow {
 }
 
 impl AttachmentFilter {
-    /// Whether an attachment is asked for.
+    /// Whether an attachment is requested.
     pub fn matches(&self, row: &AttachmentRow) -> bool {
         is_wanted(&self.run_id, Some(&row.run_id))
             && is_wanted(&self.session_id, row.session_id.as_deref())

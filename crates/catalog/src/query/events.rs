@@ -4,7 +4,7 @@ use serde_json::Value;
 use stormlog_model::classify::is_alert_event;
 use stormlog_model::{Event, Record, Schema, to_record};
 
-use super::store::{Known, Store};
+use super::store::{SourceSession, Store};
 use super::{QueryError, is_wanted};
 
 /// Which events; `None` is any. Both ends of the time are included; a negative limit leaves out that many of the last.
@@ -67,7 +67,7 @@ impl EventRows {
 }
 
 impl EventFilter {
-    fn is_session_wanted(&self, known: &Known) -> bool {
+    fn is_session_wanted(&self, known: &SourceSession) -> bool {
         is_wanted(&self.session_id, Some(&known.summary.session_id))
             && is_wanted(&self.status, Some(known.summary.status.as_str()))
     }
@@ -98,7 +98,7 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn take(&mut self, number: usize, kind: &'static str, known: &Known, event: &Event) {
+    fn take(&mut self, number: usize, kind: &'static str, known: &SourceSession, event: &Event) {
         let is_same =
             self.last.as_ref().is_some_and(|(of, id)| *of == number && *id == known.summary.session_id);
         if !is_same {
@@ -149,7 +149,7 @@ impl Store {
     pub(super) fn picked(
         &mut self,
         limit: Option<i64>,
-        pick: impl Fn(&Known, &Event) -> bool,
+        pick: impl Fn(&SourceSession, &Event) -> bool,
     ) -> Result<EventRows, QueryError> {
         let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let kinds: Vec<&'static str> = (0..self.source_count()).map(|number| self.kind_of(number)).collect();

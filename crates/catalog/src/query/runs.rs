@@ -128,7 +128,7 @@ impl RunRow {
 }
 
 impl RunFilter {
-    /// Whether a run is asked for.
+    /// Whether a run is requested.
     pub fn matches(&self, row: &RunRow) -> bool {
         let facts = &row.facts;
         is_wanted(&self.run_id, Some(&facts.run_id))

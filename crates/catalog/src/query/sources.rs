@@ -114,7 +114,7 @@ pub struct Catalog {
 
 /// What one walk met.
 #[derive(Default)]
-struct Met {
+struct WalkedSources {
     sources: Vec<Source>,
     runs: Vec<(PathBuf, RunHead)>,
     companions: Vec<PathBuf>,
@@ -172,7 +172,7 @@ impl Catalog {
     }
 
     fn discover_directory(&mut self, path: &Path) -> Result<(), StoreError> {
-        let mut met = Met::default();
+        let mut met = WalkedSources::default();
         met.take(Source::survey(path, &COMPANIONS)?);
         let mut at = 0;
         while let Some(source) = met.sources.get(at).cloned() {
@@ -220,7 +220,7 @@ impl Catalog {
             self.warn(WarningKind::Empty, path, &error, Some(error.clone()));
             return Ok(());
         }
-        let mut met = Met::default();
+        let mut met = WalkedSources::default();
         met.take(Source::survey(path, &COMPANIONS)?);
         met.sources.into_iter().for_each(|source| self.add(source));
         Ok(())
@@ -316,7 +316,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-impl Met {
+impl WalkedSources {
     fn take(&mut self, found: Sources) {
         self.sources.extend(found.found);
         self.runs.extend(found.runs);

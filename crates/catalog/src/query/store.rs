@@ -18,12 +18,12 @@ use crate::run::session_life;
 use crate::sessions::{FoundSession, sessions_in};
 
 /// Whether the caller still wants the answer.
-pub type GoOn = Box<dyn Fn() -> bool + Send + Sync>;
+pub type KeepReading = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// What a store cannot know by itself.
 pub struct Options {
     /// Whether to continue.
-    pub go_on: GoOn,
+    pub go_on: KeepReading,
     /// Keep the events of every source that was read, for the next question.
     pub retain_events: bool,
 }
@@ -32,7 +32,7 @@ pub struct Options {
 pub struct Store {
     pub(super) catalog: Catalog,
     options: Options,
-    known: FxHashMap<usize, Arc<Vec<Known>>>,
+    known: FxHashMap<usize, Arc<Vec<SourceSession>>>,
     loaded: FxHashMap<usize, Arc<Vec<Loaded>>>,
     failed: FxHashSet<usize>,
     reported_conflicts: FxHashSet<String>,
@@ -40,7 +40,7 @@ pub struct Store {
 
 /// A session as a source knows it.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct SourceSession {
     pub(super) summary: SessionSummary,
     pub(super) event_count: Option<u64>,
     pub(super) source_count: u64,
@@ -51,7 +51,7 @@ pub(super) struct Known {
     is_plain: bool,
 }
 
-impl Known {
+impl SourceSession {
     /// The file that stands for its events.
     pub(super) fn place(&self) -> String {
         let resolved = if self.is_plain { std::fs::canonicalize(&self.place).ok() } else { None };
@@ -62,7 +62,7 @@ impl Known {
 /// A session with its events, in time order.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) known: Known,
+    pub(super) known: SourceSession,
     pub(super) events: Vec<Event>,
 }
 
@@ -149,7 +149,7 @@ impl Store {
         }
         let source_count = sources.len().max(1) as u64;
         let place = sources.into_iter().next().unwrap_or_else(|| path.to_owned());
-        let known = Known {
+        let known = SourceSession {
             summary,
             event_count: Some(events.len() as u64),
             source_count,
@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// The sessions whose events a source holds.
-    pub(super) fn known(&mut self, number: usize) -> Result<Arc<Vec<Known>>, QueryError> {
+    pub(super) fn known(&mut self, number: usize) -> Result<Arc<Vec<SourceSession>>, QueryError> {
         if let Some(known) = self.known.get(&number) {
             return Ok(Arc::clone(known));
         }
@@ -183,7 +183,7 @@ impl Store {
     }
 
     /// The same of a source whose events need not be held.
-    fn streamed(&mut self, number: usize) -> Result<Vec<Known>, QueryError> {
+    fn streamed(&mut self, number: usize) -> Result<Vec<SourceSession>, QueryError> {
         let source = self.catalog.sources[number].source.clone();
         let path = source.path();
         let is_dead = |session: &FoundSession| is_abandoned(path, &session.summary);
@@ -200,7 +200,7 @@ impl Store {
             let listed = manifest.iter().flat_map(|manifest| &manifest.segments);
             let mut segments = listed.filter(|segment| segment.session_id.as_deref() == Some(id));
             let first = segments.next().map(|segment| path.join(&segment.filename));
-            Known {
+            SourceSession {
                 source_count: (segments.count() as u64) + 1,
                 event_count: Some(session.event_count),
                 warning_count: session.notes.len() as u64,
@@ -215,7 +215,7 @@ impl Store {
     /// Every event of every session, by source.
     pub(super) fn each_event(
         &mut self,
-        mut take: impl FnMut(usize, &Known, &Event),
+        mut take: impl FnMut(usize, &SourceSession, &Event),
     ) -> Result<(), QueryError> {
         for number in 0..self.source_count() {
             let is_streamed = self.is_streamed(number);
@@ -230,7 +230,7 @@ impl Store {
             if known.is_empty() {
                 continue;
             }
-            let by_id: FxHashMap<&str, &Known> =
+            let by_id: FxHashMap<&str, &SourceSession> =
                 known.iter().map(|known| (known.summary.session_id.as_str(), known)).collect();
             let source = self.catalog.sources[number].source.clone();
             let Ok(events) = source.events(&ReadOptions::default()) else { continue };

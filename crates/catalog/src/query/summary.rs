@@ -14,7 +14,7 @@ use stormlog_store::sink::{self, CounterSummary, PeakValue, SessionRollup};
 
 use super::sessions::SessionFilter;
 use super::sources::quoted;
-use super::store::{Known, Store};
+use super::store::{SourceSession, Store};
 use super::{QueryError, record};
 
 /// What can be summed up.
@@ -214,7 +214,7 @@ fn gap_of(event: &Event) -> Option<i128> {
     Some(i128::from(event.counter(Counter::Used)?) - i128::from(event.counter(Counter::Reserved)?))
 }
 
-fn group_of(known: &Known, event: &Event, group_by: &str) -> Group {
+fn group_of(known: &SourceSession, event: &Event, group_by: &str) -> Group {
     let (session, rank) = (Some(event.head.session_id.clone()), Some(event.head.identity.rank));
     match group_by {
         "rank" => (None, rank, None),
@@ -224,7 +224,7 @@ fn group_of(known: &Known, event: &Event, group_by: &str) -> Group {
     }
 }
 
-fn is_of(group: &Group, known: &Known, event: &Event, group_by: &str) -> bool {
+fn is_of(group: &Group, known: &SourceSession, event: &Event, group_by: &str) -> bool {
     let (session, rank) =
         (group.0.as_ref() == Some(&event.head.session_id), group.1 == Some(event.head.identity.rank));
     match group_by {

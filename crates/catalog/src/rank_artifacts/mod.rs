@@ -21,7 +21,7 @@ use timeline::RankNumbers;
 /// What was loaded.
 #[derive(Debug, Default)]
 pub struct RankArtifacts {
-    /// Every session, the one that is meant by default first, sessions of whole jobs among them.
+    /// Every session, the default first, sessions of whole jobs among them.
     pub sessions: Vec<LoadedSession>,
     /// The place of the selected one; `None` only without sessions.
     pub selected: Option<usize>,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_warning() {
+    fn unreadable_artifact_gives_a_warning() {
         let (_keep, root) = place();
         fs::write(root.join("bad.json"), "{").unwrap();
         fs::write(root.join("note.txt"), "x").unwrap();

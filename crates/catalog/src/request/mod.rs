@@ -32,7 +32,7 @@ const MAX_ANSWERS: usize = 64;
 /// Entries of the directory that are looked at.
 const MAX_ENTRIES: usize = 65_536;
 
-/// What is asked for.
+/// What is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -63,7 +63,7 @@ pub struct Request {
     /// When that process started, in clock ticks since boot: a later one of its number is not meant.
     #[serde(default)]
     pub start_ticks: Option<u64>,
-    /// What is asked for.
+    /// What is requested.
     pub kind: Kind,
     /// At the end of this training step, or of the first one after it.
     #[serde(default)]
@@ -188,7 +188,7 @@ impl Answer {
 /// A snapshot of the run by the path that its process wrote, as a path below `run`. The process has the run by its absolute path, and another machine
 /// by another one, so only the names count.
 fn own_snapshot(run: &Path, path: &Path) -> Option<PathBuf> {
-    // None for `..`, which is no name.
+    // None for `..`, which is not a file name.
     let name = path.file_name()?;
     let is_snapshot = path.parent()?.file_name()? == SNAPSHOTS_DIRECTORY;
     is_snapshot.then(|| run.join(SNAPSHOTS_DIRECTORY).join(name))

@@ -22,7 +22,7 @@ pub struct Ends {
 pub struct FailedRequest {
     /// Of a device's memory; else of the host's.
     pub is_device: bool,
-    /// How much was asked for.
+    /// How much was requested.
     pub bytes: u64,
     /// Nanoseconds since 1970.
     pub at_ns: u64,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_the_main_thread_counts_whatever_fails_after_it() {
+    fn exception_of_the_main_thread_wins_over_later_ones() {
         let directory = tempfile::tempdir().unwrap();
         let last = || last_of(directory.path(), 7).map(|reported| reported.type_name);
         assert_eq!(last(), None);

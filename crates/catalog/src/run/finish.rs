@@ -25,7 +25,7 @@ use super::last_look::{is_of_process, last_look};
 use super::layout::{LOG_DIRECTORY, RING_FILE};
 use super::life::{PROGRAM, RunLife, start_ticks};
 
-/// How deep run directories may lie below a path that is looked at.
+/// How deep run directories may be below a path that is searched.
 const MAX_DEPTH: usize = 3;
 /// Events of a session that are kept with its end, as many as a ring holds.
 const MOST_EVENTS: usize = 4096;

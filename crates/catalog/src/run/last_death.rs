@@ -1,4 +1,4 @@
-//! The newest death below a path: for those who look after the fact without knowing which run it was, as a service manager or the end of a job's script does.
+//! The newest death below a path: for callers that do not know which run it was, such as a service manager or the end of a job's script does.
 //!
 //! Which ends are deaths is decided in `deaths.rs`. Must never write.
 

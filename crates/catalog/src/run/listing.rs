@@ -18,11 +18,11 @@ const MOST: usize = 1024;
 /// A process in a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedProcess {
-    /// Its number; 0 where no file tells.
+    /// Its number; 0 where no file has it.
     pub pid: u32,
     /// Its rank, where it is one of several.
     pub rank: Option<u32>,
-    /// The program and its arguments, without secrets; empty where no file tells.
+    /// The program and its arguments, without secrets; empty where no file has it.
     pub command: Vec<String>,
     /// Its session, as seen from outside.
     pub session: Option<PathBuf>,

@@ -164,7 +164,7 @@ impl ProcessEnd {
 pub struct ProcessSession {
     /// Its directory, or the file that has it.
     pub path: PathBuf,
-    /// Where the samples were taken; `None` where nothing tells.
+    /// Where the samples were taken; `None` where it is unknown.
     pub viewpoint: Option<Viewpoint>,
     /// Identity and life; `None` where its manifest is missing or damaged.
     pub summary: Option<SessionSummary>,
@@ -175,7 +175,7 @@ pub struct ProcessSession {
 pub struct Process {
     /// The run's directory; `None` for a recording without one.
     pub run: Option<PathBuf>,
-    /// Its number; `None` where no file tells.
+    /// Its number; `None` where no file has it.
     pub pid: Option<u32>,
     /// Clock ticks between boot and its start: with the number, which process it is.
     pub start_ticks: Option<u64>,
@@ -226,7 +226,7 @@ impl Process {
         }
     }
 
-    /// Rank, host and job, as the session tells that knows most.
+    /// Rank, host and job, from the session that has the most of them.
     #[must_use]
     pub fn identity(&self) -> Option<&SessionSummary> {
         self.sessions.iter().find_map(|session| session.summary.as_ref())

@@ -83,7 +83,7 @@ impl StoredRun {
                 None => {}
             }
         }
-        let taken = Taken::by(path);
+        let taken = DirectoryUsage::by(path);
         let is_interrupted = state == RunStatus::Interrupted;
         let is_death = taken.has_bundle || (is_interrupted && record.is_death());
         Some(StoredRun {
@@ -147,14 +147,14 @@ fn is_in_use(run: &RunDirectory) -> bool {
 
 /// What a directory takes, and whether there is a bundle in it.
 #[derive(Default)]
-struct Taken {
+struct DirectoryUsage {
     bytes: u64,
     has_bundle: bool,
 }
 
-impl Taken {
+impl DirectoryUsage {
     fn by(directory: &Path) -> Self {
-        let mut taken = Taken::default();
+        let mut taken = DirectoryUsage::default();
         let mut pending = vec![(directory.to_owned(), 0)];
         let mut entries = 0;
         while let Some((directory, depth)) = pending.pop() {

@@ -21,7 +21,7 @@ pub(crate) struct OfMemory {
     memory: Option<Selection>,
 }
 
-// The capture, and which of its memory is meant.
+// The capture, and the part of its memory to show.
 #[derive(Debug, Args)]
 pub(crate) struct View {
     /// A capture, or the directory of a session or run

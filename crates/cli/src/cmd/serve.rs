@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         page_of(path).map_err(|error| format!("The report cannot be made: {error:#}"))
     });
     let (otlp, pyroscope) = receivers(options)?;
-    // What is sent is for whom the user chose.
+    // The user chose the receiver of what is sent.
     let exposure = if options.holders { Exposure::Owner } else { Exposure::Everyone };
     let listen = options.listen.clone();
     if options.allow_trigger && token.is_none() && !matches!(listen, Listen::Unix(_)) {

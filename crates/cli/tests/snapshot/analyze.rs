@@ -80,5 +80,9 @@ fn several_snapshots_and_a_broken_one() {
     assert!(err.contains("cut.pickle.gz"), "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["verdict"]["status"], "invalid_input");
-    assert_eq!(report["payload"]["snapshots"].as_array().unwrap().len(), 1, "the other one is still told of");
+    assert_eq!(
+        report["payload"]["snapshots"].as_array().unwrap().len(),
+        1,
+        "the other one is still reported"
+    );
 }

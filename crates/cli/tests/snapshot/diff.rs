@@ -3,7 +3,7 @@
 use super::{json, recording, stormlog};
 
 #[test]
-fn what_the_leak_added_by_the_end() {
+fn diff_at_the_end_shows_the_leak() {
     let (train, leak) = (recording("gpt-train"), recording("gpt-leak"));
     let found = json(&["diff", &train, &leak, "--at", "end", "--json"]);
     assert_eq!(found["at"], "end");
@@ -81,7 +81,7 @@ fn a_page_in_red_and_blue() {
 }
 
 #[test]
-fn two_of_a_kind_only() {
+fn diff_rejects_a_snapshot_and_another_file() {
     let directory = tempfile::tempdir().unwrap();
     let other = directory.path().join("notes.txt");
     std::fs::write(&other, "not a snapshot").unwrap();

@@ -13,7 +13,7 @@ pub(super) fn find(roots: &Roots, pid: u32) -> Result<MemoryCgroup, CollectError
     let file = roots.of_process(pid).join("cgroup");
     let membership = read_bounded(&file, text::WHOLE_LIMIT)
         .map_err(|error| CollectError::of_process(pid, &file, error))?;
-    // The mounts as we see them, not as the process does: we are the one who opens the files.
+    // The mounts as we see them, not as the process does: we open the files.
     let mountinfo = text::read_whole(&roots.proc.join("self/mountinfo"))?;
     let (version, path) = member_of(&membership).ok_or_else(|| CollectError::Unavailable {
         what: "the memory cgroup",

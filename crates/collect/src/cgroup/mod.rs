@@ -205,7 +205,7 @@ impl MemoryCgroup {
                 directory: Some(level.directory.clone()),
                 usage: level.usage,
             });
-        // v1 also tells the smallest limit above a container's mount.
+        // v1 also reports the smallest limit above a container's mount.
         let hidden = match self.version {
             Version::V1 => v1::hierarchical_limit(&self.directory),
             Version::V2 => None,

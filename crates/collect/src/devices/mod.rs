@@ -87,7 +87,7 @@ pub fn bytes_held(gpus: &[Gpu], pids: &[u32]) -> Option<u64> {
     sum
 }
 
-/// Those of the listed processes that are asked for.
+/// Those of the listed processes that are requested.
 fn among(listed: Vec<DeviceProcess>, pids: &[u32]) -> Vec<(u32, Option<u64>)> {
     let asked = listed.into_iter().filter(|process| pids.contains(&process.pid));
     asked.map(|process| (process.pid, process.used)).collect()

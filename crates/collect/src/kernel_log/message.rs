@@ -1,7 +1,7 @@
 //! The texts of the kernel's OOM killer, from Linux 3 to 7.
 //!
 //! A kill is reported in several lines: the process that asked, the limit (before 4.19 "Task in … killed as a result of limit of …",
-//! since then "oom-kill:constraint=…"), and who was killed. The first lines may be missing when the kernel limits its
+//! since then "oom-kill:constraint=…"), and the process that was killed. The first lines may be missing when the kernel limits its
 //! rate: then what they say is unknown, never that of the kill before. The victim's name is its own choice.
 
 use serde::Serialize;

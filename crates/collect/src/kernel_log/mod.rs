@@ -41,7 +41,7 @@ pub struct KernelReport {
     pub more: bool,
 }
 
-/// The kernel's log from one moment on. Opened before a program starts, it tells at its end what happened in between.
+/// The kernel's log from one moment on. Opened before a program starts, it gives at the end what happened in between.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,

@@ -82,7 +82,7 @@ impl ProcessReader {
         Self::open_in(&Roots::default(), pid)
     }
 
-    /// Opens a process by its number with one descriptor; each reading opens its file anew. For a reader of hundreds of processes.
+    /// Opens a process by its number with one descriptor; each reading opens its file again. For a reader of hundreds of processes.
     pub fn open_frugal(pid: u32) -> Result<Self, CollectError> {
         let mut reader = Self::open(pid)?;
         reader.is_frugal = true;
@@ -124,7 +124,7 @@ impl ProcessReader {
         self.pid
     }
 
-    /// Clock ticks between boot and its start: with the number, this names it for good.
+    /// Clock ticks between boot and its start: with the number, this identifies it permanently.
     pub fn start_time(&self) -> u64 {
         self.start_time
     }

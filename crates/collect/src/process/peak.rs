@@ -1,7 +1,7 @@
 //! The true peak of the RSS inside a call: the kernel's high-water mark, reset at the start.
 //!
-//! The mark belongs to the whole process, so resetting it hides earlier peaks from everyone else who reads it: a window
-//! keeps the mark it found, and who keeps the peak of a session must take it from there.
+//! The mark belongs to the whole process, so resetting it hides earlier peaks from every other reader: a window
+//! keeps the mark it found, and a recorder of a session's peak must take it from there.
 
 use std::io::Write;
 

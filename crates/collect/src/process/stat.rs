@@ -74,7 +74,7 @@ pub struct ProcessStat {
     /// Clock ticks between boot and its start.
     pub start_time: u64,
     /// The wait status of one that [has exited](ProcessStat::has_exited), as its parent will see it. The kernel shows 0
-    /// to those who may not look into the process.
+    /// to a reader without permission.
     pub exit_code: Option<i32>,
 }
 

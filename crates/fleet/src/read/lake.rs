@@ -51,7 +51,7 @@ struct Part {
 /// Rows that are read together: `publish` writes groups of 122,880 rows, other writers of any size.
 const BATCH: usize = 32_768;
 
-/// Some rows of a row group: the columns that were asked for.
+/// Some rows of a row group: the columns that were requested.
 struct Group<'a> {
     /// The job of its partition: other writers (a Delta tool's OPTIMIZE) leave the columns of the partition out of the file.
     job_id: &'a Arc<str>,
@@ -112,7 +112,7 @@ pub(super) fn read(lake: &Path, scope: &Scope) -> Result<(Gathered, Problems), F
 fn read_part(part: &Part, scope: &Scope, gathered: &mut Gathered) -> Result<(), StoreError> {
     let names: Vec<&str> = ORIGIN.iter().chain(own_columns(part.table)).copied().collect();
     let file = TableFile::open(&part.file.path)?;
-    // The path of a long job id has its hash: where one job was asked for, only its partitions are read.
+    // The path of a long job id has its hash: where one job was requested, only its partitions are read.
     let job_id: Arc<str> = scope.stored_job().map_or_else(|| part.file.partition.job_id().into(), Arc::from);
     for number in 0..file.groups() {
         let mut batches = file.batches(number, &names)?;

@@ -1,6 +1,6 @@
 //! Puts the profile of another tool into a heap: what `stormlog-import` reads becomes the ledgers that every view asks.
 //!
-//! A file with every block goes the way of our own records. A file with what stacks held fills the ledgers directly; it has no moments.
+//! A file with every block is processed like our own records. A file with totals by stack fills the ledgers directly; it has no times.
 
 use std::path::Path;
 

@@ -458,7 +458,7 @@ impl Input {
         self.passed + self.at as u64
     }
 
-    /// Has at least `length` bytes at hand?
+    /// Whether at least `length` bytes are buffered.
     #[inline]
     fn fill(&mut self, length: usize) -> Option<()> {
         if self.buffer.len() - self.at >= length { Some(()) } else { self.read_on(length) }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_loose_and_what_is_older_is_not() {
+    fn impossible_order_is_loose_and_older_block_is_not() {
         assert!(address(false, &["aa", "a"]).is_loose);
         assert!(address(false, &["aaff", "f"]).is_loose);
         assert!(!address(false, &["f", "a"]).is_loose);

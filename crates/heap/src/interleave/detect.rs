@@ -9,7 +9,7 @@ use stormlog_capture::op::{Op, PAIRS, is_allocation, is_free, is_mapping, is_on_
 use stormlog_capture::record::kind;
 
 use super::address::Address;
-use super::solve::{self, Turn};
+use super::solve::{self, SharedRecord};
 
 const SHARED: u16 = u16::MAX;
 const MOST_BITS: u32 = 20;
@@ -83,7 +83,7 @@ impl Turns {
             address.is_live = is_live(*key);
             address.begin();
         }
-        let turns: Vec<(usize, Vec<Turn>)> =
+        let turns: Vec<(usize, Vec<SharedRecord>)> =
             streams.iter().map(|(stream, pieces)| (*stream, turns_of(pieces, &index))).collect();
         let orders = solve::solve(&mut addresses, &turns, &mut self.budget);
         for (key, mut order) in keys.into_iter().zip(orders) {
@@ -117,7 +117,7 @@ impl Turns {
     }
 }
 
-fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<Turn> {
+fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<SharedRecord> {
     let ops = || pieces.iter().copied().flatten();
     let total: u64 = ops().map(Op::records).sum();
     let mut passed = 0;
@@ -127,7 +127,7 @@ fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<Turn> {
         (at, op)
     });
     let turns = placed.filter(|(_, op)| has_block(op.kind)).filter_map(|(at, op)| {
-        Some(Turn { address: *index.get(&op.address)?, when: at as f32 / total as f32 })
+        Some(SharedRecord { address: *index.get(&op.address)?, when: at as f32 / total as f32 })
     });
     turns.collect()
 }

@@ -42,7 +42,7 @@ enum Prefers {
 
 /// A stream's record at a shared address.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct SharedRecord {
     pub(crate) address: usize,
     /// Where it is in the stream's share of the tick, from 0 to 1.
     pub(crate) when: f32,
@@ -57,7 +57,7 @@ struct Choice {
 /// The streams in the order they continue at each address. `budget` is how many steps may be taken back, in this tick and all that follow.
 pub(crate) fn solve(
     addresses: &mut [Address],
-    streams: &[(usize, Vec<Turn>)],
+    streams: &[(usize, Vec<SharedRecord>)],
     budget: &mut usize,
 ) -> Vec<Vec<usize>> {
     let mut search = Search { addresses, streams, at: vec![0; streams.len()], done: Vec::new() };
@@ -77,7 +77,7 @@ pub(crate) fn solve(
 
 struct Search<'a> {
     addresses: &'a mut [Address],
-    streams: &'a [(usize, Vec<Turn>)],
+    streams: &'a [(usize, Vec<SharedRecord>)],
     at: Vec<usize>,
     /// Stream and address of every step.
     done: Vec<(usize, usize)>,
@@ -99,7 +99,7 @@ impl Search<'_> {
             let open = open.filter_map(|stream| Some((stream, *self.turn(stream)?))).collect::<Vec<_>>();
             let same =
                 self.done.last().filter(|_| attempt.prefers == Prefers::Same).map(|(stream, _)| *stream);
-            let mut best: Option<(usize, Turn)> = None;
+            let mut best: Option<(usize, SharedRecord)> = None;
             for (stream, turn) in open {
                 let is_earlier = best.is_none_or(|(best, earliest)| {
                     same == Some(stream) || (same != Some(best) && turn.when < earliest.when)
@@ -163,7 +163,7 @@ impl Search<'_> {
         }
     }
 
-    fn turn(&self, stream: usize) -> Option<&Turn> {
+    fn turn(&self, stream: usize) -> Option<&SharedRecord> {
         self.streams[stream].1.get(self.at[stream])
     }
 

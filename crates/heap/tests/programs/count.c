@@ -1,5 +1,5 @@
 /* An independent count of a whole process: preloaded behind the hooks, it keeps the size of every block in a table of its own and at the end
-   writes "allocations bytes peak live" to the file in COUNT_TO. A request of MARK bytes starts it anew: what the loader does before `main`, the hooks
+   writes "allocations bytes peak live" to the file in COUNT_TO. A request of MARK bytes starts it again: what the loader does before `main`, the hooks
    do not see. One lock around everything: slow, and certain. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 2000, MARK = 12347 /* starts count.c anew */ };
+enum { SLOTS = 2000, MARK = 12347 /* starts count.c again */ };
 static long steps, threads, largest;
 static void *_Atomic handed[64][16];
 

@@ -56,7 +56,7 @@ const SWITCH: &CStr = c"STORMLOG_WHY";
 
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// What is asked for: `reason=exit;ms=1000;path=/run/retained-77.json`, the path last.
+/// What is requested: `reason=exit;ms=1000;path=/run/retained-77.json`, the path last.
 pub struct Order<'o> {
     reason: &'o [u8],
     /// Milliseconds, where the caller allows less than usual.
@@ -149,13 +149,14 @@ fn wait_for(call: python::Pending) -> c_int {
 }
 
 /// A request that waits until CPython calls back in the main thread.
-struct Waiting {
+struct QueuedRequest {
     is_taken: AtomicBool,
     order: UnsafeCell<[u8; LINE]>,
 }
 // SAFETY: written by the thread that took it, read once by the one that carries it out, which gives it back.
-unsafe impl Sync for Waiting {}
-static WAITING: Waiting = Waiting { is_taken: AtomicBool::new(false), order: UnsafeCell::new([0; LINE]) };
+unsafe impl Sync for QueuedRequest {}
+static WAITING: QueuedRequest =
+    QueuedRequest { is_taken: AtomicBool::new(false), order: UnsafeCell::new([0; LINE]) };
 
 extern "C" fn waited(_: *mut c_void) -> c_int {
     // SAFETY: called once for the order that was put there.

@@ -1,4 +1,4 @@
-//! Hooks that look at who called them: the return address is on top of the stack at their first instruction only, so they are a jump with one argument more.
+//! Hooks that need their caller's address: the return address is on top of the stack at their first instruction only, so they are a jump with one argument more.
 
 use core::arch::naked_asm;
 

@@ -1,5 +1,5 @@
 //! The jumps around `dlopen`, `dlclose`, `dlmopen` and `dlsym`: they call ours first, then go to the real function with the stack as it was. The loader looks at its
-//! return address to know who asks, so the real function must never be called from here.
+//! return address to identify the caller, so the real function must never be called from here.
 
 use core::arch::naked_asm;
 

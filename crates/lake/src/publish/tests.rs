@@ -101,7 +101,7 @@ fn samples_after_a_clock_was_set_back_are_published_once_each() {
     let lake = place.path().join("lake");
     create_lake(&lake).unwrap();
     assert_eq!(put_times(&lake, 0..=100, false), 91);
-    // The clock is set back by a minute, and goes on past the moment it was set back at.
+    // The clock is set back by a minute, and then advances past the moment at which it was set back.
     let then = |to: i64| (0..=100).chain(40..=to);
     assert_eq!(put_times(&lake, then(60), false), 10 + 11, "no sample comes any more that belongs before it");
     assert_eq!(put_times(&lake, then(60), false), 0);

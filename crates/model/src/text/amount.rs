@@ -56,7 +56,7 @@ pub fn format_duration(seconds: f64) -> String {
     }
 }
 
-/// The same without a fraction, for what is printed anew each second: `0 s`, `12 s`, `1 min 0 s`.
+/// The same without a fraction, for what is printed again each second: `0 s`, `12 s`, `1 min 0 s`.
 pub fn format_whole_seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "an unknown time".to_owned();

@@ -1,6 +1,6 @@
 //! One event as `events.json` spells it: 0.4.3's keys in its order, two levels deep, without a tree.
 //!
-//! What repeats (who, what, metadata) is spelt once and copied. Must never keep more than a handful of spellings, and none
+//! What repeats (identity, type, metadata) is serialised once and copied. Must never keep more than a handful of spellings, and none
 //! that is large.
 
 use std::io::{self, Write};

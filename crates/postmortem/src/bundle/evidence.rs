@@ -1,4 +1,4 @@
-//! What is known beyond 0.4.3's files: how it ended, under which limits, and who held what. Written as `evidence.json`.
+//! What is known beyond 0.4.3's files: how it ended, under which limits, and what held the memory. Written as `evidence.json`.
 //!
 //! Plain data. Unknown is `None` and `null`, never 0.
 

@@ -37,7 +37,7 @@ pub struct ReportedException {
 pub struct FailedRequest {
     /// Of a device's memory; else of the host's.
     pub is_device: bool,
-    /// How much was asked for.
+    /// How much was requested.
     pub bytes: u64,
     /// Time between it and the end of the process.
     pub seconds_before: f64,

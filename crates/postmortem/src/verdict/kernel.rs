@@ -1,4 +1,4 @@
-//! A kill as the kernel's log tells it. `stormlog-collect` reads the log; here is what a verdict needs of it.
+//! A kill as the kernel's log reports it. `stormlog-collect` reads the log; here is what a verdict needs of it.
 
 /// What ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

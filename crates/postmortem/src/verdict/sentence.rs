@@ -1,4 +1,4 @@
-//! The one sentence: who, what ended it, after how long, against which limit.
+//! The one sentence: the process, what ended it, after how long, and the limit it reached.
 //!
 //! Sizes as people read them. Must never state as known what was inferred.
 
@@ -92,7 +92,7 @@ pub(super) fn sentence(facts: &DeathFacts, verdict: &Verdict) -> String {
                 )
             }
             None => {
-                // The last look may come when the exception has let go of everything.
+                // The last look may come when the exception has released everything.
                 let most = known(facts.peak_rss_bytes, ", ").map(|text| text + " resident at most");
                 let most = most.unwrap_or_else(|| at_last_look(facts, verdict));
                 format!("{who} raised MemoryError{after}{}{most}.", quoted(facts))

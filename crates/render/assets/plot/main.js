@@ -98,7 +98,7 @@ function relabel(panel, isWhole) {
   }
 }
 
-// Draws the lines of all panels anew for a stretch of time.
+// Draws the lines of all panels again for a stretch of time.
 function look(from, to) {
   shown.panels.forEach((panel, number) => {
     if (!panel.can_look_closer && from !== null) return;

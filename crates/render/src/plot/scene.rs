@@ -5,7 +5,7 @@ pub(super) const PAPER: &str = "#ffffff";
 pub(super) const INK: &str = "#1f2933";
 pub(super) const QUIET: &str = "#52606d";
 pub(super) const GRID: &str = "#e4e7eb";
-/// Told apart by people who see few colours, too.
+/// Distinguishable also with colour blindness.
 pub(super) const PALETTE: [&str; 8] =
     ["#1f6fb2", "#d9730d", "#2a8f5c", "#a23b9a", "#c0392b", "#6b5b95", "#8a6d1f", "#17808f"];
 

@@ -17,7 +17,7 @@ use rustix::fs::Mode;
 
 use super::{Connection, Reply, Request, Tls};
 
-/// Requests that are answered at the same time; more wait for nothing and are closed.
+/// Requests that are answered at the same time; further ones are closed at once.
 const MOST_AT_ONCE: usize = 16;
 /// A request or an answer that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The page, text or data that was asked for.
+    /// The page, text or data that was requested.
     pub(crate) fn ok(content_type: &'static str, body: Arc<[u8]>) -> Self {
         Reply { status: "200 OK", content_type, body, head: String::new() }
     }

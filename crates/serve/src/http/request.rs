@@ -38,7 +38,7 @@ impl Refusal {
     }
 }
 
-/// What was asked for.
+/// What was requested.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,

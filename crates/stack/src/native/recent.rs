@@ -1,4 +1,4 @@
-//! Nodes that are found again without asking the tree.
+//! A cache of recently used nodes, in front of the stack tree.
 
 /// How many: a power of two.
 const SLOTS: usize = 2048;

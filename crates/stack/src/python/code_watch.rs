@@ -14,7 +14,7 @@ use super::{Interpreter, load, symbol};
 /// Called, with the GIL held, when a watched code object is about to be freed.
 pub type Destroyed = extern "C" fn(code: usize);
 
-/// Called when Python has ended and may begin anew: every code object is gone, reported or not.
+/// Called when Python has ended and may begin again: every code object is gone, reported or not.
 pub type Ended = extern "C" fn();
 
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
@@ -52,7 +52,7 @@ type AtExit = unsafe extern "C" fn(Ended) -> c_int;
 type AllocatorName = unsafe extern "C" fn() -> *const c_char;
 
 #[derive(Clone, Copy)]
-enum Means {
+enum WatchMethod {
     Watcher { add: AddWatcher, clear: ClearWatcher, fetch: Fetch, restore: Restore },
     Extra { request: RequestIndex },
     None,
@@ -75,12 +75,12 @@ const MOST: usize = 64;
 
 /// Watches the code objects of this process; any thread may use it.
 pub struct CodeWatch {
-    means: Means,
+    means: WatchMethod,
     number: Option<InterpreterNumber>,
     allocators: Option<AllocatorName>,
     at_exit: Option<AtExit>,
     ended: Ended,
-    /// Python will say when it ends. Asked once a life: CPython has room for 32 who ask, and the others are the program's.
+    /// Python will say when it ends. Registered once per start of Python: CPython has room for 32 callbacks, and the others belong to the program.
     will_be_told: AtomicBool,
     /// One of the three below.
     plain: AtomicU8,
@@ -93,7 +93,7 @@ impl CodeWatch {
     pub fn new(interpreter: &Interpreter, destroyed: Destroyed, ended: Ended) -> Self {
         DESTROYED.store(destroyed as usize, Relaxed);
         Self {
-            means: Means::find(interpreter),
+            means: WatchMethod::find(interpreter),
             // SAFETY: the type is that of CPython's header.
             number: unsafe { symbol(c"PyInterpreterState_GetID") },
             // SAFETY: the type is that of CPython's header.
@@ -167,9 +167,9 @@ impl CodeWatch {
                 return false;
             };
             match self.means {
-                Means::Watcher { .. } => true,
-                Means::Extra { .. } => attach(interpreter, code, id, held, allocate),
-                Means::None => false,
+                WatchMethod::Watcher { .. } => true,
+                WatchMethod::Extra { .. } => attach(interpreter, code, id, held, allocate),
+                WatchMethod::None => false,
             }
         }
     }
@@ -185,7 +185,7 @@ impl CodeWatch {
             if !interpreter.holds_gil(thread_state) {
                 return;
             }
-            let Means::Watcher { clear, .. } = self.means else { return };
+            let WatchMethod::Watcher { clear, .. } = self.means else { return };
             let Some(number) = self.number_of(load(thread_state as usize, INTERPRETER)) else { return };
             for one in self.interpreters.iter().filter(|one| one.interpreter.load(Relaxed) == number) {
                 if let Some(id) = one.id.swap(0, Relaxed).checked_sub(1) {
@@ -196,7 +196,7 @@ impl CodeWatch {
         }
     }
 
-    /// Python has ended, and every watcher with it: should it begin anew, its interpreters have the same numbers.
+    /// Python has ended, and every watcher with it: should it begin again, its interpreters have the same numbers.
     pub fn forget(&self) {
         self.will_be_told.store(false, Relaxed);
         for one in &self.interpreters {
@@ -250,7 +250,7 @@ impl CodeWatch {
         // exception that is on its way.
         let id = unsafe {
             match self.means {
-                Means::Watcher { add, fetch, restore, .. } => {
+                WatchMethod::Watcher { add, fetch, restore, .. } => {
                     let mut pending = [core::ptr::null_mut(); 3];
                     let [kind, value, trace] = &mut pending;
                     fetch(kind, value, trace);
@@ -258,8 +258,8 @@ impl CodeWatch {
                     restore(pending[0], pending[1], pending[2]);
                     id as isize
                 }
-                Means::Extra { request } if self.plain_allocators() => request(on_free),
-                Means::Extra { .. } | Means::None => -1,
+                WatchMethod::Extra { request } if self.plain_allocators() => request(on_free),
+                WatchMethod::Extra { .. } | WatchMethod::None => -1,
             }
         };
         let id = usize::try_from(id).ok()?;
@@ -315,7 +315,7 @@ unsafe fn attach(
     }
 }
 
-impl Means {
+impl WatchMethod {
     fn find(interpreter: &Interpreter) -> Self {
         // SAFETY: the types are those of CPython's headers.
         unsafe {

@@ -1,5 +1,5 @@
-//! How often the GIL has gone from one thread to another, which CPython counts itself. A clock of its own: between two of its ticks at most one
-//! thread has run Python. Must never be believed before it was seen to belong to a GIL that this thread holds.
+//! The number of GIL hand-overs between threads, which CPython counts itself. It serves as a clock: between two of its ticks at most one
+//! thread has run Python. Must not be used before it was shown to belong to a GIL that this thread holds.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ pub(super) enum Gil {
     Of { main: unsafe extern "C" fn() -> *const u8, offset: u16 },
 }
 
-/// In the GIL: microseconds after which it is asked for, who had it last, whether it is held, and the count.
+/// In the GIL: microseconds after which it is requested, its last holder, whether it is held, and the count.
 const INTERVAL: u16 = 0;
 const HOLDER: u16 = 8;
 const LOCKED: u16 = 16;

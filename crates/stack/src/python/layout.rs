@@ -1,4 +1,4 @@
-//! Where the fields we read lie in CPython's structures: a table for 3.11 and 3.12, what the interpreter publishes from 3.13 on.
+//! Offsets of the fields we read in CPython's structures: a table for 3.11 and 3.12, what the interpreter publishes from 3.13 on.
 //!
 //! Must never guess: a version that is not here is refused.
 

@@ -1,5 +1,5 @@
 //! The variables of Python frames, read from memory: which objects a function that has not returned keeps. For the pass over retained objects,
-//! which holds the GIL; must never be asked without it.
+//! which holds the GIL; must never be called without it.
 
 use super::{Interpreter, Text, Visible, load};
 

@@ -5,7 +5,7 @@
 //! garbage collector and the clearing of a frame stop before it. It belongs to the frame, because the result of the call is stored there.
 //!
 //! Why an intact mark is proof: the call consumed at least one operand, the word marked. Before the same instruction can call again, in this activation
-//! of the frame or in a later one at the same address, that operand is pushed anew and overwrites the mark (the depth of the evaluation
+//! of the frame or in a later one at the same address, that operand is pushed again and overwrites the mark (the depth of the evaluation
 //! stack is fixed for each instruction). A call that returns overwrites it with its result. So a frame that is at the instruction that was kept and has an
 //! intact mark is still in the call it was in.
 //!

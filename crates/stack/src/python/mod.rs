@@ -85,7 +85,7 @@ pub struct Interpreter {
     attached: ThreadStateFn,
     /// The first interpreter, and the one after another.
     interpreters: Option<(ThreadStateFn, NextFn)>,
-    own_places: Option<own_state::Places>,
+    own_places: Option<own_state::RuntimeOffsets>,
     gil: Option<gil::Gil>,
     /// Address of the word that is set when Python begins to end.
     finalizing: Option<usize>,
@@ -127,7 +127,7 @@ impl Interpreter {
                 .or_else(|| symbol(c"_PyThreadState_UncheckedGet"))
                 .ok_or(Unsupported::Version(version))?;
             let interpreters = symbol(c"PyInterpreterState_Head").zip(symbol(c"PyInterpreterState_Next"));
-            let own_places = own_state::Places::of(version, runtime);
+            let own_places = own_state::RuntimeOffsets::of(version, runtime);
             let gil = gil::Gil::of(version, runtime);
             let finalizing = finalizing(version, runtime);
             Ok(Self { layout, version, this_thread, attached, interpreters, own_places, gil, finalizing })
@@ -175,7 +175,7 @@ impl Interpreter {
             return attached; // 3.12+: it is this thread's, null while that is without the GIL
         }
         // SAFETY: 3.11: what is attached is alive. If it is at the place of our last one it is ours or, where that is gone, that of a
-        // thread that has the GIL, which does not end in these nanoseconds; who it belongs to is asked here.
+        // thread that has the GIL, which does not end in these nanoseconds; its owner is checked here.
         let is_ours = || unsafe { load::<u64>(attached as usize, self.layout.thread_id) == this_thread() };
         if !last.is_null() && attached == last && is_ours() {
             return attached;

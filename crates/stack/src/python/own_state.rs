@@ -1,14 +1,14 @@
-//! CPython 3.11 to 3.13: this thread's state read where it is, which takes a tenth of the time of asking for it. Must never be believed in a
-//! thread before it has agreed there with what Python itself says.
+//! CPython 3.11 to 3.13: this thread's state read from memory, which takes a tenth of the time of a call into CPython. Must not be used in a
+//! thread before it has been compared with what CPython returns there.
 //!
 //! Python keeps the state under a key of thread-specific data, and the GNU C library keeps the values of the first keys in the thread's own
-//! descriptor, beside one another. Where they begin there is found by the value of a key of our own.
+//! descriptor, next to each other. Their offset in the descriptor is found by storing a known value under a key of our own.
 
 use super::{Interpreter, load, this_thread};
 
-/// Where `_PyRuntime` has what is needed.
+/// Offsets of the fields that are read in `_PyRuntime`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct RuntimeOffsets {
     runtime: usize,
     /// The interpreter that was made last.
     interpreter: u16,
@@ -22,8 +22,8 @@ pub(super) struct Places {
 const KEYS: usize = 32;
 const STRIDE: usize = 16;
 
-impl Places {
-    /// For `version`, whose `_PyRuntime` is at `runtime`. `None` where states have to be asked for.
+impl RuntimeOffsets {
+    /// For `version`, whose `_PyRuntime` is at `runtime`. `None` where states have to be requested.
     pub fn of(version: u32, runtime: usize) -> Option<Self> {
         let (interpreter, key) = match version >> 16 {
             0x030b => (40, 592),
@@ -36,7 +36,7 @@ impl Places {
     }
 }
 
-/// Where one thread's state is, and what must still hold for it to be there. Plain data.
+/// The address of one thread's state, and the values that must be unchanged for it to be valid. Plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct OwnState {
@@ -47,13 +47,13 @@ pub struct OwnState {
 }
 
 impl OwnState {
-    /// No place.
+    /// No address.
     pub const NOWHERE: Self = Self { places: [0; 2], key: 0, interpreter: 0, state: 0 };
 
-    /// This thread's state; null where Python has to be asked.
+    /// This thread's state; null where CPython must be called instead.
     ///
     /// # Safety
-    /// It is of [`Interpreter::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun anew.
+    /// It is of [`Interpreter::own_state`] in this thread, and no code object of Python has died since: so Python was not ended and begun again.
     #[inline(always)]
     pub unsafe fn read(&self) -> *const u8 {
         let [key, interpreter] = self.places;
@@ -94,7 +94,7 @@ impl Interpreter {
 /// How far behind the beginning of a thread's descriptor the value of key 0 is; 0 when that is not known.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn first_value() -> usize {
-    /// The part of the descriptor in which to look, in every version of the library: the values lie in the middle of it.
+    /// The part of the descriptor in which to look, in every version of the library: the values are in the middle of it.
     const LOOK: core::ops::Range<usize> = 0x100..0x600;
     static MARKS: [u8; 2] = [0; 2];
     let mut key = 0;

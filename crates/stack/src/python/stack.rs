@@ -1,9 +1,9 @@
 //! The Python stack of one thread, kept between allocations so that only what changed is walked and looked up again.
 //!
-//! An entry is kept for each frame of the chain, the ones Python hides included. A kept frame is believed only after its predecessor
+//! An entry is kept for each frame of the chain, the ones Python hides included. A kept frame is trusted only after its predecessor
 //! and instruction were compared with memory, from the top down: the top frame is alive because the thread state says so, and each
 //! compared frame vouches for the next. So no address is read that is not a live frame or on the same page of memory as one, and a frame that
-//! returned and was entered again looks exactly as different as it is.
+//! returned and was entered again is recognised as different.
 //!
 //! The comparison ends at the first frame whose mark ([`super::marks`]) is intact: it and all frames below it have not run since they were
 //! last compared. So the cost of a deep stack is that of what changed.
@@ -21,7 +21,7 @@ pub const CAPACITY: usize = 1024;
 const BOTTOM: usize = 256;
 /// ... this many at the top when it is walked whole; the window then grows to the capacity before the next whole walk.
 const WINDOW: usize = 512;
-/// A window that has shrunk to less is made anew.
+/// A window that has shrunk to less is made again.
 const SHORTEST_WINDOW: usize = 128;
 /// A chain longer than this is taken for damaged; its bottom is left out.
 const LONGEST: usize = 1 << 20;
@@ -31,7 +31,7 @@ const PLACES: usize = 2 * CAPACITY;
 /// Up to this many frames are compared one by one.
 const FEW: usize = 8;
 
-/// Nodes that are found again without asking the tree, by parent and instruction: a power of two.
+/// Size of the cache of recently used nodes, by parent and instruction: a power of two.
 const RECENT: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ impl PythonStack {
 
     /// The node of the innermost Python frame, 0 when there is none.
     ///
-    /// `generation` must change whenever a code object was destroyed since the last call ([`super::CodeWatch`] tells), or the stack of dead code
+    /// `generation` must change whenever a code object was destroyed since the last call ([`super::CodeWatch`] reports it), or the stack of dead code
     /// could be taken for that of new code at the same address. For code that is not watched, see [`Nodes::unwatched`].
     ///
     /// `native`: a native stack goes with this one, so it matters at every frame whether C called it.
@@ -487,7 +487,7 @@ impl PythonStack {
         unsafe { (*entries.add(self.len)).node }
     }
 
-    /// Walks the whole chain anew. Of one deeper than the capacity the two ends are kept.
+    /// Walks the whole chain from the top. Of one deeper than the capacity the two ends are kept.
     ///
     /// # Safety
     /// `frame` is 0 or the top frame of this thread.

@@ -21,17 +21,17 @@ for depth in (0, 10, 30, 100, 300, 900):
 lib.probe_native_time.restype = ctypes.c_double
 
 
-def native(depth, anew):
+def native(depth, again):
     if depth:
-        return next(map(lambda _: native(depth - 1, anew), [0]))
+        return next(map(lambda _: native(depth - 1, again), [0]))
     frames = ctypes.c_uint64()
-    best = min(lib.probe_native_time(ctypes.c_uint64(200_000), anew, ctypes.byref(frames)) for _ in range(5))
+    best = min(lib.probe_native_time(ctypes.c_uint64(200_000), again, ctypes.byref(frames)) for _ in range(5))
     return best, frames.value
 
 
 for depth in (0, 5, 20):
-    for anew in (0, 1):
-        nanoseconds, frames = native(depth, anew)
-        what = "unwound anew" if anew else "kept"
+    for again in (0, 1):
+        nanoseconds, frames = native(depth, again)
+        what = "unwound from scratch" if again else "kept"
         each = nanoseconds / frames
         print(f"{version} {frames:4} native frames {what}: {nanoseconds:7.1f} ns, {each:.2f} ns a frame")

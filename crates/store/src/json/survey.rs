@@ -1,4 +1,4 @@
-//! A first look at a JSON file that starts with an object: which keys it has at the top, and where their values lie.
+//! A first look at a JSON file that starts with an object: which keys it has at the top, and where their values are.
 //!
 //! Needed because the list of events may follow other keys, and because a file of several objects is JSONL
 //! whatever its name. Values are skipped, not held.

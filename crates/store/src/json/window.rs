@@ -21,7 +21,7 @@ pub(crate) struct Window<R> {
     at_eof: bool,
 }
 
-/// What happened when more bytes were asked for.
+/// What happened when more bytes were requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     More,

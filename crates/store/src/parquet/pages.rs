@@ -95,7 +95,7 @@ fn check_gzip(packed: &[u8], claimed: i64) -> Result<(), ParquetError> {
     let mut decoder = MultiGzDecoder::new(packed);
     let mut chunk = vec![0; 64 << 10];
     let mut left = claimed;
-    // Bytes that are no gzip are the library's to refuse; it sees no more of them than this loop.
+    // Bytes that are not gzip are rejected by the library, which reads no more of them than this loop.
     while let Ok(count @ 1..) = decoder.read(&mut chunk) {
         left -= count as i64;
         if left < 0 {

@@ -34,25 +34,25 @@ const REMEMBERED: usize = 16;
 #[derive(Default)]
 pub(crate) struct Encoder {
     payload: Vec<u8>,
-    heads: Remembered<Head>,
-    metadata: Remembered<Metadata>,
+    heads: RecentDefinitions<Head>,
+    metadata: RecentDefinitions<Metadata>,
 }
 
 /// A few shared values with their definitions, the oldest replaced first.
-struct Remembered<T> {
+struct RecentDefinitions<T> {
     entries: Vec<(Arc<T>, Definition)>,
     next: usize,
     /// Seen once: worth defining only if it comes again.
     once: Option<Arc<T>>,
 }
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for RecentDefinitions<T> {
     fn default() -> Self {
-        Remembered { entries: Vec::new(), next: 0, once: None }
+        RecentDefinitions { entries: Vec::new(), next: 0, once: None }
     }
 }
 
-impl<T: PartialEq> Remembered<T> {
+impl<T: PartialEq> RecentDefinitions<T> {
     fn find(&self, value: &Arc<T>) -> Option<usize> {
         let same = |entry: &(Arc<T>, Definition)| Arc::ptr_eq(&entry.0, value);
         self.entries

@@ -1,6 +1,6 @@
 //! Recordings that survive anything: telemetry events in the crash-safe files of `stormlog-ring`.
 //!
-//! A session directory holds `session.json` (who and in which state), `events.ring` (always: the last events) and, when
+//! A session directory holds `session.json` (identity and state), `events.ring` (always: the last events) and, when
 //! the whole history is wanted, `log/`. Each of them can be read on its own.
 
 mod codec;

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unreadable_is_left_out() {
+    fn unreadable_manifest_entries_are_left_out() {
         for broken in ["", "[]", "{", "null", "{\"segments\": []"] {
             assert_eq!(read(broken), None, "{broken}");
         }

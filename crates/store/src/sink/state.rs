@@ -1,7 +1,7 @@
 //! What a sink knows and does under its lock: sessions, buffer, flushing, closing. Its files are in `disk.rs`.
 //!
 //! Single-threaded on purpose; threads and forks are the writer's affair. Every flushed record is on disk before its
-//! buffer is let go, and every failure leaves a state from which the same call can be made again.
+//! buffer is freed, and every failure leaves a state from which the same call can be made again.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -141,7 +141,9 @@ fn explain(number: i32) -> String {
             " runs a Python that is not supported: use a release of 3.11 to 3.14 with the GIL".to_owned()
         }
         ECANCELED => " has STORMLOG_WHY=0 set, which disables this".to_owned(),
-        -1 => " could not load the recording library; make its directory readable for that process".to_owned(),
+        -1 => {
+            " could not load the recording library; make its directory readable for that process".to_owned()
+        }
         number => format!(": {}", std::io::Error::from_raw_os_error(number)),
     }
 }
@@ -267,7 +269,7 @@ fn by_debugger(pid: u32, library: &Path, call: Call<'_>, scratch: &Path) -> Resu
     }
 }
 
-/// Interrupted, gdb takes back a call it has made into the process before it lets go; killed it would leave the process to return from
+/// Interrupted, gdb takes back a call it has made into the process before it detaches; killed it would leave the process to return from
 /// that call into nowhere.
 fn give_up(mut gdb: Child) {
     if let Ok(id) = i32::try_from(gdb.id()) {

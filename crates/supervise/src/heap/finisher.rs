@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use stormlog_capture::Compactor;
 use stormlog_catalog::run::unfinished_captures;
-use stormlog_pidfd::{Begun, Standby};
+use stormlog_pidfd::{Standby, StartedProgram};
 
 use super::keeper::HeapKeeper;
 use super::options::HeapOptions;
@@ -62,7 +62,7 @@ pub(crate) fn is_small(unfinished: &[(PathBuf, u64)]) -> bool {
 }
 
 /// Waits until the finisher has completed the captures of processes that have ended. Those of processes that live on are not waited for.
-pub(crate) fn wait_for_ended(run: &Path, finisher: &Begun) {
+pub(crate) fn wait_for_ended(run: &Path, finisher: &StartedProgram) {
     let has_ended =
         |(directory, _): (PathBuf, u64)| HeapKeeper::new(&directory, HeapOptions::default()).has_ended();
     while !finisher.has_ended() && unfinished_captures(run).into_iter().any(has_ended) {

@@ -1,4 +1,4 @@
-//! What is recorded of a program's memory, what the hook library is told to do for it, and how its captures are compacted.
+//! What is recorded of a program's memory, the options that the hook library gets for it, and how its captures are compacted.
 //!
 //! Must never emit an option that the hook library does not know: it would record nothing.
 

@@ -36,12 +36,12 @@ pub enum Unrecordable {
     OtherMachine,
     /// The loader ignores libraries from the environment.
     Privileged,
-    /// The run's directory, or the recording library, is in the way: the whole sentence.
+    /// The run's directory, or the recording library, prevents it: the whole sentence.
     Failed(String),
 }
 
 impl Unrecordable {
-    /// What is in the way of recording `program`, as it will be looked for; `None` where nothing is known to be.
+    /// What prevents the recording of `program`, as it will be searched for; `None` where nothing is known to.
     pub(crate) fn find(program: &OsStr) -> Option<Self> {
         let path = locate(program)?;
         let (file, head) = read_head(&path)?;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_judged() {
+    fn unreadable_program_is_not_judged() {
         let whole = program(CLASS_64, X86_64, INTERPRETER, b"/lib/ld-musl-x86_64.so.1\0");
         for end in 0..whole.len() - 1 {
             assert!(!matches!(judged(&whole[..end]), Some(Unrecordable::OtherLoader(_))), "{end}");

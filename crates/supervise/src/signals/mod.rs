@@ -1,4 +1,4 @@
-//! Signals of a run: each one that is meant for the program reaches it exactly once.
+//! Signals of a run: each signal for the program reaches it exactly once.
 //!
 //! The supervisor shares the program's process group, so that terminals and job control work as they would without it. A signal to the
 //! group therefore arrives at both by itself, one to the supervisor alone has to be passed on, and the two look the same to the receiver.
@@ -101,7 +101,7 @@ impl Drop for Intake {
 }
 
 /// A signal that may still turn out to be the group's.
-struct Undecided {
+struct PendingSignal {
     received: Received,
     origin: Origin,
     at_ns: u64,
@@ -113,7 +113,7 @@ pub(crate) struct Relay {
     taken: SignalSet,
     program: Pid,
     witness: Option<Witness>,
-    undecided: Vec<Undecided>,
+    undecided: Vec<PendingSignal>,
     /// The last signal that reached the program through us or its group.
     delivered: Option<Delivered>,
 }
@@ -155,7 +155,7 @@ impl Relay {
     }
 
     /// What the program sends itself, or its parent, is not delivered to it.
-    fn delivery(&self, waiting: &Undecided) -> Option<Delivered> {
+    fn delivery(&self, waiting: &PendingSignal) -> Option<Delivered> {
         let sender = waiting.received.sender();
         let from = u32::try_from(sender).ok().filter(|pid| *pid > 0 && waiting.origin == Origin::Process);
         (sender != self.program.as_raw_pid())
@@ -165,7 +165,7 @@ impl Relay {
     fn arrived(&mut self, received: Received) {
         let origin = Origin::of(&received);
         if origin != Origin::Own {
-            self.undecided.push(Undecided { received, origin, at_ns: now_ns() });
+            self.undecided.push(PendingSignal { received, origin, at_ns: now_ns() });
         }
     }
 
@@ -191,7 +191,7 @@ impl Relay {
     }
 
     /// Whether the rest of the group has the signal too; `None` while it may still get it.
-    fn has_reached_group(&mut self, waiting: &Undecided, is_late: bool) -> Option<bool> {
+    fn has_reached_group(&mut self, waiting: &PendingSignal, is_late: bool) -> Option<bool> {
         let Some(witness) = &mut self.witness else { return Some(self.is_groups_by_kind(waiting)) };
         if witness.has_seen(&waiting.received, waiting.at_ns, GRACE)
             || (is_late && witness.is_pending(waiting.received.signal))
@@ -203,7 +203,7 @@ impl Relay {
 
     /// Without a witness: the keys of a terminal reach the whole group, all else is taken for ours alone. A hang-up is the session
     /// leader's.
-    fn is_groups_by_kind(&self, waiting: &Undecided) -> bool {
+    fn is_groups_by_kind(&self, waiting: &PendingSignal) -> bool {
         let is_leader = getsid(None).is_ok_and(|leader| leader == rustix::process::getpid());
         let is_hang_up = matches!(waiting.received.signal, SIGHUP | SIGCONT);
         waiting.origin == Origin::Terminal && !(is_leader && is_hang_up)

@@ -27,14 +27,14 @@ const FIRST_QUEUED: i32 = 32;
 
 /// A signal that the witness took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct WitnessedSignal {
     signal: i32,
     code: i32,
     sender: i32,
     at_ns: u64,
 }
 
-impl Seen {
+impl WitnessedSignal {
     fn to_bytes(self) -> [u8; REPORT] {
         let mut bytes = [0; REPORT];
         bytes[..4].copy_from_slice(&self.signal.to_ne_bytes());
@@ -44,10 +44,10 @@ impl Seen {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Seen> {
+    fn from_bytes(bytes: &[u8]) -> Option<WitnessedSignal> {
         let number = |at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let at_ns = u64::from_ne_bytes(bytes.get(12..REPORT)?.try_into().ok()?);
-        Some(Seen { signal: number(0)?, code: number(4)?, sender: number(8)?, at_ns })
+        Some(WitnessedSignal { signal: number(0)?, code: number(4)?, sender: number(8)?, at_ns })
     }
 }
 
@@ -55,7 +55,7 @@ impl Seen {
 pub(crate) struct Witness {
     process: Child,
     reports: PipeReader,
-    seen: Vec<Seen>,
+    seen: Vec<WitnessedSignal>,
 }
 
 impl Witness {
@@ -79,7 +79,7 @@ impl Witness {
         let mut bytes = [0; REPORT * 64];
         // A report is written whole, and the pipe holds whole ones only.
         while let Ok(count @ 1..) = self.reports.read(&mut bytes) {
-            self.seen.extend(bytes[..count].chunks_exact(REPORT).filter_map(Seen::from_bytes));
+            self.seen.extend(bytes[..count].chunks_exact(REPORT).filter_map(WitnessedSignal::from_bytes));
         }
         let oldest = now_ns().saturating_sub(u64::try_from(memory.as_nanos()).unwrap_or(u64::MAX));
         self.seen.retain(|seen| seen.at_ns >= oldest);
@@ -94,7 +94,7 @@ impl Witness {
         let (signal, sender) = (received.signal, received.sender());
         let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
         let is_kernels = |code: i32| code == FROM_THE_KERNEL;
-        let is_same = |seen: &Seen| {
+        let is_same = |seen: &WitnessedSignal| {
             seen.signal == signal
                 && is_kernels(seen.code) == is_kernels(received.code())
                 && seen.at_ns.abs_diff(at_ns) <= grace
@@ -136,7 +136,7 @@ pub fn stand_by() -> io::Result<()> {
     loop {
         let Some(received) = all.take(Duration::from_secs(3600))? else { continue };
         let (signal, code, sender) = (received.signal, received.code(), received.sender());
-        let seen = Seen { signal, code, sender, at_ns: now_ns() };
+        let seen = WitnessedSignal { signal, code, sender, at_ns: now_ns() };
         reporting.write_all(&seen.to_bytes())?;
     }
 }
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_pipe() {
-        let seen = Seen { signal: 15, code: -1, sender: 4_194_303, at_ns: u64::MAX - 1 };
-        assert_eq!(Seen::from_bytes(&seen.to_bytes()), Some(seen));
-        assert_eq!(Seen::from_bytes(&[0; REPORT - 1]), None);
+        let seen = WitnessedSignal { signal: 15, code: -1, sender: 4_194_303, at_ns: u64::MAX - 1 };
+        assert_eq!(WitnessedSignal::from_bytes(&seen.to_bytes()), Some(seen));
+        assert_eq!(WitnessedSignal::from_bytes(&[0; REPORT - 1]), None);
     }
 }

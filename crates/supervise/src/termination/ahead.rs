@@ -57,7 +57,7 @@ impl Picture {
 }
 
 /// The last text.
-struct Shown {
+struct LastText {
     at: Instant,
     is_short: bool,
     used: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Ahead {
     run: PathBuf,
     /// Where captures grow; `None` where no heap is recorded.
     captures: Option<PathBuf>,
-    shown: Option<Shown>,
+    shown: Option<LastText>,
     lines: Lines,
 }
 
@@ -153,7 +153,7 @@ impl Ahead {
         // A text that another wrote stays, and is looked at again after the pause.
         self.log.put(kind, &outlook.lines());
         self.lines.is_shown = has_lines;
-        self.shown = Some(Shown { at: now, is_short, used: picture.used.unwrap_or(0), has_lines });
+        self.shown = Some(LastText { at: now, is_short, used: picture.used.unwrap_or(0), has_lines });
     }
 
     fn is_short(&self, picture: &Picture) -> bool {

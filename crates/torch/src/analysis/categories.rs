@@ -1,4 +1,4 @@
-//! What memory was for, judged by who allocated it, when, and how it ended.
+//! What memory was for, judged by the allocating line, its time, and its end.
 //!
 //! Rules, not knowledge: what no rule covers is `unknown`, and its share is part of the answer.
 

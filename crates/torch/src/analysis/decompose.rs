@@ -23,7 +23,7 @@ pub struct Decomposition {
     pub releasable_bytes: u64,
     /// Free inside private pools (CUDA graphs, user pools): of no use to others.
     pub walled_off_bytes: u64,
-    /// Free, but cached for another stream than the request at hand.
+    /// Free, but cached for another stream than the current request.
     pub other_stream_bytes: u64,
     /// All of the above: what the allocator holds.
     pub reserved_bytes: u64,
@@ -59,7 +59,7 @@ impl std::ops::AddAssign for Decomposition {
 
 /// The stream and pool a request falls into.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestPool {
     pub(crate) stream: u64,
     pub(crate) pool: PoolId,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Wanted {
 pub(crate) fn decompose(
     segments: &[TrackedSegment],
     settings: &AllocatorSettings,
-    wanted: Option<Wanted>,
+    wanted: Option<RequestPool>,
 ) -> Decomposition {
     let mut sum = Decomposition::default();
     let own_pool = wanted.map_or((0, 0), |wanted| wanted.pool);

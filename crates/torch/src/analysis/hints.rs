@@ -11,7 +11,7 @@ use super::verdict::{Churn, Verdict, VerdictKind};
 use stormlog_model::gpu_category::Category;
 
 /// What the hints rest on.
-pub(crate) struct Clues<'a> {
+pub(crate) struct HintFacts<'a> {
     /// Everything that is wrong, the worst first.
     pub(crate) verdicts: &'a [&'a Verdict],
     pub(crate) oom: Option<&'a OomReport>,
@@ -29,7 +29,7 @@ pub(crate) struct Clues<'a> {
 }
 
 /// Sentences, the most useful first.
-pub(crate) fn hints(clues: &Clues<'_>) -> Vec<String> {
+pub(crate) fn hints(clues: &HintFacts<'_>) -> Vec<String> {
     let mut hints = Vec::new();
     for verdict in clues.verdicts {
         match verdict.kind {
@@ -53,7 +53,7 @@ pub(crate) fn hints(clues: &Clues<'_>) -> Vec<String> {
 /// Parts of the memory in use from which on a category is worth a sentence.
 const WORTH: f64 = 0.2;
 
-fn full(clues: &Clues<'_>) -> Vec<String> {
+fn full(clues: &HintFacts<'_>) -> Vec<String> {
     let mut hints = Vec::new();
     if let Some(oom) = clues.oom
         && let Some(free) = oom.device_free_bytes.filter(|&free| free >= oom.segment_bytes)
@@ -88,11 +88,11 @@ fn full(clues: &Clues<'_>) -> Vec<String> {
     hints
 }
 
-fn other(clues: &Clues<'_>) -> Option<String> {
+fn other(clues: &HintFacts<'_>) -> Option<String> {
     remedy(clues.oom?.cause, clues.splits_are_limited).map(str::to_owned)
 }
 
-fn leak(clues: &Clues<'_>) -> Option<String> {
+fn leak(clues: &HintFacts<'_>) -> Option<String> {
     let leaks = || clues.growth.iter().filter(|growth| growth.never_freed);
     let first = leaks().next()?;
     let bytes = leaks().fold(0, |sum: u64, leak| sum.saturating_add(leak.bytes));
@@ -111,7 +111,7 @@ fn leak(clues: &Clues<'_>) -> Option<String> {
     ))
 }
 
-fn growth(clues: &Clues<'_>) -> Option<String> {
+fn growth(clues: &HintFacts<'_>) -> Option<String> {
     let first = clues.growth.first()?;
     Some(format!(
         "if {} is intended to grow (a KV cache, a replay buffer), give it a bound: {} at the end of this recording",
@@ -120,7 +120,7 @@ fn growth(clues: &Clues<'_>) -> Option<String> {
     ))
 }
 
-fn churn(clues: &Clues<'_>) -> String {
+fn churn(clues: &HintFacts<'_>) -> String {
     let peak = match clues.peak_without_churn {
         Some(peak) if peak == clues.peak_reserved => format!(", at the same peak of {}", size(peak)),
         Some(peak) => format!(", at a peak of {} instead of {}", size(peak), size(clues.peak_reserved)),

@@ -1,4 +1,4 @@
-//! What the numbers mean: where the bytes were at the peak and at an error, who held them, what went wrong.
+//! What the numbers mean: where the bytes were at the peak and at an error, what held them, and what went wrong.
 //!
 //! Everything is judged at the peak or at the out-of-memory event, never at the time of the dump.
 

@@ -16,7 +16,7 @@ pub struct OomReport {
     pub event: usize,
     /// Microseconds since the epoch.
     pub time_us: Option<i64>,
-    /// What was asked for, rounded.
+    /// What was requested, rounded.
     pub request_bytes: u64,
     /// What the allocator wanted from the driver for it.
     pub segment_bytes: u64,

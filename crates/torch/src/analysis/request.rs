@@ -6,7 +6,7 @@ use serde::Serialize;
 use stormlog_model::alloc_conf::setting;
 use stormlog_model::format_bytes as size;
 
-use super::decompose::{Decomposition, Wanted, decompose};
+use super::decompose::{Decomposition, RequestPool, decompose};
 use crate::settings::AllocatorSettings;
 use crate::snapshot::BlockState;
 use crate::track::TrackedSegment;
@@ -62,7 +62,7 @@ pub enum ProcessLimit {
 /// Everything the judgement rests on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FailedRequest {
-    /// What was asked for, rounded.
+    /// What was requested, rounded.
     pub request_bytes: u64,
     /// What the allocator wanted from the driver for it.
     pub segment_bytes: u64,
@@ -95,7 +95,7 @@ impl FailedRequest {
         segments: &[TrackedSegment],
         settings: &AllocatorSettings,
     ) -> Self {
-        let wanted = Wanted { stream, pool };
+        let wanted = RequestPool { stream, pool };
         let small = request_bytes <= SMALL;
         let fits = |segment: &&TrackedSegment| {
             segment.pool == pool && segment.small == small && segment.stream == stream
@@ -155,7 +155,7 @@ impl FailedRequest {
         by_others || (is_device_full && parts.outside_bytes.is_some_and(outside))
     }
 
-    /// Whether the driver had enough left: then a limit of this process was in the way.
+    /// Whether the driver had enough left: then a limit of this process caused the failure.
     fn has_room(&self) -> bool {
         self.device_free_bytes.is_some_and(|free| free >= self.segment_bytes)
     }

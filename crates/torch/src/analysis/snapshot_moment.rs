@@ -37,7 +37,7 @@ pub struct Mark {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {mark} on device {device}: {}", known_spans(known))]
 pub struct NoSuchMark {
-    /// What was asked for.
+    /// What was requested.
     pub mark: String,
     /// Where.
     pub device: usize,
@@ -121,7 +121,7 @@ impl fmt::Display for SnapshotMoment {
     }
 }
 
-/// How many events of a recording lie before the moment.
+/// The number of events of a recording before the moment.
 pub(crate) fn events_until(recording: &Recording<'_>, at: &SnapshotMoment) -> Result<usize, NoSuchMark> {
     let count = recording.snapshot.event_count(recording.device);
     Ok(match at {

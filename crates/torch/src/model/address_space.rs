@@ -13,7 +13,7 @@ const CHUNK: u64 = 32 * MIB;
 const RESERVATION: u64 = 1 << 40;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub(crate) struct AddressSpace {
     /// Free address space of chunks, by address.
     room: BTreeMap<u64, u64>,
     /// Everything below is untouched.
@@ -21,16 +21,21 @@ pub(crate) struct Places {
     /// Segments in use, by address.
     used: BTreeMap<u64, u64>,
     reservations: u64,
-    /// What the recording did for the request at hand.
+    /// What the recording did for the current request.
     pub(crate) hint: Option<(u64, u64)>,
 }
 
-impl Places {
+impl AddressSpace {
     /// Learns from the segments a recording took, in its order: an arena that was there first, filled from below,
     /// then chunk under chunk.
     pub(crate) fn new(segments: impl Iterator<Item = (u64, u64)>) -> Self {
-        let mut places =
-            Places { room: BTreeMap::new(), low: 0, used: BTreeMap::new(), reservations: 0, hint: None };
+        let mut address_space = AddressSpace {
+            room: BTreeMap::new(),
+            low: 0,
+            used: BTreeMap::new(),
+            reservations: 0,
+            hint: None,
+        };
         let mut lowest = None;
         let mut boundary = None;
         let mut arena = Vec::new();
@@ -44,22 +49,22 @@ impl Places {
             }
             lowest = Some(bottom.min(addr));
         }
-        places.low = boundary.or(lowest).unwrap_or(1 << 46) / CHUNK * CHUNK;
+        address_space.low = boundary.or(lowest).unwrap_or(1 << 46) / CHUNK * CHUNK;
         if lowest.is_none() {
             // Nothing to learn from: what was seen elsewhere.
-            places.add_room(places.low, 416 * MIB);
+            address_space.add_room(address_space.low, 416 * MIB);
         }
         for (addr, size) in arena {
-            if places
+            if address_space
                 .room
                 .range(..addr + size)
                 .next_back()
                 .is_none_or(|(&start, &length)| start + length <= addr)
             {
-                places.add_room(addr, size);
+                address_space.add_room(addr, size);
             }
         }
-        places
+        address_space
     }
 
     pub(crate) fn occupy(&mut self, addr: u64, size: u64) {

@@ -2,8 +2,8 @@
 //!
 //! The order of the steps and their conditions are the allocator's own; a rule that seems odd here is odd there.
 
+use super::address_space::AddressSpace;
 use super::heap::{Heap, NONE, SMALL, State};
-use super::places::Places;
 use crate::rewind::{MAX_HELD, MAX_SIZE};
 use crate::settings::AllocatorSettings;
 use crate::snapshot::PoolId;
@@ -21,7 +21,7 @@ pub(crate) struct Request {
 #[derive(Debug, Clone)]
 pub(crate) struct Allocator {
     pub(crate) heap: Heap,
-    pub(crate) places: Places,
+    pub(crate) address_space: AddressSpace,
     /// What the process may hold at most.
     pub(crate) limit: Option<u64>,
     /// Whether the limit is one the allocator knows (a memory fraction): only then it collects garbage.
@@ -29,7 +29,7 @@ pub(crate) struct Allocator {
     pub(crate) retries: u64,
 }
 
-/// The request at hand, rounded.
+/// The current request, rounded.
 struct Search {
     size: u64,
     stream: u64,
@@ -38,8 +38,8 @@ struct Search {
 }
 
 impl Allocator {
-    pub(crate) fn new(settings: AllocatorSettings, limit: Option<u64>, places: Places) -> Self {
-        Allocator { heap: Heap::new(settings), places, limit, collects: limit.is_some(), retries: 0 }
+    pub(crate) fn new(settings: AllocatorSettings, limit: Option<u64>, address_space: AddressSpace) -> Self {
+        Allocator { heap: Heap::new(settings), address_space, limit, collects: limit.is_some(), retries: 0 }
     }
 
     /// The block handed out, or `None` when there is no memory for it.
@@ -133,7 +133,7 @@ impl Allocator {
         if self.heap.settings.expandable_segments {
             return Some(self.expand(search));
         }
-        let addr = self.places.segment(search.segment);
+        let addr = self.address_space.segment(search.segment);
         let block = self.heap.add_segment(addr, search.segment, search.stream, search.pool);
         self.heap.unset_free(block);
         Some(block)
@@ -182,12 +182,12 @@ impl Allocator {
                 return start;
             }
         }
-        let (addr, size) = self.places.reservation();
+        let (addr, size) = self.address_space.reservation();
         self.heap.add_reservation(addr, size, search.stream, search.pool)
     }
 
     fn release(&mut self, index: u32) {
-        self.places.release(self.heap.block(index).addr);
+        self.address_space.release(self.heap.block(index).addr);
         self.heap.remove_segment(index);
     }
 
@@ -326,7 +326,7 @@ mod tests {
     /// A loop whose reserved memory is published (pytorch#193400): every cycle 91 and 45.5 MiB that go, 2 that stay.
     fn cycles(settings: &str, count: usize) -> Vec<u64> {
         let settings = AllocatorSettings::default().with(settings).unwrap();
-        let mut allocator = Allocator::new(settings, None, Places::new(std::iter::empty()));
+        let mut allocator = Allocator::new(settings, None, AddressSpace::new(std::iter::empty()));
         let ask = |allocator: &mut Allocator, size| {
             allocator.allocate(Request { size, stream: 0, pool: (0, 0), owner: 0 }).unwrap()
         };

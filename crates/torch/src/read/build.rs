@@ -42,11 +42,11 @@ pub(super) struct Builder {
     pub(super) lists: Vec<Items>,
     pub(super) dicts: Vec<Vec<Val>>,
     loose: usize,
-    /// Values of the dictionary at hand by known key; `present` says which are from this one.
+    /// Values of the current dictionary by known key; `present` says which are from this one.
     pub(super) slots: [Val; keys::COUNT],
     pub(super) present: u64,
     pub(super) unknown: Vec<(Val, Val)>,
-    /// The stack at hand.
+    /// The current stack.
     pub(super) frames: Vec<u32>,
     /// The last short string and its number.
     last_text: (Vec<u8>, u32),
@@ -165,7 +165,7 @@ impl Builder {
         Ok(Val::Stack { id: self.stack_here()?, slot })
     }
 
-    /// The stack of the frames at hand.
+    /// The stack of the current frames.
     pub(super) fn stack_here(&mut self) -> Result<u32> {
         if self.tables.weight() > MAX_TABLE_BYTES {
             return Err(SnapshotError::TooMany {
@@ -218,7 +218,7 @@ impl Builder {
         Ok(Val::Dict(self.dicts.len() as u32 - 1))
     }
 
-    /// The dictionary at hand, if it is one we know.
+    /// The current dictionary, if it is one we know.
     #[inline]
     pub(super) fn shape(&mut self) -> Result<Option<Val>> {
         let has = |keys: u64| self.present & keys == keys;
@@ -247,7 +247,7 @@ impl Builder {
         self.unknown.clear();
     }
 
-    /// A value of the dictionary at hand, by the number of a known key.
+    /// A value of the current dictionary, by the number of a known key.
     #[inline]
     pub(super) fn put(&mut self, key: u32, value: Val) {
         if let Some(slot) = self.slots.get_mut(key as usize) {

@@ -22,7 +22,7 @@ impl<R: Read> Input<R> {
         Input { source, buffer: vec![0; WINDOW], start: 0, end: 0, passed: 0, ended: false }
     }
 
-    /// The bytes at hand.
+    /// The current bytes.
     pub(super) fn window(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or(&[])
     }

@@ -22,18 +22,18 @@ pub(super) struct Tally(Rc<Cell<u64>>);
 
 impl Tally {
     /// `source`, and the count of what is read from it.
-    pub(super) fn of<R: Read>(source: R) -> (Tallied<R>, Tally) {
+    pub(super) fn of<R: Read>(source: R) -> (CountedReader<R>, Tally) {
         let tally = Tally(Rc::default());
-        (Tallied { source, tally: tally.clone() }, tally)
+        (CountedReader { source, tally: tally.clone() }, tally)
     }
 }
 
-pub(super) struct Tallied<R> {
+pub(super) struct CountedReader<R> {
     source: R,
     tally: Tally,
 }
 
-impl<R: Read> Read for Tallied<R> {
+impl<R: Read> Read for CountedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
         self.tally.0.set(self.tally.0.get() + count as u64);

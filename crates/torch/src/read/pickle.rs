@@ -69,7 +69,7 @@ impl Machine {
                 limit: MAX_PENDING as u64,
             });
         }
-        // What an opcode's operand needs but the window does not have is asked for; the opcode then starts over.
+        // What an opcode's operand needs but the window does not have is requested; the opcode then starts over.
         macro_rules! operand {
             ($from:expr, $count:expr) => {{
                 let end = $from + $count;
@@ -347,7 +347,7 @@ impl Machine {
         }
     }
 
-    /// The start of the topmost `count` values, which must lie above the last mark.
+    /// The start of the topmost `count` values, which must be above the last mark.
     #[inline]
     fn below(&self, count: usize, at: u64) -> Result<usize> {
         match self.stack.len().checked_sub(count) {

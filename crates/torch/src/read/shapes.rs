@@ -17,7 +17,7 @@ const NO_ADDRESS: u64 = u64::MAX;
 pub(super) const MAX_DEVICES: u32 = 256;
 
 impl Builder {
-    /// A value of the dictionary at hand; each can be taken once, what is left over is unknown.
+    /// A value of the current dictionary; each can be taken once, what is left over is unknown.
     #[inline]
     pub(super) fn take(&mut self, key: Key) -> Option<Val> {
         let there = self.present & key.bit() != 0;

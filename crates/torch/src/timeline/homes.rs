@@ -1,11 +1,11 @@
-//! Which memory was held from the driver at which moment, and which pool each block lay in.
+//! Which memory was held from the driver at which moment, and which pool each block was in.
 
 use std::collections::BTreeMap;
 
 use super::{HomeName, Shown};
 use crate::lifetimes::BlockLifetime;
 use crate::recording::Recording;
-use crate::rewind::{Home, MAX_ADDR, MAX_SIZE};
+use crate::rewind::{MAX_ADDR, MAX_SIZE, SegmentPool};
 use crate::trace::Action;
 
 /// The home of what is in no known segment.
@@ -42,7 +42,7 @@ struct Map {
 }
 
 impl Map {
-    fn name(&mut self, home: Home) -> u16 {
+    fn name(&mut self, home: SegmentPool) -> u16 {
         let name = HomeName { pool: home.pool, small: home.small, stream: home.stream };
         let known = self.names.iter().position(|entry| *entry == name).unwrap_or_else(|| {
             self.names.push(name);
@@ -110,7 +110,7 @@ pub(crate) fn follow(
     for (index, event) in recording.snapshot.trace(recording.device).enumerate() {
         let index = index as u32;
         if event.addr >= MAX_ADDR || event.size >= MAX_SIZE || event.size == 0 {
-            // A request for nothing is a life all the same.
+            // A request for 0 bytes is still a block with a lifetime.
         } else if let Action::SegmentAlloc | Action::SegmentMap = event.action
             && let Some(&home) = recording.start.homes.get(&index)
         {

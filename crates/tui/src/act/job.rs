@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_and_what_would_be_written_over_is_a_sentence() {
+    fn start_failure_and_existing_output_give_one_sentence() {
         let row = Job::start(1, &plan(&["/nowhere/program"]), None).row();
         assert!(
             matches!(&row.state, JobState::NotStarted(reason) if reason.contains("/nowhere/program")),

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use stormlog_postmortem::bundle::BundleName;
 
 use super::Subject;
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use crate::act::{MOST_RUNNING, Target, Worker};
 use crate::error::TuiError;
 use crate::state::action_list::ACTIONS;
@@ -42,13 +42,13 @@ impl ActionsView {
         }
     }
 
-    fn follow(&mut self, wish: ActionsWish) -> Turn {
-        let Ok(worker) = &self.worker else { return Turn::Unused };
+    fn follow(&mut self, wish: ActionsWish) -> KeyOutcome {
+        let Ok(worker) = &self.worker else { return KeyOutcome::Unused };
         match wish {
-            ActionsWish::None => return Turn::Unused,
+            ActionsWish::None => return KeyOutcome::Unused,
             ActionsWish::Used => {}
             ActionsWish::Run(_) if self.state.running() >= MOST_RUNNING => {
-                return Turn::Say(format!(
+                return KeyOutcome::Say(format!(
                     "{MOST_RUNNING} jobs are running: wait for one, or end one with o and x"
                 ));
             }
@@ -59,31 +59,31 @@ impl ActionsView {
             }
             ActionsWish::Cancel(job) => worker.cancel(job),
             ActionsWish::Signal(signal) => {
-                let Some(target) = self.target.take() else { return Turn::Used };
-                return Turn::Say(match target.signal(signal) {
+                let Some(target) = self.target.take() else { return KeyOutcome::Used };
+                return KeyOutcome::Say(match target.signal(signal) {
                     Ok(()) => format!("SIG{} sent to process {}", signal.word(), target.pid),
                     Err(problem) => problem,
                 });
             }
             ActionsWish::Leave => self.target = None,
-            ActionsWish::Copy(line) => return Turn::Copy(line),
-            ActionsWish::Say(text) => return Turn::Say(text),
+            ActionsWish::Copy(line) => return KeyOutcome::Copy(line),
+            ActionsWish::Say(text) => return KeyOutcome::Say(text),
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 }
 
 impl View for ActionsView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         self.message = None;
         let wish = self.state.key(key);
         self.follow(wish)
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         let place = (mouse.column, mouse.row).into();
         if self.state.confirmation.is_some() {
-            return Turn::Used;
+            return KeyOutcome::Used;
         }
         match mouse.button {
             Button::WheelUp | Button::WheelDown if self.state.focus == Focus::Output => {
@@ -105,9 +105,9 @@ impl View for ActionsView {
                     (self.state.job.at, self.state.focus) = (line, Focus::Jobs);
                 }
             }
-            _ => return Turn::Unused,
+            _ => return KeyOutcome::Unused,
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, _is_paused: bool) -> Result<bool, TuiError> {

@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use stormlog_postmortem::bundle::BundleName;
 
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use super::{Subject, ViewName};
 use crate::error::TuiError;
 use crate::read::Poller;
@@ -42,32 +42,32 @@ impl CrashesView {
         }
     }
 
-    fn follow(&mut self, action: CrashesAction) -> Turn {
+    fn follow(&mut self, action: CrashesAction) -> KeyOutcome {
         if let Ok(poller) = &mut self.poller {
             poller.ask(self.state.opened.clone());
         }
         match action {
-            CrashesAction::None => Turn::Unused,
-            CrashesAction::Used | CrashesAction::Page(_) => Turn::Used,
-            CrashesAction::Export(path) => Turn::Open(ViewName::Actions, Subject::path(path)),
+            CrashesAction::None => KeyOutcome::Unused,
+            CrashesAction::Used | CrashesAction::Page(_) => KeyOutcome::Used,
+            CrashesAction::Export(path) => KeyOutcome::Open(ViewName::Actions, Subject::path(path)),
             CrashesAction::Process => match self.state.crash() {
                 Some(crash) if crash.run.is_some() || crash.pid.is_some() => {
                     let subject = Subject { path: crash.run.clone(), pid: crash.pid, at_ns: None };
-                    Turn::Open(ViewName::Process, subject)
+                    KeyOutcome::Open(ViewName::Process, subject)
                 }
-                _ => Turn::Say("only a bundle is known of this process".to_owned()),
+                _ => KeyOutcome::Say("only a bundle is known of this process".to_owned()),
             },
         }
     }
 }
 
 impl View for CrashesView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         let action = self.state.key(key);
         self.follow(action)
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         let is_page = self.state.opened.is_some();
         let action = match mouse.button {
             Button::WheelUp | Button::WheelDown if is_page => {
@@ -96,7 +96,7 @@ impl View for CrashesView {
                     CrashesAction::Used
                 }
             }
-            _ => return Turn::Unused,
+            _ => return KeyOutcome::Unused,
         };
         self.follow(action)
     }

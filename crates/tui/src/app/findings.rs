@@ -9,7 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use stormlog_postmortem::bundle::BundleName;
 
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use super::{Subject, ViewName};
 use crate::error::TuiError;
 use crate::read::Poller;
@@ -55,7 +55,7 @@ impl FindingsView {
         }
     }
 
-    /// Asks; what is being judged for another question is let go.
+    /// Asks; a judgement in progress for another request is cancelled.
     fn ask(&mut self, subject: Option<PathBuf>, most: usize) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         self.ask = FindingsAsk { subject, most, turn };
@@ -71,15 +71,15 @@ impl FindingsView {
         }
     }
 
-    fn follow(&mut self, action: FindingsAction) -> Turn {
+    fn follow(&mut self, action: FindingsAction) -> KeyOutcome {
         match action {
-            FindingsAction::None => return Turn::Unused,
+            FindingsAction::None => return KeyOutcome::Unused,
             FindingsAction::Used => {}
             FindingsAction::Process => {
-                let Some((recording, row)) = self.state.chosen() else { return Turn::Used };
+                let Some((recording, row)) = self.state.chosen() else { return KeyOutcome::Used };
                 let subject = Subject { path: Some(recording.path.clone()), pid: row.pid, at_ns: row.at_ns };
                 self.is_leaving = true;
-                return Turn::Open(ViewName::Process, subject);
+                return KeyOutcome::Open(ViewName::Process, subject);
             }
             FindingsAction::All => self.narrow(None),
             FindingsAction::More => {
@@ -87,17 +87,17 @@ impl FindingsView {
                 self.ask(self.ask.subject.clone(), more);
             }
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 }
 
 impl View for FindingsView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         let action = self.state.key(key);
         self.follow(action)
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         match (mouse.button, &mut self.state.page) {
             (Button::WheelUp | Button::WheelDown, Some(page)) => {
                 page.wheel(mouse.button == Button::WheelDown)
@@ -118,9 +118,9 @@ impl View for FindingsView {
                     self.state.cursor.at = line;
                 }
             }
-            _ => return Turn::Unused,
+            _ => return KeyOutcome::Unused,
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, is_paused: bool) -> Result<bool, TuiError> {
@@ -172,7 +172,7 @@ impl View for FindingsView {
         if let Ok(poller) = &mut self.poller {
             poller.set_shown(is_shown);
         }
-        // What is being judged is let go while hidden, and begun again.
+        // A judgement in progress is cancelled while hidden, and started again.
         self.ask(self.ask.subject.clone(), self.ask.most);
     }
 

@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use super::Subject;
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use crate::error::TuiError;
 use crate::read::Poller;
 use crate::read::frameworks::{FrameworksAsk, FrameworksLook, FrameworksReader};
@@ -36,26 +36,26 @@ impl FrameworksView {
         FrameworksView { state, poller: None, headers: Headers::new(), list: Rect::default() }
     }
 
-    fn follow(&mut self, step: Step) -> Turn {
+    fn follow(&mut self, step: Step) -> KeyOutcome {
         if let Some(poller) = &mut self.poller {
             poller.ask(self.state.ask());
         }
         match step {
-            Step::Unused => Turn::Unused,
-            Step::Used => Turn::Used,
-            Step::Copy(text) => Turn::Copy(text),
-            Step::Say(text) => Turn::Say(text.to_owned()),
+            Step::Unused => KeyOutcome::Unused,
+            Step::Used => KeyOutcome::Used,
+            Step::Copy(text) => KeyOutcome::Copy(text),
+            Step::Say(text) => KeyOutcome::Say(text.to_owned()),
         }
     }
 }
 
 impl View for FrameworksView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         let step = self.state.key(key);
         self.follow(step)
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         let is_page = self.state.pane != Pane::List;
         match mouse.button {
             Button::WheelUp | Button::WheelDown if is_page => {
@@ -75,7 +75,7 @@ impl View for FrameworksView {
                     }
                 }
             }
-            _ => return Turn::Unused,
+            _ => return KeyOutcome::Unused,
         }
         self.follow(Step::Used)
     }

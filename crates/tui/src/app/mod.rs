@@ -27,7 +27,7 @@ pub use subject::{Subject, ViewName};
 
 pub(crate) use shell::App;
 #[cfg(test)]
-use view::{Turn, View};
+use view::{KeyOutcome, View};
 
 use crate::error::TuiError;
 use crate::show::{self, Left};

@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use super::{Subject, ViewName};
 use crate::error::TuiError;
 use crate::read::{Poller, SharedFleet};
@@ -34,27 +34,27 @@ impl OverviewView {
         }
     }
 
-    fn open_chosen(&self) -> Turn {
+    fn open_chosen(&self) -> KeyOutcome {
         match self.state.chosen() {
             Some(item) => {
                 let subject =
                     Subject { path: Some(item.path().to_owned()), pid: item.pid(), ..Subject::default() };
-                Turn::Open(ViewName::Process, subject)
+                KeyOutcome::Open(ViewName::Process, subject)
             }
-            None => Turn::Used,
+            None => KeyOutcome::Used,
         }
     }
 }
 
 impl View for OverviewView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         if key == Key::Enter && !self.state.filter.is_open {
             return self.open_chosen();
         }
-        if self.state.key(key) { Turn::Used } else { Turn::Unused }
+        if self.state.key(key) { KeyOutcome::Used } else { KeyOutcome::Unused }
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         let at = self.state.cursor.at;
         match mouse.button {
             Button::WheelUp => self.state.choose(at.saturating_sub(WHEEL)),
@@ -65,9 +65,9 @@ impl View for OverviewView {
                 Some(Hit::Row(row)) => self.state.choose(row),
                 None => {}
             },
-            Button::Drag | Button::Release => return Turn::Unused,
+            Button::Drag | Button::Release => return KeyOutcome::Unused,
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, is_paused: bool) -> Result<bool, TuiError> {

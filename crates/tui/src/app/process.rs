@@ -8,7 +8,7 @@ use stormlog_model::stacks::Frame as CodeFrame;
 use stormlog_postmortem::bundle::BundleName;
 
 use super::Subject;
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use crate::error::TuiError;
 use crate::read::answer::{AnswerAsk, AnswerReader};
 use crate::read::source::{Excerpt, excerpt};
@@ -24,7 +24,7 @@ use crate::view::theme::Theme;
 
 /// Between two looks at a living process.
 const EVERY: Duration = Duration::from_secs(1);
-/// What does not change is read when it is asked for.
+/// What does not change is read when it is requested.
 const ON_REQUEST: Duration = Duration::from_secs(3600);
 
 const KEYS: &[(&str, &str)] = &[
@@ -152,20 +152,20 @@ fn target_of(subject: &Subject) -> Option<LiveTarget> {
 }
 
 impl View for ProcessView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         if key == Key::Letter('y') && !self.state.takes_all_keys() {
             let place = self.state.chosen().map(|frame| clean(&frame.place()).into_owned());
-            return place.map_or(Turn::Used, Turn::Copy);
+            return place.map_or(KeyOutcome::Used, KeyOutcome::Copy);
         }
         let is_used = self.state.key(key);
         self.ask();
-        if is_used { Turn::Used } else { Turn::Unused }
+        if is_used { KeyOutcome::Used } else { KeyOutcome::Unused }
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         self.state.mouse(mouse);
         self.ask();
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, is_paused: bool) -> Result<bool, TuiError> {
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!((heap.bytes, &heap.past_trouble), (own, &None));
         assert_ne!(heap.bytes, end, "another moment");
         let copied = view.key(Key::Letter('y'));
-        assert!(matches!(&copied, Turn::Copy(place) if place.contains(':')), "{copied:?}");
+        assert!(matches!(&copied, KeyOutcome::Copy(place) if place.contains(':')), "{copied:?}");
         view.key(Key::Letter('f'));
         until(
             &mut view,

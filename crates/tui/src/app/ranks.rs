@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use super::{Subject, ViewName};
 use crate::error::TuiError;
 use crate::read::{Poller, SharedFleet};
@@ -37,13 +37,13 @@ impl RanksView {
         }
     }
 
-    fn open_chosen(&self) -> Turn {
+    fn open_chosen(&self) -> KeyOutcome {
         match self.state.chosen() {
-            Some(rank) => Turn::Open(
+            Some(rank) => KeyOutcome::Open(
                 ViewName::Process,
                 Subject { path: Some(rank.run.to_path_buf()), pid: rank.pid, ..Subject::default() },
             ),
-            None => Turn::Used,
+            None => KeyOutcome::Used,
         }
     }
 
@@ -57,16 +57,16 @@ impl RanksView {
 }
 
 impl View for RanksView {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         if key == Key::Enter && !self.state.filter.is_open && self.state.chooser.is_none() {
             return self.open_chosen();
         }
         let is_used = self.state.key(key);
         self.ask();
-        if is_used { Turn::Used } else { Turn::Unused }
+        if is_used { KeyOutcome::Used } else { KeyOutcome::Unused }
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         let at = self.state.cursor.at;
         match mouse.button {
             Button::WheelUp => self.state.choose(at.saturating_sub(WHEEL)),
@@ -77,9 +77,9 @@ impl View for RanksView {
                 Some(Hit::Row(row)) => self.state.choose(row),
                 None => {}
             },
-            Button::Drag | Button::Release => return Turn::Unused,
+            Button::Drag | Button::Release => return KeyOutcome::Unused,
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, is_paused: bool) -> Result<bool, TuiError> {

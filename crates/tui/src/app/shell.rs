@@ -14,7 +14,7 @@ use super::frameworks::FrameworksView;
 use super::overview::OverviewView;
 use super::process::ProcessView;
 use super::ranks::RanksView;
-use super::view::{Turn, View};
+use super::view::{KeyOutcome, View};
 use super::{AppOptions, Subject, ViewName};
 use crate::error::TuiError;
 use crate::read::SharedFleet;
@@ -114,16 +114,16 @@ impl App {
         Flow::Stay
     }
 
-    fn follow(&mut self, turn: Turn) -> bool {
+    fn follow(&mut self, turn: KeyOutcome) -> bool {
         match turn {
-            Turn::Unused => return false,
-            Turn::Used => {}
-            Turn::Open(view, subject) => {
+            KeyOutcome::Unused => return false,
+            KeyOutcome::Used => {}
+            KeyOutcome::Open(view, subject) => {
                 self.views.iter_mut().for_each(|view| view.open(&subject));
                 self.go(view);
             }
-            Turn::Say(text) => self.message = Some(text),
-            Turn::Copy(text) => {
+            KeyOutcome::Say(text) => self.message = Some(text),
+            KeyOutcome::Copy(text) => {
                 self.message = Some(format!("copied: {text}"));
                 self.copied = Some(text);
             }

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Paragraph;
 use ratatui::{Frame, Terminal, backend::TestBackend};
 
-use super::{App, Subject, Turn, View, ViewName};
+use super::{App, KeyOutcome, Subject, View, ViewName};
 use crate::error::TuiError;
 use crate::show::Show;
 use crate::state::entry::Entry;
@@ -29,24 +29,24 @@ impl Noting {
 }
 
 impl View for Noting {
-    fn key(&mut self, key: Key) -> Turn {
+    fn key(&mut self, key: Key) -> KeyOutcome {
         if self.entry.is_open {
             self.entry.key(key);
-            return Turn::Used;
+            return KeyOutcome::Used;
         }
         match key {
             Key::Letter('/') => self.entry.open(),
-            Key::Enter => return Turn::Open(ViewName::Process, Subject::pid(7)),
-            Key::Letter('x') => return Turn::Say("a sentence".to_owned()),
-            Key::Letter('y') => return Turn::Copy("stormlog run".to_owned()),
-            _ => return Turn::Unused,
+            Key::Enter => return KeyOutcome::Open(ViewName::Process, Subject::pid(7)),
+            Key::Letter('x') => return KeyOutcome::Say("a sentence".to_owned()),
+            Key::Letter('y') => return KeyOutcome::Copy("stormlog run".to_owned()),
+            _ => return KeyOutcome::Unused,
         }
-        Turn::Used
+        KeyOutcome::Used
     }
 
-    fn mouse(&mut self, mouse: Mouse) -> Turn {
+    fn mouse(&mut self, mouse: Mouse) -> KeyOutcome {
         self.note(format!("{:?} {} {}", mouse.button, mouse.column, mouse.row));
-        Turn::Used
+        KeyOutcome::Used
     }
 
     fn news(&mut self, is_paused: bool) -> Result<bool, TuiError> {

@@ -11,7 +11,7 @@ use crate::view::theme::Theme;
 
 /// What a key or a click led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum KeyOutcome {
     /// The view has no use for it: the shell may.
     Unused,
     /// The view took it.
@@ -27,11 +27,11 @@ pub(crate) enum Turn {
 /// One tab. It reads in a thread of its own ([`crate::read::Poller`]): no function here may wait for a disk.
 pub(crate) trait View {
     /// Takes a key. Keys that belong to the shell come only while [`View::takes_all_keys`].
-    fn key(&mut self, key: Key) -> Turn;
+    fn key(&mut self, key: Key) -> KeyOutcome;
 
     /// Takes a click, a drag or the wheel inside the area it was drawn in last.
-    fn mouse(&mut self, _mouse: Mouse) -> Turn {
-        Turn::Unused
+    fn mouse(&mut self, _mouse: Mouse) -> KeyOutcome {
+        KeyOutcome::Unused
     }
 
     /// Takes in what was read since; true when there is something to draw. While paused only what the user asked for is taken.

@@ -45,7 +45,7 @@ impl CrashesReader {
         }
     }
 
-    /// The list, and the page of the bundle that is asked for; true where there is more to read.
+    /// The list, and the page of the bundle that is requested; true where there is more to read.
     pub(crate) fn look(&mut self, asked: &Option<PathBuf>) -> (CrashesLook, bool) {
         let began = Instant::now();
         if self.searched.is_none_or(|(at, took)| at.elapsed() > SEARCH_EVERY.max(took * SEARCH_REST)) {

@@ -56,7 +56,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_exit_status_has_a_text() {
         assert_eq!(of_status(ExitStatus::from_raw(0)), "it finished");
         assert_eq!(of_status(ExitStatus::from_raw(3 << 8)), "exit code 3");
         assert_eq!(of_status(ExitStatus::from_raw(9)), "killed by SIGKILL");

@@ -1,6 +1,6 @@
 //! Judges recordings for the view of findings: one at a time, the newest run first, each again only when it changed.
 //!
-//! Judging is `stormlog_story`'s; here is only which recording is next. A large recording may take long: it is let go when something else is asked for.
+//! Judging is `stormlog_story`'s; here is only which recording is next. A large recording may take long: it is cancelled when something else is requested.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ const MOST_KEPT: usize = 5000;
 /// Findings kept of one recording, the worst first.
 const MOST_FINDINGS: usize = 200;
 
-/// What is asked for.
+/// What is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FindingsAsk {
     /// One recording, or all runs.
     pub(crate) subject: Option<PathBuf>,
     /// How many of the newest runs.
     pub(crate) most: usize,
-    /// The number of this question: a reading for another one is let go.
+    /// The number of this question: a reading for another one is cancelled.
     pub(crate) turn: u64,
 }
 
-struct Known {
+struct CachedJudgement {
     version: Option<FileVersion>,
     /// It may have grown since.
     is_growing: bool,
@@ -49,7 +49,7 @@ pub(crate) struct FindingsReader {
     roots: Vec<PathBuf>,
     /// The question that is asked now.
     turn: Arc<AtomicU64>,
-    known: HashMap<PathBuf, Known>,
+    known: HashMap<PathBuf, CachedJudgement>,
     runs: Vec<PathBuf>,
     searched: Option<Instant>,
 }
@@ -74,7 +74,7 @@ impl FindingsReader {
         let next = wanted.iter().find(|path| self.is_missing(path));
         let next = next.or_else(|| wanted.iter().find(|path| self.is_stale(path))).cloned();
         let is_whole = next.is_none_or(|path| self.judge(&path, ask.turn));
-        // One that was let go is not asked for any more.
+        // A cancelled one is not requested again.
         let is_behind = is_whole && wanted.iter().any(|path| self.is_missing(path));
         let judged =
             wanted.iter().filter_map(|path| self.of(path)).map(|known| Arc::clone(&known.judged)).collect();
@@ -83,7 +83,7 @@ impl FindingsReader {
         (look, is_behind)
     }
 
-    fn of(&self, path: &Path) -> Option<&Known> {
+    fn of(&self, path: &Path) -> Option<&CachedJudgement> {
         self.known.get(path)
     }
 
@@ -98,7 +98,7 @@ impl FindingsReader {
         })
     }
 
-    /// False where it was let go.
+    /// False where it was cancelled.
     fn judge(&mut self, path: &Path, turn: u64) -> bool {
         let began = Instant::now();
         let version = version(path);
@@ -116,7 +116,7 @@ impl FindingsReader {
             rows,
             problems,
         };
-        let known = Known {
+        let known = CachedJudgement {
             version,
             is_growing,
             judged_at: Instant::now(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_recording_is_a_sentence() {
+    fn path_without_a_recording_gives_one_sentence() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("notes.txt");
         std::fs::write(&file, "not telemetry").unwrap();

@@ -100,7 +100,7 @@ struct Listed {
 }
 
 impl FrameworksReader {
-    /// The next part of what was asked for, and whether there is more at once.
+    /// The next part of what was requested, and whether there is more at once.
     pub(crate) fn look(&mut self, ask: &FrameworksAsk) -> (FrameworksLook, bool) {
         let is_new = self.list(ask);
         let is_behind = match ask.chosen.as_deref() {

@@ -1,4 +1,4 @@
-//! The heap of a past moment. A capture is read whole for it, once; one that grows is read again when a later moment is asked for.
+//! The heap of a past moment. A capture is read whole for it, once; one that grows is read again when a later moment is requested.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A thread that reads for a view: looks again after a rest, at once when something else is asked for, and not at all while the view is hidden.
+//! A thread that reads for a view: looks again after a rest, at once when something else is requested, and not at all while the view is hidden.
 //!
 //! Only the newest look is kept, so a view that does not ask (paused, hidden) holds one look and no more.
 

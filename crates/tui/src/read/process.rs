@@ -259,7 +259,7 @@ impl FollowedProcess {
             heap.curve().iter().map(|point| (at(point.time_us), point.max_bytes)).collect();
         let last = if is_over || is_behind { at(heap.duration_us()) } else { now_ns };
         curve.push(last, heap.live().bytes);
-        // What an interpreter frees while it takes itself down tells nothing: the lines are those before it, and so is their sum.
+        // What an interpreter frees while it shuts down is not informative: the lines are those before it, and so is their sum.
         let live = heap.leaked();
         let memory = heap.memory();
         let device = heap.devices().into_iter().find(|device| device.memory == memory);

@@ -58,7 +58,7 @@ pub(super) enum ProcessSource {
 }
 
 impl ProcessSource {
-    /// The source, and the process in it that is meant.
+    /// The source, and the selected process in it.
     pub(super) fn of(target: &LiveTarget) -> Result<(ProcessSource, Option<u32>), TuiError> {
         match target {
             LiveTarget::Process(pid) => of_process(*pid).map(|source| (source, Some(*pid))),

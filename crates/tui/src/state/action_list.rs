@@ -43,19 +43,19 @@ const fn may(name: &'static str, start: Start) -> FieldSpec {
 
 /// What an action leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum ActionTarget {
     /// A command in the background.
     Job(Plan),
     /// A signal, once it is confirmed.
     Signal { pid: u32, signal: SignalName },
 }
 
-impl Deed {
+impl ActionTarget {
     /// The command line that does the same.
     pub(crate) fn line(&self) -> String {
         match self {
-            Deed::Job(plan) => command_line(&plan.words),
-            Deed::Signal { pid, signal } => format!("kill -{} {pid}", signal.word()),
+            ActionTarget::Job(plan) => command_line(&plan.words),
+            ActionTarget::Signal { pid, signal } => format!("kill -{} {pid}", signal.word()),
         }
     }
 }
@@ -65,12 +65,12 @@ pub(crate) struct ActionSpec {
     pub(crate) title: &'static str,
     pub(crate) what: &'static str,
     pub(crate) fields: &'static [FieldSpec],
-    make: fn(&Values<'_>) -> Result<Deed, String>,
+    make: fn(&Values<'_>) -> Result<ActionTarget, String>,
 }
 
 impl ActionSpec {
     /// What it leads to with these values, in the order of its fields; what is wrong with them otherwise.
-    pub(crate) fn deed(&self, values: &[&str]) -> Result<Deed, String> {
+    pub(crate) fn deed(&self, values: &[&str]) -> Result<ActionTarget, String> {
         for (field, value) in self.fields.iter().zip(values) {
             if field.is_required && value.trim().is_empty() {
                 return Err(format!("{} is missing: e edits the fields", field.name));
@@ -132,8 +132,8 @@ impl Plan {
         self
     }
 
-    fn job(self) -> Result<Deed, String> {
-        Ok(Deed::Job(self))
+    fn job(self) -> Result<ActionTarget, String> {
+        Ok(ActionTarget::Job(self))
     }
 }
 
@@ -280,7 +280,7 @@ pub(crate) const ACTIONS: &[ActionSpec] = &[
         make: |values| {
             let signal =
                 SignalName::of_word(&values.text(1)).ok_or("signal: TERM, INT, KILL, STOP or CONT")?;
-            Ok(Deed::Signal { pid: values.pid(0)?, signal })
+            Ok(ActionTarget::Signal { pid: values.pid(0)?, signal })
         },
     },
     ActionSpec {

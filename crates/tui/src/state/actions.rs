@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stormlog_model::text::format_whole_seconds;
 
-use crate::state::action_list::{ACTIONS, ActionSpec, Deed, EXPORT_BUNDLE, Start};
+use crate::state::action_list::{ACTIONS, ActionSpec, ActionTarget, EXPORT_BUNDLE, Start};
 use crate::state::key::Key;
 use crate::state::list::Cursor;
 use crate::state::page::Page;
@@ -217,7 +217,7 @@ impl ActionsState {
         self.values[self.menu.at].iter().map(|value| value.text.as_str()).collect()
     }
 
-    pub(crate) fn deed(&self) -> Result<Deed, String> {
+    pub(crate) fn deed(&self) -> Result<ActionTarget, String> {
         self.action().deed(&self.texts())
     }
 
@@ -315,8 +315,8 @@ impl ActionsState {
 
     fn run(&mut self) -> ActionsWish {
         match self.deed() {
-            Ok(Deed::Job(plan)) => ActionsWish::Run(plan),
-            Ok(Deed::Signal { pid, signal }) => {
+            Ok(ActionTarget::Job(plan)) => ActionsWish::Run(plan),
+            Ok(ActionTarget::Signal { pid, signal }) => {
                 self.asked = Some(signal);
                 ActionsWish::Inspect(pid)
             }

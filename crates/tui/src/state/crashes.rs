@@ -43,7 +43,7 @@ pub(crate) struct CrashesLook {
     pub(crate) rows: Vec<CrashRow>,
     /// What could not be read, a sentence each.
     pub(crate) problems: Vec<String>,
-    /// The page that was asked for.
+    /// The page that was requested.
     pub(crate) page: Option<(PathBuf, Result<String, String>)>,
 }
 
@@ -150,7 +150,7 @@ impl CrashesState {
         self.cursor.at = place.unwrap_or(self.cursor.at);
     }
 
-    /// A bundle's page is asked for, or the bundles of a run.
+    /// A bundle's page is requested, or the bundles of a run.
     pub(crate) fn open(&mut self, path: &Path, is_bundle: bool) {
         if is_bundle {
             (self.opened, self.page) = (Some(path.to_owned()), None);

@@ -46,7 +46,7 @@ impl Entry {
         Typed::Changed
     }
 
-    /// Whether a text contains what was typed; capitals matter only to who types them.
+    /// Whether a text contains what was typed; case matters only if the typed text has capitals.
     pub(crate) fn matches(&self, text: &str) -> bool {
         if self.text.chars().any(char::is_uppercase) {
             text.contains(&self.text)

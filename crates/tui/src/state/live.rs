@@ -265,7 +265,7 @@ impl LiveState {
         }
     }
 
-    /// Filters and orders the lines anew.
+    /// Filters and orders the lines again.
     fn arrange(&mut self) {
         let lines = match &self.reading.chosen {
             Some(process) => process.heap.as_ref().map_or(&[][..], |heap| &heap.lines),

@@ -14,7 +14,7 @@ pub(crate) struct Page {
     pub(crate) title: String,
     lines: Vec<String>,
     top: usize,
-    /// The end was asked for: a text that grows is shown at its end, until another key scrolls.
+    /// The end was requested: a text that grows is shown at its end, until another key scrolls.
     is_at_end: bool,
     /// Lines on screen and lines in all when last drawn.
     drawn: (usize, usize),

@@ -53,7 +53,7 @@ pub(crate) struct ProcessState {
     pub(crate) trouble: Option<String>,
     /// The frames of the flame graph as drawn last: row, columns, node.
     pub(crate) cells: Vec<(u16, u16, u16, u32)>,
-    /// What the look that is shown was asked for.
+    /// What the look that is shown was requested.
     shown: Option<Wish>,
     /// The moment that another view asked for, until the axis is known.
     wanted: Option<u64>,
@@ -155,7 +155,7 @@ impl ProcessState {
         self.shown.is_some()
     }
 
-    /// Whether the shown figures are of what is asked for.
+    /// Whether the shown figures are of what is requested.
     pub(crate) fn is_current(&self) -> bool {
         self.shown == Some(self.wish())
     }
@@ -198,7 +198,7 @@ impl ProcessState {
         is_used
     }
 
-    /// What held the memory at the cursor is asked for.
+    /// What held the memory at the cursor is requested.
     fn ask_moment(&mut self) {
         let has_stacks = !matches!(self.pane, Pane::Lines);
         self.live.ask(self.axis.cursor().map(|at| at.saturating_mul(MS)), has_stacks);

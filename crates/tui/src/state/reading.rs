@@ -75,7 +75,7 @@ pub struct Process {
     pub trouble: Option<String>,
     /// Something of it is or was recorded; else it is only looked at.
     pub is_recorded: bool,
-    /// Memory over time, alerts and phases, on an axis of milliseconds since 1970; where they were asked for.
+    /// Memory over time, alerts and phases, on an axis of milliseconds since 1970; where they were requested.
     pub(crate) lanes: Option<ProcessLanes>,
 }
 
@@ -106,13 +106,13 @@ pub struct Heap {
     pub thread: Option<u64>,
     /// Who holds it, by line.
     pub lines: Vec<Line>,
-    /// The moment that was asked for, nanoseconds since 1970; `None`: now.
+    /// The moment that was requested, nanoseconds since 1970; `None`: now.
     pub(crate) at_ns: Option<u64>,
     /// The moment nearest to it that the capture distinguishes: these figures are of that one.
     pub(crate) moment_ns: Option<u64>,
     /// Why the moment cannot be shown.
     pub(crate) past_trouble: Option<String>,
-    /// The stacks of the same moment, where they were asked for.
+    /// The stacks of the same moment, where they were requested.
     pub(crate) stacks: Option<StackProfile>,
 }
 

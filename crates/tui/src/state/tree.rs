@@ -268,7 +268,7 @@ impl TreeState {
         self.cursor.at = 0;
     }
 
-    /// Hides other frames or orders anew; the chosen row stays chosen as far as it is still there.
+    /// Hides other frames or reorders; the chosen row stays chosen as far as it is still there.
     fn hide(&mut self, hidden: Hidden) {
         let way = self.shape.way_to(self.at());
         self.hidden = hidden;

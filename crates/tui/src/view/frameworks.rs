@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_there_and_no_size_panics() {
+    fn empty_view_draws_at_any_size() {
         let mut state = FrameworksState::new(Vec::new());
         assert!(picture((80, 24), &mut state).contains("reading…"));
         state.take(FrameworksLook::default());

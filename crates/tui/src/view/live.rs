@@ -1,4 +1,4 @@
-//! The live view: who it is, one plot, one table, keys at the bottom.
+//! The live view: the process, one plot, one table, keys at the bottom.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -1,4 +1,4 @@
-//! One process: who it is and what happened, its lanes, and what held the memory at the cursor.
+//! One process: its identity and what happened, its lanes, and what held the memory at the cursor.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

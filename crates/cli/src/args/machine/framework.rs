@@ -157,7 +157,7 @@ struct TfMonitor {
     /// The device: /GPU:N, or /CPU:0
     #[arg(long, default_value = "/GPU:0")]
     device: String,
-    // Last: its headings would take in what follows.
+    // Last: its headings would apply to the options that follow.
     #[command(flatten)]
     common: Monitor,
 }
@@ -173,7 +173,7 @@ struct TfTrack {
     /// The device: /GPU:N, or /CPU:0
     #[arg(long, default_value = "/GPU:0")]
     device: String,
-    // Last: its headings would take in what follows.
+    // Last: its headings would apply to the options that follow.
     #[command(flatten)]
     common: Track,
 }

@@ -64,7 +64,7 @@ pub(crate) enum AttachMode {
 }
 
 impl Attach {
-    /// What was asked for. A flag that has no meaning in what was asked for is an error, not dropped.
+    /// What was requested. A flag that has no meaning in what was asked for is an error, not dropped.
     pub(crate) fn options(self, program: Program) -> Result<AttachMode, UsageError> {
         if self.heap.is_wanted() {
             return Ok(AttachMode::Heap(attach::Options {

@@ -56,7 +56,7 @@ impl Record {
         self.heap || self.output.is_some() || asked != HeapOptions::default()
     }
 
-    /// What was asked for, whether or not the recording itself was.
+    /// What was requested, whether or not the recording itself was.
     pub(crate) fn options(&self) -> HeapOptions {
         HeapOptions {
             native: self.native,

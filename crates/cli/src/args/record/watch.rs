@@ -326,7 +326,7 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// What was asked for.
+    /// What was requested.
     pub(crate) fn asked(self) -> Option<Export> {
         let wandb = json!({
             "project": self.wandb_project, "entity": self.wandb_entity, "mode": self.wandb_mode,

@@ -69,7 +69,7 @@ enum FormatName {
     Html,
 }
 
-/// Which of the two analyses was asked for.
+/// Which of the two analyses was requested.
 pub(crate) enum AnalyzeMode {
     General(analyze::Options),
     Framework(framework_analyze::Options),

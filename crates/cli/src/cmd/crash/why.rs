@@ -10,7 +10,7 @@ use stormlog_heap_report::retained::{retention, with_lines};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{AttachMethod, ask_why, running_process};
 
-use crate::cmd::record::attach::{Room, said, stormlog_hook_image};
+use crate::cmd::record::attach::{ScriptDirectory, said, stormlog_hook_image};
 use crate::default_path;
 use crate::exit::{Exit, UsageError};
 
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn of_process(pid: u32, method: AttachMethod) -> anyhow::Result<(Option<Process>, Retention)> {
-    let room = Room::new()?;
+    let room = ScriptDirectory::new()?;
     let path = ask_why(pid, &stormlog_hook_image()?, method, &room.0).map_err(said)?;
     let report = retained::read(&path)
         .ok_or_else(|| UsageError(format!("process {pid} wrote a report that cannot be read; try again")))?;

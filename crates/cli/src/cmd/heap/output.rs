@@ -25,10 +25,10 @@ impl Output {
         Ok(())
     }
 
-    /// Says early that a file is in the way, before the work is done.
+    /// Reports an existing file early, before the work is done.
     pub(crate) fn check(&self, capture: &Path, name: &str) -> anyhow::Result<()> {
         let path = self.path.clone().unwrap_or_else(|| beside(capture, name));
-        // What is not a regular file is written to, so it is not in the way.
+        // What is not a regular file is written to, so it does not count as existing.
         match path.is_file() && !self.force && path != Path::new("-") {
             true => Err(in_the_way(&path).into()),
             false => Ok(()),

@@ -1,4 +1,4 @@
-//! `stormlog summary`: who held the memory, function by function.
+//! `stormlog summary`: what held the memory, function by function.
 
 use std::io::{self, Write};
 

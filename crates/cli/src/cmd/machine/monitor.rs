@@ -9,8 +9,8 @@ use stormlog_store::Format;
 use stormlog_track::{Outlets, Statistics};
 
 use crate::cmd::record::track::code;
-use crate::cmd::record::watch::keep::Kept;
-use crate::cmd::record::watch::{self, Part, Reason, Screen, Stop, Wanted, WatchSession};
+use crate::cmd::record::watch::keep::OutputDraft;
+use crate::cmd::record::watch::{self, Part, Reason, Screen, Stop, WatchOptions, WatchSession};
 
 pub(crate) struct Options {
     pub(crate) pid: Option<u32>,
@@ -28,7 +28,8 @@ const STATUS_SECONDS: f64 = 5.0;
 pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json);
-    let found = watch::find(Wanted::look(options.pid, options.device, options.interval, "stormlog.monitor"))?;
+    let found =
+        watch::find(WatchOptions::look(options.pid, options.device, options.interval, "stormlog.monitor"))?;
     screen.line(&format!("Starting memory monitoring for {:?} seconds...", options.duration));
     match &found.target {
         Some(target) => {
@@ -45,7 +46,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     screen.line("Press Ctrl+C to stop early");
     screen.line("");
     let kept = match &options.output {
-        Some(path) => Some(Kept::create(path, options.format, &found.session)?),
+        Some(path) => Some(OutputDraft::create(path, options.format, &found.session)?),
         None => None,
     };
     let (kept, recorder) = kept.map_or((None, None), |(kept, recorder)| (Some(kept), Some(recorder)));

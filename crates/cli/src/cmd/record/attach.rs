@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for Ctrl-C")?;
     }
-    let room = Room::new()?;
+    let room = ScriptDirectory::new()?;
     let library = stormlog_hook_image()?;
     let spec = options.heap.hook_spec(&output);
     if output.exists() {
@@ -107,7 +107,7 @@ fn free_name(pid: u32) -> PathBuf {
 }
 
 pub(crate) fn detach(pid: u32, method: AttachMethod) -> anyhow::Result<Exit> {
-    let room = Room::new()?;
+    let room = ScriptDirectory::new()?;
     attach(pid, &stormlog_hook_image()?, Call::Stop, method, &room.0).map_err(said)?;
     Ok(Exit::Ok)
 }
@@ -153,19 +153,19 @@ pub(crate) fn said(error: AttachError) -> anyhow::Error {
 }
 
 /// A directory of our own for the scripts that the attached process runs.
-pub(crate) struct Room(pub(crate) PathBuf);
+pub(crate) struct ScriptDirectory(pub(crate) PathBuf);
 
-impl Room {
+impl ScriptDirectory {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let random = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("stormlog-attach-{random:016x}"));
         // The process that is entered finds its files here; it may be another user's.
         std::fs::DirBuilder::new().mode(0o711).create(&path).with_context(|| path.display().to_string())?;
-        Ok(Room(path))
+        Ok(ScriptDirectory(path))
     }
 }
 
-impl Drop for Room {
+impl Drop for ScriptDirectory {
     fn drop(&mut self) {
         // Two small files in the temporary directory at worst.
         let _ = std::fs::remove_dir_all(&self.0);

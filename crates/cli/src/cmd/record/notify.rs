@@ -20,7 +20,7 @@ pub(crate) struct NotifyOptions {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// The courier, where something was asked for. `ourselves` starts this program again.
+/// The courier, where something was requested. `ourselves` starts this program again.
 pub(crate) fn start(
     options: &NotifyOptions,
     ourselves: &[OsString],

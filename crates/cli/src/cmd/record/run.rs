@@ -16,7 +16,7 @@ use stormlog_push::Deliveries;
 use stormlog_story::Story;
 use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
 
-use stormlog_heap_report::Chosen;
+use stormlog_heap_report::ChosenCapture;
 
 use crate::cmd::record::notify;
 use crate::cmd::record::retention::{self, Keep};
@@ -139,7 +139,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         courier.send(notice);
     }
     let mut out = io::stderr().lock();
-    // The exit status is the program's, whatever became of the file, of the terminal, or of who read from the pipe.
+    // The exit status is the program's, whatever happened to the file, the terminal, or the reader of the pipe.
     let _ = if options.json {
         writeln!(out, "{:#}", outcome_json(&outcome, &story))
     } else if !options.quiet {
@@ -216,7 +216,7 @@ fn ourselves() -> io::Result<Vec<OsString>> {
 fn summarise(
     out: &mut impl Write,
     outcome: &RunOutcome,
-    chosen: Option<&Chosen>,
+    chosen: Option<&ChosenCapture>,
     story: &Story,
 ) -> io::Result<()> {
     let main = outcome.processes.first();

@@ -1,4 +1,4 @@
-//! The end of `stormlog run --heap`: who completes the captures, and what is printed while the caller has to wait for them.
+//! The end of `stormlog run --heap`: which process completes the captures, and what is printed while the caller waits.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

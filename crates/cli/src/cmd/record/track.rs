@@ -13,8 +13,10 @@ use stormlog_track::{GpuHoldings, Outlets};
 use crate::Program;
 use crate::cmd::record::flight::{self, Flight, Oom};
 use crate::cmd::record::track_export::{self, Export};
-use crate::cmd::record::watch::keep::Kept;
-use crate::cmd::record::watch::{self, MAX_EVENTS, Reason, Screen, Stop, Wanted, WatchSession, WatchTargets};
+use crate::cmd::record::watch::keep::OutputDraft;
+use crate::cmd::record::watch::{
+    self, MAX_EVENTS, Reason, Screen, Stop, WatchOptions, WatchSession, WatchTargets,
+};
 use crate::exit::Exit;
 
 pub(crate) struct Options {
@@ -90,7 +92,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let mut thresholds = Thresholds::default();
     thresholds.set("memory_warning_percent", options.warning_threshold)?;
     thresholds.set("memory_critical_percent", options.critical_threshold)?;
-    let found = watch::find(Wanted {
+    let found = watch::find(WatchOptions {
         pid: options.pid,
         device: options.device,
         interval: options.interval,
@@ -110,7 +112,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
         None => None,
     };
     let kept = match &options.output {
-        Some(path) => Some(Kept::create(path, options.format, &found.session)?),
+        Some(path) => Some(OutputDraft::create(path, options.format, &found.session)?),
         None => None,
     };
     let (kept, recorder) = kept.map_or((None, None), |(kept, recorder)| (Some(kept), Some(recorder)));

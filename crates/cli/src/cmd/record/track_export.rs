@@ -18,14 +18,14 @@ use crate::interpreter::{Interpreter, with_package};
 /// The module that does it.
 const MODULE: &str = "stormlog._export";
 
-/// Exports that were asked for: `wandb` and `mlflow`, each with the settings of 0.4.3.
+/// Exports that were requested: `wandb` and `mlflow`, each with the settings of 0.4.3.
 #[derive(Debug)]
 pub(crate) struct Export {
     settings: Record,
 }
 
 impl Export {
-    /// `None` when nothing was asked for.
+    /// `None` when nothing was requested.
     pub(crate) fn of(settings: Record) -> Option<Self> {
         (!settings.is_empty()).then_some(Export { settings })
     }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) program: Program,
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) session_id: Option<String>,
-    /// What was asked for; the default depends on where it goes and under which name.
+    /// What was requested; the default depends on where it goes and under which name.
     pub(crate) format: Option<Format>,
     pub(crate) output: Option<PathBuf>,
     /// Where pictures go, if they are wanted.

@@ -17,7 +17,7 @@ use crate::cmd::atomic_write;
 
 /// Streams of the timeline; more do not fit on a page people look at.
 const MOST_STREAMS: usize = 6;
-/// Fewer points are no line.
+/// Fewer points do not define a line.
 const LEAST_POINTS: usize = 4;
 /// Small multiples; more than these are not seen any more.
 const MOST_RANKS: usize = 64;

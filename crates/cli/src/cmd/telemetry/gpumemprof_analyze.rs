@@ -16,7 +16,7 @@ use crate::cmd::telemetry::analyze::{Format, Options, indented};
 use crate::cmd::telemetry::analyze_plots::Plots;
 use crate::exit::Exit;
 
-/// The session that is meant when none is named: the first in order that has events.
+/// The default session when none is named: the first in order that has events.
 pub(crate) fn default_session(loaded: &Loaded) -> Option<String> {
     let has_events = |id: &str| {
         loaded.recording.sessions.iter().any(|session| session.session_id == id && session.event_count > 0)
@@ -208,8 +208,9 @@ fn foreign(path: &Path) -> Option<Vec<String>> {
     if path.is_dir() || path.extension().is_some_and(|extension| extension == "jsonl" || extension == "csv") {
         return None;
     }
-    let is_telemetry =
-        |value: &Value| value.as_object().is_some_and(|map| TELEMETRY_KEYS.iter().any(|key| map.contains_key(*key)));
+    let is_telemetry = |value: &Value| {
+        value.as_object().is_some_and(|map| TELEMETRY_KEYS.iter().any(|key| map.contains_key(*key)))
+    };
     match store_json::read_value(path).ok()? {
         Value::Array(items) if items.iter().any(is_telemetry) => None,
         Value::Object(map) if map.get("events").is_some_and(Value::is_array) => None,

@@ -12,7 +12,7 @@ use super::recordings;
 use crate::cmd::atomic_write;
 use crate::exit::{CtrlC, Exit, MissingInput, UsageError};
 
-/// The trace format that was asked for, by `--to` or by the name of the output.
+/// The trace format that was requested, by `--to` or by the name of the output.
 pub(crate) fn format(options: &Options) -> anyhow::Result<Option<TraceFormat>> {
     let name = options.output.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let format = match &options.to {

@@ -1,4 +1,4 @@
-//! One step of unwinding by the whole row of the table, with every register it names: signal frames, lazy binding, odd functions. Slow and rare.
+//! One step of unwinding by a complete row of the table, with every register in it: signal frames, lazy binding, unusual functions. Slow and rare.
 
 use gimli::{CfaRule, EhFrame, Operation, Register, RegisterRule, UnwindExpression, X86_64};
 

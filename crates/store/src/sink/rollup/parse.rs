@@ -141,7 +141,7 @@ fn oom(fields: Fields<'_>) -> Result<OomSummary, SinkError> {
     })
 }
 
-/// An object whose fields are asked for by name and kind.
+/// An object whose fields are requested by name and kind.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a Record);
 

@@ -178,7 +178,7 @@ impl Health {
     }
 }
 
-/// Out-of-memory events. Of their bundles' paths only a keyed hash is kept: only their number is asked for.
+/// Out-of-memory events. Of their bundles' paths only a keyed hash is kept: only their number is requested.
 #[derive(Debug, Default)]
 struct Oom {
     events: u64,

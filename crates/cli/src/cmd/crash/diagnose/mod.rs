@@ -16,7 +16,7 @@ use stormlog_track::Outlets;
 
 use crate::Program;
 use crate::cmd::record::track_export::Export;
-use crate::cmd::record::watch::{self, Stop, Wanted, WatchSession};
+use crate::cmd::record::watch::{self, Stop, WatchOptions, WatchSession};
 use crate::exit::{Exit, UsageError};
 use bundle::Bundle;
 use summary::summary;
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 /// What a few seconds of looking came to.
-struct Seen {
+struct SampledMemory {
     timeline: Value,
     summary: Summary,
     session: SessionSummary,
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         Program::Jaxmemprof => "jaxmemprof diagnose",
     };
     // Who is asked comes first: a process that is not there leaves no directory behind.
-    let found = watch::find(Wanted::look(options.pid, options.device, options.interval, source))?;
+    let found = watch::find(WatchOptions::look(options.pid, options.device, options.interval, source))?;
     let session = found.session.clone();
     let mut bundle = Bundle::create(options)?;
     let facts = crate::cmd::machine::info::page();
@@ -109,7 +109,12 @@ fn check(options: &Options) -> Result<(), UsageError> {
 }
 
 /// Watches for the time given; Ctrl-C shortens it, and what was seen until then is kept.
-fn look(mut watch: WatchSession, options: &Options, mut session: SessionSummary, facts: &Value) -> Seen {
+fn look(
+    mut watch: WatchSession,
+    options: &Options,
+    mut session: SessionSummary,
+    facts: &Value,
+) -> SampledMemory {
     let stop = Stop::watch();
     let reason = watch.run(Some(options.duration), &stop, |_, _| true);
     watch.finish(&reason);
@@ -140,5 +145,5 @@ fn look(mut watch: WatchSession, options: &Options, mut session: SessionSummary,
         });
         found = Some(summary(part, &tracker.statistics(), facts, options.program));
     }
-    Seen { timeline, summary: found.unwrap_or_default(), session }
+    SampledMemory { timeline, summary: found.unwrap_or_default(), session }
 }

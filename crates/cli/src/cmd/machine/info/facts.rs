@@ -131,7 +131,7 @@ fn python() -> Python {
     Python { version, tensorflow: next(), distribution: next(), jax: next(), jax_plugin: next() }
 }
 
-/// Cores that are no hyper-threads of each other.
+/// Cores that are not hyper-threads of each other.
 fn physical_cores() -> Option<usize> {
     let mut cores = BTreeSet::new();
     for entry in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {

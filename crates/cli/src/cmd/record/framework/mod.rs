@@ -22,7 +22,7 @@ use crate::args::machine::device;
 use crate::cmd::record::flight::{self, Flight, Oom};
 use crate::cmd::record::track::code;
 use crate::cmd::record::track_export::{self, Export};
-use crate::cmd::record::watch::{self, Reason, Screen, Stop, Wanted, WatchSession};
+use crate::cmd::record::watch::{self, Reason, Screen, Stop, WatchOptions, WatchSession};
 use crate::exit::UsageError;
 
 pub(crate) struct Options {
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let program = Program::of(framework);
     let stop = Stop::watch();
     let mut screen = Screen::new(options.json);
-    let found = watch::find(Wanted {
+    let found = watch::find(WatchOptions {
         pid: options.pid,
         device: Some(device),
         interval: options.interval,
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     }
     let flight = options.oom.as_ref().map(Flight::new);
     let mut watch = found.start(Outlets::new(sink, None))?;
-    let mut seen = Seen::default();
+    let mut seen = PrintedState::default();
     let duration = options.duration.filter(|duration| *duration != 0.0);
     let reason =
         watch.run(duration, &stop, |watch, alerts: &[Event]| seen.look(&mut screen, options, watch, alerts));
@@ -174,12 +174,12 @@ fn header(screen: &mut Screen, options: &Options) {
 
 /// What was shown and warned of so far.
 #[derive(Default)]
-struct Seen {
+struct PrintedState {
     next: f64,
     alerts: Vec<Value>,
 }
 
-impl Seen {
+impl PrintedState {
     fn look(
         &mut self,
         screen: &mut Screen,

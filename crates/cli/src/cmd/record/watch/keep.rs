@@ -17,13 +17,13 @@ const SEGMENT: u64 = 4 << 20;
 const RING_SLOTS: u64 = 1 << 10;
 
 /// An output to be.
-pub(crate) struct Kept {
+pub(crate) struct OutputDraft {
     output: PathBuf,
     format: Format,
     directory: PathBuf,
 }
 
-impl Kept {
+impl OutputDraft {
     /// Begins to record. Fails now rather than after hours when the file could not be written there.
     pub(crate) fn create(
         output: &Path,
@@ -35,7 +35,7 @@ impl Kept {
         let config =
             RecorderConfig { ring_slots: RING_SLOTS, segment_bytes: SEGMENT, ..RecorderConfig::default() };
         let recorder = Recorder::create(&directory, session.clone(), &config)?;
-        Ok((Kept { output: output.to_owned(), format, directory }, recorder))
+        Ok((OutputDraft { output: output.to_owned(), format, directory }, recorder))
     }
 
     /// Puts the file in place and removes the recording.

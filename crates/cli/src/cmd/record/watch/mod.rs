@@ -39,7 +39,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 const BEAT: Duration = Duration::from_millis(250);
 
 /// Whose memory, and how.
-pub(crate) struct Wanted {
+pub(crate) struct WatchOptions {
     pub(crate) pid: Option<u32>,
     /// A GPU's number, or -1 for the host alone.
     pub(crate) device: Option<i64>,
@@ -55,10 +55,10 @@ pub(crate) struct Wanted {
     pub(crate) source: &'static str,
 }
 
-impl Wanted {
+impl WatchOptions {
     /// To look only: no alerts, no bundle, an identity of the environment's.
     pub(crate) fn look(pid: Option<u32>, device: Option<i64>, interval: f64, source: &'static str) -> Self {
-        Wanted {
+        WatchOptions {
             pid,
             device,
             interval,
@@ -124,7 +124,7 @@ pub(crate) struct WatchSession {
 
 /// What is to be watched: found, not started.
 pub(crate) struct WatchTargets {
-    wanted: Wanted,
+    wanted: WatchOptions,
     pub(crate) session: SessionSummary,
     identity: Identity,
     pub(crate) target: Option<Attached>,
@@ -139,8 +139,8 @@ struct Sampling {
     source: Box<dyn Source>,
 }
 
-/// Finds what is asked for; nothing is written yet.
-pub(crate) fn find(wanted: Wanted) -> anyhow::Result<WatchTargets> {
+/// Finds what is requested; nothing is written yet.
+pub(crate) fn find(wanted: WatchOptions) -> anyhow::Result<WatchTargets> {
     // 0.4.3's sentence and code: scripts that pass a computed interval match it.
     if !(wanted.interval > 0.0 && wanted.interval.is_finite()) {
         anyhow::bail!("sampling_interval must be > 0");
@@ -209,7 +209,7 @@ fn not_there(pid: u32, error: &CollectError) -> anyhow::Error {
     anyhow::Error::new(MissingInput(sentence))
 }
 
-fn session(wanted: &Wanted, identity: &Identity) -> SessionSummary {
+fn session(wanted: &WatchOptions, identity: &Identity) -> SessionSummary {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     SessionSummary {
         session_id: new_session_id(),
@@ -269,7 +269,7 @@ impl WatchTargets {
             configs.push((config, rest.source));
             parts.push(part);
         }
-        let group = Group::new(configs, outlets, Some(Arc::new(Teller(Mutex::new(tell)))))
+        let group = Group::new(configs, outlets, Some(Arc::new(AlertSender(Mutex::new(tell)))))
             .map_err(|problem| anyhow::anyhow!(problem.message))?;
         group.start()?;
         for (part, tracker) in parts.iter_mut().zip(group.trackers()) {
@@ -322,7 +322,7 @@ impl WatchSession {
         }
     }
 
-    /// Ends the session, and tells what came in since the last look.
+    /// Ends the session, and returns what was recorded since the last look.
     pub(crate) fn finish(&self, reason: &Reason) -> Vec<Event> {
         if let (Reason::Departed(departure), Some(tracker)) = (reason, self.group.trackers().first()) {
             tracker.add(part::departed(departure));
@@ -333,9 +333,9 @@ impl WatchSession {
 }
 
 /// Hands alerts to the loop, which alone prints.
-struct Teller(Mutex<mpsc::Sender<Event>>);
+struct AlertSender(Mutex<mpsc::Sender<Event>>);
 
-impl Listener for Teller {
+impl Listener for AlertSender {
     fn alert(&self, event: &Event) {
         // The loop is gone once the command ends; nothing is left to notify.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(event.clone());

@@ -36,7 +36,7 @@ impl Stop {
     }
 }
 
-/// The mask of ignored signals, as the kernel tells it of this process.
+/// The mask of ignored signals, as the kernel reports it for this process.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -27,7 +27,7 @@ pub(crate) enum Mode {
     Csv,
 }
 
-/// What is asked for.
+/// What is requested.
 pub(crate) enum Target {
     Runs(RunFilter),
     Attachments(AttachmentFilter),
