@@ -32,7 +32,7 @@ fn event(program: &str, at_ns: u64, rss: u64, file_backed: Option<u64>) -> Event
 }
 
 /// Programs, whether they leak, and whether they are suspected, with or without what is recorded of files.
-fn judged(tells_files: bool) -> Vec<(&'static str, bool, bool)> {
+fn judged(with_file_backed: bool) -> Vec<(&'static str, bool, bool)> {
     let lines = include_str!("traces/starts.csv").lines().skip(1);
     let rows: Vec<[&str; 5]> =
         lines.map(|line| line.split(',').collect::<Vec<_>>().try_into().unwrap()).collect();
@@ -41,7 +41,7 @@ fn judged(tells_files: bool) -> Vec<(&'static str, bool, bool)> {
         .map(|rows| {
             let mut recording = Recording::default();
             for [name, _, at, rss, file] in rows {
-                let file = file.parse().ok().filter(|_| tells_files);
+                let file = file.parse().ok().filter(|_| with_file_backed);
                 recording.observe(&event(name, at.parse().unwrap(), rss.parse().unwrap(), file));
             }
             let found = analyze(recording, Vec::new(), &AnalysisOptions::default()).findings;
@@ -61,9 +61,9 @@ fn start_is_not_suspected_and_an_early_leak_is() {
     for (program, leaks, is_suspected) in expected {
         assert_eq!(leaks, is_suspected, "{program}");
     }
-    let untold = judged(false);
+    let without_file_backed = judged(false);
     assert!(
-        untold.iter().any(|(_, leaks, is_suspected)| !leaks && *is_suspected),
+        without_file_backed.iter().any(|(_, leaks, is_suspected)| !leaks && *is_suspected),
         "what is known of files decides"
     );
 }

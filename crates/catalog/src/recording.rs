@@ -162,7 +162,7 @@ impl Loaded {
         }
         let mut input = Input { path, ..Input::default() };
         self.recording.next_source();
-        let told_before = self.recording.overlapping;
+        let overlapping_before = self.recording.overlapping;
         match source.events(&ReadOptions::default()) {
             Err(error) => input.damage(error.to_string()),
             Ok(mut events) => {
@@ -183,7 +183,7 @@ impl Loaded {
             }
         }
         if !is_bundle(source) {
-            input.overlapping = self.recording.overlapping - told_before;
+            input.overlapping = self.recording.overlapping - overlapping_before;
         }
         self.inputs.push(input);
         for summary in source.stated_sessions() {

@@ -2,7 +2,7 @@
 //!
 //! Each row is one holder: a container or object that a root (a local of a running function, a global, a class, a closure) reaches, with the
 //! addresses of some of the blocks below it. The addresses are what joins a row with the lines of a heap capture (`heap-report`). Written by the
-//! watched program, so nothing in it is trusted: sizes, numbers and texts are bounded here.
+//! recorded program, so nothing in it is trusted: sizes, numbers and texts are bounded here.
 
 use std::path::Path;
 

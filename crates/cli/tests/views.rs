@@ -287,13 +287,13 @@ fn unsupported_python_is_distinguished_from_other_programs() {
     let [capture, runs] = ["ls.bin", "runs"].map(|name| folder.path().join(name));
     let [capture, runs, python] = [&capture, &runs, &python].map(|path| path.to_str().unwrap());
     let recording = ["run", "--quiet", "--dir", runs, "--heap", "-o", capture, "--"];
-    for (program, is_told) in [(python, true), ("/bin/ls", false)] {
+    for (program, is_python) in [(python, true), ("/bin/ls", false)] {
         let _ = std::fs::remove_file(capture);
         answer(&[&recording[..], &[program, "/"]].concat());
         for view in ["stats", "summary"] {
             let text = answer(&[view, capture]);
-            assert_eq!(text.contains("Python stacks are unknown"), is_told, "{text}");
-            assert_eq!(text.contains("this is not a Python program; --native records"), !is_told, "{text}");
+            assert_eq!(text.contains("Python stacks are unknown"), is_python, "{text}");
+            assert_eq!(text.contains("this is not a Python program; --native records"), !is_python, "{text}");
         }
     }
 }

@@ -99,7 +99,7 @@ fn a_real_oom_kill_is_counted_named_and_explained() {
 
     let watch = OomWatch::start(cgroup);
     let mut log = KernelLog::from_now();
-    child.tell("go");
+    child.send("go");
     let status = child.wait();
     assert_eq!(status.signal(), Some(9));
 

@@ -65,7 +65,7 @@ pub fn by_cause(all: &Gathered) -> Vec<CauseReport> {
     causes
 }
 
-/// Jobs of which at least one process died for want of memory: a job that died of two causes counts once.
+/// Jobs of which at least one process ran out of memory and died: a job that died of two causes counts once.
 #[must_use]
 pub fn memory_jobs(all: &Gathered) -> u64 {
     let has_one = |job: &&JobState| job.deaths.values().any(|death| is_memory(&death.cause));
@@ -125,7 +125,7 @@ fn first_of(job_id: &str, attempt: Option<i64>, mut deaths: Vec<&DeathRow>) -> O
     };
     let mut candidates: Vec<&DeathRow> = deaths.into_iter().filter(may_be_first).collect();
     let is_certain = candidates.len() == 1;
-    // What others die of is a signal or an exit after a lost peer: want of memory has a reason of its own.
+    // What others die of is a signal or an exit after a lost peer: running out of memory has its own reason.
     candidates.sort_by_key(|death| !is_memory(&death.cause));
     candidates.truncate(MOST_CANDIDATES);
     let report = |death: &&DeathRow| DeathReport {

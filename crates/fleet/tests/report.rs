@@ -221,7 +221,7 @@ fn first_death_is_certain_only_beyond_the_difference_of_clocks() {
     let near = first_of(3 * S);
     assert!(!near.is_certain);
     let ranks: Vec<Option<i64>> = near.candidates.iter().map(|death| death.rank).collect();
-    assert_eq!(ranks, [Some(4), Some(0)], "want of memory first; rank 1 died later by the clock of rank 0");
+    assert_eq!(ranks, [Some(4), Some(0)], "out of memory first; rank 1 died later by the clock of rank 0");
     let far = first_of(6 * S);
     assert!(far.is_certain);
     assert_eq!(far.candidates[0].rank, Some(0));

@@ -21,7 +21,7 @@ pub enum End {
     Finished,
     /// Its recording was stopped; the process may have gone on.
     Stopped,
-    /// A signal killed it, or the kernel for want of memory.
+    /// A signal killed it, or the kernel's OOM killer.
     Killed(String),
     /// The file is truncated; this many bytes at its end are not whole records.
     Cut(u64),

@@ -1,7 +1,7 @@
 //! The memory of a process at a moment that was requested: `snapshot.json`, its format and the answer in a few lines.
 //!
 //! One format for what a process reports of itself (components by its tensors, the allocator of each device) and for what is seen from outside; the lines
-//! that hold the memory come from the heap capture of the process where there is one. Written by the watched program: nothing in it is trusted beyond its
+//! that hold the memory come from the heap capture of the process where there is one. Written by the recorded program: nothing in it is trusted beyond its
 //! shape. Must never print.
 
 use std::fmt::Write as _;

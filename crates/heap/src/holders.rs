@@ -7,7 +7,7 @@ use stormlog_model::stacks::Weight;
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ledger::Ledger;
-use crate::places::{self, GroupBy};
+use crate::locations::{self, GroupBy};
 use crate::profile::Mode;
 use crate::stats::LocationTotals;
 use crate::tree::ROOT;
@@ -66,13 +66,13 @@ impl Heap {
         for (_, stack) in native.iter().skip(NAMED_STACKS) {
             smaller += stacks.remove(stack).unwrap_or_default();
         }
-        let mut grouped = places::grouped(&stacks, GroupBy::Line, namer, &self.state.tree);
+        let mut grouped = locations::grouped(&stacks, GroupBy::Line, namer, &self.state.tree);
         if smaller != Weight::default() {
             let function = "<smaller native stacks>".to_owned();
             let (file, Weight { bytes, count }) = (String::new(), smaller);
             grouped.push(LocationTotals { function, file, line: 0, bytes, count });
         }
-        places::top(&grouped, top, |place| place.bytes)
+        locations::top(&grouped, top, |place| place.bytes)
     }
 }
 

@@ -9,7 +9,7 @@ use stormlog_model::stacks::Weight;
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ledger::Ledger;
-use crate::places::{self, GroupBy};
+use crate::locations::{self, GroupBy};
 use crate::stats::LocationTotals;
 use crate::tree::ROOT;
 
@@ -66,7 +66,7 @@ impl Heap {
                 let key = ledger.sites.get(*site as usize)?.key;
                 let native = if key.python == ROOT { key.native } else { ROOT };
                 let one = FxHashMap::from_iter([((key.python, native), Weight { bytes: 1, count: 1 })]);
-                places::grouped(&one, GroupBy::Line, &mut namer, &self.state.tree).into_iter().next()
+                locations::grouped(&one, GroupBy::Line, &mut namer, &self.state.tree).into_iter().next()
             });
             Some((*address, place.clone()?))
         });

@@ -12,7 +12,7 @@ use crate::device_stats::DeviceStats;
 use crate::frames::{Namer, Symbolizer};
 use crate::heap::Heap;
 use crate::ledger::{Failure, Ledger};
-use crate::places::{self, GroupBy};
+use crate::locations::{self, GroupBy};
 use crate::profile::Mode;
 
 /// A location in the code and what it allocated.
@@ -320,11 +320,11 @@ impl Heap {
             allocator.live_bytes = allocator.live_bytes.saturating_add(live.bytes);
             allocator.leaked_bytes = allocator.leaked_bytes.saturating_add(leaked.bytes);
         }
-        let grouped = places::grouped(&by_stack, by, &mut namer, &state.tree);
-        let modules = places::grouped(&by_stack, GroupBy::Module, &mut namer, &state.tree);
+        let grouped = locations::grouped(&by_stack, by, &mut namer, &state.tree);
+        let modules = locations::grouped(&by_stack, GroupBy::Module, &mut namer, &state.tree);
         let (top_by_size, top_by_count) = (
-            places::top(&grouped, top, |place| place.bytes),
-            places::top(&grouped, top, |place| place.count),
+            locations::top(&grouped, top, |place| place.bytes),
+            locations::top(&grouped, top, |place| place.count),
         );
         let mut by_thread: Vec<ThreadStats> = threads.into_values().collect();
         by_thread.sort_by_key(|thread| (std::cmp::Reverse(thread.bytes), thread.thread));
@@ -360,7 +360,7 @@ impl Heap {
             standard_error_bytes: (!ledger.weights.is_exact()).then(|| ledger.variance.sqrt() as u64),
             top_by_size,
             top_by_count,
-            top_by_module: places::top(&modules, top, |place| place.bytes),
+            top_by_module: locations::top(&modules, top, |place| place.bytes),
             size_histogram: size_histogram(ledger),
             by_thread,
             by_allocator,

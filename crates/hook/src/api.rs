@@ -64,7 +64,7 @@ extern "C" fn begin() {
 }
 
 extern "C" fn end() {
-    session::tell_cut();
+    session::report_truncation();
     if session::is_own_process() && (EPOCH.load(Ordering::Acquire) != 0 || session::was_cut()) {
         session::mark(state::EXITED);
     }
@@ -191,7 +191,7 @@ fn finish() -> c_int {
     let Some(state) = session::current() else { return libc::ESRCH };
     // A thread that is still inside the recorder may be patching slots, so they are restored after `quiesce`.
     let all = thread::quiesce(state);
-    session::tell_cut();
+    session::report_truncation();
     loader_lock::with(got::restore);
     stacks::stop();
     session::finish();

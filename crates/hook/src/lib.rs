@@ -1,4 +1,4 @@
-//! The allocation hooks: a small shared library inside the watched program, that writes every request for memory into the live file of a
+//! The allocation hooks: a small shared library inside the recorded program, that writes every request for memory into the live file of a
 //! heap capture (`stormlog-capture` has its shape).
 //!
 //! One set of hook functions, two ways in. *Preloaded* (`LD_PRELOAD`, options in `STORMLOG_HEAP`) it exports the functions it

@@ -94,10 +94,10 @@ pub struct State {
 
 /// The file is whole.
 const WHOLE: u32 = 0;
-/// It was cut, and does not say so yet.
-const CUT: u32 = 1;
-/// It was cut, and says so where that was possible.
-const CUT_AND_TOLD: u32 = 2;
+/// It was truncated, and its header does not record that yet.
+const TRUNCATED: u32 = 1;
+/// It was truncated, and its header records that where it could be written.
+const TRUNCATED_AND_REPORTED: u32 = 2;
 
 /// The recording's state; `None` before the first recording.
 #[inline]
@@ -345,7 +345,7 @@ impl State {
 }
 
 /// Called by the handler of SIGBUS: if `address` is where this recording writes, plain memory is put there and recording ends. What the file should say is
-/// left to [`tell_cut`]: a handler has little stack.
+/// left to [`report_truncation`]: a handler has little stack.
 pub fn cut_at(address: usize) -> bool {
     let Some(state) = current() else { return false };
     let page = address & !(PAGE - 1);
@@ -359,14 +359,17 @@ pub fn cut_at(address: usize) -> bool {
         }
     };
     EPOCH.store(0, Ordering::SeqCst);
-    let _ = state.cut.compare_exchange(WHOLE, CUT, Ordering::SeqCst, Ordering::Relaxed);
+    let _ = state.cut.compare_exchange(WHOLE, TRUNCATED, Ordering::SeqCst, Ordering::Relaxed);
     sys::cover(page, end - page)
 }
 
-/// Says in the file, once, that it was cut. A header that was cut off is rewritten.
-pub fn tell_cut() {
+/// Records in the file, once, that it was truncated. A header that was lost is rewritten.
+pub fn report_truncation() {
     let Some(state) = current() else { return };
-    let first = state.cut.compare_exchange(CUT, CUT_AND_TOLD, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    let first = state
+        .cut
+        .compare_exchange(TRUNCATED, TRUNCATED_AND_REPORTED, Ordering::SeqCst, Ordering::Relaxed)
+        .is_ok();
     let head = state.header.load(Ordering::Acquire);
     if !first || !is_own_process() || head.is_null() {
         return;

@@ -214,7 +214,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
         return None;
     }
     if epoch == 0 {
-        session::tell_cut();
+        session::report_truncation();
         return None;
     }
     let mine = if word > tls::ENDING { word as *mut Thread } else { null_mut() };
@@ -459,15 +459,15 @@ pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
 /// Waits (not for ever) until no thread is inside a hook, then seals every slot. Called with `EPOCH` 0. False: some thread did not come out.
 pub fn quiesce(state: &State) -> bool {
     sys::barrier();
-    let mut patience = 1000;
+    let mut attempts_left = 1000;
     // One look that finds a thread outside is enough: a thread that enters after it sees that nothing is recorded and leaves again, so a
     // second look could find it there for an instant.
     let mut wait = |busy: &dyn Fn() -> bool| {
         while busy() {
-            if patience == 0 {
+            if attempts_left == 0 {
                 return false;
             }
-            patience -= 1;
+            attempts_left -= 1;
             sys::pause(1_000_000);
         }
         true

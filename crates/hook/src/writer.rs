@@ -262,12 +262,12 @@ impl Writer {
             return false;
         }
         self.unchecked = self.unchecked.wrapping_add(1);
-        self.unchecked != 0 && self.logical_time.lasts() || self.tell_time()
+        self.unchecked != 0 && self.logical_time.lasts() || self.write_time()
     }
 
     /// Writes the time if it is another than the last. False when there is no room behind it.
     #[inline(never)]
-    fn tell_time(&mut self) -> bool {
+    fn write_time(&mut self) -> bool {
         let time = if self.unchecked == 0 { clock::now_and_check() } else { clock::now() };
         if (LogicalTime { time, turn: clock::turn() }) == self.logical_time {
             return true;

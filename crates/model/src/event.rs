@@ -42,7 +42,7 @@ pub struct Head {
     pub collector: String,
     /// Milliseconds between two samples; 0 when unknown.
     pub sampling_interval_ms: u64,
-    /// The watched process; -1 when unknown.
+    /// The recorded process; -1 when unknown.
     pub pid: i64,
     /// The machine's name.
     pub host: String,

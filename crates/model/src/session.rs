@@ -70,7 +70,7 @@ pub struct SessionSummary {
     pub ended_at_ns: Option<i64>,
     /// The machine's name.
     pub host: String,
-    /// The watched process; -1 when unknown.
+    /// The recorded process; -1 when unknown.
     pub pid: i64,
     /// The job's name.
     pub job_id: Option<String>,

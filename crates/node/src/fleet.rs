@@ -101,9 +101,9 @@ impl Fleet {
         (jobs(&picture, &self.ended), !is_whole)
     }
 
-    /// Everything there is, the memory over time of all jobs included, as far as it can be read within `patience`.
-    pub fn whole(&mut self, patience: Duration) -> (Overview, Vec<JobRow>) {
-        let deadline = Instant::now() + patience;
+    /// Everything there is, the memory over time of all jobs included, as far as it can be read within `timeout`.
+    pub fn whole(&mut self, timeout: Duration) -> (Overview, Vec<JobRow>) {
+        let deadline = Instant::now() + timeout;
         let left = || deadline.saturating_duration_since(Instant::now());
         let (mut overview, mut is_behind) = self.overview(left());
         while is_behind && !left().is_zero() {

@@ -6,7 +6,7 @@ use crate::{Cause, Ended};
 /// Which ends leave a bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BundlePolicy {
-    /// Those for want of memory.
+    /// Ends because memory ran out.
     Oom,
     /// These, exceptions that were not caught, and fatal signals; not an exit with a status, nor a signal that programs are stopped with.
     #[default]

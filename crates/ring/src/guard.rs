@@ -1,4 +1,4 @@
-//! Keeps SIGBUS away from the watched program: touching a mapped page whose file was truncated, or whose disk failed, must cost
+//! Keeps SIGBUS away from the recorded program: touching a mapped page whose file was truncated, or whose disk failed, must cost
 //! us records, not the user a process.
 //!
 //! A fault inside a registered mapping is answered by laying zeroed anonymous memory over the rest of that mapping

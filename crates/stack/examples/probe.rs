@@ -29,7 +29,7 @@ pub static INTERPRETER: LazyLock<Result<Interpreter, Unsupported>> = LazyLock::n
 static TREE: LazyLock<Mutex<Tree>> = LazyLock::new(|| Mutex::new(Tree::default()));
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 static DESTROYED: AtomicU64 = AtomicU64::new(0);
-static UNASKED: AtomicU64 = AtomicU64::new(0);
+static READ_WITHOUT_CALL: AtomicU64 = AtomicU64::new(0);
 static TURNS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -182,7 +182,7 @@ fn unasked(interpreter: &Interpreter, state: *const u8, generation: u32) -> Opti
             }
         })
     };
-    UNASKED.fetch_add(u64::from(found.is_some()), SeqCst);
+    READ_WITHOUT_CALL.fetch_add(u64::from(found.is_some()), SeqCst);
     found
 }
 
@@ -210,7 +210,7 @@ unsafe fn quickest<const ENTRY: bool>(
 /// How often the quickest way knew the stack.
 #[unsafe(no_mangle)]
 pub extern "C" fn probe_unasked() -> u64 {
-    UNASKED.load(SeqCst)
+    READ_WITHOUT_CALL.load(SeqCst)
 }
 
 /// The thread's stack through the cache, and the plain walk's.

@@ -44,7 +44,7 @@ impl Judged {
         if let Some(Ok(findings)) = found {
             analysis.take_snapshot(findings);
         }
-        let story = tell(&mut analysis, &paths, &captures);
+        let story = complete_analysis(&mut analysis, &paths, &captures);
         Ok(Judged { analysis, story })
     }
 }
@@ -61,7 +61,7 @@ pub fn judge(mut loaded: Loaded) -> Analysis {
 }
 
 /// Completes an analysis by what its processes and their captures show: the line by which a rank differs, the answer, the layers.
-pub fn tell(analysis: &mut Analysis, paths: &[PathBuf], captures: &CaptureReader) -> Story {
+pub fn complete_analysis(analysis: &mut Analysis, paths: &[PathBuf], captures: &CaptureReader) -> Story {
     captures.explain_ranks(paths, analysis);
     let judged = (analysis.findings.as_slice(), analysis.layers.as_slice());
     let story = Story::with(paths, judged, &mut |process| captures.digest(process));

@@ -37,7 +37,7 @@ pub use crash::Crash;
 pub use finding_row::FindingRow;
 pub use follow::FollowedSessions;
 pub use holder::{Growth, Holder};
-pub use judged::{Judged, findings_if_small, judge, judge_if_small, tell};
+pub use judged::{Judged, complete_analysis, findings_if_small, judge, judge_if_small};
 pub use moment::clock;
 pub use outlook::Outlook;
 pub use process::ProcessStory;

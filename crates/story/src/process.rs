@@ -123,7 +123,7 @@ impl ProcessStory {
         rank.into_iter().chain(pid).collect::<Vec<String>>().join(", ")
     }
 
-    /// Whether want of memory ended it.
+    /// Whether it ended because memory ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         self.cause.is_some_and(Cause::is_memory)

@@ -31,7 +31,7 @@ use stormlog_store::wall_ns;
 use crate::circumstances::{Circumstances, kinds_of_memory};
 use crate::facts::{HostKills, host, spelt};
 use crate::groups::Groups;
-use crate::heap::{Captures, HeapOptions, Patience, Unrecordable, Waiting};
+use crate::heap::{Captures, HeapOptions, Unrecordable, WaitPhase, WaitReporter};
 use crate::lineage::{Delivered, Lineage};
 use crate::notices::Notices;
 use crate::outcome::{Ended, ProcessOutcome};
@@ -85,7 +85,7 @@ pub(crate) struct RunEvidence {
     /// Finishes the captures when the run is over, or when this process is killed.
     pub(crate) finisher: Option<Standby>,
     /// How long the captures are waited for in silence, once the program has ended.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) wait_reporter: Option<WaitReporter>,
     /// The termination message of the container, until the sampler keeps it.
     pub(crate) termination: Option<TerminationLog>,
     writer: BundleWriter,
@@ -127,7 +127,7 @@ impl RunEvidence {
             unrecordable: None,
             heap_finish: HeapFinish::default(),
             finisher: None,
-            patience: None,
+            wait_reporter: None,
             termination: None,
             writer: BundleWriter::new(Retention::default()),
             kills: Vec::new(),
@@ -156,7 +156,7 @@ impl RunEvidence {
         tracked.name_by(|| self.captures.as_ref()?.command_of(pid));
         let death = (!ended.is_clean()).then(|| self.judge(&tracked, ended.ending(), circumstances));
         if let Some(death) = &death {
-            death.tell_launcher(&tracked, ended_ns);
+            death.report_to_launcher(&tracked, ended_ns);
         }
         let is_memory = death.as_ref().is_some_and(|death| death.verdict.cause.is_memory());
         let is_kill = matches!(ended, Ended::Signal(_)) || is_memory;
@@ -381,9 +381,9 @@ impl RunEvidence {
         if captures.is_halted() {
             captures.settle(tracked.pid, cause, &tracked.directory, is_kept);
             let is_wanted = is_bundled || (self.heap_finish.read && tracked.pid == self.root);
-            let patience = self.patience.as_mut().filter(|_| is_wanted)?;
-            return patience
-                .wait(Waiting::Reading, move || HeapDigest::read_still(&target, of_failure))
+            let wait_reporter = self.wait_reporter.as_mut().filter(|_| is_wanted)?;
+            return wait_reporter
+                .wait(WaitPhase::Reading, move || HeapDigest::read_still(&target, of_failure))
                 .flatten();
         }
         let read = || HeapDigest::read(&captures.newest_of(tracked.pid)?, of_failure);
@@ -484,7 +484,7 @@ struct Death {
 
 impl Death {
     /// Leaves the verdict where torchrun looks for it. Its agent looks within 100 ms after the death, so this comes before all that takes longer.
-    fn tell_launcher(&self, tracked: &TrackedProcess, ended_ns: u64) {
+    fn report_to_launcher(&self, tracked: &TrackedProcess, ended_ns: u64) {
         let is_failure = self.verdict.ended == stormlog_postmortem::Ended::Failed;
         if let Some(path) = tracked.error_file.as_ref().filter(|_| tracked.is_rank && is_failure) {
             // The rank may have no directory for it; the verdict is in the bundle all the same.

@@ -17,7 +17,7 @@ use crate::outcome::Ended;
 pub(crate) struct Exit {
     pidfd: Option<Pidfd>,
     /// A pidfd stays readable for ever: an end that was reported once is not waited for again.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Exit {
@@ -26,12 +26,12 @@ impl Exit {
         let pidfd = Pidfd::open(pid).ok();
         // Opened by number: it is the reader's process if that one still has its number.
         let is_same = reader.is_some_and(|reader| reader.stat().is_ok());
-        Exit { pidfd: pidfd.filter(|_| is_same), is_told: false }
+        Exit { pidfd: pidfd.filter(|_| is_same), is_reported: false }
     }
 
     /// What becomes readable when the process ends.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.pidfd.as_ref().filter(|_| !self.is_told).map(AsFd::as_fd)
+        self.pidfd.as_ref().filter(|_| !self.is_reported).map(AsFd::as_fd)
     }
 
     /// How it ended; `None` while it lives.
@@ -42,13 +42,13 @@ impl Exit {
             // Reaped between the two looks.
             Some((_, Err(_))) | None => Some(self.remembered().unwrap_or(Ended::Unknown)),
         });
-        self.is_told |= ended.is_some();
+        self.is_reported |= ended.is_some();
         ended
     }
 
     /// Not to be waited for any more.
     pub(crate) fn forget(&mut self) {
-        self.is_told = true;
+        self.is_reported = true;
     }
 
     fn remembered(&self) -> Option<Ended> {

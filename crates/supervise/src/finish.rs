@@ -8,7 +8,7 @@ use stormlog_pidfd::Standby;
 use stormlog_postmortem::Cause;
 
 use crate::evidence::RunEvidence;
-use crate::heap::{Patience, Waiting, complete_all, is_small, wait_for_ended};
+use crate::heap::{WaitPhase, WaitReporter, complete_all, is_small, wait_for_ended};
 use crate::lineage::Delivered;
 use crate::outcome::{Ended, ProcessOutcome, RunOutcome};
 use crate::sampler::SamplerOutput;
@@ -50,7 +50,8 @@ pub(crate) fn finish(
     let exit_peak = exit_peak.filter(|peak| Some(*peak) > evidence.own_peak_rss);
     let duration_ns = u64::try_from(evidence.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     if let Some(captures) = &mut evidence.captures {
-        evidence.patience = Some(Patience::after(evidence.started.elapsed(), evidence.heap_finish.report));
+        evidence.wait_reporter =
+            Some(WaitReporter::after(evidence.started.elapsed(), evidence.heap_finish.report));
         captures.halt();
     }
     let mut processes = Vec::new();
@@ -117,14 +118,15 @@ fn settle_message(log: &mut TerminationLog, ended: Ended, main: Option<&ProcessO
 impl RunEvidence {
     /// What the captures of children come to, as far as that is not known yet.
     fn read_heaps(&mut self, processes: &mut [ProcessOutcome]) {
-        let (Some(captures), Some(patience)) = (&self.captures, &mut self.patience) else { return };
+        let (Some(captures), Some(wait_reporter)) = (&self.captures, &mut self.wait_reporter) else { return };
         if !self.heap_finish.read {
             return;
         }
         let others = processes.iter_mut().skip(1).filter(|process| process.heap.is_none());
         let others: Vec<&mut ProcessOutcome> = others.collect();
         let directories = others.iter().map(|process| process.directory.clone()).collect();
-        let mut digests = patience.wait(Waiting::Reading, captures.digests(directories)).unwrap_or_default();
+        let mut digests =
+            wait_reporter.wait(WaitPhase::Reading, captures.digests(directories)).unwrap_or_default();
         for process in others {
             process.heap = digests.remove(&process.directory);
         }
@@ -135,7 +137,7 @@ impl RunEvidence {
         let Some(captures) = self.captures.take() else { return };
         captures.end();
         let run = self.run.path().to_owned();
-        let Some(mut patience) = self.patience.take() else { return };
+        let Some(mut wait_reporter) = self.wait_reporter.take() else { return };
         let left = unfinished_captures(&run);
         if left.is_empty() {
             return;
@@ -143,7 +145,8 @@ impl RunEvidence {
         let (options, finisher) = (self.heap_options.clone(), self.finisher.take());
         if self.heap_finish.is_done_here || finisher.is_none() || is_small(&left) {
             let directory = run.clone();
-            let is_done = patience.wait(Waiting::Compressing, move || complete_all(&directory, &options));
+            let is_done =
+                wait_reporter.wait(WaitPhase::Compressing, move || complete_all(&directory, &options));
             // Two must never work on one capture: where this was not waited for, it is done until this process ends.
             if is_done.is_none() || unfinished_captures(&run).is_empty() {
                 return;
@@ -153,7 +156,7 @@ impl RunEvidence {
         if let Some(finisher) = finisher.and_then(Standby::begin)
             && self.heap_finish.waits
         {
-            patience.wait(Waiting::Compressing, move || wait_for_ended(&run, &finisher));
+            wait_reporter.wait(WaitPhase::Compressing, move || wait_for_ended(&run, &finisher));
         }
     }
 

@@ -38,7 +38,7 @@ mod why;
 pub use attach::{AttachError, AttachMethod, Call, attach};
 pub use error::RunError;
 pub use foreign_process::{Attached, Departure};
-pub use heap::{HeapKeeper, HeapOptions, Unrecordable, Waiting, finish_captures, recording_library};
+pub use heap::{HeapKeeper, HeapOptions, Unrecordable, WaitPhase, finish_captures, recording_library};
 pub use outcome::{Ended, ProcessOutcome, Raised, RunOutcome};
 pub use requests::{answer_requests, recorded_at, snapshot_from_outside};
 pub use shipping::{Shipper, Shipping};

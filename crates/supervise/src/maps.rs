@@ -1,4 +1,4 @@
-//! What the memory of the watched processes is made of, looked at now and then by a thread of its own.
+//! What the memory of the recorded processes is made of, looked at now and then by a thread of its own.
 //!
 //! The kernel walks page tables for it, milliseconds per gigabyte, so a look is asked for only when a process grew by a
 //! tenth since its last one or the limit is near, and after each look a hundred times its duration must pass: at most a

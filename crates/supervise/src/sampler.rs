@@ -31,7 +31,7 @@ use crate::exits::Exit;
 use crate::maps::{MapLooks, Subject};
 use crate::naming::command_of;
 use crate::orphans::Orphans;
-use crate::termination::{Ahead, Picture, TerminationLog};
+use crate::termination::{MessageSchedule, Picture, TerminationLog};
 use crate::tracked_process::{FirstCommand, TrackedProcess, about};
 
 /// A process's ring keeps its last thousands of events; its history grows in small steps, for there may be many.
@@ -95,7 +95,7 @@ pub(crate) struct Sampler {
     gpus: Option<GpuSamples>,
     warn: Option<fn(&str)>,
     /// The termination message, where there is one.
-    ahead: Option<Ahead>,
+    message_schedule: Option<MessageSchedule>,
     /// What processes held that were killed a moment ago.
     just_dead: Vec<(Instant, HeldBy)>,
     /// Who held what when the program ended, those that ended with it included.
@@ -121,7 +121,7 @@ impl Sampler {
         let mut evidence = evidence;
         let captures = evidence.captures.as_ref().map(|captures| captures.directory().to_owned());
         let log = evidence.termination.take();
-        let ahead = log.map(|log| Ahead::new(log, evidence.run.path(), captures));
+        let message_schedule = log.map(|log| MessageSchedule::new(log, evidence.run.path(), captures));
         let tree = ProcessTree::of(root).ok();
         let limits = LimitWatch::of(root, evidence.limit_as, interval);
         let pids = TreePids::default();
@@ -143,7 +143,7 @@ impl Sampler {
             gpus: GpuSamples::start(interval, pids.clone()),
             pids,
             warn,
-            ahead,
+            message_schedule,
             just_dead: Vec::new(),
             last_holders: None,
             peak_total_rss: 0,
@@ -194,7 +194,7 @@ impl Sampler {
             self.wait(None, settled);
         }
         SamplerOutput {
-            termination: self.ahead.map(Ahead::into_log),
+            termination: self.message_schedule.map(MessageSchedule::into_log),
             evidence: self.evidence,
             at_end,
             alive: self.processes.into_values().collect(),
@@ -343,7 +343,7 @@ impl Sampler {
 
     /// Keeps the termination message as it should be if this were the end.
     fn write_ahead(&mut self, now: Instant, held: u64, has_alert: bool) {
-        let Some(ahead) = &mut self.ahead else { return };
+        let Some(schedule) = &mut self.message_schedule else { return };
         let reading = self.limits.limits().memory_reading(held).unwrap_or_default();
         let forecast = self.limits.warning().filter(|found| Some(found.limit_bytes) == reading.limit);
         let picture = Picture {
@@ -357,7 +357,7 @@ impl Sampler {
         };
         let largest = self.processes.values().max_by_key(|tracked| tracked.session.seen().last_rss);
         let largest = largest.map(|tracked| tracked.pid);
-        if !ahead.is_due(now, &picture, largest) {
+        if !schedule.is_due(now, &picture, largest) {
             return;
         }
         let name = format!("{} (pid {})", self.evidence.program, self.root);
@@ -366,8 +366,8 @@ impl Sampler {
         let kinds = only.map(kinds_or_process).unwrap_or(held);
         let holder = |row: HeldBy| Holder::named(Memory::Host, row.bytes, row.place);
         let others = kinds.into_iter().map(holder).collect();
-        if let Some(ahead) = &mut self.ahead {
-            ahead.write(now, &picture, name, others);
+        if let Some(schedule) = &mut self.message_schedule {
+            schedule.write(now, &picture, name, others);
         }
     }
 
@@ -449,8 +449,8 @@ impl Sampler {
         self.next_tree_look = Instant::now() + TREE_INTERVAL;
         self.look_at_newborn();
         // Ends are reported by descriptors; without them, or with births, the tree must be looked at.
-        let is_told = |tracked: &TrackedProcess| tracked.exit.descriptor().is_some();
-        if !self.orphans.are_possible() && self.processes.values().all(is_told) {
+        let has_descriptor = |tracked: &TrackedProcess| tracked.exit.descriptor().is_some();
+        if !self.orphans.are_possible() && self.processes.values().all(has_descriptor) {
             return;
         }
         let Some(tree) = &mut self.tree else { return };

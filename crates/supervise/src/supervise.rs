@@ -21,7 +21,7 @@ use crate::child::{Launch, Program};
 use crate::error::RunError;
 use crate::evidence::RunEvidence;
 use crate::finish::finish;
-use crate::heap::{Captures, HeapOptions, Unrecordable, Waiting, stand_by};
+use crate::heap::{Captures, HeapOptions, Unrecordable, WaitPhase, stand_by};
 use crate::naming::ProgramName;
 use crate::notices::Notices;
 use crate::orphans::Orphans;
@@ -99,7 +99,7 @@ pub struct HeapFinish {
     /// Whether [`Running::wait`] waits for the finisher.
     pub waits: bool,
     /// Called ten times a second when the caller has to wait for long. From then on Ctrl-C ends the waiting.
-    pub report: Option<fn(Waiting)>,
+    pub report: Option<fn(WaitPhase)>,
 }
 
 /// Streams of the program that are not ours; `None` where they are.

@@ -143,7 +143,7 @@ impl Tracker {
     pub fn add(&self, new: NewEvent<'_>) {
         let alert = self.shared.state().and_then(|mut state| state.add(new, wall_ns()));
         if let Some(event) = alert {
-            self.shared.tell(&event);
+            self.shared.notify(&event);
         }
     }
 
@@ -262,7 +262,7 @@ impl Shared {
             state.begin(&sampled, now);
             alerts = state.observe(sampled, now);
         }
-        alerts.iter().for_each(|event| self.tell(event));
+        alerts.iter().for_each(|event| self.notify(event));
         Ok(())
     }
 
@@ -287,14 +287,14 @@ impl Shared {
         }
         let Some(sampled) = self.sample() else { return };
         let alerts = self.state().map(|mut state| state.observe(sampled, wall_ns())).unwrap_or_default();
-        alerts.iter().for_each(|event| self.tell(event));
+        alerts.iter().for_each(|event| self.notify(event));
     }
 
     fn sample(&self) -> Option<Sampled> {
         self.lock(&self.source).map(|mut source| source.sample())
     }
 
-    fn tell(&self, event: &Event) {
+    fn notify(&self, event: &Event) {
         if let Some(listener) = &self.listener {
             listener.alert(event);
         }

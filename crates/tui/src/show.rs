@@ -79,7 +79,7 @@ pub(crate) fn show_in(
         if screen.is_lost() {
             return Err(TuiError::ReaderGone);
         }
-        if let Some(signal) = screen.asked_to_end() {
+        if let Some(signal) = screen.end_signal() {
             return Ok(if signal == signal_hook::consts::SIGINT {
                 Left::Interrupted
             } else {

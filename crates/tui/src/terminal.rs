@@ -94,7 +94,7 @@ impl Screen {
     }
 
     /// The signal that asks the process to end.
-    pub(crate) fn asked_to_end(&self) -> Option<i32> {
+    pub(crate) fn end_signal(&self) -> Option<i32> {
         self.signals.end()
     }
 

@@ -1,4 +1,4 @@
-//! Insights over profiled calls: what is slow, what varies, what is hungry, and whether memory grows with time.
+//! Insights over profiled calls: what is slow, what varies, what takes much memory, and whether memory grows with time.
 
 use serde_json::{Value, json};
 

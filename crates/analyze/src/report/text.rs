@@ -9,7 +9,7 @@ use crate::Analysis;
 use crate::text::counted;
 
 /// Growth that is not a leak and less than this is in the report, not on the page.
-const LEAST_TOLD: f64 = 64.0 * 1_048_576.0;
+const LEAST_PRINTED: f64 = 64.0 * 1_048_576.0;
 /// Sessions that are listed; `stormlog sessions` has all of them.
 const LISTED: usize = 4;
 /// Pointers and sentences of advice shown per finding.
@@ -64,7 +64,7 @@ pub fn text(analysis: &Analysis) -> String {
 #[must_use]
 pub fn is_worth_a_line(finding: &Finding) -> bool {
     let bytes = finding.metrics.get("growth_bytes").and_then(serde_json::Value::as_f64);
-    finding.severity > Severity::Info || finding.undecided || bytes.is_none_or(|bytes| bytes >= LEAST_TOLD)
+    finding.severity > Severity::Info || finding.undecided || bytes.is_none_or(|bytes| bytes >= LEAST_PRINTED)
 }
 
 /// One finding with everything that is known of it.

@@ -7,7 +7,7 @@ use stormlog_analyze::phases::{PhaseAttribution, PhaseIndex, PhaseRecord};
 use stormlog_model::classify::{OOM_MARKS, is_oom};
 use stormlog_model::{Event, Record, strip};
 
-/// A moment or a stretch worth showing.
+/// A moment or a span to show on a timeline.
 #[derive(Debug, Clone)]
 pub(super) struct Marker {
     pub(super) session_id: String,

@@ -77,18 +77,18 @@ fn of_csv(path: &Path) -> Input {
         Ok(reader) => reader,
         Err(error) => return Input::warning(format!("Failed to read CSV file {}: {error}", path.display())),
     };
-    let (mut events, mut warnings, mut untold) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut events, mut warnings, mut unlisted) = (Vec::new(), Vec::new(), 0_u64);
     for event in reader {
         match event {
             Ok(event) => events.push(event),
             Err(error) if warnings.len() < MAX_ROW_WARNINGS => {
                 warnings.push(format!("CSV parse error {error}"))
             }
-            Err(_) => untold += 1,
+            Err(_) => unlisted += 1,
         }
     }
-    if untold > 0 {
-        warnings.push(format!("CSV parse error {}: {untold} more rows", path.display()));
+    if unlisted > 0 {
+        warnings.push(format!("CSV parse error {}: {unlisted} more rows", path.display()));
     }
     let sessions = by_session(events)
         .into_iter()

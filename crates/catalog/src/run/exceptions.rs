@@ -1,6 +1,6 @@
 //! What Python processes reported before they ended: `exceptions/PID-N.json`, written by our `sitecustomize`.
 //!
-//! Written by the watched program, so nothing in it is trusted beyond its shape.
+//! Written by the recorded program, so nothing in it is trusted beyond its shape.
 
 use std::path::{Path, PathBuf};
 

@@ -61,11 +61,11 @@ impl Child {
 
     /// Tells the child something and waits until it has done it.
     pub fn say(&mut self, word: &str) {
-        self.tell(word);
+        self.send(word);
         self.wait_ready();
     }
 
-    pub fn tell(&mut self, word: &str) {
+    pub fn send(&mut self, word: &str) {
         writeln!(self.input, "{word}").unwrap();
     }
 

@@ -68,7 +68,7 @@ impl Bundle {
         let mut bundle = Bundle::open(path)?;
         bundle.read_environment();
         if bundle.evidence.is_empty() {
-            bundle.tell_from_events();
+            bundle.fill_from_events();
         }
         Ok(bundle)
     }
@@ -155,7 +155,7 @@ impl Bundle {
     }
 
     /// What a bundle without our evidence says all the same.
-    fn tell_from_events(&mut self) {
+    fn fill_from_events(&mut self) {
         let source = Source::OomBundle(self.path.clone());
         let mut event_evidence = EventEvidence::default();
         match source.events(&ReadOptions::default()) {

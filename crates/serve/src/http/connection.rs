@@ -16,26 +16,26 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Gives up a read after `patience`.
-    pub(crate) fn set_read_timeout(&self, patience: Duration) -> io::Result<()> {
+    /// Gives up a read after `timeout`.
+    pub(crate) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         match self {
-            Connection::Tcp(stream) => stream.set_read_timeout(Some(patience)),
-            Connection::Unix(stream) => stream.set_read_timeout(Some(patience)),
+            Connection::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Connection::Unix(stream) => stream.set_read_timeout(Some(timeout)),
             #[cfg(feature = "tls")]
             Connection::Tls(_) => Ok(()),
         }
     }
 
-    /// Makes reads and writes block, each write for at most `patience`.
-    pub(crate) fn prepare(&self, patience: Duration) -> io::Result<()> {
+    /// Makes reads and writes block, each write for at most `timeout`.
+    pub(crate) fn prepare(&self, timeout: Duration) -> io::Result<()> {
         match self {
             Connection::Tcp(stream) => {
                 stream.set_nonblocking(false)?;
-                stream.set_write_timeout(Some(patience))
+                stream.set_write_timeout(Some(timeout))
             }
             Connection::Unix(stream) => {
                 stream.set_nonblocking(false)?;
-                stream.set_write_timeout(Some(patience))
+                stream.set_write_timeout(Some(timeout))
             }
             #[cfg(feature = "tls")]
             Connection::Tls(_) => Ok(()),

@@ -56,9 +56,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads a head within `patience`.
-    pub(crate) fn read(stream: &mut Connection, patience: Duration) -> Result<Self, Refusal> {
-        let until = Instant::now() + patience;
+    /// Reads a head within `timeout`.
+    pub(crate) fn read(stream: &mut Connection, timeout: Duration) -> Result<Self, Refusal> {
+        let until = Instant::now() + timeout;
         let mut head = Vec::new();
         let mut piece = [0; 1024];
         loop {

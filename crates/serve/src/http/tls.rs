@@ -90,11 +90,11 @@ mod with_rustls {
             Ok(Tls(Arc::new(config)))
         }
 
-        /// A connection that must be done within `patience`, the handshake included.
-        pub(crate) fn accept(&self, stream: TcpStream, patience: Duration) -> io::Result<TlsStream> {
+        /// A connection that must be done within `timeout`, the handshake included.
+        pub(crate) fn accept(&self, stream: TcpStream, timeout: Duration) -> io::Result<TlsStream> {
             stream.set_nonblocking(false)?;
             let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
-            let timed = Timed { stream, until: Instant::now() + patience };
+            let timed = Timed { stream, until: Instant::now() + timeout };
             Ok(TlsStream(Box::new(StreamOwned::new(session, timed))))
         }
     }

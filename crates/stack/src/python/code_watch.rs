@@ -66,7 +66,7 @@ struct WatchedInterpreter {
     id: AtomicUsize,
 }
 
-const NOT_ASKED: u8 = 0;
+const NOT_CHECKED: u8 = 0;
 const PLAIN: u8 = 1;
 const OTHERS: u8 = 2;
 
@@ -81,7 +81,7 @@ pub struct CodeWatch {
     at_exit: Option<AtExit>,
     ended: Ended,
     /// Python will say when it ends. Registered once per start of Python: CPython has room for 32 callbacks, and the others belong to the program.
-    will_be_told: AtomicBool,
+    has_exit_callback: AtomicBool,
     /// One of the three below.
     plain: AtomicU8,
     interpreters: [WatchedInterpreter; MOST],
@@ -101,8 +101,8 @@ impl CodeWatch {
             // SAFETY: the type is that of CPython's header.
             at_exit: unsafe { symbol(c"Py_AtExit") },
             ended,
-            will_be_told: AtomicBool::new(false),
-            plain: AtomicU8::new(NOT_ASKED),
+            has_exit_callback: AtomicBool::new(false),
+            plain: AtomicU8::new(NOT_CHECKED),
             interpreters: [const { WatchedInterpreter { interpreter: AtomicU64::new(0), id: AtomicUsize::new(0) } };
                 MOST],
         }
@@ -112,7 +112,7 @@ impl CodeWatch {
     /// be asked before anything is put before them, and once a thread has a state: until then CPython has not chosen.
     pub fn plain_allocators(&self) -> bool {
         let known = self.plain.load(Relaxed);
-        if known != NOT_ASKED {
+        if known != NOT_CHECKED {
             return known == PLAIN;
         }
         // SAFETY: compares a few pointers and gives a constant text or null.
@@ -198,7 +198,7 @@ impl CodeWatch {
 
     /// Python has ended, and every watcher with it: should it begin again, its interpreters have the same numbers.
     pub fn forget(&self) {
-        self.will_be_told.store(false, Relaxed);
+        self.has_exit_callback.store(false, Relaxed);
         for one in &self.interpreters {
             one.id.store(0, Relaxed);
             one.interpreter.store(0, Relaxed);
@@ -241,7 +241,7 @@ impl CodeWatch {
             .find(|slot| slot.interpreter.compare_exchange(0, number, Relaxed, Relaxed).is_ok())?;
         if number == MAIN
             && let Some(at_exit) = self.at_exit
-            && !self.will_be_told.swap(true, Relaxed)
+            && !self.has_exit_callback.swap(true, Relaxed)
         {
             // SAFETY: writes a word and counts it; refuses where all are taken.
             unsafe { at_exit(self.ended) };

@@ -65,12 +65,12 @@ fn can_write(description: Option<&Path>) -> bool {
 }
 
 /// The end of a gdb and what it printed; `None` where it did not end in time, and was interrupted.
-pub(super) fn wait(mut gdb: Child, patience: Duration) -> Option<(ExitStatus, String, String)> {
+pub(super) fn wait(mut gdb: Child, timeout: Duration) -> Option<(ExitStatus, String, String)> {
     let begun = Instant::now();
     let status = loop {
         match gdb.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < patience => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) if begun.elapsed() < timeout => std::thread::sleep(Duration::from_millis(20)),
             _ => {
                 give_up(gdb);
                 return None;

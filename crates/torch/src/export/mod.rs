@@ -17,7 +17,7 @@ use crate::intern::StackId;
 use crate::lifetimes::BlockLifetime;
 use crate::recording::Recording;
 use crate::snapshot::PoolId;
-use crate::timeline::homes::{self, Stretch};
+use crate::timeline::pool_history::{self, HeldRange};
 use crate::timeline::{HomeName, notes};
 
 /// What other tools read.
@@ -76,7 +76,7 @@ struct BlockLifetimes<'a> {
 impl<'a> BlockLifetimes<'a> {
     fn of(recording: &'a Recording<'a>) -> Self {
         let lifetimes = recording.lifetimes();
-        let (_, names, homes): (Vec<Stretch>, _, _) = homes::follow(recording, &lifetimes);
+        let (_, names, homes): (Vec<HeldRange>, _, _) = pool_history::follow(recording, &lifetimes);
         BlockLifetimes { recording, lifetimes, homes, names }
     }
 

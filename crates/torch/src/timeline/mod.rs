@@ -5,9 +5,9 @@
 //! use, so no peak is lost. Blocks too small and too many to draw are one band, whose height is the sum of them, in
 //! all and in each pool.
 
-pub(crate) mod homes;
 pub(crate) mod notes;
 mod page;
+pub(crate) mod pool_history;
 mod stacks;
 
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::recording::Recording;
 use crate::snapshot::PoolId;
 use crate::trace::{Action, Event};
 
-use homes::Stretch;
+use pool_history::HeldRange;
 pub use stacks::{ShownMoment, StackLife, StacksOverTime, stacks_over_time};
 
 /// How much of a trace is drawn.
@@ -131,7 +131,7 @@ pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline 
     let snapshot = recording.snapshot;
     let (shown, per) = Shown::of(recording, limits.moments);
     let lifetimes = recording.lifetimes();
-    let (stretches, homes, home_of) = homes::follow(recording, &lifetimes);
+    let (stretches, homes, home_of) = pool_history::follow(recording, &lifetimes);
     let mut judge = Judge::for_lives(recording);
     let mut drawn: Vec<Drawn> = Vec::new();
     let mut unseen = 0;
@@ -151,7 +151,7 @@ pub fn timeline(recording: &Recording<'_>, limits: &TimelineLimits) -> Timeline 
     let other = page::heights(folded.iter(), shown.len());
     let folded_blocks = folded.len() as u64;
     drawn.sort_by_key(|block| block.born);
-    let stretches: Vec<Stretch> = stretches
+    let stretches: Vec<HeldRange> = stretches
         .into_iter()
         .map(|stretch| stretch.in_moments(&shown))
         .filter(|stretch| stretch.born < stretch.gone)

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::homes::Stretch;
+use super::pool_history::HeldRange;
 use super::{Drawn, Shown};
 use crate::analysis::text;
 use crate::intern::{FrameId, StackId, StrId};
@@ -152,7 +152,7 @@ pub(crate) struct Stretches {
 }
 
 impl Stretches {
-    pub(super) fn new(stretches: &[Stretch]) -> Self {
+    pub(super) fn new(stretches: &[HeldRange]) -> Self {
         Stretches {
             born: stretches.iter().map(|stretch| stretch.born).collect(),
             held: stretches.iter().map(|stretch| stretch.gone - stretch.born).collect(),

@@ -55,18 +55,18 @@ impl Worker {
     }
 
     pub(crate) fn run(&self, plan: Plan) {
-        self.tell(Word::Start(plan));
+        self.send(Word::Start(plan));
     }
 
     pub(crate) fn cancel(&self, job: u64) {
-        self.tell(Word::Cancel(job));
+        self.send(Word::Cancel(job));
     }
 
     pub(crate) fn inspect(&self, pid: u32) {
-        self.tell(Word::Inspect(pid));
+        self.send(Word::Inspect(pid));
     }
 
-    fn tell(&self, word: Word) {
+    fn send(&self, word: Word) {
         // The thread lives as long as this does.
         let _ = self.words.send(word);
     }

@@ -11,7 +11,7 @@ pub(crate) mod kind;
 mod names;
 mod output;
 mod pace;
-mod past;
+mod past_heap;
 mod plain;
 mod poller;
 mod process;

@@ -19,7 +19,7 @@ use stormlog_story::lanes::ProcessLanes;
 use crate::read::ending;
 use crate::read::names::KnownNames;
 use crate::read::pace::Pace;
-use crate::read::past::Past;
+use crate::read::past_heap::PastHeapReader;
 use crate::read::plain::PlainLook;
 use crate::read::process_source::{run_record, short_command};
 use crate::read::telemetry::Telemetry;
@@ -48,7 +48,7 @@ pub(super) struct FollowedProcess {
     names: KnownNames,
     pace: Pace,
     telemetry: Telemetry,
-    past: Past,
+    past: PastHeapReader,
     plain: PlainLook,
     trouble: Option<String>,
 }
@@ -75,7 +75,7 @@ impl FollowedProcess {
             names: KnownNames::default(),
             pace: Pace::default(),
             telemetry: Telemetry::default(),
-            past: Past::default(),
+            past: PastHeapReader::default(),
             plain: PlainLook::default(),
             trouble: None,
             found,

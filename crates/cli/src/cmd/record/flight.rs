@@ -1,4 +1,4 @@
-//! The flight recorder of `track`, under each of its names: the last events of a watched process go into a bundle when it is killed.
+//! The flight recorder of `track`, under each of its names: the last events of a recorded process go into a bundle when it is killed.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

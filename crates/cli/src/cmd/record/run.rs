@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u8> {
     let kept = options.heap_output.as_deref().map(hand_over).transpose();
     let (termination, shipping) = (outcome.termination.take(), outcome.shipping.take());
     let story = LazyCell::new(|| run_story::of(&outcome));
-    run_story::tell_launcher(&outcome, &story);
+    run_story::report_to_launcher(&outcome, &story);
     run_story::leave_message(termination, &outcome, &story);
     // Held by nothing but `courier` from here on: the end of the last ends the deliveries.
     drop(run);

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stormlog_supervise::{HeapFinish, HeapOptions, Waiting, finish_captures};
+use stormlog_supervise::{HeapFinish, HeapOptions, WaitPhase, finish_captures};
 
 use crate::cmd::record::run;
 use crate::exit::Exit;
@@ -45,19 +45,19 @@ pub(crate) fn after(options: &run::Options, ourselves: &[OsString]) -> HeapFinis
         // The file that was asked for is complete when the command returns, and does not wait for a process of the lowest priority.
         is_done_here: options.heap_output.is_some(),
         waits: options.wait,
-        report: (!options.quiet && !options.json).then_some(report as fn(Waiting)),
+        report: (!options.quiet && !options.json).then_some(report as fn(WaitPhase)),
     }
 }
 
 /// A line that counts on a terminal; elsewhere one line, once.
-fn report(waiting: Waiting) {
+fn report(waiting: WaitPhase) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     let mut out = io::stderr().lock();
     let is_terminal = out.is_terminal();
     let (what, time) = match waiting {
-        Waiting::Reading(time) => ("reading the heap captures", time),
-        Waiting::Compressing(time) => ("compressing the heap captures", time),
-        Waiting::Done => {
+        WaitPhase::Reading(time) => ("reading the heap captures", time),
+        WaitPhase::Compressing(time) => ("compressing the heap captures", time),
+        WaitPhase::Done => {
             if is_terminal {
                 let _ = write!(out, "\r\x1b[K");
             }

@@ -22,7 +22,7 @@ pub(crate) fn of(outcome: &RunOutcome) -> Story {
 }
 
 /// Leaves the answer where the launcher of the program looks for it. A good or an intended end leaves nothing.
-pub(crate) fn tell_launcher(outcome: &RunOutcome, story: &impl Deref<Target = Story>) {
+pub(crate) fn report_to_launcher(outcome: &RunOutcome, story: &impl Deref<Target = Story>) {
     let is_failure = outcome.processes.first().is_some_and(|main| main.judged == Ended::Failed);
     let path = std::env::var_os(ERROR_FILE_VARIABLE).filter(|path| is_failure && !path.is_empty());
     if let Some(path) = path {

@@ -14,7 +14,7 @@ use stormlog_analyze::summary_metrics;
 use stormlog_render::plot::Figure;
 use stormlog_store::json;
 use stormlog_story::captures::CaptureReader;
-use stormlog_story::{judge, tell};
+use stormlog_story::{complete_analysis, judge};
 
 use crate::Program;
 use crate::cmd::atomic_write;
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let plots = is_drawn.then(|| Plots::of(&loaded.recording));
     let mut analysis = judge(loaded);
     snapshots.judge(&mut analysis);
-    let story = tell(&mut analysis, &others, &captures);
+    let story = complete_analysis(&mut analysis, &others, &captures);
     let verdict = Verdict::of(&analysis);
     let summary = match (verdict, analysis.event_count) {
         (Verdict::InvalidInput, 0) if analysis.captures + analysis.snapshots == 0 => {

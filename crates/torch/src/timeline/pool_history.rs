@@ -13,7 +13,7 @@ pub(super) const NOWHERE: u16 = u16::MAX;
 
 /// A segment, or a mapped stretch of an expandable one, from one moment (or event) to another.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct HeldRange {
     pub(super) addr: u64,
     pub(super) size: u64,
     pub(super) home: u16,
@@ -22,12 +22,12 @@ pub(crate) struct Stretch {
     pub(super) gone: u32,
 }
 
-impl Stretch {
+impl HeldRange {
     /// The same in moments instead of events.
-    pub(super) fn in_moments(self, shown: &Shown) -> Stretch {
+    pub(super) fn in_moments(self, shown: &Shown) -> HeldRange {
         let born = if self.born == BEFORE { 0 } else { shown.first_knowing(self.born) };
         let gone = if self.gone == NEVER { shown.len() } else { shown.first_knowing(self.gone) };
-        Stretch { born, gone, ..self }
+        HeldRange { born, gone, ..self }
     }
 }
 
@@ -36,7 +36,7 @@ const NEVER: u32 = u32::MAX;
 
 #[derive(Default)]
 struct Map {
-    all: Vec<Stretch>,
+    all: Vec<HeldRange>,
     live: BTreeMap<u64, usize>,
     names: Vec<HomeName>,
 }
@@ -51,7 +51,7 @@ impl Map {
         u16::try_from(known).unwrap_or(NOWHERE)
     }
 
-    fn add(&mut self, stretch: Stretch) {
+    fn add(&mut self, stretch: HeldRange) {
         if let Some(old) = self.live.insert(stretch.addr, self.all.len()) {
             // Only in a file that contradicts itself.
             self.end(old, stretch.born);
@@ -74,12 +74,12 @@ impl Map {
             };
             self.live.remove(&start);
             self.end(index, event);
-            let rest = Stretch { born: event, gone: NEVER, ..old };
+            let rest = HeldRange { born: event, gone: NEVER, ..old };
             if start + old.size > end {
-                self.add(Stretch { addr: end, size: start + old.size - end, ..rest });
+                self.add(HeldRange { addr: end, size: start + old.size - end, ..rest });
             }
             if start < addr {
-                self.add(Stretch { size: addr - start, ..rest });
+                self.add(HeldRange { size: addr - start, ..rest });
                 return;
             }
         }
@@ -95,12 +95,12 @@ impl Map {
 pub(crate) fn follow(
     recording: &Recording<'_>,
     lifetimes: &[BlockLifetime],
-) -> (Vec<Stretch>, Vec<HomeName>, Vec<u16>) {
+) -> (Vec<HeldRange>, Vec<HomeName>, Vec<u16>) {
     let mut map = Map::default();
     for segment in &recording.start.segments {
         let home = map.name(segment.home);
         let (addr, size, expandable) = (segment.addr, segment.size, segment.expandable);
-        map.add(Stretch { addr, size, home, expandable, born: BEFORE, gone: NEVER });
+        map.add(HeldRange { addr, size, home, expandable, born: BEFORE, gone: NEVER });
     }
     let mut homes = Vec::with_capacity(lifetimes.len());
     let mut lifetimes = lifetimes.iter().peekable();
@@ -116,7 +116,7 @@ pub(crate) fn follow(
         {
             let expandable = event.action == Action::SegmentMap;
             let (addr, size, home) = (event.addr, event.size, map.name(home));
-            map.add(Stretch { addr, size, home, expandable, born: index, gone: NEVER });
+            map.add(HeldRange { addr, size, home, expandable, born: index, gone: NEVER });
         } else if let Action::SegmentFree | Action::SegmentUnmap = event.action {
             map.cut(event.addr, event.size, index);
         }

@@ -9,11 +9,11 @@ use crate::state::reading::{Heap, Line, Thread};
 
 /// What was read of one capture.
 #[derive(Default)]
-pub(super) struct Past {
+pub(super) struct PastHeapReader {
     read: Option<(PathBuf, History)>,
 }
 
-impl Past {
+impl PastHeapReader {
     /// Puts the figures of a moment into a look; where they cannot be had, the reason. `recorded_us` is how far the capture goes now.
     pub(super) fn fill(
         &mut self,

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// What is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitPhase {
     /// The heap captures are being read; the time that took up to now.
     Reading(Duration),
     /// They are being compressed; the time that took up to now.
@@ -29,25 +29,25 @@ pub enum Waiting {
 }
 
 /// How long a wait stays unreported, and the function that reports it afterwards.
-pub(crate) struct Patience {
+pub(crate) struct WaitReporter {
     since: Instant,
     grace: Duration,
-    report: Option<fn(Waiting)>,
+    report: Option<fn(WaitPhase)>,
     interrupted: Arc<AtomicBool>,
     handler: Option<SigId>,
 }
 
-impl Patience {
+impl WaitReporter {
     /// After a program that ran for `ran`.
-    pub(crate) fn after(ran: Duration, report: Option<fn(Waiting)>) -> Self {
+    pub(crate) fn after(ran: Duration, report: Option<fn(WaitPhase)>) -> Self {
         let grace = GRACE + ran.mul_f64(SHARE);
-        Patience { since: Instant::now(), grace, report, interrupted: Arc::default(), handler: None }
+        WaitReporter { since: Instant::now(), grace, report, interrupted: Arc::default(), handler: None }
     }
 
     /// Does the work; `None` when it was not waited for. From the first report on, Ctrl-C ends the waiting.
     pub(crate) fn wait<T: Send + 'static>(
         &mut self,
-        waiting: fn(Duration) -> Waiting,
+        waiting: fn(Duration) -> WaitPhase,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         if self.interrupted.load(Ordering::Acquire) {
@@ -78,12 +78,12 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for WaitReporter {
     fn drop(&mut self) {
         if let Some(handler) = self.handler.take() {
             signal_hook::low_level::unregister(handler);
             if let Some(report) = self.report {
-                report(Waiting::Done);
+                report(WaitPhase::Done);
             }
         }
     }

@@ -78,7 +78,7 @@ struct Lines {
 }
 
 /// Keeps the message written.
-pub(crate) struct Ahead {
+pub(crate) struct MessageSchedule {
     log: TerminationLog,
     run: PathBuf,
     /// Where captures grow; `None` where no heap is recorded.
@@ -87,9 +87,9 @@ pub(crate) struct Ahead {
     lines: Lines,
 }
 
-impl Ahead {
+impl MessageSchedule {
     pub(crate) fn new(log: TerminationLog, run: &Path, captures: Option<PathBuf>) -> Self {
-        Ahead { log, run: run.to_owned(), captures, shown: None, lines: Lines::default() }
+        MessageSchedule { log, run: run.to_owned(), captures, shown: None, lines: Lines::default() }
     }
 
     /// The file, for the text about the end.
@@ -239,7 +239,7 @@ mod tests {
         let path = place.path().join("log");
         std::fs::write(&path, "").unwrap();
         let log = TerminationLog::at(&path).unwrap();
-        let mut ahead = Ahead::new(log, place.path(), None);
+        let mut schedule = MessageSchedule::new(log, place.path(), None);
         let begun = Instant::now();
         let mut texts = 0;
         // Ten samples a second: calm, then two percent more each, then calm again.
@@ -247,8 +247,8 @@ mod tests {
         for (at, percent) in course.enumerate() {
             let now = begun + Duration::from_millis(100 * at as u64);
             let picture = picture(percent);
-            if ahead.is_due(now, &picture, None) {
-                ahead.write(now, &picture, "a (pid 1)".to_owned(), Vec::new());
+            if schedule.is_due(now, &picture, None) {
+                schedule.write(now, &picture, "a (pid 1)".to_owned(), Vec::new());
                 texts += 1;
             }
         }
