@@ -81,7 +81,7 @@ class MemoryPattern:
 
 @dataclasses.dataclass
 class PerformanceInsight:
-    """Something the profiled calls say about time and memory; impact is `low`, `medium` or `high`."""
+    """An insight into the time and memory of profiled calls; impact is `low`, `medium` or `high`."""
 
     category: str
     title: str
@@ -125,7 +125,7 @@ class MemoryAnalyzer:
     def generate_performance_insights(
         self, results: Sequence[ProfileResult] | None = None
     ) -> list[PerformanceInsight]:
-        """What is slow, what varies, what is hungry, and whether memory grows with time."""
+        """What is slow, what varies, what takes much memory, and whether memory grows with time."""
         return self._judged(results)[1]
 
     def analyze_memory_gaps(
@@ -251,8 +251,8 @@ def _unavailable(events: Sequence[TelemetryEventLike]) -> dict[str, dict[str, An
     """What cannot be asked of these events, and why."""
     buffer = untouched(events)
     if buffer is not None:
-        has_counters, tells_fragmentation = _native.analysis.allocator_availability(buffer)
-        return _missing(has_counters, None if tells_fragmentation else FRAGMENTATION_DISABLED)
+        has_counters, reports_fragmentation = _native.analysis.allocator_availability(buffer)
+        return _missing(has_counters, None if reports_fragmentation else FRAGMENTATION_DISABLED)
     counted = [
         event
         for event in passing(events)

@@ -48,7 +48,7 @@ _of_devices: dict[str, GPUMemoryProfiler] = {}
 
 
 def get_global_profiler(device: Any = None) -> GPUMemoryProfiler:
-    """The profiler everything here shares; of another device, where one is named."""
+    """The shared profiler, or that of the named device."""
     global _global_profiler
     with _LOCK:
         if _global_profiler is None:

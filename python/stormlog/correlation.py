@@ -1,4 +1,4 @@
-"""What a question about a moment is made of, and its answer: see `QueryStore.correlate`.
+"""The parts of a query about a moment, and its answer: see `QueryStore.correlate`.
 
 Also the attachments that a `stormlog_attachments.json` beside an artifact names.
 """

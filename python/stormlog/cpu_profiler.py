@@ -53,7 +53,7 @@ class CPUMemorySnapshot:
 
 @dataclasses.dataclass
 class CPUProfileResult:
-    """What a call or a block came to."""
+    """The result of a profiled call or block."""
 
     name: str
     duration: float

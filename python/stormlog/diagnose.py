@@ -148,7 +148,7 @@ def run_diagnose(
 ) -> tuple[Path, int]:
     """Writes the whole directory and gives it with the exit code: 0 no risk, 3 a risk, 1 it is incomplete.
 
-    DiagnoseUsageError where what is asked for cannot be.
+    DiagnoseUsageError for an impossible request.
     """
     if native_history:
         _check_native_history(native_history_max_entries)

@@ -90,7 +90,7 @@ def merge_cross_rank_timelines(events: Sequence[TelemetryEventLike]) -> CrossRan
 def analyze_cross_rank_events(
     events: Sequence[TelemetryEventLike], *, phase_resolver: PhaseReplayIndex | None = None
 ) -> tuple[CrossRankMergeResult, FirstCauseAnalysisResult]:
-    """The merged ranks, and whose memory jumped first."""
+    """The merged ranks, and the rank whose memory jumped first."""
     return _analyzed(events, phase_resolver)
 
 

@@ -140,7 +140,7 @@ class StormlogIssue(Row):
 
 
 def normalize_issue_state(state: str) -> IssueState:
-    """The state a word stands for; ValueError for a word that is none."""
+    """The state of this name; ValueError for an unknown name."""
     return cast(IssueState, _native.issues.issue_state(state))
 
 

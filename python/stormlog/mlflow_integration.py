@@ -100,7 +100,7 @@ def add_mlflow_arguments(parser: Any) -> None:
 
 
 def ensure_mlflow_available(config: MlflowExportConfig) -> None:
-    """ImportError when it is wanted and not installed."""
+    """ImportError if it is required and not installed."""
     if config.enabled and find_spec("mlflow") is None:
         raise ImportError(MLFLOW_INSTALL_GUIDANCE)
 

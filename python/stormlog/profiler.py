@@ -57,7 +57,7 @@ class MemorySnapshot:
 
 @dataclasses.dataclass
 class ProfileResult:
-    """What a call or a block came to."""
+    """The result of a profiled call or block."""
 
     function_name: str
     execution_time: float

@@ -39,7 +39,7 @@ _SHORT_ESCAPES = {
 
 
 class KnownSecrets:
-    """Exact values that must not get out: as they are, in a URL, in JSON, or in base64."""
+    """Exact values that must not be written: as they are, in a URL, in JSON, or in base64."""
 
     def __init__(self, values: Iterable[str | None] = ()) -> None:
         self._patterns: dict[str, re.Pattern[str]] = {}

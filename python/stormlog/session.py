@@ -1,4 +1,4 @@
-"""Sessions: one capture from start to end, its state, and which one is meant when several are found.
+"""Sessions: one capture from start to end, its state, and the default one when several are found.
 
 The states and ids are the native ones; what is here works on anything that looks like an event or a summary.
 """

@@ -1,4 +1,4 @@
-"""Rollups: what the records of a sink come to, per session, rank and window, in `rollups.json`.
+"""Rollups: aggregates of a sink's records per session, rank and window, in `rollups.json`.
 
 Derived and replaceable: rollups that are broken, or that do not cover the segments there are, count as
 missing. They are computed and checked natively; here are their shapes.

@@ -49,7 +49,7 @@ MARKER_SOURCE_TELEMETRY_EVENT = "telemetry_event"
 
 @dataclasses.dataclass(frozen=True)
 class TimelineMarker:
-    """A moment or a stretch worth showing."""
+    """A moment or a span to show on a timeline."""
 
     session_id: str
     start_ns: int

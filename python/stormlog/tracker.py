@@ -125,7 +125,7 @@ class MemoryTracker(BaseTracker):
 
     @contextmanager
     def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
-        """Write a bundle if the block ends for want of memory; the exception is raised again."""
+        """Write a bundle if the block runs out of memory; the exception is raised again."""
         # Without a session the history of the block is better than none.
         history = None if self._history is None or self._history.is_on else self._history
         if history is not None:

@@ -48,7 +48,7 @@ _ALWAYS = (
 
 
 def format_bytes(bytes_value: float, precision: int = 2) -> str:
-    """A size as people read it: `1.25 GB`, in powers of 1024."""
+    """A size in readable form: `1.25 GB`, in powers of 1024."""
     if bytes_value == 0:
         return "0 B"
     sign, size, unit = "-" if bytes_value < 0 else "", float(abs(bytes_value)), 0

@@ -100,7 +100,7 @@ def add_wandb_arguments(parser: Any) -> None:
 
 
 def ensure_wandb_available(config: WandbExportConfig) -> None:
-    """ImportError when it is wanted and not installed."""
+    """ImportError if it is required and not installed."""
     if config.enabled and find_spec("wandb") is None:
         raise ImportError(WANDB_INSTALL_GUIDANCE)
 

@@ -21,15 +21,15 @@ class StepClock:
     def optimizer_made(self, count: int) -> None:
         """The busiest optimizer has made `count` steps."""
         if not self._is_reported and count != self.made:
-            self._tell(count)
+            self._notify(count)
 
     def report(self, number: int | None) -> None:
         """The program ended a step; without a number, the next one."""
         before = self.made if self._is_reported else None
         self._is_reported = True
-        self._tell((before or 0) + 1 if number is None else int(number))
+        self._notify((before or 0) + 1 if number is None else int(number))
 
-    def _tell(self, number: int) -> None:
+    def _notify(self, number: int) -> None:
         self.made = number
         watcher = self.watcher
         if watcher is not None:

@@ -189,7 +189,7 @@ class BaseTracker(Phased):
             self.alert_callbacks.remove(callback)
 
     def add_prediction_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
-        """Call this when memory heads for its limit, before it is there: minutes (warning), then seconds.
+        """Call this when memory is forecast to reach its limit: minutes (warning), then seconds.
 
         The event's metadata has `seconds_to_limit`, `confidence`, `bytes_per_second` and `limit_bytes`.
         """
@@ -272,7 +272,7 @@ class BaseTracker(Phased):
 
     @contextmanager
     def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
-        """Write a bundle if the block ends for want of memory; the exception is raised again."""
+        """Write a bundle if the block runs out of memory; the exception is raised again."""
         try:
             yield
         except Exception as error:

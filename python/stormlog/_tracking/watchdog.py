@@ -92,7 +92,7 @@ class MemoryWatchdog:
         return rungs
 
     def get_cleanup_stats(self) -> dict[str, Any]:
-        """What was done so far, and what the last cleanup won."""
+        """What was done so far, and what the last cleanup freed."""
         won = [rung.bytes_won for rung in self.last_cleanup if rung.bytes_won is not None]
         return {
             "cleanup_count": self.cleanup_count,

@@ -125,7 +125,7 @@ class JAXProfiler:
                     )
 
     def profile_inference(self, inference_fn: Callable[..., Any], data: Any, batch_size: int = 32) -> None:
-        """Calls a function with each batch of an iterable, or of an array cut into batches."""
+        """Calls a function with each batch of an iterable, or of an array split into batches."""
         with self.profiler.profile_context("inference"):
             batches = data
             if hasattr(data, "shape"):

@@ -95,7 +95,7 @@ def run_diagnose(
 ) -> tuple[Path, int]:
     """Writes the whole directory and gives it with the exit code: 0 no risk, 3 a risk, 1 it is incomplete.
 
-    DiagnoseUsageError where what is asked for cannot be.
+    DiagnoseUsageError for an impossible request.
     """
     return write_bundle(
         output,

@@ -74,7 +74,7 @@ class PhaseHandle:
 
     @property
     def phase_path(self) -> str:
-        """The path as people read it: `train / forward`."""
+        """The path in readable form: `train / forward`."""
         return format_phase_path(self.path)
 
     @property
@@ -147,7 +147,7 @@ class PhaseRecorder:
 
 
 def format_phase_path(path: Sequence[str]) -> str:
-    """The path as people read it: `train / forward`."""
+    """The path in readable form: `train / forward`."""
     return " / ".join(part for part in path if part)
 
 

@@ -20,7 +20,7 @@ import pytest
 GIB = 1 << 30
 HELD_MIB = 512
 STORMLOG = [sys.executable, "-m", "stormlog"]
-# The watched program: it holds memory, names itself as a holder on the stand-in's devices, and answers
+# The recorded program: it holds memory, names itself as a holder on the stand-in's devices, and answers
 # questions about itself until it is asked nothing more.
 PROGRAM = """
 import json, os, sys

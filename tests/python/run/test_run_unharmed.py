@@ -1,4 +1,4 @@
-"""`stormlog run`: the watched program is never harmed."""
+"""`stormlog run`: the recorded program is never harmed."""
 
 from __future__ import annotations
 
