@@ -35,6 +35,7 @@ __all__ = ["report", "start", "stop"]
 
 _LOGGER = logging.getLogger("stormlog.cuda_driver")
 PYTORCH = "pytorch"
+_NOT_FOUND = "CUPTI was not found; install the CUDA Toolkit or nvidia-cuda-cupti, or set STORMLOG_CUPTI"
 _KINETOS = "torch.profiler has taken the only CUPTI subscription"
 # The beginning of a library's name, and what it is called in reports.
 _OWNERS = {
@@ -69,12 +70,12 @@ def start(library: str | None = None) -> bool:
         if _STATE.events is not None and _STATE.events.is_on:
             _yield_to_kineto()  # torch may have come since
             return True
-        why_not = _KINETOS if _STATE.is_kinetos else "CUPTI was not found"
+        why_not = _KINETOS if _STATE.is_kinetos else _NOT_FOUND
         for path in [] if _STATE.is_kinetos else [library] if library else _libraries():
             try:
                 _STATE.events = _native.cuda.CudaDriverEvents(path)
             except OSError as error:
-                why_not = f"CUPTI was not found ({error})"
+                why_not = f"{_NOT_FOUND} ({error})"
             except RuntimeError as error:
                 why_not = str(error)
                 break

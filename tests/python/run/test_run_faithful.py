@@ -205,6 +205,7 @@ def test_a_process_is_attached_to_again_without_a_name_for_the_file(tmp_path: Pa
         detach = [*STORMLOG, "detach", str(running.pid)]
         done = subprocess.run(detach, capture_output=True, text=True)
         running.kill()
-    assert (done.returncode, done.stderr) == (2, f"Error: process {running.pid} is not being recorded\n")
+    message = f"Error: process {running.pid} is not being recorded; `stormlog attach PID --heap` "
+    assert (done.returncode, done.stderr) == (2, f"{message}starts a recording\n")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"stormlog-heap-{running.pid}-2.bin", f"stormlog-heap-{running.pid}.bin"]

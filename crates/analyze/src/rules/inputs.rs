@@ -121,7 +121,7 @@ pub fn findings(inputs: &[Input]) -> Vec<Finding> {
             message: None,
             metrics: metrics([("inputs", noted.len().into())]),
             evidence: sentences.take(LISTED).collect(),
-            advice: advice(["Missing records cannot be analysed; everything before them is."]),
+            advice: advice(["Missing records are not analysed; everything before them is."]),
             undecided: false,
             process: None,
             memory: None,

@@ -136,7 +136,7 @@ fn explain(number: i32) -> String {
     const ECANCELED: i32 = 125;
     match number {
         EBUSY => " is being recorded already; `stormlog detach` ends that".to_owned(),
-        ESRCH => " is not being recorded".to_owned(),
+        ESRCH => " is not being recorded; `stormlog attach PID --heap` starts a recording".to_owned(),
         ENOTSUP => {
             " runs a Python that is not supported: use a release of 3.11 to 3.14 with the GIL".to_owned()
         }

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if options.oom {
         let Some(oom) = &report.oom else {
             return Err(UsageError(format!(
-                "{}: no request failed in this recording",
+                "{}: no request failed in this recording; leave out --oom to see what held the memory",
                 options.file.display()
             ))
             .into());
