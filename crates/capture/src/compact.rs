@@ -20,13 +20,13 @@ use crate::op::{self, Ops};
 use crate::pack::Packer;
 use crate::source::{Source, existing};
 
-/// Chunks of one block: enough to find what repeats, few enough to decode in little memory, and 2 MiB of disk that wait.
+/// Chunks of one block: enough to find what repeats, few enough to decode in little memory, and 2 MiB of disk in slots that wait.
 const RUN: usize = 32;
 /// Full slots wait for others of their stream this long, because a larger block packs better.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Full slots taken in one step, the oldest first: a caller that waits for the end of a step does not wait long.
 const MOST: usize = 4 * RUN;
-/// Memory samples kept in a bounded capture; beyond, every other one goes.
+/// Memory samples kept in a bounded capture; beyond, every second one is dropped.
 pub(crate) const MAX_SAMPLES: usize = 4096;
 /// Memory samples held in memory, 24 KiB of them: then they are written, though there may be nothing else to write.
 const SAMPLES_IN_MEMORY: usize = 512;
@@ -160,7 +160,7 @@ impl Compactor {
         self.source.live = None;
     }
 
-    /// What the recorded process says about itself by now.
+    /// The current description that the recorded process wrote of itself.
     pub fn refresh(&mut self) -> Result<&Header, CaptureError> {
         self.wake_live()?;
         if let Some(live) = &self.source.live {
@@ -207,7 +207,7 @@ impl Compactor {
         &self.path
     }
 
-    /// What the recorded process says about itself.
+    /// The description that the recorded process wrote of itself.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -225,7 +225,7 @@ impl Compactor {
         self.source.live.as_ref().and_then(|live| live.full().ok()).unwrap_or(0)
     }
 
-    /// Takes what is full. To be called some ten times a second; costs little when there is nothing.
+    /// Moves full slots. Call about ten times a second; cheap when there are none.
     pub fn step(&mut self) -> Result<(), CaptureError> {
         self.wake_live()?;
         let result = if self.is_aggregate() { self.fold_step() } else { self.take_full() };
@@ -321,12 +321,12 @@ impl Compactor {
         self.shrink(self.allowed())
     }
 
-    /// Only while the process may live: its end is taken whole.
+    /// Only while the process may live: at its end everything is moved.
     fn is_stopped(&self) -> bool {
         !self.is_over && self.options.stop.load(Ordering::Relaxed)
     }
 
-    /// Chunks of one block: of a capture with a small bound fewer, for what is kept is kept by the block, and while a block comes together its
+    /// Chunks of one block: fewer for a capture with a small bound, because records are dropped by whole blocks, and while a block is collected its
     /// slots are missing in the live file, which may have half of the bound.
     fn run_length(&self) -> usize {
         let fitting = self.options.max_size.map_or(u64::MAX, |limit| limit / 8 / SLOT_SIZE as u64);
@@ -340,7 +340,7 @@ impl Compactor {
         slots.iter().try_for_each(|slot| live.free(slot.index, is_bounded))
     }
 
-    /// Records before this are all there. Those of this very tick may still be on their way in other threads, unless the process is dead.
+    /// All records before this are in the file. Other threads may still write records of this tick, unless the process is dead.
     pub(crate) fn latest_us(&self) -> u64 {
         if self.is_over {
             return u64::MAX;
@@ -351,7 +351,7 @@ impl Compactor {
     }
 }
 
-/// Leaves out every other sample until there are few enough.
+/// Drops every second sample until there are few enough.
 pub(crate) fn thin(samples: &mut Vec<Sample>, most: usize) {
     while samples.len() > most.max(2) {
         let mut keep = false;

@@ -2,7 +2,7 @@
 //!
 //! An allocator hands out what was freed last in the same size class, or the bytes behind the last fresh block; and what is freed is
 //! mostly among the blocks that live shortest. Both sides of the codec run this in step: the encoder asks for the guess that fits an
-//! address, the decoder turns the guess back. It must never depend on anything but the records of its own block of chunks.
+//! address, the decoder turns the guess into the address. It must never depend on anything but the records of its own block of chunks.
 
 use rustc_hash::FxHashMap;
 
@@ -36,7 +36,7 @@ pub(crate) enum AddressGuess {
     After(usize),
     /// Where the C library would put it. Only in streams that were sealed.
     Foreseen,
-    /// Nowhere that can be guessed.
+    /// At an address that no guess gives.
     Unknown,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Predictor {
     by_end: Option<FxHashMap<u64, u32>>,
 }
 
-/// How often an allocation was foreseen, and how often not.
+/// How often an allocation was predicted, and how often not.
 #[derive(Debug, Default)]
 struct Hits {
     right: u32,
@@ -111,7 +111,7 @@ impl Default for Link {
 impl Predictor {
     /// For about this many allocations.
     pub(crate) fn decoder(count: usize) -> Self {
-        // A file may announce what it does not have.
+        // A file may announce more than it contains.
         let count = count.min(1 << 20);
         Predictor {
             small: vec![Vec::new(); SMALL_CLASSES],
@@ -231,7 +231,7 @@ impl Predictor {
         Some(address)
     }
 
-    /// Where the C library would put a block; only some ask it for memory. Apart from the way of most records, which must stay short.
+    /// Where the C library would put a block; only some ask it for memory. Outlined, so that the path of most records stays short.
     #[inline(never)]
     fn foresee(&mut self, kind: u8, size: u64) -> Option<u64> {
         let arena = self.arena.as_mut()?;
@@ -247,7 +247,7 @@ impl Predictor {
         }
     }
 
-    /// A block that was foreseen may be one of those that were freed: it must not be there twice.
+    /// A predicted block may be in a list of freed ones: it must not stay there.
     #[inline(never)]
     fn take_freed(&mut self, class: u32, address: u64) {
         let list = self.class(class);
@@ -361,7 +361,7 @@ impl Predictor {
         Some(found)
     }
 
-    /// How far a block is from the one that was freed last, for an encoder that packs a stream whole.
+    /// How far a block is from the one that was freed last, for an encoder that packs a stream as one unit.
     fn distance(&self, index: u32) -> Option<Victim> {
         self.by_end.as_ref()?;
         let Link { mut older, mut younger } = self.around;

@@ -192,7 +192,7 @@ impl Heap {
         &self.ledger().curve.points
     }
 
-    /// Most bytes within the watched span, and when (microseconds since the start).
+    /// Most bytes within the selected span, and when (microseconds since the start).
     #[must_use]
     pub fn span_peak(&self) -> Option<(u64, u64)> {
         self.ledger().span_peak

@@ -20,7 +20,7 @@ use crate::sample::Weights;
 use crate::site_history::SiteHistory;
 use crate::stream::{REMEMBERED, Stream, StreamSite};
 
-/// Who allocated: stacks, thread and allocator.
+/// What allocated: stacks, thread and allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SiteKey {
     pub(crate) python: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Site {
 pub(crate) struct Block {
     pub(crate) size: u64,
     pub(crate) site: u32,
-    /// The thread's allocations when it was made (or the moments that were past), times 2, plus 1 when that was within the watched span.
+    /// The thread's allocations when it was made (or the moments that were past), times 2, plus 1 when that was within the selected span.
     pub(crate) born: u32,
 }
 
@@ -271,7 +271,7 @@ impl Ledger {
         self.came::<SIMPLE>(site, op.size, amount);
     }
 
-    /// A block goes.
+    /// A block is freed.
     #[inline(always)]
     pub(crate) fn free<const SIMPLE: bool>(&mut self, stream: &mut Stream, op: &Op) {
         let block = self.remove::<SIMPLE>(op.address, stream.thread, stream.allocations);
@@ -384,7 +384,7 @@ impl Ledger {
         self.mappings = mappings;
     }
 
-    /// A request got no memory.
+    /// A request failed.
     pub(crate) fn fail(&mut self, site: SiteKey, errno: u32, bytes: u64, limits: Option<[u64; 3]>) {
         self.failed = self.failed.saturating_add(1);
         self.begin_failure();

@@ -72,7 +72,7 @@ pub fn after_fork() {
     BUSY.store(false, Ordering::Release);
 }
 
-/// Libraries came or went: rules are read again, and the stream says which.
+/// Libraries were loaded or unloaded: unwind rules are read again, and the stream lists the modules.
 pub fn libraries_changed(thread: &mut Thread) {
     // SAFETY: null, or the one unwinder that `prepare` publishes and that is never freed.
     let unwinder = unsafe { UNWINDER.load(Ordering::Acquire).as_ref() };

@@ -1,4 +1,4 @@
-//! Where the walkers of `stormlog-stack` meet the stream: they find frames, this gives them node ids. Must never define a node that could
+//! Connects the walkers of `stormlog-stack` with the stream: they find frames, this assigns node ids. Must never define a node that could
 //! not be written.
 
 use core::cell::UnsafeCell;
@@ -28,9 +28,9 @@ use crate::writer::Writer;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StackMethod {
-    /// Everything is requested.
+    /// CPython is called for the state; Python and native stacks are walked.
     Any = 0,
-    /// Nothing is wanted but Python stacks, and the thread's state is read where it is: 3.11.
+    /// Only Python stacks are recorded, and the thread's state is read from memory: 3.11.
     Plain311 = 1,
     /// The same, later versions.
     Plain = 2,
@@ -43,12 +43,12 @@ pub struct Stacks {
     native: NativeStack,
     /// The thread state of Python that was met last.
     thread_state: *const u8,
-    /// Python, and where to read the state, unless everything is requested.
+    /// Python, and where to read the state; `None` with [`StackMethod::Any`].
     interpreter: Option<&'static Interpreter>,
     own_state: OwnState,
-    /// How to go about it.
+    /// How the stacks of this thread are found.
     pub way: StackMethod,
-    /// How often records had been lost when these were walked: what was remembered before that may not be in the stream.
+    /// How often records had been lost when these were walked: what was cached before that may not be in the stream.
     gaps: u32,
 }
 
@@ -60,7 +60,7 @@ impl Stacks {
         self.begin_thread();
     }
 
-    /// They are those of another thread from now on.
+    /// The area now belongs to another thread.
     pub fn begin_thread(&mut self) {
         self.thread_state = null();
         self.ask();
@@ -163,7 +163,7 @@ pub fn find_python() {
     PYTHON.found.store(true, Ordering::Release);
 }
 
-/// Libraries came or went: perhaps Python did. Says in the stream which Python it is, once a recording.
+/// Libraries were loaded or unloaded, perhaps Python. Writes the version of Python into the stream, once per recording.
 pub fn libraries_changed(thread: &mut Thread) {
     native::libraries_changed(thread);
     if interpreter().is_none() && crate::loader::is_loaded(b"libpython") {
@@ -206,10 +206,10 @@ extern "C" fn python_is_gone() {
     }
 }
 
-/// Python, and the state of a thread that was read where it is.
+/// Python, and a thread state that was read from memory.
 pub type PlainPython = (&'static Interpreter, *const u8);
 
-/// Where nothing but a Python stack is to be looked at; `None` where all has to be requested.
+/// For recordings of Python stacks alone; `None` where CPython must be called for the state.
 #[inline(always)]
 pub fn plain(thread: &Thread) -> Option<PlainPython> {
     let Thread { writer, stacks, .. } = thread;
@@ -225,7 +225,7 @@ pub fn plain(thread: &Thread) -> Option<PlainPython> {
     (!thread_state.is_null()).then_some((interpreter, thread_state))
 }
 
-/// The node of a Python stack that is not what it was at the last event.
+/// The node of a Python stack that differs from that of the last event.
 ///
 /// # Safety
 /// The stack was found to be another in this very event, of the thread whose state this is. `ENTRY` is what the interpreter says.
@@ -289,7 +289,7 @@ struct Tree<'a> {
     unwatched: bool,
 }
 
-/// Sorts of nodes, so that none is taken for another.
+/// Kinds of nodes, part of their keys so that two kinds never collide.
 const NATIVE: u32 = u32::MAX;
 const TRUNCATED: u32 = u32::MAX - 1;
 const MARK: u32 = u32::MAX - 2;
@@ -344,7 +344,7 @@ pub fn below(thread: &mut Thread, outer: u32, frames: &[u64]) -> u32 {
     frames.iter().rev().fold(outer, frame)
 }
 
-/// The child of `parent` that says `what`, one of `record::mark`.
+/// The child of `parent` with the mark `what`, one of `record::mark`.
 pub fn mark(thread: &mut Thread, parent: u32, what: u64) -> u32 {
     let Tree { writer, nodes, .. } = tree(thread);
     let found = nodes.find(parent, what, MARK, || writer.mark_node(parent, what));
@@ -415,7 +415,7 @@ impl stormlog_stack::Nodes for Tree<'_> {
     }
 }
 
-/// Writes the definition of a code object and sees to it that its death is noticed.
+/// Writes the definition of a code object and registers for its death.
 ///
 /// # Safety
 /// `code` is a code object in use on this thread's stack, `thread_state` this thread's.
@@ -507,7 +507,7 @@ impl CodeSink for Definition<'_> {
     }
 }
 
-/// Recording has stopped: takes back what was put into Python, as far as this thread may.
+/// Recording has stopped: removes what was installed in Python, as far as this thread may.
 pub fn stop() {
     let Some((interpreter, watch)) = known() else { return };
     // SAFETY: the interpreter is never unloaded; both calls check that this thread holds the GIL.

@@ -1,4 +1,4 @@
-//! The area of one thread, and the way into and out of a hook. Must never wait or allocate on the way in.
+//! The area of one thread, and how a hook is entered and left. Must never wait or allocate on entry.
 //!
 //! An area belongs to one thread at a time. When the thread ends, the area goes into a pool and a later thread continues with its
 //! stream, so that the stacks it already knows need not be written again.
@@ -35,13 +35,13 @@ pub struct Thread {
     /// The same, 0 where the host's memory is not recorded.
     host_epoch: AtomicU32,
     state: AtomicU32,
-    /// Not 0: libraries may be coming or going in a call whose frame is at this address.
+    /// Not 0: libraries may be loaded or unloaded in a call whose frame is at this address.
     pub loading: usize,
     /// Where that call returns to.
     pub returns_to: usize,
-    /// How often libraries were looked at since.
+    /// How often the list of libraries was read since.
     pub looks: u32,
-    /// Some came or went while the call ran.
+    /// Some were loaded or unloaded while the call ran.
     pub changed: bool,
     /// The records.
     pub writer: Writer,
@@ -263,7 +263,7 @@ fn enter_slowly(word: usize, purpose: Purpose) -> Option<Inside> {
     Some(inside)
 }
 
-/// Gives this thread an area for the present recording. Null when there is none to be had.
+/// Gives this thread an area for the current recording. Null when there is none.
 ///
 /// # Safety
 /// `mine` is null or this thread's area (of an earlier recording, or cleared by a fork).
@@ -280,7 +280,7 @@ unsafe fn attach(mine: *mut Thread, ending: bool) -> *mut Thread {
         null_mut()
     };
     state.attaching.fetch_sub(1, Ordering::SeqCst);
-    // A thread that got no area asks again at its next event, unless it has one of old.
+    // A thread that got no area tries again at its next event, unless it has one of an earlier recording.
     tls::set(if thread.is_null() { before } else { thread as usize });
     thread
 }
@@ -361,7 +361,7 @@ fn is_gone(thread: u64) -> bool {
     asked == Err(libc::ESRCH)
 }
 
-/// Tells when a thread ends.
+/// The key whose destructor runs when a thread ends.
 struct ThreadEnd(AtomicU32);
 static END: ThreadEnd = ThreadEnd(AtomicU32::new(0));
 
@@ -375,7 +375,7 @@ impl ThreadEnd {
     }
 }
 
-/// Makes what [`Thread`]s need; once a process.
+/// Creates what [`Thread`]s share; once per process.
 pub fn prepare() {
     if END.0.load(Ordering::Acquire) == 0 {
         let mut key = 0;
@@ -395,7 +395,7 @@ extern "C" fn thread_ends(thread: *mut libc::c_void) {
     let area = unsafe { &mut *(word as *mut Thread) };
     area.rounds += 1;
     if area.rounds < LAST_ROUND {
-        // Other destructors may still allocate: theirs go into the same slot, and this one runs once more.
+        // Other destructors may still allocate: their records go into the same slot, and this one runs once more.
         tls::set(tls::IGNORED);
         END.on_exit_of_this_thread(area);
         tls::set(word);
@@ -442,7 +442,7 @@ pub fn kernel_id(handle: libc::pthread_t) -> Option<u64> {
     None
 }
 
-/// Where the slots end that a thread has mapped and `address` is in.
+/// The end of the mapped slots of the thread whose mapping contains `address`.
 pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
     let mut at = state.threads.load(Ordering::Acquire);
     // SAFETY: areas in the list stay mapped; where a thread writes is only compared.
@@ -456,7 +456,7 @@ pub fn end_of_slots_at(state: &State, address: usize) -> Option<usize> {
     None
 }
 
-/// Waits (not for ever) until no thread is inside a hook, then seals every slot. Called with `EPOCH` 0. False: some thread did not come out.
+/// Waits a bounded time until no thread is inside a hook, then seals every slot. Called with `EPOCH` 0. False: a thread did not leave its hook.
 pub fn quiesce(state: &State) -> bool {
     sys::barrier();
     let mut attempts_left = 1000;

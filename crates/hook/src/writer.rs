@@ -26,14 +26,14 @@ pub struct Writer {
     cursor: *mut u8,
     /// A record may begin before here.
     limit: *mut u8,
-    /// The slot; stays mapped when the next one cannot be had.
+    /// The slot; stays mapped when there is no next one.
     base: *mut u8,
     last_address: u64,
     last_python: u32,
     last_native: u32,
     last_native_address: u64,
     logical_time: LogicalTime,
-    /// Events since the hint about the clock was compared with the clock; that is done when it comes to 0 again.
+    /// Events since the hint about the clock was compared with the clock; it is compared when this wraps to 0.
     unchecked: u8,
     last_microseconds: u64,
     index: u32,
@@ -51,12 +51,12 @@ pub struct Writer {
     spare: u32,
     /// Kernel thread id.
     pub thread: u64,
-    /// Counts the times records were lost: what was remembered about them is void then.
+    /// Counts the times records were lost: what was cached about them is then invalid.
     pub gaps: u32,
 }
 
 impl Writer {
-    /// Starts stream `stream` from nothing, keeping the mapping if there is one.
+    /// Starts stream `stream` from the beginning, keeping the mapping if there is one.
     pub fn begin(&mut self, stream: u32) {
         let (mapping, mapped) = (self.mapping, self.mapped);
         *self = Self { mapping, mapped, base: mapping, stream, next_node: 1, ..Self::NOTHING };
@@ -166,7 +166,7 @@ impl Writer {
         }
     }
 
-    /// A request that got nothing.
+    /// A request that failed.
     pub fn failed(&mut self, kind_asked: u8, errno: i32, bytes: usize, python: u32, native: u32) {
         if !self.room_and_time() {
             return;
@@ -319,7 +319,7 @@ impl Writer {
         self.put(kind, false, a, b, c, d);
     }
 
-    /// Programs and tools that hand out blocks of their own making.
+    /// Programs and tools that hand out blocks from their own memory.
     #[cold]
     #[inline(never)]
     fn put_as_it_stands(&mut self, kind: u8, address: u64, b: u64, c: u32, d: u32) {

@@ -13,14 +13,14 @@ use super::solve::{self, SharedRecord};
 
 const SHARED: u16 = u16::MAX;
 const MOST_BITS: u32 = 20;
-/// Steps that may be taken back in one reading: seconds, whatever the file.
+/// Steps that may be undone in one reading: bounds the search to seconds for any file.
 const BUDGET: usize = 20_000_000;
 
 /// The streams to come at each shared address, last first.
 #[derive(Debug)]
 pub(crate) struct Turns {
     left: FxHashMap<u64, Vec<usize>>,
-    /// Who uses the addresses of the tick, by a hash of them.
+    /// The streams that use the addresses of the tick, by a hash of the address.
     users: Vec<u16>,
     bits: u32,
     budget: usize,
@@ -56,12 +56,12 @@ impl Turns {
         is_any_shared
     }
 
-    /// Whether an address seems to be shared, as far as the last look tells: never no when it is.
+    /// Whether an address seems to be shared, by the last look: may be wrongly true, never wrongly false.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         self.users.get(place(address, self.bits)) == Some(&SHARED)
     }
 
-    /// Makes an order for the shared addresses, whose records must all be there one by one. `is_live` knows the blocks from before.
+    /// Finds an order for the shared addresses, whose records must all be present individually. `is_live` knows the blocks from before.
     pub(crate) fn prepare(&mut self, streams: &[(usize, Vec<&[Op]>)], is_live: impl Fn(u64) -> bool) {
         let mut by_address: FxHashMap<u64, Address> = FxHashMap::default();
         for (stream, pieces) in streams {
@@ -73,7 +73,7 @@ impl Turns {
                     .push(*stream, is_free(op.kind) || op.kind == kind::DEVICE_FREE);
             }
         }
-        // Others only fell into the same place of the table.
+        // The others only have the same hash.
         by_address.retain(|_, address| address.users.len() > 1);
         let keys: Vec<u64> = by_address.keys().copied().collect();
         let index: FxHashMap<u64, usize> =
@@ -92,17 +92,17 @@ impl Turns {
         }
     }
 
-    /// Forgets whose turn it is.
+    /// Clears the order.
     pub(crate) fn clear(&mut self) {
         self.left.clear();
     }
 
-    /// Nothing is shared: no turn needs to be taken.
+    /// Nothing is shared: streams may be applied in any order.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// May this stream continue with this record, or does another come first? If so, its turn is over.
+    /// Whether this stream may continue with this record, or another comes first. If it may, the next stream in the order is due.
     pub(crate) fn take(&mut self, stream: usize, op: &Op) -> bool {
         let Some(left) = has_block(op.kind).then(|| self.left.get_mut(&op.address)).flatten() else {
             return true;
@@ -132,7 +132,7 @@ fn turns_of(pieces: &[&[Op]], index: &FxHashMap<u64, usize>) -> Vec<SharedRecord
     turns.collect()
 }
 
-/// Is it about one block? Mappings can be cut anywhere and are not looked at here.
+/// Whether it concerns one block. Mappings can be split anywhere and are not handled here.
 fn has_block(kind: u8) -> bool {
     is_free(kind)
         || kind == kind::REALLOC_UNDO

@@ -1,14 +1,14 @@
 //! Searches an order of a tick's records at shared addresses that is consistent for every address and every stream at once.
 //!
 //! Where only one stream can be next, it is taken first. Where an address leaves a choice, the stream that is furthest behind in its share of the
-//! tick goes first, which is the most likely order; a choice that leads to a contradiction is taken back. After too many were, the search begins again
-//! in another way. Must always end: where no way finds an order, the records are applied in stream order.
+//! tick goes first, which is the most likely order; a choice that leads to a contradiction is taken back. After too many of these, the search begins again
+//! with another strategy. Must always end: where no strategy finds an order, the records are applied in stream order.
 
 use std::collections::BTreeSet;
 
 use super::address::Address;
 
-/// Most choices taken back in one attempt.
+/// Most choices undone in one attempt.
 const MOST_TAKEN_BACK: usize = 20_000;
 
 /// Strategies, tried in turn until one finds an order. A contradiction usually undoes the choice that caused it, which is fast but may skip an
@@ -54,7 +54,7 @@ struct Choice {
     refused: Vec<usize>,
 }
 
-/// The streams in the order they continue at each address. `budget` is how many steps may be taken back, in this tick and all that follow.
+/// The streams in the order they continue at each address. `budget` is the number of steps that may be undone, in this tick and all that follow.
 pub(crate) fn solve(
     addresses: &mut [Address],
     streams: &[(usize, Vec<SharedRecord>)],
@@ -135,7 +135,7 @@ impl Search<'_> {
         }
     }
 
-    /// Everything that can only come next.
+    /// Takes every step that has no alternative.
     fn certain(&mut self) {
         let mut moved = true;
         while moved {
@@ -153,7 +153,7 @@ impl Search<'_> {
         }
     }
 
-    /// What is left, as it comes.
+    /// The remaining records, in stream order.
     fn rest(&mut self) {
         while let Some((stream, turn)) = (0..self.streams.len())
             .filter_map(|stream| Some((stream, *self.turn(stream)?)))
