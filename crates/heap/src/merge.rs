@@ -71,10 +71,10 @@ struct Head {
     feed: usize,
     batch: Option<Batch>,
     at: usize,
-    /// Records before `at` beyond one for each.
+    /// How many more logical records than encoded ones are before `at`.
     folded: u64,
     payload_at: usize,
-    /// Batches that were looked into already.
+    /// Batches that were searched already.
     ahead: VecDeque<Batch>,
 }
 
@@ -196,7 +196,7 @@ impl Merge<'_> {
         if !self.turns.look(&together(&self.heads, tick, time)) {
             return Ok(());
         }
-        // At a shared address another stream may have had its turn between any two records.
+        // At a shared address another stream's record may be between any two records.
         let is_shared = |op: &Op| self.turns.is_shared(op.address);
         for index in tick {
             let head = &mut self.heads[*index];
@@ -219,11 +219,11 @@ impl Merge<'_> {
                 return;
             }
         }
-        // Only what is behind the part of a tick that was looked at.
+        // Only records after the part of the tick that was searched.
         self.turns.clear();
     }
 
-    /// Takes in a stream's records as far as its clock says `time` (without one: up to the first clock). Gives how many.
+    /// Processes a stream's records while its clock is at `time` (without one: up to the first time record). Returns their number.
     fn go_on(
         &mut self,
         index: usize,
@@ -250,13 +250,13 @@ impl Merge<'_> {
             }
             let Some(held) = batch else { return Ok((count, Stop::Ended)) };
             let Batch { ops, sequence, offset, .. } = held;
-            // Counted in registers: this loop is most of what reading is.
+            // Counted in registers: reading spends most of its time in this loop.
             let (mut here, mut beyond) = (*at, *folded);
             let (state, list) = (&mut *self.state, &ops.list[..]);
             let stop = loop {
                 let Some(op) = list.get(here) else { break None };
                 match op.kind {
-                    // Nearly all there are.
+                    // Nearly all records.
                     kind::MALLOC..=kind::PVALLOC | kind::PY_MALLOC..=kind::LAST_ALLOCATION if is_plain => {
                         if is_simple {
                             state.host.allocate::<true>(stream, op);
@@ -305,7 +305,7 @@ impl Merge<'_> {
                         count += 1;
                         here += 1;
                         beyond += op.records() - 1;
-                        // After a failed request every change is looked at.
+                        // After a failed request every change is checked.
                         is_simple = state.host.is_simple();
                     }
                 }
@@ -338,7 +338,7 @@ fn mark(stream: &mut Stream, sequence: u64, done: u64) {
     (stream.sequence, stream.done) = (stream.sequence, stream.done).max((sequence, done));
 }
 
-/// Notes that a batch is done, as far as `passed` records; gives its room back.
+/// Records that a batch is done, up to `passed` records; releases its buffer.
 fn finish(stream: &mut Stream, batch: Option<Batch>, passed: u64) -> Ops {
     let Some(batch) = batch else { return Ops::default() };
     if batch.sequence < stream.sequence {

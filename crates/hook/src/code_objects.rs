@@ -168,7 +168,7 @@ impl Codes {
         if used * 4 < capacity * 3 {
             return Some(table);
         }
-        // An empty slot is left, so that looking for what is not there ends.
+        // An empty slot is left, so that a search for a missing entry ends.
         self.grow(table).or_else(|| (used + 1 < capacity).then_some(table))
     }
 

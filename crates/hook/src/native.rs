@@ -13,7 +13,7 @@ use crate::sys;
 use crate::thread::{Inside, Thread};
 use crate::writer::Writer;
 
-/// Most modules whose going is noticed.
+/// Most modules whose unloading is noticed.
 const MAX_MODULES: usize = 2048;
 
 static UNWINDER: AtomicPtr<Unwinder> = AtomicPtr::new(null_mut());
@@ -22,7 +22,7 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 static START: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 
-/// The modules in the stream: load address (0: none here) and what tells it from another one loaded there. All zeroes: none.
+/// The modules in the stream: load address (0: none here) and a fingerprint that distinguishes it from another module loaded there. All zeroes: none.
 #[repr(C)]
 pub struct Written {
     modules: [(AtomicU64, AtomicU64); MAX_MODULES],
@@ -88,7 +88,7 @@ pub fn libraries_changed(thread: &mut Thread) {
     BUSY.store(false, Ordering::Release);
 }
 
-/// Sees to it that the stream names the library with code at `address`, for a stack of that one frame. False: it is not loaded.
+/// Ensures that the stream names the library with code at `address`, for a stack of that one frame. False: it is not loaded.
 pub fn name_module_of(inside: &mut Inside, address: u64) -> bool {
     let Some(state) = session::current() else { return false };
     if session::options().native {
@@ -155,7 +155,7 @@ fn define(writer: &mut Writer, module: &LoadedModule<'_>) -> bool {
     )
 }
 
-/// Tells two modules at one address apart.
+/// A fingerprint that distinguishes two modules at one address.
 fn print(module: &LoadedModule<'_>) -> u64 {
     let bytes = module.path.to_bytes().iter().chain(module.build_id);
     bytes.fold(module.end ^ module.start << 16, |hash, byte| {

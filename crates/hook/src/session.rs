@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    /// As [`Self::take`] for one slot of a bounded file, once the compactor has handed one back. Not for long: it may be gone.
+    /// As [`Self::take`] for one slot of a bounded file, once the compactor has handed one back. Waits a bounded time: the compactor may be dead.
     fn take_when_free(&self) -> Option<u32> {
         if options().slot_limit() == 0 {
             return None;
@@ -379,7 +379,7 @@ pub fn report_truncation() {
 }
 
 impl State {
-    /// Writes that the file was cut, into its header at `head`.
+    /// Marks the file as truncated, in its header at `head`.
     fn write_cut(&self, head: *mut u8, descriptor: i32) -> Option<()> {
         if sys::length(descriptor) >= HEADER_SIZE {
             self.field::<AtomicU32>(header::FLAGS)?.fetch_or(flags::CUT, Ordering::Relaxed);
@@ -400,7 +400,7 @@ impl State {
     }
 }
 
-/// True when the recording ended because its file was cut.
+/// True when the recording ended because its file was truncated.
 pub fn was_cut() -> bool {
     current().is_some_and(|state| state.cut.load(Ordering::Relaxed) != WHOLE)
 }
@@ -458,7 +458,7 @@ pub fn reserve_slot(index: u32, from: usize, to: usize) -> bool {
 
 fn reserve_bytes(descriptor: i32, start: usize, bytes: usize, fill: bool) -> bool {
     let reserved = sys::reserve(descriptor, start, bytes).is_ok();
-    // What could not be filled is there all the same, only slower.
+    // What could not be filled is usable, only slower.
     let _ = reserved && fill && sys::fill(descriptor, start, bytes);
     reserved
 }
@@ -477,18 +477,18 @@ pub fn lost(events: u64) {
     }
 }
 
-/// Questions that the supervisor has put into the header; 0 where there is no file.
+/// The count of requests that the supervisor has written into the header; 0 where there is no file.
 #[inline]
 pub fn questions() -> u64 {
     let word = current().and_then(|state| state.field::<AtomicU64>(header::QUESTIONS));
     word.map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// The present logical time, and when it was: nanoseconds since the recording began.
+/// The current logical time, and its time: nanoseconds since the recording began.
 pub fn logical_time() -> (crate::logical_clock::LogicalTime, u64) {
     let Some(state) = current() else { return (crate::logical_clock::LogicalTime::NEVER, 0) };
     let (time, name) = state.logical_clock.now();
-    // Names are whole microseconds; counted from anything else, two of them could become one.
+    // Logical times are whole microseconds; with another origin two of them could become equal.
     (time, name.saturating_sub(state.start.load(Ordering::Relaxed) / 1000 * 1000))
 }
 
@@ -540,7 +540,7 @@ pub fn start(wanted: &Options, preloaded: bool) -> Result<(), sys::Errno> {
     state.begin()
 }
 
-/// Lets events in, after [`start`]. The number tells this recording from earlier ones.
+/// Starts the recording of events, after [`start`]. The number distinguishes this recording from earlier ones.
 pub fn open() {
     EPOCH.store(RECORDINGS.load(Ordering::Relaxed).max(1), Ordering::Release);
 }
@@ -552,7 +552,7 @@ pub fn adopt() {
     }
 }
 
-/// Ends the file after everyone has stopped writing. A child that has recorded nothing yet has no file, but its parent's descriptor.
+/// Ends the file after all threads have stopped writing. A child that has recorded nothing yet has no file, but its parent's descriptor.
 pub fn finish() {
     let Some(state) = current() else { return };
     mark(stormlog_capture::layout::state::STOPPED);

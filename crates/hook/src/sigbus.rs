@@ -17,7 +17,7 @@ use crate::sys;
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
 
-/// What the program asked for.
+/// The action that the program installed.
 struct Program {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -26,7 +26,7 @@ struct Program {
 
 static PROGRAM: Program =
     Program { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0), mask: AtomicU64::new(0) };
-/// Our handler is in the kernel's hands.
+/// Our handler is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
 impl Program {
@@ -55,7 +55,7 @@ fn set(new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     call!(libc_symbols::SIGACTION, Sigaction, (libc::SIGBUS, new, old), -1)
 }
 
-/// What the kernel gets for what the program wants: our handler with the program's stack and mask, so that its own runs as it expects. Ignoring the
+/// The action installed in place of the program's: our handler with the program's stack and mask, so that its own runs as it expects. Ignoring the
 /// signal is passed on, for a program started by `exec` inherits that.
 fn ours_for(wanted: &libc::sigaction) -> libc::sigaction {
     let mut action = *wanted;
@@ -73,7 +73,7 @@ fn ours_for(wanted: &libc::sigaction) -> libc::sigaction {
     action
 }
 
-/// From now on a cut capture is survived.
+/// From now on the program survives a truncated capture.
 pub fn guard() {
     // SAFETY: all zeroes is a valid action, which the call fills.
     let mut before: libc::sigaction = unsafe { zeroed() };
@@ -85,7 +85,7 @@ pub fn guard() {
     GUARDED.store(set(&raw const action, null_mut()) == 0, Ordering::Release);
 }
 
-/// The program's own handler is put back, unless it got round us and has put another there.
+/// The program's own handler is put back, unless the program bypassed our hook and installed another one.
 pub fn release() {
     // SAFETY: all zeroes is a valid action, which the call fills.
     let mut now: libc::sigaction = unsafe { zeroed() };

@@ -41,10 +41,10 @@ use crate::supervise::HeapFinish;
 use crate::termination::TerminationLog;
 use crate::tracked_process::TrackedProcess;
 
-/// A process is met a little after its start, and may have ended by then.
+/// A process is first seen shortly after its start, and may have ended by then.
 const BIRTH_NS: u64 = 2_000_000_000;
 /// Sessions of children are kept up to this many, the newest: of those that ended by themselves, and of those that were
-/// killed. A program that forks all day must not fill the disk.
+/// killed. A program that forks continuously must not fill the disk.
 const KEPT_CHILDREN: usize = 256;
 /// A child that exits with an error sooner than this many samples is the answer of a tool, as of `grep`: it is counted and gets no bundle.
 const SAMPLES_OF_A_WORKER: u64 = 2;
@@ -84,7 +84,7 @@ pub(crate) struct RunEvidence {
     pub(crate) heap_finish: HeapFinish,
     /// Finishes the captures when the run is over, or when this process is killed.
     pub(crate) finisher: Option<Standby>,
-    /// How long the captures are waited for in silence, once the program has ended.
+    /// Reports the wait for the captures once the program has ended and it takes long.
     pub(crate) wait_reporter: Option<WaitReporter>,
     /// The termination message of the container, until the sampler keeps it.
     pub(crate) termination: Option<TerminationLog>,
@@ -143,7 +143,7 @@ impl RunEvidence {
         }
     }
 
-    /// A process that ended before the program did. Where its exit status could not be seen, only evidence makes it more than gone.
+    /// A process that ended before the program did. Where its exit status could not be read, it is reported as a death only with other evidence.
     pub(crate) fn child_ended(
         &mut self,
         mut tracked: TrackedProcess,
@@ -151,7 +151,7 @@ impl RunEvidence {
         circumstances: &Circumstances,
     ) {
         let ended_ns = wall_ns();
-        // One that ends within milliseconds is met when its command line can no longer be read.
+        // A process that ends within milliseconds is first seen when its command line can no longer be read.
         let pid = tracked.pid;
         tracked.name_by(|| self.captures.as_ref()?.command_of(pid));
         let death = (!ended.is_clean()).then(|| self.judge(&tracked, ended.ending(), circumstances));
@@ -185,7 +185,7 @@ impl RunEvidence {
             if let Some(captures) = &self.captures {
                 captures.forget(&oldest);
             }
-            // Left behind, it only takes room.
+            // Kept, it would only take disk space.
             let _ = std::fs::remove_dir_all(oldest);
         }
         if self.children.len() < MAX_ROWS {
@@ -193,7 +193,7 @@ impl RunEvidence {
         }
     }
 
-    /// A forecast became a warning, or is none any more.
+    /// A forecast became a warning, or ended.
     pub(crate) fn warned(&mut self, sentence: String) {
         if self.warnings.len() == MAX_WARNINGS {
             self.warnings.pop_front();
@@ -306,7 +306,7 @@ impl RunEvidence {
             tracked.session.set_fact(DEATH, cause.as_str().into());
         }
         match (&sentence, status) {
-            // An end that was meant is not an error.
+            // A deliberate end is not an error.
             (Some(sentence), _) if is_failure => {
                 tracked.session.record_end("error", ended_ns, Some(sentence))
             }
@@ -336,13 +336,13 @@ impl RunEvidence {
         }
         memory_map::discard(&tracked.directory);
         if has_log {
-            // The history and the bundle have all that the ring has; from here on it only takes room.
+            // The history and the bundle have all that the ring has; from here on it only takes disk space.
             let _ = std::fs::remove_file(tracked.directory.join(RING_FILE));
         }
         let seen = tracked.session.seen();
         let exception = match &death {
             Some(death) => death.exception.as_ref().map(|(reported, _)| spelt(reported)),
-            // A thread can fail where the program ends well.
+            // A thread can fail although the program exits 0.
             None => exceptions::last_of(&self.run.exceptions(), tracked.pid).as_ref().map(spelt),
         };
         ProcessOutcome {

@@ -26,7 +26,7 @@ fn share_exit_peak(exit_peak: Option<u64>, seen: u64, others_peak: u64) -> (Opti
     }
 }
 
-/// Ends what is left of a run and says what became of it.
+/// Ends what is left of a run and returns its outcome.
 ///
 /// `exit_peak` is the most that the program, or a descendant it waited for, had resident, as the kernel counted it.
 pub(crate) fn finish(
@@ -85,7 +85,7 @@ pub(crate) fn finish(
     evidence.write_record(ended, ended_ns, &processes);
     evidence.run.forget_ends();
     evidence.complete_heaps();
-    // What a death met was the limit, whatever else there was.
+    // The limit that a death reached is the limit to report.
     let met = processes.first().filter(|main| main.cause.is_some_and(Cause::is_memory));
     let met = met.and_then(|main| main.limit_bytes);
     let limit_bytes = met.or_else(|| [limit_bytes, evidence.limit_as].into_iter().flatten().min());
@@ -106,7 +106,7 @@ pub(crate) fn finish(
     }
 }
 
-/// A good end leaves no termination message. Of another one the verdict is there at once: to find the whole answer takes time that a container may not have.
+/// An exit with 0 leaves no termination message. For any other end the verdict is written at once: the complete answer takes time that a container may not have.
 fn settle_message(log: &mut TerminationLog, ended: Ended, main: Option<&ProcessOutcome>) {
     if ended.is_clean() {
         log.clear();
@@ -147,12 +147,12 @@ impl RunEvidence {
             let directory = run.clone();
             let is_done =
                 wait_reporter.wait(WaitPhase::Compressing, move || complete_all(&directory, &options));
-            // Two must never work on one capture: where this was not waited for, it is done until this process ends.
+            // Two must never work on one capture: a thread that was not waited for continues until this process ends.
             if is_done.is_none() || unfinished_captures(&run).is_empty() {
                 return;
             }
         }
-        // What is left is large, or is written by processes that live on.
+        // What is left is large, or is written by processes that still run.
         if let Some(finisher) = finisher.and_then(Standby::begin)
             && self.heap_finish.waits
         {

@@ -3,7 +3,7 @@
 //!
 //! The kernel gives an orphan to init or to an ancestor that asked for orphans, so it is looked for among the children of
 //! ours, and known by the run's mark in its environment. Making the supervisor the reaper of orphans would find them too,
-//! but a daemon would then see our number where it expects 1 (`getppid() == 1` is how many tell that their parent died),
+//! but a daemon would then see our number where it expects 1 (`getppid() == 1` is how many daemons detect that their parent died),
 //! and the program must not see a difference. Must cost next to nothing while no process is born, and little while others
 //! are: a machine that compiles has a thousand births a second.
 
@@ -19,7 +19,7 @@ use stormlog_collect::process::ProcessReader;
 const ENVIRONMENT: u64 = 1 << 18;
 /// Init, the parent of orphans without a subreaper.
 const INIT: u32 = 1;
-/// More ancestors than this is not an honest chain.
+/// Most ancestors that are followed: bounds the walk if `/proc` is inconsistent.
 const MOST_ANCESTORS: usize = 64;
 /// The kernel gives a list of children in pieces of a page.
 const PIECE: usize = 4096;
@@ -32,9 +32,9 @@ pub(crate) struct Orphans {
     search: OrphanSearch,
     /// What was there at the last look.
     seen: BTreeSet<u32>,
-    /// Those that could not be read yet: a process is a moment older than its number.
+    /// Those that could not be read yet: a process number is assigned shortly before the process can be read.
     again: Vec<u32>,
-    /// The last look found births; what it came too early for is there at the next.
+    /// The last look found births; a process it could not read yet is readable at the next.
     is_late: bool,
 }
 
@@ -109,7 +109,7 @@ impl OrphanSearch {
         OrphanSearch::ChildrenOf(std::iter::once(init).chain(files).collect())
     }
 
-    /// Who is there now.
+    /// The processes that exist now.
     fn numbers(&mut self) -> BTreeSet<u32> {
         match self {
             OrphanSearch::ChildrenOf(files) => {

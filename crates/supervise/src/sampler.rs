@@ -83,11 +83,11 @@ pub(crate) struct Sampler {
     tree: Option<ProcessTree>,
     orphans: Orphans,
     processes: BTreeMap<u32, TrackedProcess>,
-    /// Those met as copies of their parents, and when.
+    /// Processes first seen as copies of their parents, and when.
     newborn: Vec<(TreeMember, Instant)>,
     /// Workers that each pool has started.
     births: BTreeMap<u32, u32>,
-    /// How near its limits the program is, and when it will meet them.
+    /// How near its limits the program is, and when it will reach them.
     limits: LimitWatch,
     map_looks: Option<MapLooks>,
     /// The processes, for the thread that samples GPUs.
@@ -98,7 +98,7 @@ pub(crate) struct Sampler {
     message_schedule: Option<MessageSchedule>,
     /// What processes held that were killed a moment ago.
     just_dead: Vec<(Instant, HeldBy)>,
-    /// Who held what when the program ended, those that ended with it included.
+    /// The holders when the program ended, including processes that ended with it.
     last_holders: Option<Vec<HeldBy>>,
     peak_total_rss: u64,
     lost_records: u64,
@@ -218,7 +218,7 @@ impl Sampler {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         if poll(&mut descriptors, Some(&timeout)).is_err() {
-            // A signal for the program came by; the loop looks at the clock again.
+            // A signal for the program interrupted the wait; the loop reads the clock again.
             return false;
         }
         let is_stopped = stop.is_some() && descriptors.last().is_some_and(|last| !last.revents().is_empty());
@@ -238,7 +238,7 @@ impl Sampler {
         is_stopped || is_over
     }
 
-    /// A process is said to have ended.
+    /// A process was reported to have ended.
     fn has_ended(&mut self, pid: u32) {
         let Some(tracked) = self.processes.get_mut(&pid).filter(|tracked| tracked.pid != self.root) else {
             return;
@@ -260,7 +260,7 @@ impl Sampler {
         held_by(self.processes.values().filter_map(holder).chain(dead).collect())
     }
 
-    /// What a verdict wants to know of this moment.
+    /// The facts of this moment that a verdict needs.
     fn circumstances(&mut self) -> Circumstances {
         self.hear_maps();
         let growth = self.limits.growth(wall_ns()).map(|found| Growth {
@@ -341,7 +341,7 @@ impl Sampler {
         }
     }
 
-    /// Keeps the termination message as it should be if this were the end.
+    /// Keeps the termination message up to date, in case the container is killed now.
     fn write_ahead(&mut self, now: Instant, held: u64, has_alert: bool) {
         let Some(schedule) = &mut self.message_schedule else { return };
         let reading = self.limits.limits().memory_reading(held).unwrap_or_default();
@@ -371,7 +371,7 @@ impl Sampler {
         }
     }
 
-    /// Removes what processes left that have ended: a program may start them all day.
+    /// Removes files of processes that have ended: a program may start them continuously.
     fn sweep(&self) {
         exceptions::bound(&self.evidence.run.exceptions(), |pid| self.processes.contains_key(&pid));
         self.evidence.run.sweep_locks(false);
@@ -466,7 +466,7 @@ impl Sampler {
         }
     }
 
-    /// One that was met between fork and exec was recorded under its parent's identity; where its own is another, its session begins again.
+    /// A process that was first seen between fork and exec was recorded under its parent's identity; where its own is another, its session begins again.
     fn look_at_newborn(&mut self) {
         for (member, since) in std::mem::take(&mut self.newborn) {
             let Some(tracked) = self.processes.get_mut(&member.pid) else { continue };
@@ -490,7 +490,7 @@ impl Sampler {
             if tracked.identity != environ.identity([None; 4]).unwrap_or_default() {
                 let before = tracked.directory.clone();
                 self.processes.remove(&member.pid);
-                // It held a look or two at the moment of birth.
+                // Its first session has only one or two samples.
                 let _ = std::fs::remove_dir_all(before);
                 self.add(&member);
             }
@@ -577,7 +577,7 @@ impl Sampler {
 
 impl Sampler {
     /// Finds out whether a process is a worker of a pool, and which. One that is about to execute another program is a copy of its parent for a moment,
-    /// so that a copy is asked for at its second look.
+    /// so a copy is checked at its second look.
     fn find_pool(&mut self, pid: u32, is_copy: bool) {
         let Some(tracked) = self.processes.get_mut(&pid) else { return };
         if tracked.pool.is_some() || (is_copy && tracked.is_pool_sought) {
