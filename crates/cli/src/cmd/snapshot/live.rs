@@ -126,8 +126,9 @@ fn asked_process(
         asked.withdraw();
         return Ok(None);
     };
-    let mut found = MemorySnapshot::read(&directory)
-        .ok_or_else(|| UsageError(format!("{}: the snapshot cannot be read; take another one", directory.display())))?;
+    let mut found = MemorySnapshot::read(&directory).ok_or_else(|| {
+        UsageError(format!("{}: the snapshot cannot be read; take another one", directory.display()))
+    })?;
     if found.holders.is_none() {
         // Too large a capture for the program itself.
         found.add_heap(run);
