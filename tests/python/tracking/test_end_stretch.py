@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from stormlog._torch.meter import HostMeter, end_stretch
+from stormlog._torch.meter import Counters, HostMeter, Peak, end_stretch
 
 _PAGE = 4096
 
@@ -21,7 +21,7 @@ def test_peak_of_a_stretch_is_at_least_what_is_held_at_its_end() -> None:
     grower = threading.Thread(target=grow)
     grower.start()
     try:
-        ends = []
+        ends: list[tuple[Peak, Counters]] = []
         while len(ends) < 300 or len(kept) <= 10:
             ends.append(end_stretch(meter.begin(), meter))
     finally:
