@@ -1,4 +1,4 @@
-"""The end of a measured stretch, with a thread that allocates meanwhile: what is held then is never above the peak."""
+"""The end of a measured stretch while another thread allocates: what is held is never above the peak."""
 
 from __future__ import annotations
 
