@@ -66,7 +66,7 @@ class TimelineMarker:
 
     @property
     def is_interval(self) -> bool:
-        """Whether it lasts."""
+        """Whether it has a start and an end, unlike an instant."""
         return self.end_ns is not None and self.end_ns != self.start_ns
 
 

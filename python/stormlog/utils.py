@@ -272,7 +272,7 @@ class MemoryContext:
         self.peak_memory, self.end_memory = highest.allocated, held.allocated
 
     def get_summary(self) -> dict[str, Any]:
-        """The numbers, and how people read them."""
+        """Totals as numbers and as readable text."""
         start, end, peak = self.start_memory, self.end_memory, self.peak_memory
         if start is None or end is None or peak is None:
             return {"error": "Context not properly initialized"}
