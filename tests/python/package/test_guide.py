@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from test_messages import BANNED
 
 DOCS = ROOT / "docs"
 GUIDE = sorted((DOCS / "guide").glob("*.md"))
 LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+#: What is written by hand; the words of the generated reference are those of the sources.
+PROSE = [
+    ROOT / "README.md",
+    ROOT / "examples/README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.parent.name != "reference"),
+]
 
 
 def test_summary_lists_every_page_of_the_book_once() -> None:
@@ -20,6 +27,20 @@ def test_summary_lists_every_page_of_the_book_once() -> None:
     assert len(listed) == len(set(listed)), "listed twice"
     assert pages - set(listed) == set(), "not in docs/SUMMARY.md"
     assert set(listed) - pages == set(), "in docs/SUMMARY.md, but there is no such page"
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_keeps_to_the_rules_of_the_language(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "code", FENCE.sub("", page.read_text(encoding="utf-8")))
+    # Of people, "who" is right.
+    patterns = {pattern: instead for pattern, instead in BANNED.items() if "whoever" not in pattern}
+    wrong = [
+        f"{line.strip()}\n    /{pattern}/ -> {instead}"
+        for line in text.splitlines()
+        for pattern, instead in patterns.items()
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_readme_shows_whole_outputs() -> None:
