@@ -63,7 +63,7 @@ def get_global_profiler(device: Any = None) -> GPUMemoryProfiler:
 
 
 def set_global_profiler(profiler: GPUMemoryProfiler) -> None:
-    """Share this one from now on."""
+    """Use this profiler as the shared one."""
     global _global_profiler
     with _LOCK:
         _global_profiler = profiler
@@ -127,7 +127,7 @@ def profile_function(
 def profile_context(
     name: str = "context", device: Any = None, profiler: GPUMemoryProfiler | None = None
 ) -> Iterator[GPUMemoryProfiler]:
-    """Profile a block; gives the profiler."""
+    """Profile a block; `as` gives the profiler."""
     used = profiler or get_global_profiler(device)
     with used.profile_context(name):
         yield used

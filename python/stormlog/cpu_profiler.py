@@ -53,7 +53,7 @@ class CPUMemorySnapshot:
 
 @dataclasses.dataclass
 class CPUProfileResult:
-    """What a call or a block came to."""
+    """What a profiled call or block took: memory before, after and at its peak, and time."""
 
     name: str
     duration: float

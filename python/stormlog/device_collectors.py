@@ -62,7 +62,7 @@ _SAMPLE_FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemoryCapabilities:
-    """What a collector can know at all."""
+    """Which counters a collector can report."""
 
     backend: str
     telemetry_collector: str
@@ -121,7 +121,7 @@ class DeviceMemoryCapabilities:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemorySample:
-    """One reading; None is unknown."""
+    """The counters of one sample, in bytes; None is unknown."""
 
     allocated_bytes: int | None
     reserved_bytes: int | None
@@ -156,7 +156,7 @@ class DeviceMemorySampleResult:
 
 
 class DeviceMemoryCollector(ABC):
-    """Something whose memory can be sampled."""
+    """The interface of a source of memory samples; subclass it for a device of your own."""
 
     @abstractmethod
     def name(self) -> str:

@@ -62,7 +62,7 @@ class OOMFlightRecorderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OOMExceptionClassification:
-    """Whether memory ran out, and by which sign."""
+    """Whether an exception is an out-of-memory error, and the sign it was recognised by."""
 
     is_oom: bool
     reason: str | None

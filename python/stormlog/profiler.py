@@ -57,7 +57,7 @@ class MemorySnapshot:
 
 @dataclasses.dataclass
 class ProfileResult:
-    """What a call or a block came to."""
+    """What a profiled call or block took: memory before, after and at its peak, and time."""
 
     function_name: str
     execution_time: float
