@@ -43,6 +43,21 @@ def test_page_keeps_to_the_rules_of_the_language(page: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_flags_that_a_page_shows_exist(page: Path) -> None:
+    unknown = []
+    for command, rest in re.findall(r"stormlog ([a-z]+)( [^`\n|;&]*)", page.read_text(encoding="utf-8")):
+        reference = DOCS / f"reference/commands/{command}.md"
+        if reference.exists():
+            # What follows the program that is run belongs to it.
+            own = re.split(r" -- | \S*\.py\b| (?:python|torchrun|gunicorn|celery)\b", rest)[0]
+            known = set(re.findall(r"--[a-z][\w-]*", reference.read_text(encoding="utf-8")))
+            unknown += [
+                f"{command} {flag}" for flag in re.findall(r" (--[a-z][\w-]*)", own) if flag not in known
+            ]
+    assert unknown == []
+
+
 def test_readme_shows_whole_outputs() -> None:
     shown = "\n".join(FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     assert not re.search(r"^\s*\.\.\.\s*$", shown, re.MULTILINE)
