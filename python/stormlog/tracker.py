@@ -46,7 +46,7 @@ class MemoryTracker(BaseTracker):
 
     Samples every `sampling_interval` seconds in a native thread and keeps the last `max_events` events.
 
-    - `device`: a number, a name such as `"cuda:1"`, or a `torch.device`; None chooses the first. `collector`
+    - `device`: a number, a name such as `"cuda:1"`, or a `torch.device`; None is the current one. `collector`
       is an object that samples instead.
     - `enable_alerts`: whether thresholds and forecasts make events; `set_threshold` changes a threshold.
     - `enable_oom_flight_recorder`: whether `capture_oom` and `handle_exception` write a bundle into
