@@ -56,7 +56,9 @@ def machine() -> str:
     info = Path("/proc/cpuinfo").read_text().splitlines()
     found = (line.partition(":")[2].strip() for line in info if line.startswith("model name"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    # The rest of a release names a distribution's build.
+    release = ".".join(platform.release().split(".")[:2])
+    system = f"{platform.system()} {release}, Python {platform.python_version()}"
     return f"{os.cpu_count()} cores, {next(found, 'unknown CPU')}, {memory:.0f} GiB, {system}"
 
 

@@ -53,3 +53,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    if not CUDA:
+        print("No GPU. Follow with its snapshot: stormlog snapshot examples/recorded/fragmentation.pickle.gz")

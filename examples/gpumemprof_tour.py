@@ -6,8 +6,6 @@ Runs on a GPU where there is one, else on the CPU.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from gpumemprof import (
     CPUMemoryTracker,
@@ -50,10 +48,10 @@ def main() -> None:
         for _ in range(20):
             step(model, optimizer)
     tracker.export_events("tour.json", format="json")
-    print("events:", len(tracker.get_events()) > 0)
+    print(f"{len(tracker.get_events())} events: gpumemprof analyze tour.json")
 
     MemoryVisualizer(profiler).plot_memory_timeline(save_path="tour.png")
-    print("picture:", Path("tour.png").exists())
+    print("memory over time: tour.png")
 
 
 if __name__ == "__main__":

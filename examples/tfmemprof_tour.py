@@ -34,8 +34,9 @@ def main() -> None:
     with tracker, tracker.capture_oom("training"):
         build().fit(x, y, epochs=2, batch_size=64, callbacks=[callback], verbose=0)
     worst = max(callback.steps, key=lambda step: step.peak_mb)
-    print(f"steps: {len(callback.steps)}, worst: epoch {worst.epoch} step {worst.step}")
-    print("events:", len(tracker.get_events()) > 0)
+    where = f"epoch {worst.epoch} step {worst.step}"
+    print(f"steps: {len(callback.steps)}, worst: {where}, peak {worst.peak_mb:.0f} MB")
+    print(f"{len(tracker.get_events())} events over time")
 
 
 if __name__ == "__main__":

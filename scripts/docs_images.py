@@ -6,7 +6,9 @@ Needs root and a memory cgroup, in which the kernel's OOM killer ends train.py a
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,19 +23,32 @@ sys.path[:0] = [str(ROOT / "tests/readme"), str(ROOT / "tests/python/helpers")]
 STORMLOG = str(Path(sys.executable).with_name("stormlog"))
 #: The pages, and how much of each is shown.
 HEIGHTS = {
-    "report": 860,
+    "report": 840,
     "timeline": 690,
-    "fragmentation": 640,
+    "fragmentation": 660,
     "flamegraph": 520,
     "fleet": 620,
     "against": 760,
 }
-#: Replaces the paths of the machine that draws.
-RENAME = """([places, home]) => {
+#: Replaces the paths and the name of the machine that draws.
+RENAME = """([names]) => {
     const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walk.nextNode())
-        for (const place of places)
-            walk.currentNode.nodeValue = walk.currentNode.nodeValue.replaceAll(place, home);
+        for (const [pattern, shown] of names)
+            walk.currentNode.nodeValue = walk.currentNode.nodeValue.replace(new RegExp(pattern, "g"), shown);
+}"""
+#: The height up to which no line of text is cut.
+CUT = """(height) => {
+    const range = document.createRange();
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const boxes = [];
+    while (walk.nextNode()) {
+        range.selectNodeContents(walk.currentNode);
+        boxes.push(...range.getClientRects());
+    }
+    const cut = () => boxes.find(({top, bottom}) => top < height && height < bottom);
+    for (let box = cut(); box; box = cut()) height = Math.floor(box.top) - 4;
+    return height;
 }"""
 
 
@@ -78,8 +93,10 @@ def pages(directory: Path) -> None:
 
 def draw(directory: Path) -> None:
     """The first screen of each page."""
-    from check import HOME
+    from check import HOME, HOST
 
+    names = [[re.escape(str(place)), HOME] for place in (directory, ROOT, Path(sys.prefix).parent)]
+    names.append([rf"\b{re.escape(socket.gethostname())}\b", HOST])
     with sync_playwright() as playwright:
         chromium = shutil.which("chromium") or "/usr/bin/chromium"
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -87,8 +104,9 @@ def draw(directory: Path) -> None:
             view = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
             view.goto((directory / f"{name}.html").as_uri())
             view.wait_for_timeout(1500)
-            view.evaluate(RENAME, [[str(directory), str(ROOT)], HOME])
-            view.screenshot(path=IMAGES / f"{name}.png")
+            view.evaluate(RENAME, [names])
+            shown = {"x": 0, "y": 0, "width": 1280, "height": view.evaluate(CUT, height)}
+            view.screenshot(path=IMAGES / f"{name}.png", clip=shown)
         browser.close()
 
 

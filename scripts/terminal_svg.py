@@ -23,6 +23,8 @@ COLOURS = {
     "white": "#757575",
     "brightblack": "#757575",
 }
+#: Bars from one eighth to eight eighths of a line; a font would leave gaps between the lines.
+BARS = "▁▂▃▄▅▆▇█"
 Style = tuple[str, str, bool]
 
 
@@ -51,7 +53,11 @@ def elements(screen: pyte.Screen) -> Iterator[str]:
                 area = f'x="{x:.1f}" y="{row * LINE}" width="{width:.1f}" height="{LINE}"'
                 yield f'<rect {area} fill="{behind}"/>'
             weight = ' font-weight="bold"' if bold else ""
-            for word in re.finditer(r"\S+(?: \S+)*", shown):
+            for bar in re.finditer(rf"([{BARS}])\1*", shown):
+                high = (BARS.index(bar[1]) + 1) * LINE / 8
+                area = f'x="{x + bar.start() * CELL:.1f}" y="{(row + 1) * LINE - high:.2f}"'
+                yield f'<rect {area} width="{len(bar[0]) * CELL:.1f}" height="{high:.2f}" fill="{text}"/>'
+            for word in re.finditer(rf"[^\s{BARS}]+(?: [^\s{BARS}]+)*", shown):
                 # A fixed length keeps columns aligned whatever font there is.
                 place = f'x="{x + word.start() * CELL:.1f}" y="{row * LINE + 13}"'
                 length = f'textLength="{len(word[0]) * CELL:.1f}"'

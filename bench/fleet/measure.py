@@ -31,8 +31,8 @@ select job_id, rank, max(coalesce(process_device_used_bytes, allocator_reserved_
 from samples where device >= 0 group by job_id, rank
 """
 QUESTIONS = {
-    "who peaks": f"select job_id, max(peak) from ({PEAKS}) group by job_id order by job_id",
-    "who differs": f"""
+    "jobs by peak": f"select job_id, max(peak) from ({PEAKS}) group by job_id order by job_id",
+    "outlier ranks": f"""
 with peaks as ({PEAKS}), middle as (select job_id, {{median}}(peak) as centre from peaks group by job_id),
 spread as (select job_id, 1.4826 * {{median}}(abs(peak - centre)) as deviation
            from peaks join middle using (job_id) group by job_id)
@@ -40,7 +40,7 @@ select job_id, rank, peak from peaks join middle using (job_id) join spread usin
 where abs(peak - centre) > greatest(6 * deviation, 268435456, 0.05 * centre) order by job_id, rank
 """,
     # Every death, counted three ways: by job, by cause and by signature, each with its jobs and machines.
-    "what killed whom": """
+    "deaths by cause": """
 select 'cause' as kind, cause as value, count(*) as deaths, count(distinct job_id) as jobs,
        count(distinct host) as hosts from deaths group by cause
 union all select 'job', job_id, count(*), 1, null from deaths group by job_id
@@ -91,9 +91,9 @@ def answers(report: dict[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
         counted = sum(row[2] for row in deaths if row[0] == grouping)
         assert counted == report["totals"]["deaths"], f"{grouping}: {counted} deaths"
     return {
-        "who peaks": sorted((job["job_id"], job["device_memory"]["peak_bytes"]) for job in jobs),
-        "who differs": sorted((one["job_id"], one["rank"], one["peak_bytes"]) for one in outliers),
-        "what killed whom": sorted(deaths, key=lambda row: row[:2]),
+        "jobs by peak": sorted((job["job_id"], job["device_memory"]["peak_bytes"]) for job in jobs),
+        "outlier ranks": sorted((one["job_id"], one["rank"], one["peak_bytes"]) for one in outliers),
+        "deaths by cause": sorted(deaths, key=lambda row: row[:2]),
     }
 
 
@@ -184,9 +184,9 @@ def measure(binaries: Path, work: Path, ranks: int, samples: int) -> list[Row]:
     _, text = step("`fleet` over the lake", "5 s, 1 GB", "fleet", str(lake), "--json")
     assert json.loads(text) == from_runs, "a lake and its runs give one report"
     ours = answers(from_runs)
-    assert max(expected["device_peaks"]) == ours["who peaks"][0][1]
-    assert [one[1] for one in ours["who differs"]] == [expected["odd"]]
-    assert ("job", expected["job_id"], 1, 1, None) in ours["what killed whom"], ours["what killed whom"]
+    assert max(expected["device_peaks"]) == ours["jobs by peak"][0][1]
+    assert [one[1] for one in ours["outlier ranks"]] == [expected["odd"]]
+    assert ("job", expected["job_id"], 1, 1, None) in ours["deaths by cause"], ours["what killed whom"]
     for engine, package, ask in (("DuckDB", "duckdb", of_duckdb), ("Spark", "pyspark", of_spark)):
         if importlib.util.find_spec(package) is None:
             rows.append(Row(f"{engine}, the three questions", "not installed"))

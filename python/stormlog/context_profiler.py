@@ -63,7 +63,7 @@ def get_global_profiler(device: Any = None) -> GPUMemoryProfiler:
 
 
 def set_global_profiler(profiler: GPUMemoryProfiler) -> None:
-    """Share this one from now on."""
+    """Use this profiler as the shared one."""
     global _global_profiler
     with _LOCK:
         _global_profiler = profiler
@@ -127,7 +127,7 @@ def profile_function(
 def profile_context(
     name: str = "context", device: Any = None, profiler: GPUMemoryProfiler | None = None
 ) -> Iterator[GPUMemoryProfiler]:
-    """Profile a block; gives the profiler."""
+    """Profile a block; `as` gives the profiler."""
     used = profiler or get_global_profiler(device)
     with used.profile_context(name):
         yield used
@@ -148,12 +148,12 @@ class MemoryProfiler(StopsAtExit):
         self.profiler.stop_monitoring()
 
     def profile(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileResult:
-        """Call a function and say what it took."""
+        """Call a function and return what it took."""
         return self.profiler.profile_function(func, *args, **kwargs)
 
     @contextmanager
     def context(self, name: str = "context") -> Iterator[None]:
-        """Profile a block."""
+        """Measure a block under a name."""
         with self.profiler.profile_context(name):
             yield
 
@@ -162,11 +162,11 @@ class MemoryProfiler(StopsAtExit):
         return _profiled_module_class()(module, name=name, profiler=self.profiler)
 
     def get_summary(self) -> dict[str, Any]:
-        """All results in a few numbers."""
+        """Totals of all results and of each function."""
         return self.profiler.get_summary()
 
     def clear(self) -> None:
-        """Forget the results."""
+        """Remove all results."""
         self.profiler.clear_results()
 
     def save_results(self, filename: str | os.PathLike[str]) -> None:

@@ -53,7 +53,7 @@ class CPUMemorySnapshot:
 
 @dataclasses.dataclass
 class CPUProfileResult:
-    """The result of a profiled call or block."""
+    """What a profiled call or block took: memory before, after and at its peak, and time."""
 
     name: str
     duration: float
@@ -162,7 +162,7 @@ class _Block:
 
 
 class CPUMemoryTracker(BaseTracker):
-    """Tracks the resident memory of this process."""
+    """Tracks the resident memory of this process; parameters are those of `MemoryTracker`."""
 
     session_source = "stormlog.cpu_profiler"
     _wording = "cpu"
@@ -207,7 +207,7 @@ class CPUMemoryTracker(BaseTracker):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What is counted: start, peak, events, alerts."""
+        """Start time, peak, and the numbers of events and alerts."""
         seen = None if self._tracker is None else self._tracker.statistics()
         return {
             "tracking_start_time": seen and seen["tracking_start_time"],
@@ -217,7 +217,7 @@ class CPUMemoryTracker(BaseTracker):
         }
 
     def get_statistics(self) -> dict[str, Any]:
-        """The numbers so far; a peak of 0 means that nothing was sampled yet."""
+        """Peak and current memory, counts and duration; a peak of 0 means that nothing was sampled yet."""
         seen = self._ensure().statistics()
         sample = self._ensure().sample_now().sample
         session = self.get_session_summary() if seen["tracking_start_time"] is not None else None

@@ -62,7 +62,7 @@ _SAMPLE_FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemoryCapabilities:
-    """What a collector can know at all."""
+    """Which counters a collector can report."""
 
     backend: str
     telemetry_collector: str
@@ -121,7 +121,7 @@ class DeviceMemoryCapabilities:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemorySample:
-    """One reading; None is unknown."""
+    """The counters of one sample, in bytes; None is unknown."""
 
     allocated_bytes: int | None
     reserved_bytes: int | None
@@ -156,7 +156,7 @@ class DeviceMemorySampleResult:
 
 
 class DeviceMemoryCollector(ABC):
-    """Something whose memory can be sampled."""
+    """The interface of a source of memory samples; subclass it for a device of your own."""
 
     @abstractmethod
     def name(self) -> str:
@@ -168,10 +168,10 @@ class DeviceMemoryCollector(ABC):
 
     @abstractmethod
     def sample(self) -> DeviceMemorySample:
-        """One reading."""
+        """Read the device's memory once."""
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
-        """One reading, or why there is none."""
+        """Read the memory once, or return why it could not be read."""
         try:
             return DeviceMemorySampleResult(sample=self.sample())
         except Exception as error:
@@ -179,7 +179,7 @@ class DeviceMemoryCollector(ABC):
 
     @abstractmethod
     def capabilities(self) -> DeviceMemoryCapabilities:
-        """What it can know."""
+        """Which counters this source can report."""
 
     def device_uuid(self) -> str | None:
         """The driver's id of the device, which is the same in every process; None where there is none."""
@@ -244,7 +244,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
             raise ValueError("CUDA collector requires a CUDA device")
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "cuda"
 
     def device_uuid(self) -> str | None:
@@ -266,7 +266,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
         return result.sample
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
-        """One reading, with what is missing from it."""
+        """Read the memory once, with the counters that could not be read and why."""
         try:
             torch = _torch()
             cuda = torch.cuda
@@ -295,7 +295,7 @@ class CudaDeviceCollector(DeviceMemoryCollector):
         return max(total - free, 0), free, total
 
     def capabilities(self) -> DeviceMemoryCapabilities:
-        """Everything there is."""
+        """Which counters this source can report: all of them."""
         flags = [field.name for field in dataclasses.fields(DeviceMemoryCapabilities)]
         return DeviceMemoryCapabilities(
             self.name(),
@@ -312,7 +312,7 @@ class ROCmDeviceCollector(CudaDeviceCollector):
     _source = "torch.cuda.memory_* (HIP runtime)"
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "rocm"
 
     def is_available(self) -> bool:
@@ -331,7 +331,7 @@ class MPSDeviceCollector(DeviceMemoryCollector):
             raise ValueError("MPS collector requires an MPS device")
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "mps"
 
     def is_available(self) -> bool:
@@ -346,7 +346,7 @@ class MPSDeviceCollector(DeviceMemoryCollector):
         return result.sample
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
-        """One reading, with what is missing from it."""
+        """Read the memory once, with the counters that could not be read and why."""
         try:
             mps = _torch().mps
             allocated = int(mps.current_allocated_memory())
@@ -392,11 +392,11 @@ class CPUDeviceCollector(DeviceMemoryCollector):
         self._probe = _native.tracking.ProcessProbe()
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "cpu"
 
     def is_available(self) -> bool:
-        """Always."""
+        """True: every process has memory."""
         return True
 
     def sample(self) -> DeviceMemorySample:
@@ -406,7 +406,7 @@ class CPUDeviceCollector(DeviceMemoryCollector):
         return DeviceMemorySample(rss, rss, rss, available, total, None, None, -1)
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
-        """The same, with what is missing from it."""
+        """Read the memory once, with the counters that could not be read and why."""
         try:
             sample = self.sample()
         except Exception as error:

@@ -79,7 +79,7 @@ class HiddenMemory:
             self._is_settled = self._is_settled or reading.reserved > 0
 
     def mark(self, name: str) -> None:
-        """What grew since the last mark is this."""
+        """Attribute the growth since the last mark to `name`."""
         with self._lock:
             for found, size in self._unmarked.items():
                 moved = min(size, self.parts.get(found, 0))

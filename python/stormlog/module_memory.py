@@ -67,7 +67,7 @@ class ModuleMemory:
         self._thread = 0
 
     def attach(self) -> Self:
-        """Begin to follow."""
+        """Start following the module's calls."""
         if self._handles:
             return self
         self._thread = threading.get_ident()

@@ -62,7 +62,7 @@ class OOMFlightRecorderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OOMExceptionClassification:
-    """Whether memory ran out, and by which sign."""
+    """Whether an exception is an out-of-memory error, and the sign it was recognised by."""
 
     is_oom: bool
     reason: str | None
@@ -129,12 +129,12 @@ class OOMFlightRecorder:
         self._sequence = 0
 
     def record_event(self, event: dict[str, Any]) -> None:
-        """Keep one event."""
+        """Store an event for the next bundle; the oldest is dropped when the buffer is full."""
         with self._lock:
             self._events.append(dict(event))
 
     def snapshot_events(self) -> list[dict[str, Any]]:
-        """The events kept, oldest first."""
+        """The events in the buffer, oldest first."""
         with self._lock:
             return [dict(event) for event in self._events]
 

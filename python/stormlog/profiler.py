@@ -57,7 +57,7 @@ class MemorySnapshot:
 
 @dataclasses.dataclass
 class ProfileResult:
-    """The result of a profiled call or block."""
+    """What a profiled call or block took: memory before, after and at its peak, and time."""
 
     function_name: str
     execution_time: float
@@ -96,12 +96,18 @@ class ProfileResult:
         }
 
     def to_function_call(self) -> dict[str, Any]:
-        """The form of the documents, in megabytes."""
+        """The result in the shape that 0.4.3 documents, in megabytes."""
         return shapes.function_call(self)
 
 
 class GPUMemoryProfiler(StopsAtExit):
-    """Profiles calls and blocks on a device: a GPU, or this process where there is none (`device="cpu"`)."""
+    """Profiles calls and blocks on a device: a GPU, or this process where there is none (`device="cpu"`).
+
+    - `track_tensors`: also count the tensors that live. `track_cpu_memory`: also read resident memory.
+    - `collect_stack_traces`: keep the Python stack of each snapshot.
+    - `max_snapshots`, `max_results`: how many are kept; the oldest are dropped, and still count in
+      `get_summary`.
+    """
 
     def __init__(
         self,
@@ -133,12 +139,12 @@ class GPUMemoryProfiler(StopsAtExit):
 
     @property
     def results(self) -> list[ProfileResult]:
-        """The last results, oldest first: the list itself."""
+        """The stored results, oldest first; the list itself, not a copy."""
         return self._store.results
 
     @property
     def function_stats(self) -> dict[str, list[ProfileResult]]:
-        """The same results by name."""
+        """The stored results, by the name of the function or block."""
         return self._store.by_name
 
     # Profiling
@@ -155,7 +161,7 @@ class GPUMemoryProfiler(StopsAtExit):
 
     @contextmanager
     def profile_context(self, name: str = "context") -> Iterator[None]:
-        """A block whose result is in `results` afterwards, also when it raised."""
+        """Measure a block; its result is added to `results`, also when it raises."""
         call = _Call(self, name)
         try:
             yield
@@ -181,7 +187,7 @@ class GPUMemoryProfiler(StopsAtExit):
     # Results
 
     def get_summary(self) -> dict[str, Any]:
-        """All results in a few numbers, also those that were dropped since."""
+        """Totals of all results and of each function, including results that were dropped."""
         if not self.results:
             return {"message": "No profiling results available"}
         total, by_name = self._store.sums()

@@ -53,7 +53,7 @@ class Recorder:
         self.sample("start")
 
     def append(self, record: Mapping[str, Any]) -> bool:
-        """Record an event of any schema; False when it was lost."""
+        """Record a telemetry event of any schema version; False if it was dropped (see `loss`)."""
         return self._native.append(record)
 
     def sample(self, event_type: str = "sample", context: str | None = None) -> bool:
@@ -61,7 +61,7 @@ class Recorder:
         return self._native.sample(event_type, context, self._interval)
 
     def start(self, interval: float = 0.1) -> None:
-        """Sample in the background, the first time at once."""
+        """Sample resident memory in a background thread every `interval` seconds, the first time at once."""
         if interval <= 0:
             raise ValueError("interval must be > 0")
         if self._thread is not None:
@@ -73,11 +73,11 @@ class Recorder:
         self._thread.start()
 
     def loss(self) -> Loss:
-        """What was lost so far."""
+        """The records and bytes that were dropped so far, and why."""
         return Loss(*self._native.loss())
 
     def close(self, status: str = "completed") -> None:
-        """End the session. A second time does nothing."""
+        """End the session with this status; a second call does nothing."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

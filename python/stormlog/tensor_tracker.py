@@ -65,7 +65,7 @@ class TensorTracker:
         self._known: dict[int, _Known] = {}
 
     def count_tensors(self) -> int:
-        """How many there are now."""
+        """The number of live tensors."""
         return sum(1 for _ in self._live())
 
     def watch(self, tensor: Any, name: str | None = None) -> Any:

@@ -66,21 +66,21 @@ class TimelineMarker:
 
     @property
     def is_interval(self) -> bool:
-        """Whether it lasts."""
+        """Whether it has a start and an end, unlike an instant."""
         return self.end_ns is not None and self.end_ns != self.start_ns
 
 
 def derive_session_timeline_markers(
     session: LoadedTelemetrySession, *, include_phase_markers: bool = True
 ) -> list[TimelineMarker]:
-    """The markers of a loaded session, in the order of time."""
+    """The timeline markers (phases, alerts, errors) of a loaded session, in order of time."""
     return derive_timeline_markers(session.events, include_phase_markers=include_phase_markers)
 
 
 def derive_timeline_markers(
     events: Sequence[Any], *, include_phase_markers: bool = True
 ) -> list[TimelineMarker]:
-    """The markers of events, in the order of time."""
+    """The timeline markers (phases, alerts, errors) of events, in order of time."""
     points = likely(events, _native.catalog.LANDMARK_TYPES)
     markers = [marker for event in points if (marker := _point(event)) is not None]
     if include_phase_markers:

@@ -42,7 +42,22 @@ _COUNTED = ("total_allocations", "total_deallocations", "total_allocation_bytes"
 
 
 class MemoryTracker(BaseTracker):
-    """Tracks a device, a collector of your own, or (with no GPU) the resident memory of this process."""
+    """Tracks a device, a collector of your own, or (with no GPU) the resident memory of this process.
+
+    Samples every `sampling_interval` seconds in a native thread and keeps the last `max_events` events.
+
+    - `device`: a number, a name such as `"cuda:1"`, or a `torch.device`; None is the current one. `collector`
+      is an object that samples instead.
+    - `enable_alerts`: whether thresholds and forecasts make events; `set_threshold` changes a threshold.
+    - `enable_oom_flight_recorder`: whether `capture_oom` and `handle_exception` write a bundle into
+      `oom_dump_dir`, with the last `oom_buffer_size` events; at most `oom_max_dumps` bundles and
+      `oom_max_total_mb` MB are kept.
+    - `job_id`, `rank`, `local_rank`, `world_size`: where they are None, the launcher's variables are read.
+    - `enable_native_cuda_history`: PyTorch's allocator history in bundles, at most
+      `native_history_max_entries` entries.
+    - `telemetry_sink_config`: also writes every event to a sink. `recording_dir`: also records into a
+      directory that survives SIGKILL.
+    """
 
     def __init__(
         self,
@@ -125,7 +140,7 @@ class MemoryTracker(BaseTracker):
 
     @contextmanager
     def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
-        """Write a bundle if the block runs out of memory; the exception is raised again."""
+        """Write a bundle if the block raises an out-of-memory error; the exception is raised again."""
         # Without a session the history of the block is better than none.
         history = None if self._history is None or self._history.is_on else self._history
         if history is not None:
@@ -144,11 +159,11 @@ class MemoryTracker(BaseTracker):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What is counted; a copy."""
+        """Peaks, counts of allocations, frees and alerts, and times; a copy."""
         return self._counted(None if self._tracker is None else self._tracker.statistics())
 
     def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[Any]]:
-        """Memory over time: what held at the end of each interval, none left out."""
+        """Memory over time: the values at the end of each interval, as lists of equal length."""
         times, columns = self._timeline(interval)
         names = ("allocated", "reserved", "device_used", "device_free", "device_total")
         return {
@@ -157,7 +172,7 @@ class MemoryTracker(BaseTracker):
         }
 
     def get_statistics(self) -> dict[str, Any]:
-        """The numbers so far; None is unknown."""
+        """Peaks, current memory, counts, limits and the collector's health, in bytes; None is unknown."""
         seen = self._ensure().statistics()
         has_allocator = self.collector_capabilities.supports_allocator_allocated
         started = seen["tracking_start_time"]

@@ -59,7 +59,7 @@ def format_bytes(bytes_value: float, precision: int = 2) -> str:
 
 
 def format_memory(bytes_value: float) -> str:
-    """The same, under the name the documents use."""
+    """A size as readable text; the same as `format_bytes`."""
     return format_bytes(bytes_value)
 
 
@@ -183,7 +183,7 @@ def check_memory_fragmentation(device: Any = None) -> dict[str, Any]:
 
 
 def suggest_memory_optimization(fragmentation_info: dict[str, Any]) -> list[str]:
-    """What to try, judged by `check_memory_fragmentation`."""
+    """Advice by the result of `check_memory_fragmentation`, one sentence each."""
     fragmentation = fragmentation_info.get("fragmentation_ratio", 0)
     utilization = fragmentation_info.get("utilization_ratio", 0)
     found = []
@@ -209,7 +209,7 @@ def suggest_memory_optimization(fragmentation_info: dict[str, Any]) -> list[str]
 
 
 def memory_summary(device: Any = None) -> str:
-    """A page about a CUDA device."""
+    """The memory of a CUDA device as a readable page."""
     gpu, state = get_gpu_info(device), check_memory_fragmentation(device)
     rule = "=" * 60
     ratios = (
@@ -272,7 +272,7 @@ class MemoryContext:
         self.peak_memory, self.end_memory = highest.allocated, held.allocated
 
     def get_summary(self) -> dict[str, Any]:
-        """The numbers, and how people read them."""
+        """Totals as numbers and as readable text."""
         start, end, peak = self.start_memory, self.end_memory, self.peak_memory
         if start is None or end is None or peak is None:
             return {"error": "Context not properly initialized"}

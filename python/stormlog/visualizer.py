@@ -54,7 +54,7 @@ _GIB = 1024**3
 
 
 class MemoryVisualizer:
-    """Draws what a profiler measured, or what it is given."""
+    """Draws the results of a profiler, or data that is passed, as PNG, SVG or an interactive page."""
 
     def __init__(self, profiler: GPUMemoryProfiler | None = None) -> None:
         self.profiler = profiler

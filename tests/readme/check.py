@@ -46,6 +46,7 @@ GROUP_NAME = re.compile(r"stormlog-docs-\d+-\d+")
 NOT_RUN = {
     "gpu": "needs an NVIDIA GPU; tests/gpu/test_examples_gpu.py runs the examples on one",
     "kubernetes": "needs a cluster; tests/production/test_kubernetes_manifests.py checks the manifests",
+    "systemd": "needs a systemd user session; the block before it sets the same limit with a cgroup",
     "slurm": "needs a SLURM controller; tests/production/test_slurm.py runs examples/slurm with one",
     "screen": "opens a screen; tests/python/views draws it in a pseudo-terminal",
     "service": "never returns; tests/python/serve runs it",

@@ -28,6 +28,34 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Every way, by number.
+    pub const ALL: [Exit; 9] = [
+        Exit::Ok,
+        Exit::Error,
+        Exit::Usage,
+        Exit::Findings,
+        Exit::GateFailed,
+        Exit::InvalidInput,
+        Exit::CannotExecute,
+        Exit::NotFound,
+        Exit::Interrupted,
+    ];
+
+    /// The line of the man page and of docs/reference/exit-codes.md.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Ok => "done, no serious problem found",
+            Exit::Error => "unexpected failure; output may be incomplete",
+            Exit::Usage => "the command line is wrong, or this installation cannot do it",
+            Exit::Findings => "done, and a memory problem was found",
+            Exit::GateFailed => "done, and a budget or tolerance was exceeded",
+            Exit::InvalidInput => "an input is missing, unreadable or not supported",
+            Exit::CannotExecute => "run: the program was found and cannot be executed",
+            Exit::NotFound => "run: the program was not found",
+            Exit::Interrupted => "stopped by Ctrl-C",
+        }
+    }
+
     /// The number handed to the system.
     pub fn code(self) -> u8 {
         self as u8

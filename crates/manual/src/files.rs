@@ -7,6 +7,8 @@ use clap::Command;
 use clap_complete::Shell;
 use stormlog_cli::{Program, definition};
 
+use crate::man;
+
 const MAN: &str = "share/man/man1";
 /// Each shell with the directory it looks in and what stands around the program's name there.
 const SHELLS: [(Shell, &str, &str, &str); 3] = [
@@ -25,13 +27,32 @@ pub fn all() -> io::Result<BTreeMap<String, Vec<u8>>> {
             clap_complete::generate(shell, &mut command.clone(), program.name(), &mut script);
             files.insert(format!("{folder}/{before}{}{after}", program.name()), script);
         }
-        let pages = pages(command)?;
+        let mut own = pages(command.clone())?;
         // Of the other programs only the commands that differ have pages: `man stormlog-run` is right for all.
         let main = if program == Program::Stormlog { BTreeMap::new() } else { pages_as(program)? };
-        let differs = |(name, page): &(String, Vec<u8>)| main.get(name) != Some(page);
-        files.extend(pages.into_iter().filter(differs).map(|(name, page)| (format!("{MAN}/{name}"), page)));
+        own.retain(|name, page| main.get(name) != Some(page));
+        let first = first_page(program, command, |name| own.contains_key(&format!("{name}.1")))?;
+        own.insert(format!("{}.1", program.name()), first);
+        files.extend(own.into_iter().map(|(name, page)| (format!("{MAN}/{name}"), page)));
     }
     Ok(files)
+}
+
+/// The page of a program: its commands in their groups, and what holds for all of them.
+fn first_page(
+    program: Program,
+    mut command: Command,
+    has_page: impl Fn(&str) -> bool,
+) -> io::Result<Vec<u8>> {
+    command.build();
+    let man = manual(&command);
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    Ok(undated(&page, &(man::commands(&command, has_page) + &man::end_of_program(program))))
 }
 
 /// The pages that `stormlog` has, as if it were called `program`. The page of the program itself is left out: it is always wanted.
@@ -48,20 +69,29 @@ fn pages(mut command: Command) -> io::Result<BTreeMap<String, Vec<u8>>> {
         for subcommand in command.get_subcommands() {
             add(subcommand, pages)?;
         }
-        let man = clap_mangen::Man::new(command.clone())
-            .source(concat!("stormlog ", env!("CARGO_PKG_VERSION")))
-            .manual("Stormlog");
+        let man = manual(command);
         let mut page = Vec::new();
         man.render(&mut page)?;
-        // The date is left out, so that every build gives the same page. As an empty word without quotes it would be no argument at all.
-        let page = String::from_utf8_lossy(&page).replacen(" 1  \"", " 1 \"\" \"", 1);
-        pages.insert(man.get_filename(), page.into_bytes());
+        pages.insert(man.get_filename(), undated(&page, &man::end_of_command()));
         Ok(())
     }
     command.build();
     let mut pages = BTreeMap::new();
     add(&command, &mut pages)?;
     Ok(pages)
+}
+
+fn manual(command: &Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command.clone())
+        .source(concat!("stormlog ", env!("CARGO_PKG_VERSION")))
+        .manual("Stormlog")
+}
+
+/// A page with its end. The date is left out, so that every build gives the same page; as an empty word without quotes it would be no
+/// argument at all.
+fn undated(page: &[u8], end: &str) -> Vec<u8> {
+    let page = String::from_utf8_lossy(page).replacen(" 1  \"", " 1 \"\" \"", 1);
+    (page + end).into_bytes()
 }
 
 /// The definition without the commands that are only for `stormlog run` itself; clap_complete would offer them.

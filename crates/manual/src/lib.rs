@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod files;
+mod man;
 pub mod markdown;

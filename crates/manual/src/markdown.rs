@@ -175,7 +175,9 @@ fn syntax(argument: &Arg) -> String {
 fn meaning(argument: &Arg) -> String {
     let help =
         argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut parts = vec![help.trim().to_owned()];
+    let mut parts: Vec<String> =
+        help.split("\n\n").map(|part| sentence(part).to_owned()).filter(|part| !part.is_empty()).collect();
+    let is_brief = parts.len() < 2;
     let values: Vec<String> = argument
         .get_possible_values()
         .iter()
@@ -199,7 +201,13 @@ fn meaning(argument: &Arg) -> String {
     if argument.is_required_set() {
         parts.push("required".to_owned());
     }
-    cell(&parts.join("; "))
+    // A line of help has no full stop; where more follows, each part is a sentence.
+    cell(&if is_brief { parts.join("; ") } else { parts.iter().map(|part| capital(part) + ". ").collect() })
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn about(command: &Command) -> String {

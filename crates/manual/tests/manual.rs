@@ -1,10 +1,12 @@
 //! Man pages and shell completions: what the wheel installs (crates/manual), looked at by the programs that read it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use stormlog_cli::{Program, definition};
+use stormlog_cli::{Exit, Program, definition};
 use stormlog_manual::files;
 
 fn text(path: &str) -> String {
@@ -64,12 +66,52 @@ fn man_pages_are_the_same_at_every_build_and_name_their_version() {
 
 #[test]
 fn man_pages_are_formatted_without_a_warning() {
-    let page = text("share/man/man1/stormlog-run.1");
-    let Some((succeeded, shown)) = piped(&["groff", "-man", "-ww", "-z", "-T", "utf8"], page.as_bytes())
-    else {
-        return; // no groff here
-    };
-    assert!(succeeded && shown.trim().is_empty(), "{shown}");
+    for page in ["stormlog", "stormlog-run", "gpumemprof"] {
+        let page = text(&format!("share/man/man1/{page}.1"));
+        let Some((succeeded, shown)) = piped(&["groff", "-man", "-ww", "-z", "-T", "utf8"], page.as_bytes())
+        else {
+            return; // no groff here
+        };
+        assert!(succeeded && shown.trim().is_empty(), "{shown}");
+    }
+}
+
+#[test]
+fn pages_that_a_man_page_names_exist() {
+    let files = files::all().unwrap();
+    let mut named = 0;
+    for (path, page) in files.iter().filter(|(path, _)| path.starts_with("share/man")) {
+        let page = String::from_utf8(page.clone()).unwrap().replace("\\-", "-");
+        for before in page.split("\\fR(1)").filter(|before| before.contains("\\fB")) {
+            let name = before.rsplit("\\fB").next().unwrap();
+            assert!(files.contains_key(&format!("share/man/man1/{name}.1")), "{path} names {name}(1)");
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named}");
+}
+
+#[test]
+fn page_of_a_program_has_examples_exit_codes_and_environment() {
+    for program in Program::ALL {
+        let page = text(&format!("share/man/man1/{}.1", program.name()));
+        for section in ["COMMANDS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+            assert!(page.contains(&format!(".SH {section}\n")), "{} has no {section}", program.name());
+        }
+    }
+    let run = text("share/man/man1/stormlog-run.1");
+    assert!(run.contains("\\fBSTORMLOG_DIR\\fR environment variable"), "{run}");
+}
+
+#[test]
+fn exit_codes_have_one_text_in_the_man_page_and_in_the_reference() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/exit-codes.md");
+    let page = fs::read_to_string(page).unwrap().replace('`', "");
+    for exit in Exit::ALL {
+        let row = format!("| {} |", exit.code());
+        let line = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no {row}"));
+        assert!(line.ends_with(&format!("| {} |", exit.meaning())), "{line}");
+    }
 }
 
 /// What bash offers after `words`, the last of which is being typed.

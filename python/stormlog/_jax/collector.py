@@ -30,7 +30,7 @@ class JaxDeviceCollector(DeviceMemoryCollector):
         self.preallocation = Preallocation.of()
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "jax"
 
     def is_available(self) -> bool:

@@ -80,7 +80,7 @@ def _shown(error: BaseException) -> BaseException:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by IPython."""
+    """Register `%%stormlog_heap`; IPython calls this for `%load_ext stormlog`."""
 
     def stormlog_heap(line: str, cell: str) -> None:
         """Records every allocation of the cell and shows what held the memory at its peak.

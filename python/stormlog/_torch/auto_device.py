@@ -138,7 +138,7 @@ class _DriverCollector(CudaDeviceCollector):
             self.telemetry_collector = "stormlog.rocm_tracker"
 
     def name(self) -> str:
-        """The backend."""
+        """The name of the backend in events and bundles."""
         return "rocm" if self._is_rocm else "cuda"
 
     def is_available(self) -> bool:
@@ -146,7 +146,7 @@ class _DriverCollector(CudaDeviceCollector):
         return True
 
     def sample_with_diagnostics(self) -> DeviceMemorySampleResult:
-        """One reading, with what is missing from it."""
+        """Read the memory once, with the counters that could not be read and why."""
         result = super().sample_with_diagnostics()
         sample = result.sample
         if sample is not None and sample.used_bytes is not None and sample.reserved_bytes is not None:

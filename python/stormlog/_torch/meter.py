@@ -69,8 +69,8 @@ class Meter(Protocol):
 def end_stretch(stretch: Stretch, meter: Meter) -> tuple[Peak, Counters]:
     """End a stretch; its peak, and what is held at its end, which is never above the peak.
 
-    The counters are read first: memory allocated between the two readings then raises only the peak. The
-    kernel's peak of a process lags behind its resident memory by some pages, so the larger of both counts.
+    The counters are read first: what is allocated between the two readings then raises the peak alone. The
+    kernel's mark for a process lags behind its resident memory by some pages, so the larger of both counts.
     """
     counters = meter.read()
     peak = stretch.end()

@@ -31,7 +31,7 @@ class ProfiledModule(_Module):  # type: ignore[misc]
         self.profiler = profiler or get_global_profiler(device)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's own."""
+        """Call the wrapped module's `forward` and measure it."""
         with self.profiler.profile_context(f"{self.profile_name}_forward"):
             return self.module(*args, **kwargs)
 

@@ -121,7 +121,7 @@ class BaseTracker(Phased):
 
     @property
     def is_tracking(self) -> bool:
-        """Whether it samples, in this process."""
+        """Whether a session is sampling in this process."""
         return self._tracker is not None and self._tracker.is_running()
 
     def __enter__(self) -> Self:
@@ -134,7 +134,7 @@ class BaseTracker(Phased):
         self.stop_tracking()
 
     def get_session_summary(self) -> SessionSummary | None:
-        """The session, running or the last one."""
+        """The running session, or the last one; None before the first."""
         session = None if self._tracker is None else self._tracker.session()
         return None if session is None else session_summary_of(session)
 
@@ -142,7 +142,7 @@ class BaseTracker(Phased):
 
     @property
     def events(self) -> deque[TrackingEvent]:
-        """The events kept, oldest first: a copy."""
+        """A copy of the stored events, oldest first."""
         return deque(self.get_events(), maxlen=self.max_events)
 
     def get_events(
@@ -152,16 +152,16 @@ class BaseTracker(Phased):
         return self._events([event_type] if event_type else None, last_n, since)
 
     def get_alerts(self, last_n: int | None = None) -> list[TrackingEvent]:
-        """The warnings, critical events and errors kept."""
+        """The stored events of type `warning`, `critical` and `error`, oldest first."""
         return self._events(ALERT_TYPES, last_n, None)
 
     def clear_events(self) -> None:
-        """Forget the events and what was counted from them."""
+        """Remove the stored events and reset the counts made from them."""
         if self._tracker is not None:
             self._tracker.clear()
 
     def export_events(self, filename: str | os.PathLike[str], format: str = "csv") -> None:
-        """Write the events to a file, csv or json; nothing when there are none."""
+        """Write the stored events to a file, `format` csv or json; no file is written without events."""
         if format not in {"csv", "json"}:
             raise ValueError(f"Unsupported format: {format}")
         if self._tracker is not None:
@@ -170,13 +170,17 @@ class BaseTracker(Phased):
     # Alerts
 
     def set_threshold(self, threshold_name: str, value: float) -> None:
-        """Set when an alert begins."""
+        """Set the value at which an alert begins; another name than those of `thresholds` is an error.
+
+        Names: `memory_warning_percent`, `memory_critical_percent`, `memory_leak_threshold` (bytes) and
+        `fragmentation_threshold` (a share).
+        """
         if threshold_name not in self.thresholds:
             raise ValueError(f"Unknown threshold: {threshold_name}")
         self.thresholds[threshold_name] = value
 
     def add_alert_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
-        """Call this with every alert, on the thread that found it."""
+        """Call `callback` with every alert, on the thread that noticed it."""
         self.alert_callbacks.append(callback)
 
     def _add_listener(self, listener: Callable[[TrackingEvent], None]) -> None:
@@ -184,19 +188,19 @@ class BaseTracker(Phased):
         self.add_alert_callback(listener)
 
     def remove_alert_callback(self, callback: Callable[..., object]) -> None:
-        """Stop calling this."""
+        """Remove a callback that `add_alert_callback` added."""
         if callback in self.alert_callbacks:
             self.alert_callbacks.remove(callback)
 
     def add_prediction_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
-        """Call this when memory is forecast to reach its limit: minutes (warning), then seconds.
+        """Call `callback` when memory is forecast to reach its limit: minutes before, then seconds before.
 
         The event's metadata has `seconds_to_limit`, `confidence`, `bytes_per_second` and `limit_bytes`.
         """
         self.prediction_callbacks.append(callback)
 
     def remove_prediction_callback(self, callback: Callable[[TrackingEvent], None]) -> None:
-        """Stop calling this."""
+        """Remove a callback that `add_prediction_callback` added."""
         if callback in self.prediction_callbacks:
             self.prediction_callbacks.remove(callback)
 
@@ -204,13 +208,13 @@ class BaseTracker(Phased):
 
     @property
     def oom_buffer_size(self) -> int:
-        """How many events a bundle holds."""
+        """The number of events that a bundle holds."""
         return self._recorder_config.buffer_size
 
     def handle_exception(
         self, exc: BaseException, context: str | None = None, metadata: dict[str, Any] | None = None
     ) -> str | None:
-        """Write a bundle if this exception means that memory ran out; its path."""
+        """Write a bundle if `exc` is an out-of-memory error; its path, or None if none was written."""
         found = classified(exc)
         reason = found.reason
         if not found.is_oom or reason is None:
@@ -272,7 +276,7 @@ class BaseTracker(Phased):
 
     @contextmanager
     def capture_oom(self, context: str = "runtime", metadata: dict[str, Any] | None = None) -> Iterator[None]:
-        """Write a bundle if the block runs out of memory; the exception is raised again."""
+        """Write a bundle if the block raises an out-of-memory error; the exception is raised again."""
         try:
             yield
         except Exception as error:
@@ -284,7 +288,7 @@ class BaseTracker(Phased):
     # For the classes that build on this
 
     def get_statistics(self) -> dict[str, Any]:
-        """The numbers so far."""
+        """Peaks, current memory and counts."""
         raise NotImplementedError
 
     def _read(self) -> Callable[[], _native.tracking.Reading] | None:

@@ -27,19 +27,19 @@ class DeviceWatchdog:
 
     @property
     def active(self) -> bool:
-        """Whether it looks."""
+        """Whether the checking thread runs."""
         return self._monitor.is_on
 
     def add_cleanup_callback(self, callback: Callable[[], None]) -> None:
-        """Call this at every cleanup; what it raises is only logged."""
+        """Call `callback` at every cleanup; an exception that it raises is logged."""
         self.cleanup_callbacks.append(callback)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start a thread that checks memory every `check_interval` seconds."""
         self._monitor.start(self.check_interval)
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop checking; `start` begins again."""
         self._monitor.stop()
 
     def _held_mb(self) -> float:
@@ -51,7 +51,7 @@ class DeviceWatchdog:
         return "Device memory"
 
     def force_cleanup(self) -> None:
-        """Clean up now."""
+        """Run the cleanup callbacks and free cached memory now, whatever the threshold."""
         raise NotImplementedError
 
     def _collect_and_call(self) -> None:

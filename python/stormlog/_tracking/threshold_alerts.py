@@ -44,7 +44,7 @@ class AlertingTracker(BaseTracker):
 
     @property
     def tracking(self) -> bool:
-        """Whether it runs."""
+        """Whether a session is sampling."""
         return self.is_tracking
 
     @property

@@ -21,7 +21,15 @@ TRY_AGAIN = 75
 
 
 class MemoryWatchdog:
-    """Frees memory when a tracker warns, safest step first; each step says how many bytes it won."""
+    """Frees memory when a tracker warns, the safest step first, and records how many bytes each step freed.
+
+    - `cleanup_threshold`: the share of the memory at which a warning calls the callbacks and empties caches.
+    - `aggressive_cleanup_threshold`: the share at which it also collects garbage, clears cuBLAS's workspaces
+      and resets graphs.
+    - `at_step`: clean up when the program calls `step()`, instead of on the sampling thread.
+
+    At most one cleanup is made in 30 s (`min_cleanup_interval`).
+    """
 
     def __init__(
         self,
@@ -53,33 +61,33 @@ class MemoryWatchdog:
     # What the program offers
 
     def add_cleanup_callback(self, callback: Callable[[], object]) -> None:
-        """Call this when memory is short: drop a cache, shrink a pool."""
+        """Call `callback` when memory is short, for example to drop a cache or shrink a pool."""
         self._callbacks.append(callback)
 
     def add_graph(self, graph: Any) -> None:
-        """A CUDA graph that may be reset, its pool released; the program captures it again. Held weakly."""
+        """Allow a CUDA graph to be reset, its pool released; the program captures it again. Held weakly."""
         self._graphs.append(weakref.ref(graph))
 
     def on_smaller_batch(self, hook: Callable[[], object]) -> None:
-        """Ask this for a smaller batch when freeing was not enough; it gives False when there is none."""
+        """Call `hook` for a smaller batch when freeing was not enough; it returns False if there is none."""
         self._smaller_batch = hook
 
     def on_checkpoint(self, save: Callable[[], object], exit_code: int = TRY_AGAIN) -> None:
-        """As the last resort save with this and leave with the code your scheduler retries."""
+        """As the last resort call `save` and exit with `exit_code`, which tells a scheduler to retry."""
         self._checkpoint = (save, exit_code)
 
     def on_prediction(self, callback: Callable[[TrackingEvent], None]) -> None:
-        """Call this when memory heads for its limit: `seconds_to_limit` is in the event's metadata."""
+        """Call `callback` when a limit is forecast; the event's metadata has `seconds_to_limit`."""
         self.tracker.add_prediction_callback(callback)
 
     # The ladder
 
     def force_cleanup(self, aggressive: bool = False, exception: BaseException | None = None) -> list[Rung]:
-        """Free memory now; what each step won. The frames of `exception` are cleared: they hold tensors."""
+        """Free memory now; what each step freed. Clears the frames of `exception`, which hold tensors."""
         return self._clean(aggressive, exception)
 
     def step(self) -> list[Rung]:
-        """Call between two steps of the program: climbs what is due; SystemExit after a checkpoint."""
+        """Call between two steps of the program: makes a due cleanup; SystemExit after a checkpoint."""
         rungs: list[Rung] = []
         if self._due is not None:
             aggressive, self._due = self._due, None
@@ -92,7 +100,7 @@ class MemoryWatchdog:
         return rungs
 
     def get_cleanup_stats(self) -> dict[str, Any]:
-        """What was done so far, and what the last cleanup freed."""
+        """The number of cleanups, the settings, and the bytes that the last one and all of them freed."""
         won = [rung.bytes_won for rung in self.last_cleanup if rung.bytes_won is not None]
         return {
             "cleanup_count": self.cleanup_count,

@@ -127,7 +127,7 @@ class TrainerRecorder:
 
     @_never_raises
     def end(self) -> None:
-        """The training has ended."""
+        """End the open step and epoch, and the session."""
         tracker, self._tracker = self._tracker, None
         if tracker is None:
             return
@@ -160,7 +160,7 @@ class TrainerRecorder:
 
     @_never_raises
     def end_epoch(self) -> None:
-        """The epoch has ended."""
+        """End the open epoch and its phase."""
         self._end_open_step()
         self._leave("epoch")
 

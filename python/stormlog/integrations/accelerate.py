@@ -31,7 +31,7 @@ def _tracker() -> Any:
 
         @property
         def tracker(self) -> TrainerRecorder:
-            """What records."""
+            """The recorder that receives phases, steps and peaks."""
             return self.recorder
 
         @property

@@ -44,7 +44,7 @@ class StormlogRecorder(TrainerRecorder):
         super().end_step()
 
     def end_epoch(self) -> None:
-        """The epoch has ended."""
+        """End the open epoch and its phase."""
         self.record_categories()
         super().end_epoch()
 
@@ -53,6 +53,6 @@ class StormlogRecorder(TrainerRecorder):
         self.shards(self._model, self._optimizer)
 
     def end(self) -> None:
-        """The training has ended."""
+        """End the open step and epoch, and the session."""
         self._steps.stop()
         super().end()

@@ -135,9 +135,9 @@ class JAXProfiler:
                     inference_fn(batch)
 
     def get_results(self) -> ProfileResult:
-        """The results so far."""
+        """The results up to now, as one object."""
         return self.profiler.get_results()
 
     def reset(self) -> None:
-        """Forget everything so far."""
+        """Remove everything that was recorded."""
         self.profiler.reset()

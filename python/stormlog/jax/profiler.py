@@ -204,11 +204,11 @@ class JAXMemoryProfiler:
         self._monitor.start(interval)
 
     def stop_continuous_profiling(self) -> None:
-        """Stop taking them."""
+        """Stop taking snapshots in the background."""
         self._monitor.stop()
 
     def get_results(self) -> ProfileResult:
-        """The results so far."""
+        """The results up to now, as one object."""
         with self._lock:
             snapshots = sorted(self._snapshots, key=lambda snapshot: snapshot.timestamp)
             profiles = {name: dict(row) for name, row in self._function_profiles.items()}
@@ -231,7 +231,7 @@ class JAXMemoryProfiler:
         )
 
     def reset(self) -> None:
-        """Forget everything so far."""
+        """Remove everything that was recorded."""
         with self._lock:
             self._snapshots.clear()
             self._function_profiles.clear()

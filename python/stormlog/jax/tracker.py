@@ -114,7 +114,7 @@ class MemoryTracker(DeviceTracker):
         return result
 
     def get_tracking_results(self) -> TrackingResult:
-        """The results so far."""
+        """The samples and alerts up to now, as one object."""
         if self._began is None:
             return self._empty()
         times, usage = self._samples()

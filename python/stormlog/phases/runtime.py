@@ -79,7 +79,7 @@ class PhaseHandle:
 
     @property
     def closed(self) -> bool:
-        """Whether it was left."""
+        """Whether the phase has been left."""
         return self._closed
 
     def close(self) -> Any:

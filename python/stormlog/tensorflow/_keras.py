@@ -143,7 +143,7 @@ class StormlogCallback:
 
     @_never_raises
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Its peak."""
+        """Store the epoch's peak in `epoch_peaks_mb`, and end its phase."""
         if not self._is_recording:
             return
         self._leave_phases()
@@ -178,7 +178,7 @@ class StormlogCallback:
 
     @_never_raises
     def on_test_end(self, logs: Any = None) -> None:
-        """The end of it."""
+        """End the phase of the evaluation."""
         if self._open and self._open[-1].name == "validation":
             _close(self._open.pop())
 

@@ -68,8 +68,12 @@ def build_info(tf: Any) -> dict[str, Any]:
 
 
 def memory_limit(tf: Any, number: int) -> int | None:
-    """The most that TensorFlow's allocator takes of a GPU; None where it does not say."""
-    if not gpus(tf):
+    """The most that TensorFlow's allocator takes of a GPU; None where it is not known, or not yet.
+
+    `list_local_devices` makes devices where there are none: with the default settings, so that the allocator
+    takes the whole GPU whatever the program configures later. Once the program has devices, they are used.
+    """
+    if not is_started() or not gpus(tf):
         return None
 
     def ask() -> int | None:
@@ -90,9 +94,10 @@ def device_memory(tf: Any, device: str) -> tuple[int, int]:
 def pool_memory(tf: Any, device: str) -> tuple[int, int]:
     """Bytes that TensorFlow's allocator of a device has handed out, and the most since its peak was reset.
 
-    Zeros where it does not count: on a CPU it does only with oneDNN, whose allocator keeps freed memory.
+    Zeros where it does not count: on a CPU it does only with oneDNN, whose allocator keeps freed memory; and
+    before the program has its devices, when there is no allocator.
     """
-    if not (is_gpu(device) or _is_started()):
+    if not is_started():
         return 0, 0
     asked = tf.config.experimental.get_memory_info
     memory: dict[str, int] = quietly(lambda: dict(asked(device)), {}, f"the memory of {device}")
@@ -101,13 +106,13 @@ def pool_memory(tf: Any, device: str) -> tuple[int, int]:
 
 def forget_peak(tf: Any, device: str) -> None:
     """Begins a new peak."""
-    if is_gpu(device) or _is_started():
+    if is_started():
         forget = tf.config.experimental.reset_memory_stats
         quietly(lambda: forget(device), None, f"that the peak of {device} was reset")
 
 
-def _is_started() -> bool:
-    """Whether TensorFlow has its devices; a question would start them, and then they cannot be configured."""
+def is_started() -> bool:
+    """Whether TensorFlow has its devices; a question would make them, and then they cannot be configured."""
     context: Any = sys.modules.get("tensorflow.python.eager.context")
     return context is not None and quietly(
         lambda: bool(context.context_safe()._initialized), False, "whether it has started"

@@ -32,7 +32,7 @@ class MemoryWatchdog(DeviceWatchdog):
         super().__init__(max_memory_mb, cleanup_threshold_mb, check_interval)
 
     def force_cleanup(self) -> None:
-        """Clean up now."""
+        """Run the cleanup callbacks and free cached memory now, whatever the threshold."""
         _runtime.quietly(self._tf.keras.backend.clear_session, None, "that its session was cleared")
         self._collect_and_call()
 

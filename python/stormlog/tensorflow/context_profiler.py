@@ -109,7 +109,7 @@ def profile_function(
 
 @contextmanager
 def profile_context(name: str = "context", profiler: TFMemoryProfiler | None = None) -> Iterator[None]:
-    """A block that is counted under a name."""
+    """Measure a block under a name."""
     with (profiler or get_global_profiler()).profile_context(name):
         yield
 
@@ -152,7 +152,7 @@ class TensorFlowProfiler:
         set_global_profiler(self.profiler)
 
     def profile_context(self, name: str = "context") -> Any:
-        """A block that is counted under a name."""
+        """Measure a block under a name."""
         return self.profiler.profile_context(name)
 
     def profile_training(
@@ -183,11 +183,11 @@ class TensorFlowProfiler:
                 model(batch, training=False)
 
     def get_results(self) -> ProfileResult:
-        """What there is so far."""
+        """The results up to now, as one object."""
         return self.profiler.get_results()
 
     def reset(self) -> None:
-        """Forgets everything so far."""
+        """Remove everything that was recorded."""
         self.profiler.reset()
 
 

@@ -119,7 +119,7 @@ class TensorTracker:
             )
 
     def get_active_tensors(self) -> dict[str, Any]:
-        """How many are alive and how large they are."""
+        """The number and the size of live tensors."""
         with self._lock:
             alive = list(self.tensors.keys())
             self.tensor_sizes = {key: self.tensor_sizes[key] for key in alive}
@@ -131,7 +131,7 @@ class TensorTracker:
         }
 
     def get_tensor_lifecycle(self) -> list[dict[str, Any]]:
-        """Everything it was given."""
+        """All recorded creations and deletions, oldest first."""
         with self._lock:
             return list(self.tensor_history)
 
@@ -239,11 +239,11 @@ class TFMemoryProfiler:
         self._monitor.start(interval)
 
     def stop_continuous_profiling(self) -> None:
-        """Stops taking them."""
+        """Stop taking snapshots in the background."""
         self._monitor.stop()
 
     def get_results(self) -> ProfileResult:
-        """What there is so far."""
+        """The results up to now, as one object."""
         with self._lock:
             snapshots = list(self.snapshots)
             profiles = {
@@ -272,7 +272,7 @@ class TFMemoryProfiler:
         )
 
     def reset(self) -> None:
-        """Forgets everything so far."""
+        """Remove everything that was recorded."""
         with self._lock:
             self.snapshots.clear()
             self.function_profiles.clear()

@@ -56,7 +56,7 @@ class TrackingResult:
 
     @property
     def duration(self) -> float:
-        """Seconds it tracked."""
+        """The length of the tracked time, in seconds."""
         return self.end_time - self.start_time
 
     @property
@@ -124,12 +124,12 @@ class MemoryTracker(AlertingTracker):
 
     @property
     def memory_usage(self) -> list[float]:
-        """The samples that are left, in megabytes."""
+        """The stored samples, in megabytes."""
         return [held for _, held in self._samples()]
 
     @property
     def timestamps(self) -> list[float]:
-        """When they were taken."""
+        """The times of the samples, in seconds since the epoch."""
         return [at for at, _ in self._samples()]
 
     @property
@@ -139,7 +139,7 @@ class MemoryTracker(AlertingTracker):
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
-        """The alerts that are left."""
+        """The stored alerts, oldest first."""
         return list(self._alerts)
 
     @property
@@ -165,7 +165,7 @@ class MemoryTracker(AlertingTracker):
         return self.get_tracking_results()
 
     def get_tracking_results(self) -> TrackingResult:
-        """What there is so far."""
+        """The samples and alerts up to now, as one object."""
         samples = self._samples()
         statistics = self.get_statistics()
         seen = None if self._tracker is None else self._tracker.statistics()

@@ -44,6 +44,7 @@ def test_a_block_that_runs_out_of_memory_leaves_a_bundle(tmp_path: Path) -> None
 
 
 def test_the_ladder_follows_a_tracker_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    tf.ones(1)  # a GPU is asked only when TensorFlow has its devices
     sizes = iter(range(1, 1000))
     monkeypatch.setattr("stormlog.tensorflow._runtime.memory_limit", lambda tf, number: 1 << 30)
     monkeypatch.setattr("stormlog.tensorflow._runtime.gpus", lambda tf: ["GPU"])

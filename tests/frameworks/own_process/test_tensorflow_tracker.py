@@ -19,6 +19,9 @@ from stormlog.tensorflow import TensorFlowAnalyzer, TensorFlowMemoryTracker, TFM
 from stormlog.tensorflow.diagnose import build_diagnostic_summary, run_diagnose  # noqa: E402
 from stormlog.tensorflow.tracker import MemoryWatchdog  # noqa: E402
 
+# Before TensorFlow has its devices nothing is asked of them; the stand-ins for a GPU below are asked.
+tf.ones(1)
+
 
 def wait_for(what: Callable[[], object]) -> None:
     until = time.monotonic() + 60
@@ -59,6 +62,7 @@ def test_device_that_fails_is_reported_and_read_again(monkeypatch: pytest.Monkey
     tracker.start_tracking()
     wait_for(lambda: tracker.get_statistics()["collector_consecutive_failures"])
     assert tracker.get_statistics()["current_memory_mb"] is None
+    monkeypatch.setattr("stormlog.tensorflow._runtime.memory_limit", lambda tf, number: 1 << 30)
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"current": 2 << 20})
     wait_for(lambda: tracker.memory_usage)
     result = tracker.stop_tracking()

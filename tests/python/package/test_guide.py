@@ -1,4 +1,4 @@
-"""The book of docs/: every page is listed, every link leads somewhere, and the README shows whole outputs."""
+"""The book of docs/: every page is listed and uses a program of examples/; the README shows whole outputs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from test_messages import BANNED
 
 DOCS = ROOT / "docs"
 GUIDE = sorted((DOCS / "guide").glob("*.md"))
 LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-LINKED = [ROOT / "README.md", DOCS / "SUMMARY.md", DOCS / "commands.md", *GUIDE, ROOT / "examples/README.md"]
-
-
-def headings(page: Path) -> set[str]:
-    """The anchors that GitHub and mdBook make of the headings of a page."""
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles]
-    return {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in plain}
+#: What is written by hand; the words of the generated reference are those of the sources.
+PROSE = [
+    ROOT / "README.md",
+    ROOT / "examples/README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.parent.name != "reference"),
+]
 
 
 def test_summary_lists_every_page_of_the_book_once() -> None:
@@ -31,18 +29,33 @@ def test_summary_lists_every_page_of_the_book_once() -> None:
     assert set(listed) - pages == set(), "in docs/SUMMARY.md, but there is no such page"
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    dead = []
-    for link in LINK.findall(text):
-        name, _, anchor = link.partition("#")
-        if "://" in link:
-            continue
-        target = (page.parent / name).resolve() if name else page
-        if not target.exists() or (anchor and anchor not in headings(target)):
-            dead.append(link)
-    assert dead == []
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_keeps_to_the_rules_of_the_language(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "code", FENCE.sub("", page.read_text(encoding="utf-8")))
+    # Of people, "who" is right.
+    patterns = {pattern: instead for pattern, instead in BANNED.items() if "whoever" not in pattern}
+    wrong = [
+        f"{line.strip()}\n    /{pattern}/ -> {instead}"
+        for line in text.splitlines()
+        for pattern, instead in patterns.items()
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_flags_that_a_page_shows_exist(page: Path) -> None:
+    unknown = []
+    for command, rest in re.findall(r"stormlog ([a-z]+)( [^`\n|;&]*)", page.read_text(encoding="utf-8")):
+        reference = DOCS / f"reference/commands/{command}.md"
+        if reference.exists():
+            # What follows the program that is run belongs to it.
+            own = re.split(r" -- | \S*\.py\b| (?:python|torchrun|gunicorn|celery)\b", rest)[0]
+            known = set(re.findall(r"--[a-z][\w-]*", reference.read_text(encoding="utf-8")))
+            unknown += [
+                f"{command} {flag}" for flag in re.findall(r" (--[a-z][\w-]*)", own) if flag not in known
+            ]
+    assert unknown == []
 
 
 def test_readme_shows_whole_outputs() -> None:

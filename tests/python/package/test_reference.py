@@ -40,6 +40,14 @@ def test_a_public_name_without_a_docstring_is_found(tmp_path: Path) -> None:
     assert done.stdout.split() == ["stormlog.a.C.bare", "stormlog.a.f", "stormlog.f"]
 
 
+def test_page_of_tasks_names_every_command() -> None:
+    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    named = {word for code in re.findall(r"`([^`]+)`", page) for word in re.findall(r"[\w-]+", code)}
+    commands = {path.stem for path in (REFERENCE / "commands").glob("*.md")} - {"README"}
+    assert len(commands) > 40
+    assert commands - named == set(), "not in docs/commands.md"
+
+
 def test_page_of_exit_codes_lists_those_of_both_languages() -> None:
     page = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
     listed = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE)}
