@@ -39,19 +39,19 @@ def main(arguments: list[str]) -> int:
     try:
         duckdb: Any = importlib.import_module("duckdb")
     except ImportError:
-        return _fail("stormlog sql needs DuckDB: pip install 'stormlog[sql]'", _USAGE)
+        return _told("stormlog sql needs DuckDB: pip install 'stormlog[sql]'", _USAGE)
     if not typed.path.exists():
-        return _fail(f"{typed.path} does not exist; {_WANTED}", _INVALID_INPUT)
+        return _told(f"{typed.path} does not exist; {_WANTED}", _INVALID_INPUT)
     if (typed.path / "_stormlog" / "lake.json").is_file():
         return _ask_lake(duckdb, typed)
     with tempfile.TemporaryDirectory(prefix="stormlog-sql-") as folder:
         made = _tables(typed.path, Path(folder), typed.statement)
         if not made:
-            return _fail(f"{typed.path} has no readable recording; {_WANTED}", _INVALID_INPUT)
+            return _told(f"{typed.path} has no readable recording; {_WANTED}", _INVALID_INPUT)
         try:
             return _answer(duckdb, made, typed)
         except duckdb.Error as error:
-            return _fail(f"{error}\nTables here: {', '.join(sorted(made))}", _USAGE)
+            return _told(f"{error}\nTables here: {', '.join(sorted(made))}", _USAGE)
 
 
 def _answer(duckdb: Any, made: dict[str, Path], typed: argparse.Namespace) -> int:
@@ -83,10 +83,10 @@ def _ask_lake(duckdb: Any, typed: argparse.Namespace) -> int:
             database.execute("set lock_configuration = true")
             reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if [one.type in reading for one in database.extract_statements(typed.statement)] != [True]:
-                return _fail("one statement that reads the lake is run: select, describe or explain", _USAGE)
+                return _told("one statement that reads the lake is run: select, describe or explain", _USAGE)
             return _print(*_rows_of_lake(database, typed.statement), typed)
     except duckdb.Error as error:
-        return _fail(f"{error}\nTables here: {', '.join(sorted(tables))}", _USAGE)
+        return _told(f"{error}\nTables here: {', '.join(sorted(tables))}", _USAGE)
 
 
 def _view(name: str, table: dict[str, Any], lake: Path) -> str:
@@ -193,7 +193,7 @@ def _cell(value: Any) -> str:
     return json.dumps(text) if "," in text or "\n" in text else text
 
 
-def _fail(sentence: str, code: int) -> int:
+def _told(sentence: str, code: int) -> int:
     sys.stderr.write(f"Error: {sentence}\n")
     return code
 

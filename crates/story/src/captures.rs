@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use stormlog_analyze::Analysis;
-use stormlog_analyze::rules::heap::{Capture, LineHistory};
+use stormlog_analyze::rules::heap::{Capture, Kept};
 use stormlog_catalog::run::Process;
 use stormlog_heap_report::leaks::{Leak, leaks};
 use stormlog_heap_report::live::{LiveLine, live_lines};
@@ -167,21 +167,21 @@ fn summed_up(reading: &Reading, answer: &HeapQueryResult, memory: Memory) -> Cap
 
 /// The lines that held memory when the heap was largest, for a comparison of the peaks of two processes; where the capture does not know when memory
 /// came, those that hold it at the end.
-fn all_lines(answer: &HeapQueryResult) -> Vec<LineHistory> {
+fn all_lines(answer: &HeapQueryResult) -> Vec<Kept> {
     match answer.lives.is_empty() {
         false => {
             let moments = answer.moments.iter().take(answer.end + 1).enumerate();
             let peak = moments.max_by_key(|(_, moment)| moment.bytes).map_or(0, |(at, _)| at);
             let bytes = |found: &LiveLine| found.live.get(peak).map_or(0, |(_, bytes)| *bytes);
             let lines = live_lines(answer, ALL_LINES).into_iter();
-            lines.map(|found| LineHistory { bytes: bytes(&found), live: Vec::new(), ..line(found) }).collect()
+            lines.map(|found| Kept { bytes: bytes(&found), live: Vec::new(), ..line(found) }).collect()
         }
         true => leaks(answer).iter().take(ALL_LINES).map(kept).collect(),
     }
 }
 
-fn line(line: LiveLine) -> LineHistory {
-    LineHistory {
+fn line(line: LiveLine) -> Kept {
+    Kept {
         place: words(&line.place),
         holder: holder(&line.place),
         caller: line.caller.as_ref().map(words),
@@ -192,8 +192,8 @@ fn line(line: LiveLine) -> LineHistory {
 }
 
 /// A line of a capture that does not know when memory came.
-fn kept(leak: &Leak) -> LineHistory {
-    LineHistory {
+fn kept(leak: &Leak) -> Kept {
+    Kept {
         place: words(&leak.place),
         holder: holder(&leak.place),
         caller: leak.caller.as_ref().map(words),

@@ -75,7 +75,7 @@ def named_storages() -> dict[int, str]:
 
 
 def found_storages(tensors: list[Any], ignored: Iterable[Any] = ()) -> dict[int, str]:
-    """The component of each storage that the name of an attribute or a class implies, by its address."""
+    """The component of each storage that the name of an attribute or a class tells, by its address."""
     found: dict[int, str] = {}
     below: dict[int, set[int]] = {}
     for tensor in tensors:
@@ -137,7 +137,7 @@ def _look_into(holder: Any, below: dict[int, set[int]], found: dict[int, str]) -
 
 
 def word_of(key: str) -> str | None:
-    """The component that the name of a variable implies."""
+    """The component that the name of a variable tells."""
     if _KV_NAME.search(key):
         return KV_CACHE
     return WORKSPACES if _WORK_NAME.search(key) else None

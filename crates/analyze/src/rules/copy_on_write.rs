@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use stormlog_model::memory::Memory;
 use stormlog_model::{Evidence, Finding, Severity, format_bytes};
 
-use super::heap::{Capture, LineHistory, add_evidence};
+use super::heap::{Capture, Kept, add_evidence};
 use super::shared_pages::PageReading;
 use super::{about, advice, metrics};
 use crate::recording::Stream;
@@ -198,9 +198,9 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
     let least = (EXPLAINS * number("copied_bytes_per_worker") as f64) as u64;
     let made = capture.kept.iter().filter(|kept| !is_of_imports(kept));
     let lines = made.map(|kept| (held_at(capture, kept, at_ns), kept));
-    let mut lines: Vec<(u64, &LineHistory)> = lines.filter(|(bytes, _)| *bytes >= least.max(1)).collect();
+    let mut lines: Vec<(u64, &Kept)> = lines.filter(|(bytes, _)| *bytes >= least.max(1)).collect();
     lines.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-    let is_of_objects = |kept: &LineHistory| {
+    let is_of_objects = |kept: &Kept| {
         let mean = most_of(kept) / kept.count.max(1);
         mean <= OBJECT_BYTES || ARENA_BYTES.contains(&mean)
     };
@@ -209,14 +209,14 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
         finding.holder = Some(kept.holder.clone());
         finding.title += &format!("; allocated at {}", kept.place);
         let line =
-            format!("{} in objects was allocated before the fork by {}", format_bytes(*bytes), kept.words());
+            format!("{} in objects were made before the fork by {}", format_bytes(*bytes), kept.words());
         add_evidence(finding, capture, line);
     } else if let Some((bytes, kept)) = lines.first() {
         finding.severity = Severity::Info;
         finding.confidence = 0.5;
         finding.message = None;
         let line = format!(
-            "the parent's heap held {} in large blocks by {} and little in small objects: the workers write to the pages they inherited",
+            "the parent's heap held {} in large blocks by {} and little in small objects: the workers write into what they inherited",
             format_bytes(*bytes),
             kept.words()
         );
@@ -228,17 +228,17 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
 }
 
 /// The most that a line held.
-fn most_of(kept: &LineHistory) -> u64 {
+fn most_of(kept: &Kept) -> u64 {
     kept.live.iter().map(|(_, bytes)| *bytes).max().unwrap_or(kept.bytes)
 }
 
 /// Whether a line holds what imports made: that counts from the beginning of a capture.
-fn is_of_imports(kept: &LineHistory) -> bool {
+fn is_of_imports(kept: &Kept) -> bool {
     kept.live.first().is_some_and(|(_, bytes)| *bytes > most_of(kept) / 2)
 }
 
 /// What a line held at a moment; of a capture that does not know when memory came, at its end.
-fn held_at(capture: &Capture, kept: &LineHistory, at_ns: u64) -> u64 {
+fn held_at(capture: &Capture, kept: &Kept, at_ns: u64) -> u64 {
     let since_us = at_ns.checked_sub(capture.started_at_ns).filter(|_| capture.started_at_ns > 0);
     match (since_us, kept.live.is_empty()) {
         (Some(since_ns), false) => {
@@ -389,15 +389,15 @@ mod tests {
     }
 
     fn explained(count: u64) -> Finding {
-        let kept = LineHistory {
+        let kept = Kept {
             place: "data.py:9 load".into(),
             holder: Holder { file: "/src/data.py".into(), line: 9, function: "load".into() },
             bytes: 150 * MI,
             count,
             live: vec![(0, 0), (10, 150 * MI), (1_000_000_000, 0)],
-            ..LineHistory::default()
+            ..Kept::default()
         };
-        let imports = LineHistory {
+        let imports = Kept {
             place: "data.py:1 <module>".into(),
             live: vec![(0, 900 * MI)],
             count: 3_000_000,

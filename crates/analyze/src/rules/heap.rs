@@ -43,7 +43,7 @@ const NAMED: usize = 3;
 
 /// A line of the program and what it held over time.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct LineHistory {
+pub struct Kept {
     /// `metrics.py:33 append`.
     pub place: String,
     /// The same, in parts.
@@ -75,17 +75,17 @@ pub struct Capture {
     pub peak_bytes: u64,
     /// Mean bytes between two recorded allocations; `None` where all were recorded.
     pub sample_bytes: Option<u64>,
-    /// All of the heap over time, as in [`LineHistory::live`].
+    /// All of the heap over time, as in [`Kept::live`].
     pub live: Vec<(u64, u64)>,
     /// The lines that held most.
-    pub kept: Vec<LineHistory>,
+    pub kept: Vec<Kept>,
     /// What the lines held at the end is what a leak checker found: blocks that the program never freed.
     pub never_freed: bool,
     /// The sentence about the last request that got no memory, and how many there were.
     pub failed: Option<(String, u64)>,
 }
 
-impl LineHistory {
+impl Kept {
     /// `metrics.py:33 append ← train.py:120 main`.
     pub(crate) fn words(&self) -> String {
         match &self.caller {
@@ -97,7 +97,7 @@ impl LineHistory {
 
 /// A line that grows, and how.
 struct Growing<'a> {
-    kept: &'a LineHistory,
+    kept: &'a Kept,
     growth: Growth,
 }
 
@@ -220,7 +220,7 @@ pub fn findings(capture: &Capture) -> Vec<Finding> {
 }
 
 /// A line whose blocks a leak checker reported: it saw every free, so that this is sure.
-fn never_freed(capture: &Capture, kept: &LineHistory) -> Finding {
+fn never_freed(capture: &Capture, kept: &Kept) -> Finding {
     let mut found = about(capture, NEVER_FREED, "leak", Severity::Warning, 1.0);
     let bytes = format_bytes(kept.bytes);
     found.title =
@@ -387,8 +387,8 @@ mod tests {
     use crate::{AnalysisOptions, analyze};
 
     /// A line of 100 seconds that holds `bytes(second)` mebibytes.
-    fn kept(bytes: impl Fn(u64) -> u64) -> LineHistory {
-        LineHistory {
+    fn kept(bytes: impl Fn(u64) -> u64) -> Kept {
+        Kept {
             place: "metrics.py:33 append".into(),
             holder: Holder { file: "metrics.py".into(), line: 33, function: "append".into() },
             caller: Some("train.py:120 main".into()),
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    fn capture(kept: Vec<LineHistory>) -> Capture {
+    fn capture(kept: Vec<Kept>) -> Capture {
         let live = kept.first().map(|kept| kept.live.clone()).unwrap_or_default();
         Capture { pid: 7, seconds: 100.0, peak_bytes: 100 << 20, live, kept, ..Capture::default() }
     }
@@ -414,10 +414,7 @@ mod tests {
         assert!(findings(&capture(vec![kept(|at| at / 50)])).is_empty(), "small");
         assert!(findings(&capture(vec![kept(|at| at.min(30))])).is_empty(), "a cache that is full");
         assert!(findings(&capture(vec![kept(|at| 10 + at * 7919 % 40)])).is_empty(), "a working set");
-        assert!(
-            findings(&capture(vec![LineHistory { live: Vec::new(), ..kept(|at| at) }])).is_empty(),
-            "unknown"
-        );
+        assert!(findings(&capture(vec![Kept { live: Vec::new(), ..kept(|at| at) }])).is_empty(), "unknown");
         let found = findings(&capture(vec![kept(|at| at)]));
         assert_eq!(found.len(), 1);
         let title = "metrics.py:33 append keeps 99.00 MiB in 12 allocations and grows by 1.00 MiB/s";
@@ -446,7 +443,7 @@ mod tests {
         let held = (0..tenths).map(|i| (i * 100_000, (23 * i) << 20));
         let live: Vec<(u64, u64)> = held.chain([(tenths * 100_000, at_end << 20)]).collect();
         let peak_bytes = (23 * tenths) << 20;
-        let line = LineHistory { live: live.clone(), bytes: at_end << 20, ..kept(|_| 0) };
+        let line = Kept { live: live.clone(), bytes: at_end << 20, ..kept(|_| 0) };
         Capture { peak_bytes, live, ..capture(vec![line]) }
     }
 
@@ -480,8 +477,7 @@ mod tests {
     #[test]
     fn growth_of_touched_pages_is_not_a_leak() {
         let mut analysis = leak();
-        let reserved =
-            LineHistory { live: (0..100).map(|at| (at * 1_000_000, 64 << 30)).collect(), ..kept(|_| 1) };
+        let reserved = Kept { live: (0..100).map(|at| (at * 1_000_000, 64 << 30)).collect(), ..kept(|_| 1) };
         analysis.take_capture(&Capture { pid: 7, ..capture(vec![reserved]) });
         assert!(!analysis.has_trouble(), "{:?}", analysis.findings);
         let mut analysis = leak();

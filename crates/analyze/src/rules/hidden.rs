@@ -169,7 +169,7 @@ mod tests {
     use stormlog_model::Holder;
 
     use super::*;
-    use crate::rules::heap::LineHistory;
+    use crate::rules::heap::Kept;
     use crate::testing::{finish, gpu, metadata};
     use crate::{AnalysisOptions, analyze};
 
@@ -219,12 +219,12 @@ mod tests {
     #[test]
     fn the_drivers_events_name_the_line() {
         let mut found = training(|at| if at < 20 { 600 } else { 600 + 3072 });
-        let kept = LineHistory {
+        let kept = Kept {
             place: "kernel.py:7 take".into(),
             holder: Holder { file: "kernel.py".into(), line: 7, function: "take".into() },
             bytes: 3 * GI,
             count: 1,
-            ..LineHistory::default()
+            ..Kept::default()
         };
         let memory = "cuda:0/driver".parse().unwrap();
         found.take_capture(&Capture {

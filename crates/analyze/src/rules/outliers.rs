@@ -224,7 +224,7 @@ pub fn finding(memory: MemoryKind, peaks: &[Peak]) -> Option<(Finding, RankCompa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::heap::LineHistory;
+    use crate::rules::heap::Kept;
 
     fn peaks(bytes: &[u64]) -> Vec<Peak> {
         let one = |(rank, gib): (usize, &u64)| Peak {
@@ -247,12 +247,7 @@ mod tests {
         assert!(found.title.starts_with("rank 3 peaks 11.00 GiB above the median of 8 ranks"));
         assert_eq!(odd, RankComparisonInput { pid: 103, typical: vec![100, 101, 102] });
         let heap = |dispatched: u64| {
-            let kept = |place: &str, bytes| LineHistory {
-                place: place.into(),
-                bytes,
-                count: 1,
-                ..LineHistory::default()
-            };
+            let kept = |place: &str, bytes| Kept { place: place.into(), bytes, count: 1, ..Kept::default() };
             let kept =
                 vec![kept("model.py:31 build", 20 << 30), kept("moe.py:77 dispatch", dispatched << 30)];
             Capture { peak_bytes: (20 + dispatched) << 30, kept, ..Capture::default() }

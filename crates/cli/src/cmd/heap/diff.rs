@@ -131,11 +131,11 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     }
     let mut table = Table::new(&[], &[0, 1]);
     for row in rows.iter().take(options.top) {
-        let (no_stack, place) = named(row.stack.first());
+        let (nobody, place) = named(row.stack.first());
         // The callers tell stacks apart that end in the same line.
         let shown = row.stack.iter().take(CALLERS).map(|place| named(Some(place)).0);
         let function = shown.collect::<Vec<_>>().join(" ← ");
-        let function = if row.stack.is_empty() { no_stack } else { function };
+        let function = if row.stack.is_empty() { nobody } else { function };
         let count = format!("{:+}", row.delta_count);
         table.row([signed(row.delta_bytes), count, place, function, state(row).to_owned()]);
     }

@@ -119,16 +119,15 @@ fn asked_process(
     let kind = if options.heap.is_some() { Kind::Heap } else { Kind::Snapshot };
     let mut request = asked_of(&target, kind, ASKED_BY);
     request.heap_seconds = options.heap.map(|time| time.as_secs_f64());
-    let wait_time = options.timeout + options.heap.unwrap_or_default();
-    request.expires_at_ns = Some(request.asked_at_ns.saturating_add(wait_time.as_nanos() as i64));
+    let patience = options.timeout + options.heap.unwrap_or_default();
+    request.expires_at_ns = Some(request.asked_at_ns.saturating_add(patience.as_nanos() as i64));
     let asked = ask(target, request).map_err(|error| UsageError(error.to_string()))?;
-    let Some(directory) = wait(&asked, wait_time)? else {
+    let Some(directory) = wait(&asked, patience)? else {
         asked.withdraw();
         return Ok(None);
     };
-    let mut found = MemorySnapshot::read(&directory).ok_or_else(|| {
-        UsageError(format!("{}: the snapshot cannot be read; take another one", directory.display()))
-    })?;
+    let mut found = MemorySnapshot::read(&directory)
+        .ok_or_else(|| UsageError(format!("{}: the snapshot cannot be read", directory.display())))?;
     if found.holders.is_none() {
         // Too large a capture for the program itself.
         found.add_heap(run);
@@ -136,9 +135,9 @@ fn asked_process(
     Ok(Some((directory, found)))
 }
 
-fn wait(asked: &PendingRequest, wait_time: Duration) -> anyhow::Result<Option<PathBuf>> {
+fn wait(asked: &PendingRequest, patience: Duration) -> anyhow::Result<Option<PathBuf>> {
     let (begun, stop) = (Instant::now(), CtrlC::watch());
-    while begun.elapsed() < wait_time {
+    while begun.elapsed() < patience {
         stop.check()?;
         let answer = asked.answer().filter(|answer| answer.state.is_final());
         match answer.map(|answer| (answer.state, answer.path, answer.reason)) {
