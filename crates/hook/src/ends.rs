@@ -55,7 +55,7 @@ pub fn run() -> Option<&'static [u8]> {
 }
 
 fn path() -> &'static [u8] {
-    // SAFETY: written before `main`, only read since.
+    // SAFETY: PATH is written before `main`, when there is one thread, and only read since.
     unsafe { (*PATH.0.get()).bytes() }
 }
 

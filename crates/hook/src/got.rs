@@ -104,7 +104,7 @@ pub fn prepare() -> bool {
 pub fn patch() -> bool {
     let whole = TABLES.alone(|slots, objects| {
         let mut walk = Walk { slots, objects, whole: true };
-        // SAFETY: the callback gets the walk it expects.
+        // SAFETY: the callback casts the pointer back to the walk it was made from, which lives through the call.
         unsafe { libc::dl_iterate_phdr(Some(patch_object), (&raw mut walk).cast()) };
         walk.whole
     });
@@ -123,7 +123,7 @@ pub fn restore() -> (usize, usize) {
             let count = TABLES.slot_count.swap(0, Ordering::Relaxed);
             TABLES.object_count.store(0, Ordering::Relaxed);
             let mut restore = (&slots[..count], 0_usize);
-            // SAFETY: the callback gets the pair it expects.
+            // SAFETY: the callback casts the pointer back to the pair it was made from, which lives through the call.
             unsafe { libc::dl_iterate_phdr(Some(restore_object), (&raw mut restore).cast()) };
             (count, restore.1)
         })

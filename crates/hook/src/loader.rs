@@ -82,7 +82,7 @@ fn counters() -> (u64, u64) {
         1
     }
     let mut counts = (0, 0);
-    // SAFETY: the callback gets the pair it expects.
+    // SAFETY: the callback casts the pointer back to the pair it was made from, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counts).cast()) };
     counts
 }
@@ -95,7 +95,7 @@ pub fn is_loaded(part: &[u8]) -> bool {
         c_int::from(name.windows(part.len()).any(|window| window == part))
     }
     let mut part = part;
-    // SAFETY: the callback gets the slice it expects.
+    // SAFETY: the callback casts the pointer back to the slice it was made from, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(next), (&raw mut part).cast()) != 0 }
 }
 

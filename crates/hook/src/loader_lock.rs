@@ -66,9 +66,9 @@ pub fn prepare() {
     // SAFETY: `getauxval` only reads the auxiliary vector, which the kernel filled before the first instruction.
     let loader = unsafe { libc::getauxval(libc::AT_BASE) };
     let mut search = Search { loader, thread: sys::thread() as u32, found: null_mut(), many: false };
-    // SAFETY: the callback gets the search it expects.
+    // SAFETY: the callback casts the pointer back to the search it was made from, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast()) };
-    // SAFETY: null, or a word of the loader's memory.
+    // SAFETY: `found` is null or points to a word of the loader's own data, which is never unmapped.
     let free = unsafe { search.found.as_ref() }
         .is_some_and(|mutex| mutex.owner.load(Ordering::Acquire) != search.thread);
     if free && !search.many {

@@ -118,7 +118,7 @@ static PYTHON: Python = Python {
 
 #[inline(always)]
 fn known() -> Option<&'static (Interpreter, CodeWatch)> {
-    // SAFETY: written before `found`, never after.
+    // SAFETY: `known` is written before `found` is published and never after, so this read is not a race.
     if PYTHON.found.load(Ordering::Acquire) { unsafe { (*PYTHON.known.get()).as_ref() } } else { None }
 }
 

@@ -159,7 +159,7 @@ static WAITING: QueuedRequest =
     QueuedRequest { is_taken: AtomicBool::new(false), order: UnsafeCell::new([0; LINE]) };
 
 extern "C" fn waited(_: *mut c_void) -> c_int {
-    // SAFETY: called once for the order that was put there.
+    // SAFETY: CPython calls this once for each queued request, and the next one is written only after `is_taken` was cleared.
     let text = unsafe { &*WAITING.order.get() };
     let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     // SAFETY: CPython calls this with the GIL held.

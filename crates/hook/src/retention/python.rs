@@ -314,7 +314,7 @@ impl Python {
 
     /// Gives a reference back.
     pub fn release(&self, object: Object) {
-        // SAFETY: the reference was given to this pass.
+        // SAFETY: CPython returned a new reference, which this pass owns and releases once.
         unsafe { (self.call.release)(object.address()) };
     }
 

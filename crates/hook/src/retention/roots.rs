@@ -143,7 +143,7 @@ impl<'a> Roots<'a> {
             // `tb_next`, `tb_frame`, `tb_lasti`, `tb_lineno`
             if let Some(frame) = one.field(24).filter(|frame| frame.kind_address() == python.types.frame) {
                 let line = ((one.word(32) >> 32) as i32).max(0) as u32; // not known yet: -1
-                // SAFETY: a frame object refers to its frame.
+                // SAFETY: `frame` is a live frame object, which keeps its frame alive while the GIL is held.
                 if let Some(variables) = unsafe { variables_of(python, frame) } {
                     self.add_frame(python, variables, line);
                 }

@@ -35,7 +35,7 @@ impl RecentNodes {
         path.0 = (path.0 ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = (path.0 >> (u64::BITS - SLOTS.ilog2())) as usize;
         path.0 ^= path.0 >> 32;
-        // SAFETY: this many bits are below the length.
+        // SAFETY: `place` has as many bits as the logarithm of the length, so it is below the length.
         let slot = unsafe { self.slots.get_unchecked_mut(place) };
         if slot.address == address && slot.parent == parent && slot.node != 0 {
             return slot.node;

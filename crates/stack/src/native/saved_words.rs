@@ -41,7 +41,7 @@ impl<const CAPACITY: usize> SavedWords<CAPACITY> {
     pub unsafe fn put(&mut self, place: usize, found: &UnwoundFrame, needs_bp: bool) -> usize {
         let UnwoundFrame { state, bp_at, sp_at, .. } = *found;
         let mut next = place;
-        // SAFETY: at most three, for which there is room.
+        // SAFETY: at most EACH (three) words are written, and the caller guarantees that `place + EACH` is within the capacity.
         unsafe {
             let all = self.all.as_mut_ptr();
             *all.add(next) = SavedWord { address: state.sp.wrapping_sub(8), word: state.ip };
