@@ -16,7 +16,7 @@ const SHOWN: usize = 40;
 
 /// One run.
 #[derive(Debug, Clone, Default)]
-pub struct ComparedRun {
+pub struct Side {
     /// Its numbers.
     pub measures: Measures,
     /// The highest use of each phase.
@@ -35,16 +35,16 @@ pub struct ComparedRun {
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// Before.
-    pub a: ComparedRun,
+    pub a: Side,
     /// After.
-    pub b: ComparedRun,
+    pub b: Side,
 }
 
 impl Comparison {
     /// The settings that differ: name, before, after.
     pub fn changed_settings(&self) -> Vec<(&str, Option<&str>, Option<&str>)> {
         let keys: BTreeSet<&String> = self.a.settings.keys().chain(self.b.settings.keys()).collect();
-        let of = |side: &'_ ComparedRun, key: &str| side.settings.get(key).cloned();
+        let of = |side: &'_ Side, key: &str| side.settings.get(key).cloned();
         keys.into_iter()
             .filter(|key| of(&self.a, key) != of(&self.b, key))
             .map(|key| {
@@ -103,7 +103,7 @@ impl Comparison {
             let pairs = pairs.map(|(name, a, b)| (name.to_owned(), pair(a.into(), b.into())));
             record.insert(name.to_owned(), Value::Object(pairs.collect()));
         }
-        let count = |side: &ComparedRun| -> Value {
+        let count = |side: &Side| -> Value {
             Value::Object(side.findings.iter().map(|(kind, count)| (kind.clone(), (*count).into())).collect())
         };
         record.insert("findings".to_owned(), pair(count(&self.a), count(&self.b)));
@@ -139,7 +139,7 @@ impl Comparison {
         }
         let kinds: BTreeSet<&String> = self.a.findings.keys().chain(self.b.findings.keys()).collect();
         for kind in kinds {
-            let of = |side: &ComparedRun| side.findings.get(kind).copied().unwrap_or(0);
+            let of = |side: &Side| side.findings.get(kind).copied().unwrap_or(0);
             let _ =
                 writeln!(page, "{:<24} {:>12} → {:>12}", format!("finding {kind}"), of(&self.a), of(&self.b));
         }
@@ -155,13 +155,13 @@ impl Comparison {
 }
 
 /// A part of a side whose names are compared.
-type Part = fn(&ComparedRun) -> &BTreeMap<String, u64>;
+type Part = fn(&Side) -> &BTreeMap<String, u64>;
 
-fn phases(side: &ComparedRun) -> &BTreeMap<String, u64> {
+fn phases(side: &Side) -> &BTreeMap<String, u64> {
     &side.phases
 }
 
-fn lines(side: &ComparedRun) -> &BTreeMap<String, u64> {
+fn lines(side: &Side) -> &BTreeMap<String, u64> {
     &side.lines
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn comparison_shows_only_differences() {
-        let mut before = ComparedRun::default();
+        let mut before = Side::default();
         before.measures.peak_allocated = Some(3 << 30);
         before.phases.insert("load".into(), 1 << 30);
         flatten("", &json!({"torch": "2.10", "env": {"A": "1"}}), &mut before.settings);

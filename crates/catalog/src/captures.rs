@@ -52,7 +52,7 @@ pub enum CaptureSearchError {
 
 /// The capture that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChosenCapture {
+pub struct Chosen {
     /// Its path.
     pub path: PathBuf,
     /// How many others there were: of its process, where one was requested.
@@ -110,15 +110,11 @@ struct Run {
 }
 
 /// The capture at `path`: of several the main process's, or of process `pid` where that is requested. A process has one for each program it was.
-pub fn find(
-    path: &Path,
-    pid: Option<u32>,
-    peak: PeakReader<'_>,
-) -> Result<ChosenCapture, CaptureSearchError> {
+pub fn find(path: &Path, pid: Option<u32>, peak: PeakReader<'_>) -> Result<Chosen, CaptureSearchError> {
     if !path.is_dir() {
         let is_there = path.exists() || Live::path_of(path).exists();
         return match is_there {
-            true => Ok(ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() }),
+            true => Ok(Chosen { path: path.to_owned(), others: 0, reason: String::new() }),
             false => Err(CaptureSearchError::NotThere { path: path.to_owned() }),
         };
     }
@@ -142,15 +138,15 @@ pub fn find(
         Some(_) => (last_of(&found, |_| true).unwrap_or(0), "the last"),
         None => main(&found, &runs, peak),
     };
-    Ok(ChosenCapture { path: found.swap_remove(at).head.path, others, reason: reason.to_owned() })
+    Ok(Chosen { path: found.swap_remove(at).head.path, others, reason: reason.to_owned() })
 }
 
 /// A bundle and what a process recorded of itself hold no capture: theirs is the last of their process.
-fn of_part(path: &Path, pid: Option<u32>) -> Option<ChosenCapture> {
+fn of_part(path: &Path, pid: Option<u32>) -> Option<Chosen> {
     let process = Process::of_part(path).filter(|process| pid.is_none() || process.pid == pid)?;
     let others = process.captures.len().saturating_sub(1);
     let path = process.captures.into_iter().next()?;
-    Some(ChosenCapture { path, others, reason: "the last of its process".to_owned() })
+    Some(Chosen { path, others, reason: "the last of its process".to_owned() })
 }
 
 /// Every capture at `path`, the main one first, then in the order of their start. Reads a capture only where the run's file does not have its peak.
@@ -354,7 +350,7 @@ pub fn last_capture(session: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
-    use super::{CaptureHead, CaptureSearchError, ChosenCapture, FoundCapture, Run, fs, known_peak};
+    use super::{CaptureHead, CaptureSearchError, Chosen, FoundCapture, Run, fs, known_peak};
     use std::path::{Path, PathBuf};
 
     fn capture(pid: u32, parent: u32, started_ns: u64, command: &[&str], run: Option<&str>) -> FoundCapture {
@@ -376,7 +372,7 @@ mod tests {
         super::main(found, runs, &|_| None)
     }
 
-    fn find(path: &Path) -> Result<ChosenCapture, CaptureSearchError> {
+    fn find(path: &Path) -> Result<Chosen, CaptureSearchError> {
         super::find(path, None, &|_| None)
     }
 

@@ -1,5 +1,6 @@
 //! What the exit codes mean; the numbers are 0.4.3's and never change.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,6 +90,13 @@ impl std::error::Error for UsageError {}
 /// Something named on the command line is not there.
 #[derive(Debug)]
 pub(crate) struct MissingInput(pub(crate) String);
+
+impl MissingInput {
+    /// A path that should be a directory with runs.
+    pub(crate) fn runs(path: &Path) -> Self {
+        MissingInput(format!("{}: not a directory; give a run or a directory of runs", path.display()))
+    }
+}
 
 impl std::fmt::Display for MissingInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -10,7 +10,7 @@ use stormlog_model::format_bytes;
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::own_code::OwnCode;
 
-use crate::find::ChosenCapture;
+use crate::find::Chosen;
 use crate::heap_query::HeapQuery;
 use crate::reading::Reading;
 
@@ -102,7 +102,7 @@ impl HeapDigest {
     /// go of everything: `of_failure` asks what held the memory when the request failed.
     #[must_use]
     pub fn read(path: &Path, of_failure: bool) -> Option<Self> {
-        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
         let mut reading = Reading::with(chosen, HeapQuery::Leaks, 2, |_| false).ok()?;
         Some(Self::of(&mut reading, of_failure))
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stormlog_catalog::captures;
-pub use stormlog_catalog::captures::{CaptureFile, ChosenCapture, program};
+pub use stormlog_catalog::captures::{CaptureFile, Chosen, program};
 use stormlog_catalog::frameworks::jax_records;
 use stormlog_heap::{Capture, HeapReadOptions};
 use stormlog_model::memory::{Memory, Selection};
@@ -14,23 +14,19 @@ use crate::error::ViewError;
 const LARGEST_EMPTY: u64 = 1 << 20;
 
 /// The capture at `path`: of several the main process's, or of process `pid` where that is requested.
-pub fn find(path: &Path, pid: Option<u32>) -> Result<ChosenCapture, ViewError> {
+pub fn find(path: &Path, pid: Option<u32>) -> Result<Chosen, ViewError> {
     Ok(captures::find(path, pid, &peak)?)
 }
 
 /// The same for a query about one memory. The captures of a run have no device memory of JAX: of a device that they do not have, and of a run whose
 /// capture is empty (`--no-heap`) or missing, it is the profile that its JAX program left.
-pub fn find_with(
-    path: &Path,
-    pid: Option<u32>,
-    memory: Option<Selection>,
-) -> Result<ChosenCapture, ViewError> {
+pub fn find_with(path: &Path, pid: Option<u32>, memory: Option<Selection>) -> Result<Chosen, ViewError> {
     let of_jax = || {
         let mut records = jax_records(path).into_iter();
         let record =
             records.find(|record| pid.is_none_or(|pid| pid == record.pid) && record.profile.is_some())?;
         let reason = "the profile of its JAX program".to_owned();
-        Some(ChosenCapture { path: record.profile?, others: 0, reason })
+        Some(Chosen { path: record.profile?, others: 0, reason })
     };
     match (find(path, pid), memory) {
         (Err(error), _) => of_jax().ok_or(error),

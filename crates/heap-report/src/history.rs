@@ -11,7 +11,7 @@ use stormlog_model::memory::{Memory, Selection};
 use stormlog_model::stacks::{Entry, Frame, FrameKind, Holding, NodeId, StackProfile, Weight};
 
 use crate::error::ViewError;
-use crate::find::ChosenCapture;
+use crate::find::Chosen;
 use crate::heap_query::HeapQuery;
 use crate::reading::{HeapPoint, HeapQueryResult, Reading};
 
@@ -41,7 +41,7 @@ pub struct PastHeap {
 impl History {
     /// Reads a capture, living or finished, twice: for its moments, and for what lived at them.
     pub fn read(path: &Path) -> Result<History, ViewError> {
-        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
         let reading = Reading::with(chosen, HeapQuery::Leaks, MOMENTS, |_| true)?;
         Ok(History { reading, answers: Vec::new() })
     }

@@ -35,7 +35,7 @@ pub mod tree;
 pub use digest::{AT_FAILURE, DeviceDigest, HeapDigest, Holder};
 pub use error::ViewError;
 pub use exit_state::End;
-pub use find::{CaptureFile, ChosenCapture, captures, find, find_with};
+pub use find::{CaptureFile, Chosen, captures, find, find_with};
 pub use forecast::{forecast, purposes};
 pub use heap_query::{Ask, HeapQuery, parse_time};
 pub use history::{History, PastHeap};

@@ -10,7 +10,7 @@ use stormlog_model::stacks::StackProfile;
 
 use crate::error::ViewError;
 use crate::exit_state::End;
-use crate::find::{ChosenCapture, find};
+use crate::find::{Chosen, find};
 use crate::heap_query::{Ask, HeapQuery};
 
 /// How many places the figures list.
@@ -19,7 +19,7 @@ const TOP: usize = 10;
 /// A capture that was read, and what was asked of it.
 pub struct Reading {
     /// Where it is.
-    pub chosen: ChosenCapture,
+    pub chosen: Chosen,
     /// What was asked.
     pub query: HeapQuery,
     /// Everything it says.
@@ -86,14 +86,14 @@ impl Reading {
 
     /// Reads a capture whose process has ended and which no compactor works on: no record is copied beforehand.
     pub fn still(path: &Path, ask: impl Into<Ask>) -> Result<Reading, ViewError> {
-        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
         Reading::of_capture(&Capture::open_still(path)?, chosen, ask.into(), 2, |_| false)
     }
 
     /// Reads a capture; where `wants_lives` says so, once more to learn when the memory of each stack came and went, at a resolution of at most `points`
     /// moments, which the first reading finds.
     pub fn with(
-        chosen: ChosenCapture,
+        chosen: Chosen,
         ask: impl Into<Ask>,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,
@@ -104,7 +104,7 @@ impl Reading {
 
     fn of_capture(
         capture: &Capture,
-        chosen: ChosenCapture,
+        chosen: Chosen,
         Ask { query, memory }: Ask,
         points: usize,
         wants_lives: impl FnOnce(&Heap) -> bool,

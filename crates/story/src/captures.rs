@@ -13,8 +13,7 @@ use stormlog_heap_report::leaks::{Leak, leaks};
 use stormlog_heap_report::live::{LiveLine, live_lines};
 use stormlog_heap_report::rows::CodeLocation;
 use stormlog_heap_report::{
-    CaptureFile, ChosenCapture, HeapDigest, HeapQuery, HeapQueryResult, MOMENTS, Reading, ViewError,
-    captures, find,
+    CaptureFile, Chosen, HeapDigest, HeapQuery, HeapQueryResult, MOMENTS, Reading, ViewError, captures, find,
 };
 use stormlog_model::Holder;
 use stormlog_model::memory::{Memory, Selection};
@@ -106,7 +105,7 @@ impl CaptureReader {
 
 impl CachedCapture {
     fn read(path: &Path) -> Result<Self, ViewError> {
-        let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
+        let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
         let mut reading = Reading::with(chosen, HeapQuery::Leaks, MOMENTS, |_| true)?;
         let selection = reading.heap.selection();
         let (mut memories, mut lines) = (Vec::new(), None);

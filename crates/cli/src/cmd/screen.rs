@@ -26,11 +26,9 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn run(options: Options) -> anyhow::Result<Exit> {
     let Options { mut paths, view } = options;
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(MissingInput(format!(
-            "{}: does not exist; give a directory of runs or a recording",
-            missing.display()
-        ))
-        .into());
+        return Err(
+            MissingInput(format!("{}: not found; give runs or a recording", missing.display())).into()
+        );
     }
     let config = Config::read()?;
     if paths.is_empty() {

@@ -44,11 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
         false => options.paths.clone(),
     };
     if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
-        return Err(MissingInput(format!(
-            "{}: not a directory; give a run or a directory of runs",
-            missing.display()
-        ))
-        .into());
+        return Err(MissingInput::runs(missing).into());
     }
     let token = options.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| UsageError(error.to_string()))?;

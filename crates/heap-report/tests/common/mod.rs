@@ -60,6 +60,6 @@ pub fn sum(list: &serde_json::Value) -> u64 {
     list.as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).sum()
 }
 
-pub fn chosen(path: &Path) -> stormlog_heap_report::ChosenCapture {
+pub fn chosen(path: &Path) -> stormlog_heap_report::Chosen {
     stormlog_heap_report::find(path, None).unwrap()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stormlog_heap::DeviceStats;
 use stormlog_heap_report::diff::diff;
 use stormlog_heap_report::{
-    CaptureFile, ChosenCapture, HeapQuery, MOMENTS, PageOptions, Reading, captures, graphs, is_quick,
+    CaptureFile, Chosen, HeapQuery, MOMENTS, PageOptions, Reading, captures, graphs, is_quick,
 };
 use stormlog_model::memory::{Memory, Selection};
 use stormlog_render::flamegraph::FlameGraph;
@@ -87,7 +87,7 @@ fn purpose(device: &DeviceStats) -> Option<(String, Parts)> {
 }
 
 fn read(path: &Path) -> Result<Reading, String> {
-    let chosen = ChosenCapture { path: path.to_owned(), others: 0, reason: String::new() };
+    let chosen = Chosen { path: path.to_owned(), others: 0, reason: String::new() };
     Reading::with(chosen, HeapQuery::Peak, MOMENTS, is_quick).map_err(|error| error.to_string())
 }
 

@@ -18,7 +18,7 @@ mod waiting;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use stormlog_heap_report::{Ask, ChosenCapture, End, HeapQueryResult, Reading, find_with};
+use stormlog_heap_report::{Ask, Chosen, End, HeapQueryResult, Reading, find_with};
 use stormlog_model::memory::Selection;
 use stormlog_model::stacks::StackProfile;
 
@@ -34,11 +34,7 @@ pub(crate) struct CaptureSelection {
 }
 
 /// The capture at a path; says which, where there are several.
-pub(crate) fn choose(
-    path: &Path,
-    pid: Option<u32>,
-    memory: Option<Selection>,
-) -> anyhow::Result<ChosenCapture> {
+pub(crate) fn choose(path: &Path, pid: Option<u32>, memory: Option<Selection>) -> anyhow::Result<Chosen> {
     let chosen = find_with(path, pid, memory)?;
     if chosen.others > 0 {
         let (of, choose) = match pid {

@@ -16,7 +16,7 @@ use stormlog_push::Deliveries;
 use stormlog_story::Story;
 use stormlog_supervise::{Ended, HeapOptions, RunError, RunOptions, RunOutcome, TorchHistory};
 
-use stormlog_heap_report::ChosenCapture;
+use stormlog_heap_report::Chosen;
 
 use crate::cmd::record::notify;
 use crate::cmd::record::retention::{self, Keep};
@@ -216,7 +216,7 @@ fn ourselves() -> io::Result<Vec<OsString>> {
 fn summarise(
     out: &mut impl Write,
     outcome: &RunOutcome,
-    chosen: Option<&ChosenCapture>,
+    chosen: Option<&Chosen>,
     story: &Story,
 ) -> io::Result<()> {
     let main = outcome.processes.first();

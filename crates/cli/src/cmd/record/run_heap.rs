@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use stormlog_files::{Existing, Output, link_output};
-use stormlog_heap_report::{ChosenCapture, HeapDigest, captures, find};
+use stormlog_heap_report::{Chosen, HeapDigest, captures, find};
 use stormlog_model::format_bytes;
 use stormlog_supervise::{ProcessOutcome, RunOutcome};
 
@@ -41,14 +41,14 @@ fn is_directory(output: &Path) -> bool {
 }
 
 /// The capture that the report is about, by the rule of every view; `None` when nothing was recorded.
-pub(crate) fn chosen(outcome: &RunOutcome) -> Option<ChosenCapture> {
+pub(crate) fn chosen(outcome: &RunOutcome) -> Option<Chosen> {
     find(&outcome.directory, None).ok()
 }
 
 /// Puts the main process's capture where the user wants it, or all of them into a directory. The sessions keep theirs too where that costs nothing.
 pub(crate) fn hand_over(
     outcome: &mut RunOutcome,
-    chosen: &mut Option<ChosenCapture>,
+    chosen: &mut Option<Chosen>,
     output: &Path,
 ) -> anyhow::Result<()> {
     let Some(chosen) = chosen else {
@@ -104,11 +104,7 @@ fn put(capture: &Path, output: &Path) -> io::Result<()> {
 }
 
 /// What the heap of the main process says, and which one that is.
-pub(crate) fn say(
-    out: &mut impl Write,
-    outcome: &RunOutcome,
-    chosen: Option<&ChosenCapture>,
-) -> io::Result<()> {
+pub(crate) fn say(out: &mut impl Write, outcome: &RunOutcome, chosen: Option<&Chosen>) -> io::Result<()> {
     let Some(chosen) = chosen else { return Ok(()) };
     let is_chosen =
         |process: &&ProcessOutcome| process.heap.as_ref().is_some_and(|heap| heap.path == chosen.path);
@@ -143,7 +139,7 @@ pub(crate) fn say(
 pub(crate) fn say_more(
     out: &mut impl Write,
     outcome: &RunOutcome,
-    chosen: Option<&ChosenCapture>,
+    chosen: Option<&Chosen>,
 ) -> io::Result<()> {
     let Some(chosen) = chosen else { return Ok(()) };
     let heaps = outcome.processes.iter().filter_map(|process| process.heap.as_ref());

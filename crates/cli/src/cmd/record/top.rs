@@ -35,11 +35,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let roots = app.roots();
     if let Some(missing) = roots.iter().find(|root| !root.is_dir()) {
-        return Err(MissingInput(format!(
-            "{}: not a directory; give a run or a directory of runs",
-            missing.display()
-        ))
-        .into());
+        return Err(MissingInput::runs(missing).into());
     }
     if !options.once && !options.json && stormlog_tui::has_screen() {
         return left(stormlog_tui::app(app)?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stormlog_analyze::Measures;
-use stormlog_analyze::compare::{ComparedRun, Comparison};
+use stormlog_analyze::compare::{Comparison, Side};
 use stormlog_catalog::recording::settings_of;
 use stormlog_story::judge;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 /// One side, unless there is nothing in it, and whether all of it could be read.
-fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<ComparedRun>, bool)> {
+fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<Side>, bool)> {
     let loaded = recordings::load(&[path.to_owned()], ctrl_c)?;
     for problem in loaded.problems() {
         writeln!(io::stderr(), "Error: {problem}")?;
@@ -56,13 +56,7 @@ fn side(path: &Path, ctrl_c: &CtrlC) -> anyhow::Result<(Option<ComparedRun>, boo
         *lines.entry(kept.place.clone()).or_insert(0) += kept.bytes;
     }
     let analysis = judge(loaded);
-    let mut found = ComparedRun {
-        measures: Measures::of(&analysis),
-        settings,
-        heap_peak,
-        lines,
-        ..ComparedRun::default()
-    };
+    let mut found = Side { measures: Measures::of(&analysis), settings, heap_peak, lines, ..Side::default() };
     for finding in &analysis.findings {
         *found.findings.entry(finding.kind.clone()).or_insert(0) += 1;
     }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 /// What a few seconds of looking came to.
-struct SampledMemory {
+struct Sampled {
     timeline: Value,
     summary: Summary,
     session: SessionSummary,
@@ -109,12 +109,7 @@ fn check(options: &Options) -> Result<(), UsageError> {
 }
 
 /// Watches for the time given; Ctrl-C shortens it, and what was seen until then is kept.
-fn look(
-    mut watch: WatchSession,
-    options: &Options,
-    mut session: SessionSummary,
-    facts: &Value,
-) -> SampledMemory {
+fn look(mut watch: WatchSession, options: &Options, mut session: SessionSummary, facts: &Value) -> Sampled {
     let stop = Stop::watch();
     let reason = watch.run(Some(options.duration), &stop, |_, _| true);
     watch.finish(&reason);
@@ -145,5 +140,5 @@ fn look(
         });
         found = Some(summary(part, &tracker.statistics(), facts, options.program));
     }
-    SampledMemory { timeline, summary: found.unwrap_or_default(), session }
+    Sampled { timeline, summary: found.unwrap_or_default(), session }
 }
