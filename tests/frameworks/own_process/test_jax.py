@@ -239,6 +239,19 @@ def test_what_a_function_will_need_is_known_before_it_runs() -> None:
     assert found.peak_bytes >= found.argument_bytes + found.output_bytes
 
 
+def test_need_of_a_function_has_its_arguments_outputs_and_temporaries() -> None:
+    def step(x: Any) -> Any:
+        return jnp.sin(x) @ x
+
+    # The argument, its sine and the product are alive at once.
+    found = compiled_memory(step, jax.ShapeDtypeStruct((512, 512), jnp.float32))
+    assert found.peak_bytes - found.generated_code_bytes == 3 * MIB, found
+    donated = compiled_memory(
+        jax.jit(lambda x: x * 2 + 1, donate_argnums=0), jax.ShapeDtypeStruct((512, 512), jnp.float32)
+    )
+    assert donated.alias_bytes == MIB and donated.peak_bytes - donated.generated_code_bytes == MIB, donated
+
+
 PROGRAM = """
 import time
 import jax, jax.numpy as jnp
