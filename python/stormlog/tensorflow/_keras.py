@@ -230,11 +230,10 @@ class StormlogCallback:
     def _end_step(self, batch: int) -> None:
         if self._step is not None:
             (peak, before, began), self._step = self._step, None
-            highest = max(peak.end() or 0, before)
+            ended = peak.end()
             seconds = time.perf_counter() - began
-            found = StepMemory(
-                self._epoch, batch, seconds, highest / _runtime.MIB, (highest - before) / _runtime.MIB
-            )
+            highest, increase = max(ended.held, before), max(ended.held - before, ended.increase)
+            found = StepMemory(self._epoch, batch, seconds, highest / _runtime.MIB, increase / _runtime.MIB)
             self.steps.append(found)
             self._epoch_peak = max(self._epoch_peak, found.peak_mb)
         self._leave_step()
