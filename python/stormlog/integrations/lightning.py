@@ -1,4 +1,4 @@
-"""Lightning: `Trainer(callbacks=[StormlogCallback()])`.
+"""Lightning: `Trainer(callbacks=[StormlogCallback()])`, of `lightning` or of `pytorch_lightning` alone.
 
 Phases by epoch and step, the peak of each step, a bundle that names both when memory runs out, and a stop
 before it does (`on_forecast="stop"`).
@@ -6,6 +6,7 @@ before it does (`on_forecast="stop"`).
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from stormlog.integrations._optional import framework, lazily
@@ -13,7 +14,10 @@ from stormlog.integrations._trainer import OnForecast, TrainerRecorder
 
 
 def _callback() -> Any:
-    base: Any = framework("lightning.pytorch.callbacks", "lightning").Callback
+    # Its older distribution has the same classes under another name.
+    is_older = find_spec("lightning") is None and find_spec("pytorch_lightning") is not None
+    name = "pytorch_lightning.callbacks" if is_older else "lightning.pytorch.callbacks"
+    base: Any = framework(name, "lightning").Callback
 
     class StormlogCallback(base):  # type: ignore[misc]
         """Records a training of Lightning."""
