@@ -6,18 +6,26 @@ before it does (`on_forecast="stop"`).
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 from stormlog.integrations._optional import framework, lazily
 from stormlog.integrations._trainer import OnForecast, TrainerRecorder
 
 
+def _callbacks() -> Any:
+    """Lightning's module of callbacks; that of its older distribution where only that is installed."""
+    try:
+        return framework("lightning.pytorch.callbacks", "lightning")
+    except ImportError as missing:
+        try:
+            return import_module("pytorch_lightning.callbacks")
+        except ImportError:
+            raise missing from None
+
+
 def _callback() -> Any:
-    # Its older distribution has the same classes under another name.
-    is_older = find_spec("lightning") is None and find_spec("pytorch_lightning") is not None
-    name = "pytorch_lightning.callbacks" if is_older else "lightning.pytorch.callbacks"
-    base: Any = framework(name, "lightning").Callback
+    base: Any = _callbacks().Callback
 
     class StormlogCallback(base):  # type: ignore[misc]
         """Records a training of Lightning."""
