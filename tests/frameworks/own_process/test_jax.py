@@ -140,6 +140,11 @@ def test_a_tracker_has_samples_one_alert_a_breach_phases_and_a_sink(tmp_path: Pa
     # The pool is a reserve: it counts as reserved, and nothing as fragmented or as hidden.
     assert samples[-1]["allocator_reserved_bytes"] == samples[-1]["device_total_bytes"] == 768 * MIB
     assert samples[-1]["collector"] == "stormlog.jax.memory_tracker"
+    metadata = samples[-1]["metadata"]
+    assert metadata["sampling_source"] == "jax_device_stats"
+    assert not metadata["memory_capabilities"]["supports_fragmentation_analysis"]
+    assert tracked.total_memory == 768 * MIB
+    assert tracked.get_memory_timeline(0.001)["allocated"][-1] == 150 * MIB
     (row,) = query.open([tmp_path]).list_sessions()
     assert (row.status, row.job_id) == ("completed", "j")
 
