@@ -204,6 +204,13 @@ class StormlogCallback:
 
     @_never_raises
     def _begin(self) -> None:
+        backend = _runtime.backend_of_keras()
+        if backend != "tensorflow":
+            # TensorFlow would be imported, and take a GPU, beside the library that trains.
+            raise RuntimeError(
+                f"Keras runs on {backend} here, and this callback records TensorFlow; "
+                "`stormlog run` records any program"
+            )
         if self.tracker is None:
             from stormlog.tensorflow.tracker import MemoryTracker
 
