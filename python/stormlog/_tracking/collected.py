@@ -31,11 +31,11 @@ class CollectedTracker(BaseTracker):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What is counted; a copy."""
+        """Peaks, counts of allocations, frees and alerts, and times; a copy."""
         return self._counted(None if self._tracker is None else self._tracker.statistics())
 
     def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[Any]]:
-        """Memory over time: what held at the end of each interval, none left out."""
+        """Memory over time: the values at the end of each interval, as lists of equal length."""
         times, columns = self._timeline(interval)
         found = {name: list(column) for name, column in zip(_COLUMNS, columns, strict=True)}
         return {"timestamps": times, **found}
