@@ -19,6 +19,7 @@ from typing import Any
 
 from stormlog._torch.cuda_categories import placed, stack_of
 from stormlog._torch.cuda_snapshot import allocator_segments
+from stormlog._torch.live_objects import live_objects
 from stormlog._torch.recorded_stacks import stacks_by_address
 
 __all__ = ["HeldTensor", "TensorTracker"]
@@ -132,7 +133,7 @@ class TensorTracker:
 
     def _live(self) -> Iterator[Any]:
         kind = import_module("torch").Tensor
-        for thing in gc.get_objects():
+        for thing in live_objects():
             # `isinstance` would ask proxies for their class, and they answer by loading what they stand for.
             if issubclass(type(thing), kind) and self._is_ours(thing):
                 yield thing

@@ -10,21 +10,21 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stormlog import _native
 from stormlog._torch.cuda_tensors import build_cuda_tensor_attribution_index
-from stormlog._tracking.base import HEALTH_KEYS, SINK_KEYS, BaseTracker
+from stormlog._tracking.base import HEALTH_KEYS, SINK_KEYS
+from stormlog._tracking.collected import COUNTED, CollectedTracker
 from stormlog._tracking.event import TrackingEvent
 from stormlog._tracking.failure import Holder, largest_tensors
 from stormlog._tracking.reading import reading_of
 from stormlog._tracking.watchdog import MemoryWatchdog
 from stormlog.device_collectors import (
     CPUDeviceCollector,
-    DeviceMemoryCapabilities,
     DeviceMemoryCollector,
     build_device_memory_collector,
     detect_torch_runtime_backend,
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["MemoryTracker", "MemoryWatchdog", "TrackingEvent"]
 
 _LOGGER = logging.getLogger(__name__)
-_COUNTED = ("total_allocations", "total_deallocations", "total_allocation_bytes", "total_deallocation_bytes")
 
 
-class MemoryTracker(BaseTracker):
+class MemoryTracker(CollectedTracker):
     """Tracks a device, a collector of your own, or (with no GPU) the resident memory of this process.
 
     Samples every `sampling_interval` seconds in a native thread and keeps the last `max_events` events.
@@ -103,16 +102,8 @@ class MemoryTracker(BaseTracker):
             raise ValueError("device and collector cannot be provided together")
         self.enable_native_cuda_history = enable_native_cuda_history
         self.native_history_max_entries = native_history_max_entries
-        self.collector: DeviceMemoryCollector = collector or _collector_of(device)
+        self._collect_from(collector or _collector_of(device))
         self.device: Any = getattr(self.collector, "device", None) if collector is None else None
-        self.backend = self.collector.name()
-        given: DeviceMemoryCapabilities | Mapping[str, Any] = self.collector.capabilities()
-        self.collector_capabilities = (
-            given
-            if isinstance(given, DeviceMemoryCapabilities)
-            else DeviceMemoryCapabilities.from_mapping(given)
-        )
-        self._collector_name = self.collector_capabilities.telemetry_collector
         if enable_native_cuda_history and not self.collector_capabilities.supports_native_allocator_history:
             raise ValueError(f"native allocator history is unavailable for backend {self.backend!r}")
         self._history: NativeHistory | None = None
@@ -157,20 +148,6 @@ class MemoryTracker(BaseTracker):
         """The size of the device; 0 when it is not known."""
         return self._total_memory() or self._initial_total or 0
 
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Peaks, counts of allocations, frees and alerts, and times; a copy."""
-        return self._counted(None if self._tracker is None else self._tracker.statistics())
-
-    def get_memory_timeline(self, interval: float = 1.0) -> dict[str, list[Any]]:
-        """Memory over time: the values at the end of each interval, as lists of equal length."""
-        times, columns = self._timeline(interval)
-        names = ("allocated", "reserved", "device_used", "device_free", "device_total")
-        return {
-            "timestamps": times,
-            **{name: list(column) for name, column in zip(names, columns, strict=True)},
-        }
-
     def get_statistics(self) -> dict[str, Any]:
         """Peaks, current memory, counts, limits and the collector's health, in bytes; None is unknown."""
         seen = self._ensure().statistics()
@@ -214,30 +191,10 @@ class MemoryTracker(BaseTracker):
             statistics["allocations_per_second"] = counted["total_allocations"] / max(duration, 1)
             statistics["bytes_allocated_per_second"] = counted["total_allocation_bytes"] / max(duration, 1)
         if not has_allocator:
-            unknown = ("peak_memory", *_COUNTED, "average_allocation_size", "average_deallocation_size")
+            unknown = ("peak_memory", *COUNTED, "average_allocation_size", "average_deallocation_size")
             rates = ("allocations_per_second", "bytes_allocated_per_second")
             statistics.update(dict.fromkeys((*unknown, *rates)))
         return statistics
-
-    def _counted(self, seen: dict[str, Any] | None) -> dict[str, Any]:
-        known = seen or {}
-        return {
-            "peak_memory": known.get("peak_memory") or 0,
-            "peak_device_used": known.get("peak_device_used") or 0,
-            **{key: known.get(key, 0) for key in (*_COUNTED, "alert_count")},
-            "tracking_start_time": known.get("tracking_start_time"),
-            "last_memory_check": known.get("last_memory_check") or 0,
-        }
-
-    def _read(self) -> Callable[[], _native.tracking.Reading] | None:
-        if type(self.collector) is CPUDeviceCollector:
-            return None
-        collector, capabilities = self.collector, self.collector_capabilities
-
-        def read() -> _native.tracking.Reading:
-            return reading_of(collector, capabilities)
-
-        return read
 
     def _first_total(self) -> int | None:
         sample = reading_of(self.collector, self.collector_capabilities).sample
@@ -261,9 +218,6 @@ class MemoryTracker(BaseTracker):
             self._history.add_to(bundle)
             config = self._recorder_config
             _native.oom.prune_bundles(config.dump_dir, bundle, config.max_dumps, config.max_total_mb)
-
-    def _capabilities(self) -> dict[str, Any]:
-        return self.collector_capabilities.to_metadata()
 
     def _metadata(self) -> dict[str, Any]:
         capabilities = self.collector_capabilities

@@ -34,6 +34,7 @@ NAMES = {
     "stormlog.tensorflow": "TFMemoryProfiler TensorFlowProfiler TensorFlowMemoryTracker "
     "TensorFlowVisualizer TensorFlowAnalyzer TensorFlowGapFinding",
     "stormlog.tensorflow.profiler": "TFMemoryProfiler",
+    "stormlog.tensorflow.context_profiler": "TensorFlowProfiler ProfiledLayer",
     "stormlog.tensorflow.tracker": "MemoryTracker",
     "stormlog.tensorflow.analyzer": "MemoryAnalyzer",
     "stormlog.tensorflow.visualizer": "MemoryVisualizer",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from documents import SAMPLES
+from pseudo_terminal import Terminal
 
 STORMLOG = Path(sys.executable).with_name("stormlog")
 PARTS = ("memray_limit", "memray_python", "memray_numpy", "memray_main")
@@ -89,6 +90,31 @@ def test_every_view_of_the_page_names_the_allocation(simulator: Path, choice: st
         if choice in line
     ]
     assert any(called in line for line in stacks)
+
+
+def test_statistics_have_the_three_parts_of_the_page(simulator: Path) -> None:
+    capture, _ = recorded(simulator, "leak_numpy")
+    shown = stormlog("stats", capture, cwd=simulator.parent)
+    assert re.search(r"^allocated +\S+ \S+ in \d+ allocations", shown.stdout, re.MULTILINE), shown.stdout
+    assert "LARGEST BY SIZE" in shown.stdout
+    assert "SIZE UP TO" in shown.stdout, "the histogram"
+
+
+def test_live_view_of_the_page_names_the_allocation_while_the_program_runs(simulator: Path) -> None:
+    place = simulator.parent
+    # Its loop is left with the array in hand, so that there is something to see.
+    text = simulator.read_text(encoding="utf-8")
+    waits = "arr = np.ones(current_elements, dtype=np.float64)\n        import time; time.sleep(600)"
+    held = text.replace("arr = np.ones(current_elements, dtype=np.float64)", waits)
+    assert held != text
+    simulator.write_text(held, encoding="utf-8")
+    (place / "secrets.py").write_text("def choice(_): return False\n", encoding="utf-8")
+    command = [STORMLOG, "run", "--native", "--live", "--dir", place / "runs", sys.executable, simulator]
+    terminal = Terminal([str(word) for word in command], 120, 30)
+    try:
+        assert "ones  numpy" in terminal.wait_for("ones  numpy"), "the function that allocates"
+    finally:
+        terminal.close()
 
 
 def test_the_profile_outlives_what_the_page_limits_memory_against(simulator: Path) -> None:

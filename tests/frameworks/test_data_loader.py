@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("numpy")
 
 PROGRAM = r'''
-import glob, itertools, os, re, sys, time
+import gc, glob, itertools, os, re, sys, time
 import numpy
 from torch.utils.data import DataLoader, Dataset
 
@@ -43,6 +43,9 @@ class Items(Dataset):
             if len(self.kept) < 16 and time.monotonic() - self.cached_at > 0.25:
                 self.kept.append(bytearray(16 * MIB))
                 self.cached_at = time.monotonic()
+        elif KIND == "collected" and self.seen == 1000:
+            # As it comes by itself after some time: it writes to every object that imports made.
+            gc.collect()
         elif self.seen % 2000 == 0:
             # Every worker has some memory of its own, so that its pages are reported more than once.
             self.kept.append(bytearray(MIB))
@@ -58,7 +61,7 @@ def private(pid):
 
 
 def is_enough(pids):
-    least = 1 if KIND == "array" else 64 * MIB
+    least = {"array": 1, "collected": 24 * MIB}.get(KIND, 96 * MIB)
     found = [private(pid) for pid in pids]
     return all(one and max(one) - min(one) >= least for one in found)
 
@@ -97,12 +100,14 @@ def test_workers_that_read_a_list_of_objects_copy_it_and_its_line_is_named(tmp_p
     (found,) = judged(tmp_path, "objects")
     assert found["severity"] == "warning"
     assert found["metrics"]["workers"] == 4
-    assert found["metrics"]["copied_bytes_per_worker"] > 48 << 20
+    assert found["metrics"]["copied_bytes_per_worker"] > 64 << 20
     assert "main.py:14" in found["title"], found["title"]
 
 
-@pytest.mark.parametrize("kind", ["array", "cache"])
+@pytest.mark.parametrize("kind", ["array", "cache", "collected"])
 def test_workers_that_read_an_array_or_have_a_cache_of_their_own_are_not_named(
     tmp_path: Path, kind: str
 ) -> None:
-    assert judged(tmp_path, kind) == []
+    found = judged(tmp_path, kind)
+    # A collection copies more where more was imported: mentioned at most, never by a line of the dataset.
+    assert [one for one in found if one["severity"] != "info" or "main.py" in one["title"]] == []

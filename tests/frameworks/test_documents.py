@@ -19,18 +19,21 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_decorator_of_the_reference_calls_the_function() -> None:
     import gpumemprof
+    from gpumemprof.context_profiler import clear_results, get_summary
 
+    clear_results()
     names = run(REFERENCE["@profile_function"], profile_function=gpumemprof.profile_function)
     assert names["my_function"]() is None
+    assert "my_function" in str(get_summary())
 
 
 def test_context_of_the_reference_runs_its_block() -> None:
     import gpumemprof
+    from gpumemprof.context_profiler import clear_results, get_summary
 
-    run(
-        REFERENCE['with profile_context("my_context"):'] + "    done = True\n",
-        profile_context=gpumemprof.profile_context,
-    )
+    clear_results()
+    run(REFERENCE['with profile_context("my_context"):'], profile_context=gpumemprof.profile_context)
+    assert "my_context" in str(get_summary())
 
 
 def test_training_step_of_the_page_that_fits_leaves_no_bundle() -> None:

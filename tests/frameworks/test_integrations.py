@@ -134,6 +134,41 @@ class TestLightning:
         assert [event.metadata["seconds_to_limit"] for event in forecasts] == [9.0, 9.0], "one an epoch"
         assert len(called.peaks) == 8
 
+    def test_callback_works_with_pytorch_lightning_alone(self, tmp_path: Path) -> None:
+        pytest.importorskip("pytorch_lightning")
+        program = (
+            "import sys\n"
+            "sys.modules['lightning'] = None\n"
+            "import pytorch_lightning as lightning, torch\n"
+            "from stormlog.integrations.lightning import StormlogCallback\n"
+            "from pytorch_lightning.demos.boring_classes import BoringModel\n"
+            "callback = StormlogCallback(directory=sys.argv[1])\n"
+            "trainer = lightning.Trainer(max_steps=2, accelerator='cpu', callbacks=[callback],\n"
+            "    enable_checkpointing=False, enable_progress_bar=False, limit_val_batches=0, logger=False)\n"
+            "trainer.fit(BoringModel())\n"
+            "print(isinstance(callback, lightning.Callback), len(callback.recorder.peaks))\n"
+        )
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout.splitlines()[-1:] == ["True 2"], done.stderr
+
+
+def test_bundle_names_the_open_step_and_phase(tmp_path: Path) -> None:
+    with TrainerRecorder(directory=tmp_path) as recorder:
+        recorder.begin_epoch(1)
+        recorder.begin_step(4)
+        with pytest.raises(MemoryError), recorder.phase("backward"), recorder.capture_oom():
+            raise MemoryError
+        first = recorder.last_bundle
+        recorder.end_step()
+        with pytest.raises(MemoryError), recorder.phase("validation"), recorder.capture_oom():
+            raise MemoryError
+    contexts = [
+        json.loads((Path(path or "") / "metadata.json").read_text())["context"]
+        for path in (first, recorder.last_bundle)
+    ]
+    assert contexts == ["epoch 1, step 4, backward", "epoch 1, after step 4, validation"]
+
 
 class TestTransformers:
     def trainer(self, tmp_path: Path, fails_at: int | None) -> Any:

@@ -66,11 +66,13 @@ keeper.adapters = stormlog.component("lora", [torch.ones(500)])
 past_key_values = tuple((torch.ones(700), torch.ones(700)) for _ in range(3))
 workspace = torch.ones(1234)
 plain = torch.ones(77)
+result = torch.ones(55)
 seen = {}
 
 class Looks(nn.Module):
     def forward(self, x):
-        hidden = torch.zeros(4321)
+        hidden = [torch.zeros(4321)]
+        hidden.append(hidden)
         seen.update({(row.memory, row.component): row.bytes for row in stormlog.snapshot().components})
         return hidden
 
@@ -96,8 +98,55 @@ def test_components_are_known_by_name_class_and_use(tmp_path: Path) -> None:
     assert seen["kv_cache"] == 4 * (2000 + 4 * 3000 + 6 * 700)
     assert seen["workspaces"] == 4 * 1234 and seen["lora"] == 4 * 500
     assert seen["activations"] == 4 * (4321 + 77), "what the running module holds, its input included"
+    assert seen["other"] == 4 * 55, "what it does not hold"
     assert after["weights"] == 4 * (1000 + 77) and "activations" not in after
     assert "not a tensor" in wrong
+
+
+FROZEN = """
+import gc, json, stormlog, torch
+
+class Engine:
+    def __init__(self):
+        self.model = torch.nn.Linear(10, 100)
+        self.kv_cache = [torch.ones(1000) for _ in range(3)]
+
+engine = Engine()
+engine.model(torch.ones(10)).sum().backward()
+gc.collect()
+gc.freeze()
+parts = {row.component: row.bytes for row in stormlog.snapshot().components}
+print(json.dumps([parts, gc.get_freeze_count()]))
+"""
+
+
+def test_model_that_was_loaded_before_gc_freeze_is_seen_and_stays_frozen(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    parts, frozen = json.loads(done.stdout)
+    assert frozen > 0, "the program's own setting"
+    assert (parts["weights"], parts["kv_cache"]) == (4 * (1000 + 100), 4 * 3 * 1000)
+    assert parts["gradients"] == parts["weights"], "no code of Python's had asked for them"
+
+
+def test_names_are_searched_without_a_call_that_stops_other_threads() -> None:
+    """`gc.get_referrers` takes seconds for a thousand tensors in a large program, in one call."""
+    import gc
+
+    import torch
+    from stormlog._torch import components
+
+    engine = {"kv_cache": [torch.ones(8) for _ in range(4)]}
+
+    def refuses(*_: Any) -> Any:
+        raise AssertionError("gc.get_referrers was called")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gc, "get_referrers", refuses)
+        _, words = components.storages(torch)
+    assert {words[tensor.untyped_storage().data_ptr()] for tensor in engine["kv_cache"]} == {"kv_cache"}
 
 
 TRAINS = """

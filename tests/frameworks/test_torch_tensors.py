@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from stormlog import tensor_tracker
 from stormlog._torch.cuda_categories import categories_of_storages
+from stormlog._torch.live_objects import live_objects
 from stormlog.tensor_tracker import HeldTensor, TensorTracker
 
 torch: Any = pytest.importorskip("torch")
@@ -132,7 +133,7 @@ def test_storages_have_their_category() -> None:
     optimizer.step()
     output = model(inputs)
     weight, tied = model[0].weight, model[0].weight.detach()
-    found = categories_of_storages(torch, TensorTracker("cpu")._live())
+    found = categories_of_storages(torch, TensorTracker("cpu")._live(), live_objects())
 
     def category(tensor: Any) -> str | None:
         return found.get(tensor.untyped_storage().data_ptr())

@@ -1,8 +1,8 @@
 //! The dump of the BFC allocator ("best fit with coalescing"), which TensorFlow and JAX share: one line that it ran out of memory, then at log
 //! level INFO its bins, its chunks by address, a summary of the sizes in use and its counters, then a picture of a hundred cells.
 //!
-//! Versions differ in the words between the figures (2017: `Chunk at 0x…`, since 2019: `InUse at …`) and in their units (TensorFlow counts bytes, XLA
-//! of 2026 writes `2.80GiB`); all are read.
+//! Versions differ in the words between the figures (2017: `Chunk at 0x…`, since 2019: `InUse at …`) and in their units (TensorFlow 2.21
+//! and XLA of 2026 write `2.80GiB`, older ones count bytes); all are read.
 
 use crate::failure::{Bin, Chunk, Failure, Framework, Holder, SizeCount};
 use crate::failure_list::FailureList;
@@ -156,7 +156,8 @@ fn size_count(text: &str, failure: &mut Failure) -> bool {
     true
 }
 
-/// `Next region of size 2097152`, `Total bytes in pool: 1148427008 memory_limit_: 1843986432 available bytes: 695559424 …`, and XLA's summary.
+/// `Next region of size 2097152`, `Total bytes in pool: 1148427008 memory_limit_: 1843986432 available bytes: 695559424 …`, the same as
+/// `Total size in pool: 1.07GiB memory_limit_: 1.72GiB available size: 663.34MiB …`, and XLA's summary.
 fn pool(text: &str, failure: &mut Failure) -> bool {
     if text.starts_with("Next region of size ") {
         failure.pool.regions = failure.pool.regions.saturating_add(1);
@@ -166,11 +167,12 @@ fn pool(text: &str, failure: &mut Failure) -> bool {
         xla_summary(summary, failure);
         return true;
     }
-    let taken = after(text, "Total bytes in pool:").or_else(|| after(text, "total_region_allocated_bytes_:"));
+    let of = |keys: &[&str]| keys.iter().find_map(|key| after(text, key));
+    let taken = of(&["Total bytes in pool:", "Total size in pool:", "total_region_allocated_bytes_:"]);
     let Some(taken) = taken else { return false };
-    failure.pool.taken = number(taken);
-    failure.pool.limit = after(text, "memory_limit_:").and_then(number);
-    failure.pool.growable = after(text, "available bytes:").and_then(number);
+    failure.pool.taken = size(taken);
+    failure.pool.limit = of(&["memory_limit_:"]).and_then(size);
+    failure.pool.growable = of(&["available bytes:", "available size:"]).and_then(size);
     true
 }
 

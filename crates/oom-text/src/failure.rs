@@ -211,6 +211,13 @@ impl Failure {
         judge::verdict(self)
     }
 
+    /// Whether it has the lines of several dumps: programs that write to one log at the same time. One dump lists each bin once.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        let mut bins = self.bins.iter().enumerate();
+        bins.any(|(at, bin)| self.bins[..at].iter().any(|earlier| earlier.size == bin.size))
+    }
+
     /// Sizes in use by the bytes they hold together, largest first.
     #[must_use]
     pub fn largest_sizes(&self) -> Vec<SizeCount> {

@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// The size of the allocator's last bin.
+const LAST_BIN: u64 = 256 << 20;
+
 /// Memory that was free when a request failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Free {
@@ -82,13 +85,17 @@ pub(crate) fn free(failure: &Failure) -> Free {
     }
 }
 
-/// Bins print their bytes rounded; every chunk of the pool is in one of them.
+/// Bins print their bytes rounded; every chunk of the pool is in one of them. A list that was cut off lacks the large ones.
 fn from_bins(failure: &Failure) -> Option<u64> {
     let free = |bin: &crate::failure::Bin| bin.bytes.saturating_sub(bin.bytes_in_use);
-    (!failure.bins.is_empty()).then(|| failure.bins.iter().map(free).fold(0, u64::saturating_add))
+    let is_whole = failure.bins.last().is_some_and(|bin| bin.size >= LAST_BIN);
+    is_whole.then(|| failure.bins.iter().map(free).fold(0, u64::saturating_add))
 }
 
 pub(crate) fn verdict(failure: &Failure) -> Verdict {
+    if failure.is_mixed() {
+        return Verdict::Unknown;
+    }
     let (Some(requested), free) = (failure.requested, free(failure)) else { return Verdict::Unknown };
     if free.growable.is_some_and(|growable| growable >= requested) {
         return Verdict::DriverRefused;

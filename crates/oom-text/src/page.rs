@@ -10,6 +10,8 @@ use crate::{cuda_async, xla};
 
 /// Rows of a list in a page.
 const ROWS: usize = 8;
+/// TensorFlow's name for the pool that it keeps of the host's memory with oneDNN.
+const HOST_POOL: &str = "mklcpu";
 
 /// The failure that ended the program as far as the text shows: the last one that its caller did not survive.
 #[must_use]
@@ -32,10 +34,12 @@ pub fn page(failures: &[Failure]) -> String {
     if let Some(advice) = advice(failure) {
         let _ = writeln!(text, "Try: {advice}");
     }
-    holders(failure, &mut text);
-    program(failure, &mut text);
-    pool(failure, &mut text);
-    bins(failure, &mut text);
+    if !failure.is_mixed() {
+        holders(failure, &mut text);
+        program(failure, &mut text);
+        pool(failure, &mut text);
+        bins(failure, &mut text);
+    }
     others(failures, failure, &mut text);
     text
 }
@@ -74,6 +78,10 @@ fn why(failure: &Failure) -> String {
             size(free.total()),
             size(free.largest)
         ),
+        Verdict::DriverRefused if is_host(failure) => format!(
+            "The system refused: the pool could grow by {} more, but a limit of the process, its container or the machine was reached.",
+            size(free.growable)
+        ),
         Verdict::DriverRefused => format!(
             "The driver refused: the pool could grow by {} more, but the device had no memory left; other processes or libraries hold it.",
             size(free.growable)
@@ -87,11 +95,11 @@ fn of_limit(failure: &Failure) -> String {
     limit.map_or_else(String::new, |limit| format!(", of a limit of {}", format_bytes(limit)))
 }
 
-/// TensorFlow's name for plain `malloc`, or XLA's CPU client.
+/// Whether the memory is the host's: by TensorFlow's names for plain `malloc` and for its pool, or from XLA's CPU client.
 fn is_host(failure: &Failure) -> bool {
     let is_xla = failure.message.as_deref().is_some_and(|message| message.starts_with(xla::ON_HOST));
     match failure.allocator.as_deref() {
-        Some(allocator) => matches!(allocator, "cpu" | "mklcpu"),
+        Some(allocator) => matches!(allocator, "cpu" | HOST_POOL),
         None => is_xla,
     }
 }
@@ -103,7 +111,10 @@ fn is_vmem(failure: &Failure) -> bool {
 
 /// Why the text does not decide.
 fn unknown(failure: &Failure) -> String {
-    if is_host(failure) {
+    if failure.is_mixed() {
+        return "Undecided: the dumps of several processes are mixed in this log.".to_owned();
+    }
+    if is_host(failure) && failure.allocator.as_deref() != Some(HOST_POOL) {
         return "The host allocator failed; it keeps no pool, so fragmentation is not the cause.".to_owned();
     }
     if let Some(free) = failure.free().total() {
@@ -133,6 +144,15 @@ pub fn advice(failure: &Failure) -> Option<&'static str> {
         );
     }
     match failure.verdict() {
+        _ if failure.is_mixed() => {
+            Some("let each process write to a log of its own, and explain one of them.")
+        }
+        Verdict::Fragmented if is_host(failure) => {
+            Some("set TF_ENABLE_ONEDNN_OPTS=0, which keeps no pool; keep tensor shapes fixed.")
+        }
+        _ if is_host(failure) => {
+            Some("a smaller batch or smaller tensors; stormlog info shows the limits that hold here.")
+        }
         Verdict::TooLarge if is_vmem(failure) => Some(
             "smaller blocks in the Pallas kernel, or a higher limit: LIBTPU_INIT_ARGS=--xla_tpu_scoped_vmem_limit_kib=N.",
         ),
@@ -152,9 +172,6 @@ pub fn advice(failure: &Failure) -> Option<&'static str> {
         Verdict::DriverRefused => Some(
             "look for other processes on the device (nvidia-smi, stormlog top); let each take a part (memory limit of the logical device, XLA_PYTHON_CLIENT_MEM_FRACTION).",
         ),
-        Verdict::Unknown if is_host(failure) => {
-            Some("a smaller batch or smaller tensors; stormlog info shows the limits that hold here.")
-        }
         // This allocator has no chunks to list.
         Verdict::Unknown
             if failure.allocator.as_deref().is_some_and(|name| name.starts_with(cuda_async::NAME)) =>
@@ -254,12 +271,12 @@ fn bins(failure: &Failure, text: &mut String) {
         let free = bin.bytes.saturating_sub(bin.bytes_in_use);
         let _ = writeln!(
             text,
-            "  {:>11}  {} in {} chunks in use, {} free in {}",
+            "  {:>11}  {} in use ({}), {} free ({})",
             format_bytes(bin.size),
-            format_bytes(bin.bytes_in_use),
             bin.chunks_in_use,
-            format_bytes(free),
-            bin.chunks.saturating_sub(bin.chunks_in_use)
+            format_bytes(bin.bytes_in_use),
+            bin.chunks.saturating_sub(bin.chunks_in_use),
+            format_bytes(free)
         );
     }
 }
@@ -268,16 +285,18 @@ fn others(failures: &[Failure], shown: &Failure, text: &mut String) {
     let harmless = failures.iter().filter(|failure| failure.is_harmless).count();
     let real = failures.len() - harmless - usize::from(!shown.is_harmless);
     if real > 0 {
+        let are = if real == 1 { "allocation is" } else { "allocations are" };
         let _ = writeln!(
             text,
-            "\n{real} earlier failed allocations are in the text; this is the last one (line {}).",
+            "\n{real} earlier failed {are} in the text; this is the last one (line {}).",
             shown.line
         );
     }
     if harmless > 0 && !shown.is_harmless {
+        let times = if harmless == 1 { "time" } else { "times" };
         let _ = writeln!(
             text,
-            "\n{harmless} times the allocator ran short and its caller continued with less memory."
+            "\n{harmless} {times} the allocator ran short and its caller continued with less memory."
         );
     }
 }

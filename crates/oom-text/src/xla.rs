@@ -191,8 +191,8 @@ impl<'a> Message<'a> {
 
     fn add(&self, line: u64, tuned: Option<Tuned>, failures: &mut FailureList) {
         let allocator = between(self.text, " with allocator ", " on device ").and_then(name);
-        // Copies of a message differ in what follows the first sentence.
-        let key = self.text.split(['[', ';']).next().unwrap_or(self.text).trim_end();
+        // Copies of a message differ in what follows the first sentence, and in what quotes it.
+        let key = self.text.split(['[', ';']).next().unwrap_or(self.text).trim_end_matches([' ', '.', ')']);
         let Some(failure) = name(key).and_then(|key| failures.of_message(line, &key, allocator.as_deref()))
         else {
             return;

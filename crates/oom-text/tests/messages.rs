@@ -117,6 +117,13 @@ fn xla_on_a_cpu_takes_memory_from_the_host() {
 }
 
 #[test]
+fn message_quoted_by_another_program_is_one_failure() {
+    let text = "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 40000000000 bytes.\n\
+                stormlog: train.py ran out of memory: JaxRuntimeError (RESOURCE_EXHAUSTED: Out of memory allocating 40000000000 bytes).\n";
+    assert_eq!(only(text).requested, Some(40_000_000_000));
+}
+
+#[test]
 fn words_without_figures_are_no_failure() {
     for text in [
         "Allocator (%s) ran out of memory trying to allocate %s (rounded to %d)requested by op %s",

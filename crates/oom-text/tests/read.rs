@@ -51,6 +51,52 @@ fn a_pool_that_may_grow_and_does_not_was_refused_by_the_driver() {
 }
 
 #[test]
+fn pool_of_the_host_that_may_grow_was_refused_by_the_system() {
+    // Written by TensorFlow 2.21 with oneDNN under RLIMIT_AS.
+    let text = include_str!("data/tensorflow_host_pool.txt");
+    let failure = only(text);
+    assert_eq!((failure.allocator.as_deref(), failure.requester.as_deref()), (Some("mklcpu"), Some("Fill")));
+    assert_eq!(failure.pool.taken, Some(256 * MIB));
+    assert_eq!(failure.free().in_pool, Some(206 * MIB));
+    assert_eq!(failure.pool.growable.map(|bytes| bytes >> 20), Some(23_848), "23.29 GiB");
+    assert_eq!(failure.verdict(), Verdict::DriverRefused);
+    let page_of_it = page(&[failure]);
+    assert!(page_of_it.contains("The system refused: the pool could grow by 23.29 GiB more"), "{page_of_it}");
+    assert!(page_of_it.contains("stormlog info shows the limits"), "{page_of_it}");
+    // Without TF_CPP_MIN_LOG_LEVEL=0 only its picture is in the log.
+    let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
+    let page_of_it = page(&read(&warnings.join("\n")));
+    assert!(page_of_it.contains("Undecided: 80 of 100 cells"), "{page_of_it}");
+}
+
+#[test]
+fn dump_cut_off_inside_its_bins_leaves_the_verdict_open() {
+    let lines: Vec<&str> = include_str!("data/tensorflow_fragmented.txt").lines().collect();
+    let bins = |count: &usize| lines[..*count].iter().filter(|line| line.contains("Bin (")).count();
+    let some_bins = (1..lines.len()).find(|count| bins(count) == 12).unwrap_or_default();
+    let failure = only(&lines[..some_bins].join("\n"));
+    assert_eq!(failure.bins.len(), 12);
+    assert_eq!((failure.verdict(), failure.free().in_pool), (Verdict::Unknown, None));
+    // All bins have the free memory, but not its largest piece.
+    let all_bins = (1..lines.len()).find(|count| bins(count) == 21).unwrap_or_default();
+    let failure = only(&lines[..all_bins].join("\n"));
+    assert_eq!((failure.verdict(), failure.free().in_pool), (Verdict::Unknown, Some(384 * MIB)));
+}
+
+#[test]
+fn dumps_mixed_line_by_line_leave_the_verdict_open() {
+    let dumps =
+        [include_str!("data/tensorflow_fragmented.txt"), include_str!("data/tensorflow_too_large.txt")];
+    let mixed: Vec<&str> = dumps[0].lines().zip(dumps[1].lines()).flat_map(|(a, b)| [a, b]).collect();
+    let failures = read(&mixed.join("\n"));
+    assert!(failures.iter().all(|failure| failure.verdict() == Verdict::Unknown), "{failures:?}");
+    let text = page(&failures);
+    assert!(text.contains("dumps of several processes are mixed"), "{text}");
+    assert!(!text.contains("Allocator\n"), "{text}");
+    assert!(dumps.iter().all(|dump| !only(dump).is_mixed()));
+}
+
+#[test]
 fn words_of_2017_are_read() {
     let failure = only(include_str!("data/tensorflow_2017.txt"));
     assert_eq!(failure.requested, Some(286 * MIB));

@@ -22,8 +22,10 @@ struct AllocationFailure {
     largest_free_bytes: Option<u64>,
     limit_bytes: Option<u64>,
     in_use_bytes: Option<u64>,
-    /// What holds memory, its bytes, and what more is known.
+    /// What holds memory by name, its bytes, and what more is known.
     holders: Vec<(String, u64, Option<String>)>,
+    /// The same by the size of chunks, which have no name.
+    chunk_sizes: Vec<(String, u64, Option<String>)>,
     remedies: Vec<String>,
     /// How many failures the text reports.
     failures: usize,
@@ -48,27 +50,29 @@ fn explain_allocation_failure(py: Python<'_>, text: &str) -> Option<AllocationFa
             limit_bytes: failure.pool.limit.or(failure.stats.limit),
             in_use_bytes: failure.stats.in_use,
             holders: holders(failure),
+            chunk_sizes: chunk_sizes(failure),
             remedies: advice(failure).into_iter().map(str::to_owned).collect(),
             failures: failures.len(),
         })
     })
 }
 
-/// By name where the text has names, else by size.
 fn holders(failure: &Failure) -> Vec<(String, u64, Option<String>)> {
     let named = failure.holders.iter().map(|holder| {
         let note = holder.source.clone().or_else(|| holder.shape.clone());
         (holder.name.clone(), holder.bytes, note)
     });
-    let mut found: Vec<_> = named.take(HOLDERS).collect();
-    if found.is_empty() {
-        let sizes = failure.largest_sizes().into_iter().take(HOLDERS);
-        found.extend(sizes.map(|size| {
+    named.take(HOLDERS).collect()
+}
+
+fn chunk_sizes(failure: &Failure) -> Vec<(String, u64, Option<String>)> {
+    let sizes = failure.largest_sizes().into_iter().take(HOLDERS);
+    sizes
+        .map(|size| {
             let place = format!("chunks of {}", format_bytes(size.size));
             (place, size.bytes(), Some(format!("{} in use", size.chunks)))
-        }));
-    }
-    found
+        })
+        .collect()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

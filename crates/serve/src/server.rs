@@ -288,7 +288,19 @@ impl Shared {
             );
         }
         if let (Some((id, kind)), Some(trigger)) = (asked, &self.trigger) {
-            return self.of_run(id, |directory| trigger.post(id, kind, directory, request.pid));
+            if request.has_large_body {
+                self.note_refusal(asked, "a body");
+                return Reply::refused(Refusal::LargeBody);
+            }
+            let mut is_found = false;
+            let reply = self.of_run(id, |directory| {
+                is_found = true;
+                trigger.post(id, kind, directory, request.pid)
+            });
+            if !is_found {
+                self.note_refusal(asked, "no such run");
+            }
+            return reply;
         }
         match request.path.as_str() {
             "/metrics" => self.metrics(request, is_owner),

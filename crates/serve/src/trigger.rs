@@ -3,7 +3,7 @@
 //! Only for owners (the token, or a Unix socket), only for runs of the service's own user, even where the service is root's, and at a limited rate. Every
 //! attempt is a line for the log. Must never touch a process, nor name a path to a client.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stormlog_catalog::request::{Answer, Kind, RequestError, State, ask, asked_of, targets};
+use stormlog_model::text::short_name;
 
 use crate::http::Reply;
 
@@ -43,21 +44,22 @@ pub(crate) struct Trigger {
     accepted: Mutex<Accepted>,
 }
 
+/// The requests of the last minute, the oldest first.
 #[derive(Default)]
 struct Accepted {
-    last: HashMap<PathBuf, Instant>,
+    last: VecDeque<(PathBuf, Instant)>,
 }
 
 impl Accepted {
     /// Whether one more is allowed now; then it counts.
     fn allows(&mut self, run: &Path, now: Instant) -> bool {
-        self.last.retain(|_, at| now.saturating_duration_since(*at) < MINUTE);
-        let is_soon =
-            self.last.get(run).is_some_and(|at| now.saturating_duration_since(*at) < PAUSE_OF_A_RUN);
+        let age = |at: &Instant| now.saturating_duration_since(*at);
+        self.last.retain(|(_, at)| age(at) < MINUTE);
+        let is_soon = self.last.iter().any(|(other, at)| other == run && age(at) < PAUSE_OF_A_RUN);
         if is_soon || self.last.len() >= MOST_PER_MINUTE {
             return false;
         }
-        self.last.insert(run.to_owned(), now);
+        self.last.push_back((run.to_owned(), now));
         true
     }
 }
@@ -80,7 +82,8 @@ impl Trigger {
 
     /// Counts an attempt that was refused before it got here.
     pub(crate) fn refused(&self, id: &str, kind: Kind, reason: &str) {
-        (self.audit)(&format!("{} of run {id}: refused, {reason}", noun(kind)));
+        // A client without the token chose the name: it gets one line, and not a long one.
+        (self.audit)(&format!("{} of run {}: refused, {reason}", noun(kind), short_name(id)));
     }
 
     fn try_post(&self, kind: Kind, directory: &Path, pid: Option<u32>) -> (Reply, String) {
@@ -145,8 +148,22 @@ pub(crate) fn answer(directory: &Path, name: &str) -> Reply {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attempt_without_a_token_is_one_short_line() {
+        let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let log = std::sync::Arc::clone(&lines);
+        let trigger = Trigger::new(Box::new(move |line| log.lock().unwrap().push(line.to_owned())));
+        let forged =
+            format!("x\n2026-11-18 11:00:00Z snapshot of run y: accepted\u{1b}[31m{}", "z".repeat(8000));
+        trigger.refused(&forged, Kind::Snapshot, "no token");
+        let lines = lines.lock().unwrap();
+        assert!(lines[0].chars().all(|letter| !letter.is_control()), "{:?}", lines[0]);
+        assert!(lines[0].chars().count() < 500 && lines[0].ends_with("refused, no token"), "{:?}", lines[0]);
+    }
 
     #[test]
     fn requests_to_a_run_and_to_all_are_limited() {
@@ -155,7 +172,7 @@ mod tests {
         assert!(!accepted.allows(Path::new("a"), now + PAUSE_OF_A_RUN / 2));
         assert!(accepted.allows(Path::new("a"), now + PAUSE_OF_A_RUN));
         let allowed = (0..100).filter(|run| accepted.allows(Path::new(&run.to_string()), now)).count();
-        assert_eq!(allowed, MOST_PER_MINUTE - 1);
+        assert_eq!(allowed, MOST_PER_MINUTE - 2, "the two of run a count as well");
         assert!(accepted.allows(Path::new("b"), now + MINUTE * 2));
     }
 }

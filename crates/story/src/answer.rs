@@ -83,7 +83,10 @@ fn lines(processes: &[ProcessStory], others: &[Finding], room: AnswerLimits) -> 
 }
 
 fn first_line(main: &ProcessStory, finding: Option<&Finding>) -> String {
-    let happened = with_rank(main.what_happened.trim_end_matches('.'), main);
+    let mut happened = with_rank(main.what_happened.trim_end_matches('.'), main);
+    if let Some(during) = main.during.as_ref().filter(|during| !happened.contains(during.as_str())) {
+        happened = format!("{happened} ({during})");
+    }
     match finding.filter(|_| !main.is_out_of_memory()) {
         Some(finding) => format!("{happened}; {}.", as_clause(without_place(&finding.title))),
         None if matches!(main.ended, Ended::Completed | Ended::Running) => {
@@ -247,6 +250,8 @@ mod tests {
         assert!(lines[3].contains("cuda:0  model.py:16 forward"), "{lines:#?}");
         assert_eq!(lines[6], "  try       advice 0");
         assert_eq!(lines[7], "  sure      100 %: the program reported the exception");
+        let in_step = ProcessStory { during: Some("epoch 1, step 5".to_owned()), ..died() };
+        assert_eq!(answer(&[in_step], &[])[0], "train.py (pid 7) ran out of memory (epoch 1, step 5).");
     }
 
     #[test]

@@ -186,6 +186,7 @@ fn line(line: LiveLine) -> Kept {
         caller: line.caller.as_ref().map(words),
         bytes: line.live.last().map_or(0, |(_, bytes)| *bytes),
         count: line.count,
+        block_bytes: line.block_bytes,
         live: line.live,
     }
 }
@@ -198,6 +199,7 @@ fn kept(leak: &Leak) -> Kept {
         caller: leak.caller.as_ref().map(words),
         bytes: leak.own_bytes,
         count: leak.count,
+        block_bytes: leak.own_bytes / leak.count.max(1),
         live: Vec::new(),
     }
 }

@@ -13,6 +13,7 @@ use stormlog_model::{Finding, Record, format_bytes, format_duration};
 use stormlog_postmortem::bundle::Bundle;
 use stormlog_postmortem::{Cause, Ended};
 
+use crate::during::during;
 use crate::gain;
 use crate::holder::{self, Growth, Holder};
 use crate::process::ProcessStory;
@@ -54,6 +55,7 @@ pub(crate) fn of_process(
     story.findings = findings;
     if let Some(bundle) = bundle {
         take_bundle(&mut story, bundle, digest.is_none());
+        story.during = during(&process.bundles, bundle);
     }
     if let Some(digest) = digest {
         take_digest(&mut story, digest);
@@ -401,7 +403,7 @@ fn without_verdict(bundle: &Bundle) -> String {
 }
 
 /// `ValueError: boom, at train.py:3 main`: the exception that the program reported, and the line that raised it.
-fn raised(metadata: &Record) -> Option<String> {
+pub(crate) fn raised(metadata: &Record) -> Option<String> {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let kind = text("exception_type")?;
     let message = text("exception_message").and_then(|message| message.lines().next());

@@ -16,6 +16,7 @@ mod bundle_page;
 pub mod captures;
 mod choice;
 mod crash;
+mod during;
 mod evidence;
 mod finding_row;
 mod follow;

@@ -33,6 +33,8 @@ pub struct ProcessStory {
     pub reason: Option<String>,
     /// The exception that the program reported, and the line that raised it.
     pub raised: Option<String>,
+    /// What it was doing then, in the words of its tracker: `epoch 1, step 5`.
+    pub during: Option<String>,
     /// How sure that is, 0 to 1; `None` where it was recorded by a version that did not keep it.
     pub confidence: Option<f64>,
     /// The memory whose request failed.
@@ -85,6 +87,7 @@ impl ProcessStory {
             what_happened,
             reason: None,
             raised: None,
+            during: None,
             confidence: None,
             failed_memory: None,
             failed_requests: Vec::new(),
@@ -142,7 +145,7 @@ impl ProcessStory {
     pub fn to_value(&self) -> Value {
         json!({
             "pid": self.pid, "program": self.program, "rank": self.rank, "world_size": self.world_size, "ended": self.ended,
-            "what_happened": self.what_happened, "cause": self.cause.map(Cause::as_str),
+            "what_happened": self.what_happened, "during": self.during, "cause": self.cause.map(Cause::as_str),
             "confidence": self.confidence, "failed_memory": self.failed_memory,
             "failed_requests": self.failed_requests, "held": self.held, "residuals": self.residuals,
             "peak_rss_bytes": self.peak_rss_bytes,

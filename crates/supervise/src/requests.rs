@@ -10,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stormlog_catalog::request::{
-    Answer, Inbox, Kind, Request, State, new_snapshot_directory, pending_without_listener, user_of,
+    Answer, Inbox, Kind, Request, State, is_run_of, new_snapshot_directory, pending_without_listener, user_of,
 };
 use stormlog_catalog::run::layout::{RING_FILE, RUN_VARIABLE, SessionName};
 use stormlog_collect::process::ProcessReader;
+use stormlog_files::Directory;
 use stormlog_heap_report::snapshot::{FORMAT, MemorySnapshot, MemoryTotal, VERSION};
 use stormlog_store::wall_ns;
 
@@ -94,7 +95,7 @@ fn answer_to(request: &Request, state: State, reason: Option<String>) -> Answer 
 }
 
 fn reply(run: &Path, request: &Request) -> Result<PathBuf, String> {
-    if recorded_at(request.pid).is_none_or(|found| found != run) {
+    if named_run(request.pid).is_none_or(|found| found != run) {
         return Err(format!("process {} is not one of this run", request.pid));
     }
     if let Some(step) = request.at_step {
@@ -133,12 +134,30 @@ pub fn snapshot_from_outside(pid: u32, run: Option<&Path>) -> Result<MemorySnaps
     if let Some(run) = run {
         found.add_heap(run);
     }
+    found.notes.extend(recorded_parent(pid).map(|parent| {
+        format!(
+            "forked from process {parent}: lines are of what it allocated since; `stormlog snapshot --pid {parent}` names those of what it inherited"
+        )
+    }));
     Ok(found)
 }
 
-/// The directory that a process records into: of its run, or its own where it records itself. `None` where it is not recorded, or hidden from us.
+/// The process of the same run that `pid` is a copy of; `None` for a program that was executed.
+fn recorded_parent(pid: u32) -> Option<u32> {
+    let stat = ProcessReader::open(pid).and_then(|mut reader| reader.stat()).ok()?;
+    let run = named_run(pid).filter(|_| stat.is_copy)?;
+    (named_run(stat.ppid)? == run).then_some(stat.ppid)
+}
+
+/// The directory that a process records into, open: of its run, or its own where it records itself. `None` where it is not recorded or hidden from us, and
+/// where it names a directory that its user has no right to: root is not led into one.
 #[must_use]
-pub fn recorded_at(pid: u32) -> Option<PathBuf> {
+pub fn recorded_at(pid: u32) -> Option<Directory> {
+    named_run(pid).and_then(|run| Directory::open(&run).ok()).filter(|run| is_run_of(run, pid))
+}
+
+/// The directory that a process names, in its environment or by a recording that it has open.
+fn named_run(pid: u32) -> Option<PathBuf> {
     let run = Environ::of(pid, false).get(RUN_VARIABLE).filter(|run| !run.is_empty());
     if let Some(run) = run.map(PathBuf::from).filter(|run| run.is_dir()) {
         return Some(run);

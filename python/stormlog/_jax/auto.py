@@ -110,6 +110,7 @@ class _Recording:
                     alert_threshold_mb=None,
                     enable_logging=False,
                     max_history=_MAX_EVENTS,
+                    enable_alerts=True,
                     recorder=OOMFlightRecorderConfig(
                         self.settings.writes_bundles, str(folder), _MAX_EVENTS, _MAX_BUNDLES, _MAX_MEGABYTES
                     ),

@@ -91,13 +91,13 @@ class DeviceTracker(FrameworkTracker):
         return device is None or device.platform == "cpu"
 
     def _metadata(self) -> dict[str, Any]:
-        # 0.4.3's word for it, by which a device is the same one as the driver's.
         device = self._device_or_none
-        return (
-            super()._metadata()
-            if device is None
-            else {**super()._metadata(), "backend": str(device.platform)}
-        )
+        return {
+            # 0.4.3's word for it, by which a device is the same one as the driver's.
+            "backend": self.backend if device is None else str(device.platform),
+            "sampling_source": self.collector_capabilities.sampling_source,
+            **super()._metadata(),
+        }
 
     def _system(self) -> dict[str, Any]:
         # Not the general one: it imports PyTorch where that is installed, while memory is short.

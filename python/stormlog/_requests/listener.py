@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stormlog import _native
 from stormlog._requests.steps import CLOCK
-from stormlog._requests.take import take
+from stormlog._requests.take import forget_other_threads, take
 
 _LOGGER = logging.getLogger("stormlog.snapshot")
 _PAUSE_MS = 250
@@ -54,7 +54,8 @@ class Listener:
         self._heap: _Heap | None = None
         self._last_by_signal = -_SIGNAL_PAUSE
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._is_ending = False
+        # One for each thread: that of an earlier one may be in the middle of a snapshot when the next begins.
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -63,15 +64,24 @@ class Listener:
         self._begin_thread()
 
     def stop(self) -> None:
-        """Take no more of them."""
+        """Take no more of them, and answer those that were taken: their commands wait."""
         self.pause()
+        heap = self._heap
+        if heap is not None:
+            self._end_heap(heap)
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self._answer(
+                request, "refused", reason=f"the process ended before step {request.at_step}{_last_step()}"
+            )
         _native.requests.hide_listener(self.run)
 
     def pause(self) -> None:
         """End the thread, for a fork."""
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
-            self._is_ending = True
+            self._end.set()
             os.eventfd_write(self._wake, 1)
             # Not for ever: it may be in the middle of a snapshot, and need what this thread holds.
             thread.join(1.0)
@@ -89,19 +99,23 @@ class Listener:
         return problem
 
     def _begin_thread(self) -> None:
-        self._is_ending = False
-        self._thread = threading.Thread(target=self._watch, name="stormlog-requests", daemon=True)
+        # The last thread was woken once for its end, which is not a signal.
+        if self._end.is_set() and self._wakes() > 1:
+            os.eventfd_write(self._wake, 1)
+        self._end = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch, args=(self._end,), name="stormlog-requests", daemon=True
+        )
         self._thread.start()
 
-    def _watch(self) -> None:
+    def _watch(self, end: threading.Event) -> None:
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         while True:
             is_woken = bool(poller.poll(_PAUSE_MS))
-            if is_woken:
-                os.eventfd_read(self._wake)
-            if self._is_ending:
+            if end.is_set():
                 return
+            is_woken = is_woken and self._wakes() > 0
             try:
                 if is_woken:
                     self._signalled()
@@ -111,6 +125,12 @@ class Listener:
                 self._look_at_signal()
             except Exception as error:
                 _LOGGER.debug("requests: %s", error)
+
+    def _wakes(self) -> int:
+        try:
+            return os.eventfd_read(self._wake)
+        except BlockingIOError:  # another thread was faster
+            return 0
 
     def _signalled(self) -> None:
         now = time.monotonic()
@@ -207,17 +227,16 @@ class Listener:
 
     def _look_at_time(self) -> None:
         heap = self._heap
-        if heap is not None and heap.until is not None and time.monotonic() >= heap.until:
+        # One that a step began and no further step ends is not recorded without end.
+        if heap is not None and (_is_late(heap.request) or _is_over(heap.until)):
             self._end_heap(heap)
-        now = time.time_ns()
         with self._lock:
-            late = [
-                one for one in self._waiting if one.expires_at_ns is not None and one.expires_at_ns <= now
-            ]
+            late = [one for one in self._waiting if _is_late(one)]
             self._waiting = [one for one in self._waiting if one not in late]
         for request in late:
-            step = "no step has ended" if CLOCK.made is None else f"the last step is {CLOCK.made}"
-            self._answer(request, "refused", reason=f"step {request.at_step} did not come in time: {step}")
+            self._answer(
+                request, "refused", reason=f"step {request.at_step} did not come in time{_last_step()}"
+            )
 
     def _answered(self, request: _native.requests.Request, work: Callable[[], Path]) -> None:
         try:
@@ -240,6 +259,18 @@ class Listener:
             )
         except (OSError, RuntimeError) as error:  # a run directory that is gone, a full disk
             _LOGGER.debug("answer: %s", error)
+
+
+def _is_late(request: _native.requests.Request) -> bool:
+    return request.expires_at_ns is not None and request.expires_at_ns <= time.time_ns()
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
+
+
+def _last_step() -> str:
+    return ": no step has ended" if CLOCK.made is None else f": the last step is {CLOCK.made}"
 
 
 def _sentence(error: Exception) -> str:
@@ -301,3 +332,4 @@ def _after_fork() -> None:
 def _in_child() -> None:
     _OWN.listener = None
     CLOCK.watcher = None
+    forget_other_threads()

@@ -7,6 +7,7 @@ waits for none, and keeps no tensor and no frame.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -18,6 +19,12 @@ from stormlog._requests.steps import CLOCK
 
 # Two at a time would only be slower.
 _ONE = threading.Lock()
+
+
+def forget_other_threads() -> None:
+    """For a forked child: the thread that took a snapshot at the fork is not in it, and frees no lock."""
+    global _ONE
+    _ONE = threading.Lock()
 
 
 def take(
@@ -34,7 +41,7 @@ def _take(directory: Path, request: str, asked_by: str, at_step: int | None) -> 
         "format": _native.requests.SNAPSHOT_FORMAT,
         "schema_version": _native.requests.SNAPSHOT_VERSION,
         "id": request,
-        "pid": _own_pid(),
+        "pid": os.getpid(),
         "program": _program(),
         "taken_at_ns": time.time_ns(),
         "asked_by": asked_by,
@@ -63,12 +70,6 @@ def _take(directory: Path, request: str, asked_by: str, at_step: int | None) -> 
             content["notes"].append(f"JAX: {str(error).splitlines()[0] if str(error) else error!r}")
     content["seconds"] = round(time.monotonic() - began, 3)
     return _native.requests.finish_snapshot(directory, json.dumps(content, default=str).encode())
-
-
-def _own_pid() -> int:
-    import os
-
-    return os.getpid()
 
 
 def _program() -> str:

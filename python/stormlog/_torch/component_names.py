@@ -6,13 +6,14 @@ object is asked for its attributes but those that hold a tensor.
 
 from __future__ import annotations
 
-import gc
 import re
 import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from stormlog._torch.live_objects import holders_of
 
 KV_CACHE, WORKSPACES = "kv_cache", "workspaces"
 # `kv_cache`, `k_caches`, `key_cache`, `cache_k`, `past_key_values`, vLLM's `gpu_cache` and `kv_caches`.
@@ -74,33 +75,41 @@ def named_storages() -> dict[int, str]:
     return found
 
 
-def found_storages(tensors: list[Any], ignored: Iterable[Any] = ()) -> dict[int, str]:
-    """The component of each storage that the name of an attribute or a class tells, by its address."""
+def found_storages(tensors: list[weakref.ref[Any]], objects: list[Any]) -> dict[int, str]:
+    """The component of each storage that the name of an attribute or a class tells, by its address.
+
+    `objects` is everything that may hold a tensor. Other threads run while it is searched, and tensors that
+    only a running function holds are freed meanwhile.
+    """
     found: dict[int, str] = {}
     below: dict[int, set[int]] = {}
-    for tensor in tensors:
-        address = address_of(tensor)
+    places: list[tuple[weakref.ref[Any], int]] = []
+    for ref in tensors:
+        tensor = ref()
+        address = 0 if tensor is None else address_of(tensor)
         if address:
             below[id(tensor)] = {address}
-    level = tensors
-    skipped = {id(tensors), id(below), *(id(one) for one in ignored)}
+            places.append((ref, address))
+        del tensor
+    skipped = {id(objects), id(below)}
+    level = set(below)
     for _ in range(_LEVELS):
         if not level:
             break
-        holders = gc.get_referrers(*level)
-        above: list[Any] = []
-        skipped |= {id(level), id(holders), id(above)}
-        for holder in holders:
-            if id(holder) in skipped or isinstance(holder, types.FrameType):
+        above: set[int] = set()
+        for holder in holders_of(level, objects):
+            if id(holder) in skipped:
                 continue
             is_new = id(holder) not in below
             inside = _look_into(holder, below, found)
             if inside:
                 below.setdefault(id(holder), set()).update(inside)
                 if is_new:
-                    above.append(holder)
+                    above.add(id(holder))
         level = above
-    return found
+    # Another object may have got the number of a tensor that was freed meanwhile.
+    alive = {address for ref, address in places if ref() is not None}
+    return {address: word for address, word in found.items() if address in alive}
 
 
 def _look_into(holder: Any, below: dict[int, set[int]], found: dict[int, str]) -> set[int]:
@@ -108,7 +117,7 @@ def _look_into(holder: Any, below: dict[int, set[int]], found: dict[int, str]) -
     kind = type(holder)
     inside: set[int] = set()
     if issubclass(kind, dict):
-        pairs: Iterable[tuple[Any, Any]] = list(holder.items())[:_MOST_ELEMENTS]
+        pairs: Iterable[tuple[Any, Any]] = list(dict.items(holder))[:_MOST_ELEMENTS]
     elif kind in _CONTAINERS:
         pairs = ((None, value) for value in list(holder)[:_MOST_ELEMENTS])
     else:

@@ -7,10 +7,10 @@ what the names of its attributes tell, then what PyTorch knows of a tensor. Keep
 
 from __future__ import annotations
 
-import gc
 import pickle
 import sys
 import warnings
+import weakref
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from stormlog._torch.cuda_categories import (
     workspace_bytes,
 )
 from stormlog._torch.cuda_snapshot import allocator_snapshot
+from stormlog._torch.live_objects import live_objects
 from stormlog._torch.recorded_stacks import complete
 from stormlog.cuda_native_debug import private_file
 
@@ -40,6 +41,7 @@ _OF_CATEGORY = {
 }
 OTHER = "other"
 _HOLDERS = 8
+_OWN_CODE = str(Path(__file__).parents[1])
 
 
 def look(torch: Any, directory: Path, notes: list[str]) -> dict[str, Any]:
@@ -62,9 +64,11 @@ def look(torch: Any, directory: Path, notes: list[str]) -> dict[str, Any]:
 
 def storages(torch: Any) -> tuple[dict[str, dict[int, int]], dict[int, str]]:
     """The size of each storage by memory and address, and the component of each address."""
-    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
-    # First, for it asks for the gradients, which Python's collector knows only afterwards.
-    categories = categories_of_storages(torch, tensors)
+    objects = live_objects()
+    tensors = [thing for thing in objects if issubclass(type(thing), torch.Tensor)]
+    categories = categories_of_storages(torch, tensors, objects)
+    # Python's collector knows a gradient only after it was asked for.
+    tensors += [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
     sizes: dict[str, dict[int, int]] = defaultdict(dict)
     for tensor in tensors:
         address = component_names.address_of(tensor)
@@ -76,7 +80,12 @@ def storages(torch: Any) -> tuple[dict[str, dict[int, int]], dict[int, str]]:
     for address in _of_running_modules(torch):
         if words.get(address) == OTHER:
             words[address] = "activations"
-    words.update(component_names.found_storages(tensors))
+    refs = [weakref.ref(tensor) for tensor in tensors]
+    holders = [thing for thing in objects if not issubclass(type(thing), torch.Tensor)]
+    # The search takes a while: what a forward pass frees meanwhile must not be kept by it.
+    tensor = None
+    del objects, tensors
+    words.update(component_names.found_storages(refs, holders))
     words.update(component_names.named_storages())
     return sizes, words
 
@@ -89,8 +98,10 @@ def _of_running_modules(torch: Any) -> set[int]:
         held: list[Any] = []
         current: Any = frame
         while current is not None:
-            inner.append(current)
             code = current.f_code
+            # Where the program asks in a module, the variables of the search lead to every tensor.
+            if not code.co_filename.startswith(_OWN_CODE):
+                inner.append(current)
             if code.co_name == "_call_impl" and code.co_filename.endswith("module.py"):
                 held, inner = [*held, *inner], []
             current = current.f_back

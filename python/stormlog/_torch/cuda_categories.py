@@ -7,7 +7,6 @@ is what is allocated, to the byte. Keeps no tensor, calls nothing on the device.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 from collections import defaultdict
@@ -27,14 +26,17 @@ _OWN_FRAMES = 2
 _PLACE = re.compile(r"(.*?):(?:\d+|None) ")
 
 
-def categories_of_storages(torch: Any, tensors: Iterable[Any]) -> dict[int, str]:
-    """The category of each storage among these tensors and what they lead to, by its address."""
+def categories_of_storages(torch: Any, tensors: Iterable[Any], objects: list[Any]) -> dict[int, str]:
+    """The category of each storage among these tensors and what they lead to, by its address.
+
+    `objects` is everything that may be a module or an optimizer.
+    """
     found: dict[str, set[int]] = {name: set() for name in PRECEDENCE}
     for tensor in tensors:
         found[_of_tensor(torch, tensor)].update(_addresses([tensor]))
         if tensor.is_leaf and tensor.grad is not None:
             found["gradients"].update(_addresses([tensor.grad]))
-    for thing in gc.get_objects():
+    for thing in objects:
         try:
             if issubclass(type(thing), torch.optim.Optimizer):
                 found["optimizer_state"].update(_addresses(tensors_in(torch, thing.state.values())))
@@ -148,13 +150,17 @@ def _addresses(tensors: Iterable[Any]) -> Iterator[int]:
 
 def tensors_in(torch: Any, values: Iterable[Any]) -> Iterator[Any]:
     """The tensors in an optimizer's state or a call's arguments: dictionaries, lists, or themselves."""
-    for value in list(values):
-        if issubclass(type(value), torch.Tensor):
-            yield value
-        elif isinstance(value, dict):
-            yield from tensors_in(torch, value.values())
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(torch, value)
+    # By hand, for a list may contain itself. `isinstance` would ask a proxy for its class.
+    seen: set[int] = set()
+    open_ones = [list(values)]
+    while open_ones:
+        for value in open_ones.pop():
+            kind = type(value)
+            if issubclass(kind, torch.Tensor):
+                yield value
+            elif issubclass(kind, (dict, list, tuple)) and id(value) not in seen:
+                seen.add(id(value))
+                open_ones.append(list(value.values() if issubclass(kind, dict) else value))
 
 
 def placed(segment: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:

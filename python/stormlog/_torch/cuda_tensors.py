@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stormlog._torch.cuda_categories import categories_of_storages
+from stormlog._torch.live_objects import live_objects
 from stormlog.utils import _torch
 
 
@@ -36,10 +37,11 @@ def build_cuda_tensor_attribution_index(device: Any = None, *, skip_gc: bool = F
     with warnings.catch_warnings():
         # Looking at attributes of everything there is wakes up every deprecation there is.
         warnings.simplefilter("ignore")
-        names = _names(index)
+        objects = live_objects()
+        names = _names(index, objects)
         # First, for it asks for the gradients, which Python's collector knows only afterwards.
-        categories = categories_of_storages(torch, _live(index))
-        for tensor in _live(index):
+        categories = categories_of_storages(torch, _live(index, objects), objects)
+        for tensor in _live(index, live_objects()):
             pointer = _storage(tensor)
             if pointer is not None:
                 tensors[pointer].append(_described(tensor))
@@ -65,9 +67,9 @@ def build_cuda_tensor_attribution_index(device: Any = None, *, skip_gc: bool = F
     }
 
 
-def _live(index: int) -> Iterator[Any]:
+def _live(index: int, objects: list[Any]) -> Iterator[Any]:
     kind = _torch("CUDA memory attribution").Tensor
-    for thing in gc.get_objects():
+    for thing in objects:
         # `isinstance` would ask a proxy for its class, and proxies answer by loading things.
         if issubclass(type(thing), kind) and _is_on(thing, index):
             yield thing
@@ -80,12 +82,12 @@ def _is_on(tensor: Any, index: int) -> bool:
         return False
 
 
-def _names(index: int) -> dict[int, set[str]]:
+def _names(index: int, objects: list[Any]) -> dict[int, set[str]]:
     """Parameters and buffers by their paths; what is none of them by the variable that holds it."""
     torch = _torch("CUDA memory attribution")
     of_modules: dict[int, set[str]] = defaultdict(set)
     of_variables: dict[int, set[str]] = defaultdict(set)
-    for thing in gc.get_objects():
+    for thing in objects:
         try:
             if issubclass(type(thing), torch.nn.Module):
                 _note(of_modules, thing.named_parameters(recurse=True), index)

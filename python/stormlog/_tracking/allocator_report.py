@@ -70,9 +70,14 @@ def _is_of_these(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in _LIBRARIES
 
 
-def holders_of(report: _native.oom.AllocationFailure) -> list[Holder]:
-    """What holds memory, as a bundle has it."""
-    return [Holder(place, size, note) for place, size, note in report.holders]
+def named_holders(report: _native.oom.AllocationFailure | None) -> list[Holder]:
+    """Operations and buffers that hold memory, as a bundle has them."""
+    return [] if report is None else [Holder(*row) for row in report.holders]
+
+
+def chunk_holders(report: _native.oom.AllocationFailure | None) -> list[Holder]:
+    """The sizes of chunks in use: less than a name, more than nothing."""
+    return [] if report is None else [Holder(*row) for row in report.chunk_sizes]
 
 
 def metadata_of(report: _native.oom.AllocationFailure) -> dict[str, Any]:

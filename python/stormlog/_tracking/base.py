@@ -18,7 +18,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from stormlog import _native
-from stormlog._tracking.allocator_report import LogMark, allocator_report, holders_of, metadata_of
+from stormlog._tracking.allocator_report import (
+    LogMark,
+    allocator_report,
+    chunk_holders,
+    metadata_of,
+    named_holders,
+)
 from stormlog._tracking.event import THRESHOLDS, Thresholds, TrackingEvent
 from stormlog._tracking.failure import Holder, advice, holders, traceback_of
 from stormlog._tracking.phased import Phased
@@ -248,8 +254,7 @@ class BaseTracker(Phased):
             "sample_device_id": known.device_id,
         }
         report = allocator_report(exc, self._log)
-        held = self._holders(exc) if self._knows_lines else []
-        held = held or (holders_of(report) if report else []) or self._holders(exc)
+        held, chunks = self._held_by(exc, report), chunk_holders(report)
         tries = [*(report.remedies if report else ()), *advice(held, self._is_host)]
         if report is not None:
             details["allocator_failure"] = metadata_of(report)
@@ -263,7 +268,7 @@ class BaseTracker(Phased):
                 context=context,
                 custom_metadata=details,
                 system=self._system(),
-                held_by=held,
+                held_by=held or chunks,
                 tries=tries,
             )
         except Exception as error:
@@ -294,6 +299,15 @@ class BaseTracker(Phased):
     def _read(self) -> Callable[[], _native.tracking.Reading] | None:
         """What asks a collector written in Python; None where the host is sampled natively."""
         return None
+
+    def _held_by(self, exc: BaseException, report: _native.oom.AllocationFailure | None) -> list[Holder]:
+        """What holds most memory by line or by name; empty where only the sizes of chunks are known."""
+        named = named_holders(report)
+        if self._knows_lines:
+            return self._holders(exc) or named
+        # The variables of the frames hold memory of the host; of a device its chunks say more.
+        is_known_by_size = bool(chunk_holders(report)) and not self._is_host
+        return named or ([] if is_known_by_size else self._holders(exc))
 
     def _holders(self, exc: BaseException) -> list[Holder]:
         """What holds most memory, as far as it is known when an exception arrives."""

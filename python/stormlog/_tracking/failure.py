@@ -79,7 +79,7 @@ def largest_tensors(index: dict[str, Any]) -> list[Holder]:
 def advice(found: list[Holder], is_host: bool) -> list[str]:
     """What to try."""
     tries = []
-    if found:
+    if found and found[0].size >= _LEAST_BYTES:
         first = found[0]
         tries.append(
             f"{first.place} holds {binary_size(first.size)}: process it in parts, or release it earlier"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from stormlog._tracking.base import BaseTracker
+from stormlog._tracking.collected import CollectedTracker
 from stormlog._tracking.event import TrackingEvent
 
 MIB = 1024 * 1024
@@ -22,7 +22,7 @@ _RECENT_SECONDS = 10.0
 _THRESHOLD = "usage_threshold"
 
 
-class AlertingTracker(BaseTracker):
+class AlertingTracker(CollectedTracker):
     """A tracker with a threshold in megabytes."""
 
     _logger = logging.getLogger("stormlog.tracker")
@@ -46,6 +46,11 @@ class AlertingTracker(BaseTracker):
     def tracking(self) -> bool:
         """Whether a session is sampling."""
         return self.is_tracking
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are left."""
+        return list(self._alerts)
 
     @property
     def alert_threshold_mb(self) -> float | None:

@@ -204,8 +204,7 @@ class TrainerRecorder:
         if tracker is None or getattr(error, "_stormlog_is_recorded", False):
             return
         place = {"epoch": self.epoch, "step": self.step}
-        words = [f"{name} {number}" for name, number in place.items() if number is not None]
-        path = tracker.handle_exception(error, context=", ".join(words) or self._name, metadata=place)
+        path = tracker.handle_exception(error, context=self._place() or self._name, metadata=place)
         if path is not None:
             self.last_bundle = path
             error._stormlog_is_recorded = True  # type: ignore[attr-defined]
@@ -235,6 +234,15 @@ class TrainerRecorder:
         return {"stormlog/peak_bytes": float(last.peak_bytes), "stormlog/bytes": float(last.end_bytes)}
 
     # Inside
+
+    def _place(self) -> str:
+        """`epoch 1, step 6, backward`; `after step 6` where no step is open, as in a validation."""
+        open_phases = [name for name, _ in self._open]
+        words = [] if self.epoch is None else [f"epoch {self.epoch}"]
+        if self.step is not None:
+            words.append(f"{'' if 'step' in open_phases else 'after '}step {self.step}")
+        inner = open_phases[-1:]
+        return ", ".join(words + [name for name in inner if name not in {self._name, "epoch", "step"}])
 
     def _record_categories(self, found: Mapping[str, int | None]) -> None:
         if self._tracker is not None:

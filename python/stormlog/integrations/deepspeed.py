@@ -29,7 +29,7 @@ def attach(engine: Any, *, on_forecast: OnForecast = None, **options: Any) -> Tr
     @functools.wraps(step)
     def stepped(*args: Any, **kwargs: Any) -> Any:
         before = int(engine.global_steps)
-        with recorder.capture_oom(), recorder.phase("optimizer step"):
+        with recorder.phase("optimizer step"), recorder.capture_oom():
             result = step(*args, **kwargs)
         if int(engine.global_steps) != before:
             if before == 0:
@@ -45,7 +45,7 @@ def attach(engine: Any, *, on_forecast: OnForecast = None, **options: Any) -> Tr
 def _in_phase(recorder: TrainerRecorder, call: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(call)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with recorder.capture_oom(), recorder.phase(name):
+        with recorder.phase(name), recorder.capture_oom():
             return call(*args, **kwargs)
 
     return wrapped

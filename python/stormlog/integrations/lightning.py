@@ -1,4 +1,4 @@
-"""Lightning: `Trainer(callbacks=[StormlogCallback()])`.
+"""Lightning: `Trainer(callbacks=[StormlogCallback()])`, of `lightning` or of `pytorch_lightning` alone.
 
 Phases by epoch and step, the peak of each step, a bundle that names both when memory runs out, and a stop
 before it does (`on_forecast="stop"`).
@@ -6,14 +6,26 @@ before it does (`on_forecast="stop"`).
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from stormlog.integrations._optional import framework, lazily
 from stormlog.integrations._trainer import OnForecast, TrainerRecorder
 
 
+def _callbacks() -> Any:
+    """Lightning's module of callbacks; that of its older distribution where only that is installed."""
+    try:
+        return framework("lightning.pytorch.callbacks", "lightning")
+    except ImportError as missing:
+        try:
+            return import_module("pytorch_lightning.callbacks")
+        except ImportError:
+            raise missing from None
+
+
 def _callback() -> Any:
-    base: Any = framework("lightning.pytorch.callbacks", "lightning").Callback
+    base: Any = _callbacks().Callback
 
     class StormlogCallback(base):  # type: ignore[misc]
         """Records a training of Lightning."""

@@ -7,6 +7,7 @@ samples: its memory is unknown, and the results give the reason.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +79,9 @@ class MemoryTracker(DeviceTracker):
         oom_buffer_size: int | None = None,
         oom_max_dumps: int = 5,
         oom_max_total_mb: int = 256,
+        *,
+        enable_alerts: bool = True,
+        recording_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         device, number = resolve_jax_device(device_index)
         super().__init__(
@@ -96,6 +100,8 @@ class MemoryTracker(DeviceTracker):
             ),
             identity=(job_id, rank, local_rank, world_size),
             telemetry_sink_config=telemetry_sink_config,
+            enable_alerts=enable_alerts,
+            recording_dir=recording_dir,
         )
         self.device_index = number
         self.save_device_profile_on_stop = save_device_profile_on_stop
@@ -107,7 +113,6 @@ class MemoryTracker(DeviceTracker):
         if not self.is_tracking:
             return self._empty()
         super().stop_tracking()
-        self._ended = time.time()
         result = self.get_tracking_results()
         if self.save_device_profile_on_stop:
             result.device_memory_profile_path = self.save_device_memory_profile_to_dir()
@@ -117,16 +122,16 @@ class MemoryTracker(DeviceTracker):
         """The samples and alerts up to now, as one object."""
         if self._began is None:
             return self._empty()
-        times, usage = self._samples()
-        sums = self._sums
+        samples, seen = self._samples(), self._ensure().statistics()
         result = self._empty()
-        result.samples_collected = sums.count
-        result.peak_memory_bytes, result.min_memory_bytes = sums.highest, sums.lowest or 0
-        result.average_memory_bytes = int(sums.average)
+        result.samples_collected = seen["sample_count"]
+        result.peak_memory_bytes = seen["peak_memory"] or 0
+        result.min_memory_bytes = seen["lowest_memory"] or 0
+        result.average_memory_bytes = int(seen["mean_memory"] or 0)
         result.alert_count = self._alert_count
         result.telemetry_events = self._records()
-        result.timestamps, result.memory_usage = times, usage
-        for name, value in self._history(self._ensure().statistics()).items():
+        result.timestamps, result.memory_usage = [at for at, _ in samples], [held for _, held in samples]
+        for name, value in self._history(seen).items():
             setattr(result, name, value)
         return result
 

@@ -5,6 +5,7 @@ Importing it needs no TensorFlow, and nothing is loaded before it is asked for.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from stormlog import __version__ as __version__
     from stormlog.tensorflow import analyzer as analyzer
     from stormlog.tensorflow import context_profiler as context_profiler
     from stormlog.tensorflow import diagnose as diagnose
@@ -30,6 +31,7 @@ _HOME_OF = {
     "TensorFlowMemoryTracker": ("stormlog.tensorflow.tracker", "MemoryTracker"),
     "TensorFlowProfiler": ("stormlog.tensorflow.context_profiler", "TensorFlowProfiler"),
     "TensorFlowVisualizer": ("stormlog.tensorflow.visualizer", "MemoryVisualizer"),
+    "__version__": ("stormlog", "__version__"),
     "get_system_info": ("stormlog.tensorflow.utils", "get_system_info"),
 }
 
@@ -45,6 +47,7 @@ __all__ = [
     "TensorFlowMemoryTracker",
     "TensorFlowProfiler",
     "TensorFlowVisualizer",
+    "__version__",
     "get_system_info",
 ]
 

@@ -204,6 +204,13 @@ class StormlogCallback:
 
     @_never_raises
     def _begin(self) -> None:
+        backend = _runtime.backend_of_keras()
+        if backend != "tensorflow":
+            # TensorFlow would be imported, and take a GPU, beside the library that trains.
+            raise RuntimeError(
+                f"Keras runs on {backend} here, and this callback records TensorFlow; "
+                "`stormlog run` records any program"
+            )
         if self.tracker is None:
             from stormlog.tensorflow.tracker import MemoryTracker
 
@@ -230,11 +237,10 @@ class StormlogCallback:
     def _end_step(self, batch: int) -> None:
         if self._step is not None:
             (peak, before, began), self._step = self._step, None
-            highest = max(peak.end() or 0, before)
+            ended = peak.end()
             seconds = time.perf_counter() - began
-            found = StepMemory(
-                self._epoch, batch, seconds, highest / _runtime.MIB, (highest - before) / _runtime.MIB
-            )
+            highest, increase = max(ended.held, before), max(ended.held - before, ended.increase)
+            found = StepMemory(self._epoch, batch, seconds, highest / _runtime.MIB, increase / _runtime.MIB)
             self.steps.append(found)
             self._epoch_peak = max(self._epoch_peak, found.peak_mb)
         self._leave_step()

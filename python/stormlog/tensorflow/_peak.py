@@ -7,18 +7,25 @@ hands what the peak had reached to the others before it resets it.
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stormlog import _native
 from stormlog._tracking.peak import PeakOfCall
 from stormlog.tensorflow import _runtime
 
 
+class Highest(NamedTuple):
+    """The most bytes that were held inside a block, and how far above its start the block went."""
+
+    held: int
+    increase: int
+
+
 class BlockPeak(Protocol):
     """A block whose peak is wanted, from its making to `end`."""
 
-    def end(self) -> int | None:
-        """The highest number of bytes; None when it could not be measured."""
+    def end(self) -> Highest:
+        """The peak; zeros where it could not be measured."""
 
 
 _LOCK = threading.Lock()
@@ -35,15 +42,15 @@ class _DevicePeak:
         with _LOCK:
             self._share()
             _runtime.forget_peak(tf, device)
-            self._peak = _runtime.pool_memory(tf, device)[0]
+            self._peak = self._before = _runtime.pool_memory(tf, device)[0]
             _OPEN.append(self)
 
-    def end(self) -> int | None:
+    def end(self) -> Highest:
         """The most that tensors held."""
         with _LOCK:
             self._share()
             _OPEN.remove(self)
-        return self._peak
+        return Highest(self._peak, self._peak - self._before)
 
     def _share(self) -> None:
         _, highest = _runtime.pool_memory(self._tf, self._device)
@@ -56,20 +63,18 @@ class _HostPeak:
     """A block on the CPU.
 
     The allocator of oneDNN keeps what tensors free, and hands it out again without a change of the resident
-    memory. So the peak is that of the kernel, or the start with what tensors took above it, if that is more.
+    memory. So what tensors took counts as an increase, and only what was resident as held.
     """
 
     def __init__(self, tf: Any, probe: _native.tracking.ProcessProbe) -> None:
         self._call = PeakOfCall(probe)
         self._tensors = _DevicePeak(tf, _HOST)
-        self._held_before = _runtime.pool_memory(tf, _HOST)[0]
         self._before = probe.memory()[0]
 
-    def end(self) -> int | None:
-        """The most that was resident, or would have been without the allocator's store."""
-        taken = (self._tensors.end() or 0) - self._held_before
-        resident = self._call.end()
-        return None if resident is None else max(resident, self._before + taken)
+    def end(self) -> Highest:
+        """The most that was resident."""
+        taken, resident = self._tensors.end().increase, self._call.end() or 0
+        return Highest(resident, max(taken, resident - self._before))
 
 
 def begin_peak(tf: Any, device: str, probe: _native.tracking.ProcessProbe) -> BlockPeak:

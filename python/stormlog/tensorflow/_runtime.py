@@ -52,6 +52,12 @@ def quietly(ask: Callable[[], _T], otherwise: _T, what: str) -> _T:
         return otherwise
 
 
+def backend_of_keras() -> str:
+    """What Keras 3 computes with; `tensorflow` where Keras is older or not imported."""
+    keras: Any = sys.modules.get("keras")
+    return quietly(lambda: str(keras.backend.backend()), "tensorflow", "what Keras runs on")
+
+
 def gpus(tf: Any) -> list[Any]:
     """The GPUs TensorFlow can use."""
     return quietly(lambda: list(tf.config.list_physical_devices("GPU")), [], "which GPUs there are")

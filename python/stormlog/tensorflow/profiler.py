@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from stormlog import _native
 from stormlog._tracking.monitor import Monitor
 from stormlog.tensorflow import _runtime
-from stormlog.tensorflow._peak import begin_peak
+from stormlog.tensorflow._peak import Highest, begin_peak
 
 __all__ = ["MemorySnapshot", "ProfileResult", "TFMemoryProfiler", "TensorTracker"]
 
@@ -211,7 +211,7 @@ class TFMemoryProfiler:
         self._count(name, took, before, self.capture_snapshot(f"{name}_{last}"), highest)
 
     def _count(
-        self, name: str, took: float, before: MemorySnapshot, after: MemorySnapshot, peak: int | None
+        self, name: str, took: float, before: MemorySnapshot, after: MemorySnapshot, peak: Highest
     ) -> None:
         with self._lock:
             profile = self.function_profiles.setdefault(
@@ -229,9 +229,10 @@ class TFMemoryProfiler:
             profile["total_duration"] += took
             first, last = before.held_mb, after.held_mb
             profile["total_memory_used"] += last - first
-            highest = max(first, last, (peak or 0) / _runtime.MIB)
+            highest = max(first, last, peak.held / _runtime.MIB)
+            increase = max(highest - first, peak.increase / _runtime.MIB)
             profile["peak_memory"] = max(profile["peak_memory"], highest)
-            profile["peak_increase"] = max(profile["peak_increase"], highest - first)
+            profile["peak_increase"] = max(profile["peak_increase"], increase)
             profile["snapshots"].extend([before, after])
 
     def start_continuous_profiling(self, interval: float = 1.0) -> None:

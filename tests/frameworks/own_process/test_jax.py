@@ -140,6 +140,11 @@ def test_a_tracker_has_samples_one_alert_a_breach_phases_and_a_sink(tmp_path: Pa
     # The pool is a reserve: it counts as reserved, and nothing as fragmented or as hidden.
     assert samples[-1]["allocator_reserved_bytes"] == samples[-1]["device_total_bytes"] == 768 * MIB
     assert samples[-1]["collector"] == "stormlog.jax.memory_tracker"
+    metadata = samples[-1]["metadata"]
+    assert metadata["sampling_source"] == "jax_device_stats"
+    assert not metadata["memory_capabilities"]["supports_fragmentation_analysis"]
+    assert tracked.total_memory == 768 * MIB
+    assert tracked.get_memory_timeline(0.001)["allocated"][-1] == 150 * MIB
     (row,) = query.open([tmp_path]).list_sessions()
     assert (row.status, row.job_id) == ("completed", "j")
 
@@ -237,6 +242,19 @@ def test_compiled_memory_is_known_before_the_call() -> None:
     found = compiled_memory(step, jax.ShapeDtypeStruct((512, 512), jnp.float32))
     assert (found.name, found.argument_bytes, found.output_bytes) == ("step", MIB, 4)
     assert found.peak_bytes >= found.argument_bytes + found.output_bytes
+
+
+def test_need_of_a_function_has_its_arguments_outputs_and_temporaries() -> None:
+    def step(x: Any) -> Any:
+        return jnp.sin(x) @ x
+
+    # The argument, its sine and the product are alive at once.
+    found = compiled_memory(step, jax.ShapeDtypeStruct((512, 512), jnp.float32))
+    assert found.peak_bytes - found.generated_code_bytes == 3 * MIB, found
+    donated = compiled_memory(
+        jax.jit(lambda x: x * 2 + 1, donate_argnums=0), jax.ShapeDtypeStruct((512, 512), jnp.float32)
+    )
+    assert donated.alias_bytes == MIB and donated.peak_bytes - donated.generated_code_bytes == MIB, donated
 
 
 PROGRAM = """

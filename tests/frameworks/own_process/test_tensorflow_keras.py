@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -184,3 +187,29 @@ def test_without_a_wish_a_forecast_changes_nothing(foretold: list[float | None])
     callback = StormlogCallback()
     history = model().fit(X, Y, batch_size=8, epochs=3, callbacks=[callback], verbose=0)
     assert len(history.history["loss"]) == 3 and not callback.stopped_by_forecast
+
+
+ON_JAX = """
+import logging, sys
+logging.basicConfig(format="%(message)s")
+import keras, numpy
+from stormlog.tensorflow import StormlogCallback
+
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile(loss="mse")
+callback = StormlogCallback()
+model.fit(numpy.ones((8, 4)), numpy.ones((8, 1)), verbose=0, callbacks=[callback])
+print(len(callback.steps), "tensorflow" in sys.modules)
+"""
+
+
+def test_keras_on_another_library_does_not_get_tensorflow_beside_it() -> None:
+    pytest.importorskip("jax")
+    done = subprocess.run(
+        [sys.executable, "-c", ON_JAX],
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "0 False\n", done.stderr
+    assert done.stderr.count("Keras runs on jax here") == 1, done.stderr

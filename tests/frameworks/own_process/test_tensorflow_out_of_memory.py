@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,45 @@ def test_a_block_that_runs_out_of_memory_leaves_a_bundle(tmp_path: Path) -> None
     # PyTorch is installed beside TensorFlow here; to import it now would take memory the program lacks.
     assert "torch" not in sys.modules
     assert tracker.get_statistics()["last_oom_dump_path"] == tracker.last_oom_dump_path
+
+
+DUMPED = """
+import resource, sys
+import tensorflow as tf
+from stormlog.tensorflow import TensorFlowMemoryTracker
+
+kept = tf.ones((1 << 20, 4))
+tracker = TensorFlowMemoryTracker(10, enable_oom_flight_recorder=True, oom_dump_dir=sys.argv[1])
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (256 << 20), resource.RLIM_INFINITY))
+try:
+    with tracker, tracker.capture_oom("step"):
+        tf.zeros((1 << 15, 1 << 15))
+except tf.errors.ResourceExhaustedError:
+    print(tracker.last_oom_dump_path)
+"""
+
+
+def test_bundle_with_a_dump_names_variables_and_not_chunks(tmp_path: Path) -> None:
+    program, log = tmp_path / "program.py", tmp_path / "log"
+    program.write_text(DUMPED)
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "TF_ENABLE_ONEDNN_OPTS": "1"}
+    with log.open("w") as errors:
+        command = [sys.executable, str(program), str(tmp_path / "bundles")]
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
+    assert done.returncode == 0, log.read_text()
+    found = metadata(done.stdout.strip())
+    report = found["custom_metadata"]["allocator_failure"]
+    assert report["requested_bytes"] == 4 << 30
+    if report["allocator"] == "mklcpu":
+        # The pool of oneDNN may take as much as the machine has; the limit of the process was reached.
+        assert report["verdict"] == "driver_refused" and "The system refused" in report["sentence"]
+        assert "Chunks in use by size" in report["page"]
+    else:
+        assert "it keeps no pool" in report["sentence"]
+    places = [row["place"] for row in found["evidence"]["held_by"]]
+    assert places and places[0].endswith("<module>: kept"), places
+    assert not any("chunks of" in text for text in found["evidence"]["try"])
 
 
 def test_the_ladder_follows_a_tracker_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:

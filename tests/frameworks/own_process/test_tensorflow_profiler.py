@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import subprocess
 import sys
 import time
@@ -88,6 +89,10 @@ def test_memory_that_the_allocator_had_kept_counts_when_it_is_taken_again() -> N
     found = profiler.get_results().function_profiles
     assert 195 < found["again"]["peak_increase"] < 230 + UNUSED, found["again"]
     assert found["outer"]["peak_increase"] >= found["again"]["peak_increase"] - 1
+    # What is taken from the allocator's store is an increase, and no memory that the process had.
+    assert found["outer"]["peak_memory"] >= found["again"]["peak_memory"]
+    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    assert profiler.get_results().peak_memory_mb <= highest + 1
 
 
 def test_layers_have_a_peak_of_their_own_on_the_cpu() -> None:

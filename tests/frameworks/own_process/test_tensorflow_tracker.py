@@ -93,6 +93,9 @@ def test_a_session_is_recorded_exported_and_predicted_like_any_other(tmp_path: P
     assert (tmp_path / "run").is_dir()
     statistics = tracker.get_statistics()
     assert statistics["memory_limit"] > 0 and statistics["session_status"] == "completed"
+    assert tracker.total_memory == statistics["memory_limit"]
+    timeline = tracker.get_memory_timeline(0.01)
+    assert timeline["allocated"][-1] == round(tracker.memory_usage[-1] * (1 << 20))
 
 
 def test_the_history_is_bounded() -> None:

@@ -62,6 +62,8 @@ def test_no_module_needs_a_third_party(module: str) -> None:
 
 def test_the_version_is_the_one_that_was_built() -> None:
     assert stormlog.__version__ == _native.__version__ == gpumemprof.__version__ == tfmemprof.__version__
+    # 0.4.3 has it there too.
+    assert stormlog.__version__ == stormlog.tensorflow.__version__ == stormlog.jax.__version__
 
 
 def test_the_wheel_requires_nothing() -> None:

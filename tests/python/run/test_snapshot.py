@@ -164,6 +164,45 @@ def test_heap_of_one_step_is_recorded_by_line(tmp_path: Path) -> None:
         assert json.loads(stats.stdout)["peak_bytes"] >= 3 << 20
 
 
+ENDS = STEPS.replace("time.sleep(600)", "sys.exit(int(sys.argv[4]))")
+
+
+@pytest.mark.parametrize("kind", ["--snapshot", "--heap"])
+def test_rank_that_ends_before_the_step_is_reported_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    options = ("--no-heap", "--no-gpu")
+    words = recorded(tmp_path / "runs", ENDS, "1", "20", "0", "0", options=options)
+    with running(words):
+        trigger = ["trigger", str(tmp_path / "runs"), kind, "--at-step", "50", "--timeout", "600", "--json"]
+        done = subprocess.run([*STORMLOG, *trigger], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    (row,) = json.loads(done.stdout)["processes"]
+    assert (row["state"], row["step"]) == ("refused", 20)
+    assert row["reason"] == "the process ended before step 50: the last step is 20"
+
+
+def test_rank_that_is_killed_before_the_step_is_reported_and_not_waited_for(tmp_path: Path) -> None:
+    code = STEPS.replace("time.sleep(600)", "os.kill(os.getpid(), 9)")
+    with running(recorded(tmp_path / "runs", code, "1", "20", "0")):
+        trigger = ["trigger", str(tmp_path / "runs"), "--snapshot", "--at-step", "50", "--json"]
+        done = subprocess.run([*STORMLOG, *trigger], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    (row,) = json.loads(done.stdout)["processes"]
+    assert (row["state"], row["reason"]) == ("ended", "the process ended before it answered")
+
+
+def test_heap_that_no_further_step_ends_is_there_when_the_process_ends(tmp_path: Path) -> None:
+    options = ("--no-heap", "--no-gpu")
+    code = ENDS.replace("    time.sleep(pause)", "kept = [bytes(3 << 20)]")
+    with running(recorded(tmp_path / "runs", code, "1", "20", "0", "0", options=options)):
+        trigger = ["trigger", str(tmp_path / "runs"), "--heap", "--at-step", "20", "--json"]
+        done = subprocess.run([*STORMLOG, *trigger], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads(done.stdout)["processes"]
+    stats = [*STORMLOG, "stats", str(Path(row["path"]) / "heap.bin"), "--json"]
+    shown = subprocess.run(stats, capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout)["peak_bytes"] >= 3 << 20
+
+
 def test_heap_is_recorded_for_some_seconds_where_it_was_not(tmp_path: Path) -> None:
     code = """
 import time, stormlog
@@ -196,6 +235,8 @@ def test_process_without_stormlog_is_seen_from_outside(tmp_path: Path) -> None:
         again = snapshot(process.pid, "-o", "look", "--json", cwd=tmp_path)
         assert json.loads(again.stdout)["memories"][0]["bytes"] > 64 << 20
         assert (tmp_path / "look" / "snapshot.json").is_file()
+        third = snapshot(process.pid, "-o", "look", cwd=tmp_path)
+        assert third.returncode == 2 and "look is not empty; name a new directory" in third.stderr
 
 
 def test_unanswerable_request_gives_one_sentence(tmp_path: Path) -> None:
@@ -229,6 +270,43 @@ def test_request_of_another_user_does_not_count(tmp_path: Path) -> None:
         found = json.loads(answer.read_text())
         assert found["state"] == "refused" and "not from the user" in found["reason"]
         assert not (run / "snapshots").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_root_is_not_led_into_a_directory_by_the_environment_of_another_user(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    words = [*NOBODY, "env", f"STORMLOG_RUN_DIR={victim}", "sh", "-c", "echo ready; exec sleep 600"]
+    with running(words) as process:
+        done = snapshot(process.pid, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert list(victim.iterdir()) == []
+    assert (tmp_path / f"stormlog-snapshot-{process.pid}" / "snapshot.json").is_file()
+
+
+def test_forked_process_names_the_one_that_it_inherited_from(tmp_path: Path) -> None:
+    code = """
+import os, time
+kept = [bytearray(1 << 20) for _ in range(8)]
+child = os.fork()
+if child:
+    print("ready", child, flush=True)
+time.sleep(600)
+"""
+    script = tmp_path / "program.py"
+    script.write_text(code)
+    options = ("--quiet", "--die-with-supervisor")
+    words = command(tmp_path / "runs", sys.executable, str(script), options=options)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline().split()[1])
+        try:
+            parent = pid_of(only(tmp_path / "runs"))
+            assert f"forked from process {parent}" in snapshot(child).stdout
+            assert "forked from" not in snapshot(parent).stdout
+        finally:
+            os.kill(child, signal.SIGKILL)
+            process.kill()
 
 
 def test_signal_asks_a_program_whose_main_thread_is_in_c_code(tmp_path: Path) -> None:
@@ -330,6 +408,45 @@ print(json.dumps([names, status, again]))
 """
     names, status, again = in_process(tmp_path, code, "-W", "error")
     assert "stormlog-requests" in names and "stormlog-requests" in again and status == 0
+
+
+def test_fork_during_a_snapshot_leaves_one_thread_and_a_child_that_can_take_its_own(tmp_path: Path) -> None:
+    code = """
+import json, os, stormlog, threading, time
+from pathlib import Path
+from stormlog import _native
+from stormlog._requests import listener, take
+run = Path.cwd()
+os.environ["STORMLOG_RUN_DIR"] = str(run)
+begun, goes_on = threading.Event(), threading.Event()
+finish = _native.requests.finish_snapshot
+def slow(*words):
+    begun.set()
+    goes_on.wait(60)
+    return finish(*words)
+_native.requests.finish_snapshot = slow
+stormlog.step()
+stormlog.snapshot_on("SIGUSR2")
+os.kill(os.getpid(), 12)
+assert begun.wait(60)
+child = os.fork()
+if child == 0:
+    goes_on.set()
+    stormlog.snapshot("of-the-child")
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+goes_on.set()
+def threads():
+    return [one.name for one in threading.enumerate() if one.name == "stormlog-requests"]
+end = time.monotonic() + 60
+while len(threads()) > 1 and time.monotonic() < end:
+    time.sleep(0.01)
+time.sleep(1)
+print(json.dumps([status, threads(), len(list((run / "snapshots").iterdir()))]))
+"""
+    status, threads, snapshots = in_process(tmp_path, code)
+    assert (status, threads) == (0, ["stormlog-requests"])
+    assert snapshots == 1, "the end of a thread is not taken for a signal"
 
 
 def test_run_with_requests_and_snapshots_is_read_as_before(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,9 +32,11 @@ def serving(runs: Path, log: Path, *words: str) -> Iterator[str]:
             assert service.wait(60) == 0
 
 
-def ask(address: str, method: str, path: str, token: str | None = TOKEN) -> tuple[int, str]:
+def ask(
+    address: str, method: str, path: str, token: str | None = TOKEN, body: bytes | None = None
+) -> tuple[int, str]:
     connection = http.client.HTTPConnection(address, timeout=60)
-    connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+    connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
     reply = connection.getresponse()
     status, text = reply.status, reply.read().decode()
     connection.close()
@@ -56,6 +59,7 @@ def test_owner_asks_for_a_snapshot_and_every_attempt_is_logged(tmp_path: Path) -
             assert not (run / "requests").exists(), "nothing is left by a client without the token"
             assert ask(address, "POST", "/runs/none/snapshot")[0] == 404
             assert ask(address, "POST", f"{path}?pid=1")[0] == 409
+            assert ask(address, "POST", path, body=b"x" * 100_000)[0] == 413
             assert ask(address, "POST", f"/runs/{run.name}/other")[0] == 405
             status, text = ask(address, "POST", path)
             assert status == 202, text
@@ -71,9 +75,7 @@ def test_owner_asks_for_a_snapshot_and_every_attempt_is_logged(tmp_path: Path) -
             assert str(tmp_path) not in json.dumps(found["lines"])
         lines = log.read_text().splitlines()[1:]
         assert [line.split(": ", 1)[1].split(",")[0].split(" as ")[0] for line in lines] == [
-            "refused",
-            "refused",
-            "refused",
+            *["refused"] * 5,
             "accepted",
             "refused",
         ], lines
@@ -82,6 +84,23 @@ def test_owner_asks_for_a_snapshot_and_every_attempt_is_logged(tmp_path: Path) -
     finally:
         program.kill()
         program.communicate()
+
+
+def test_client_without_the_token_cannot_write_a_line_of_the_log(tmp_path: Path) -> None:
+    runs, log, token = tmp_path / "runs", tmp_path / "log", tmp_path / "token"
+    runs.mkdir()
+    token.touch(0o600)
+    token.write_text(TOKEN)
+    forged = (
+        "/runs/x\n2026-01-01\u00a000:00:00Z\u00a0snapshot\u00a0of\u00a0run\u00a0y:\u00a0accepted/snapshot"
+    )
+    with serving(runs, log, "--token-file", str(token), "--allow-trigger") as address:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            client.sendall(f"POST {forged} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 401")
+        (line,) = until(lambda: log.read_text().splitlines()[1:])
+    assert line.endswith("refused, no token") and not line.startswith("2026-01-01")
 
 
 STEPS_AND_ALLOCATES = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import mmap
 import os
@@ -10,9 +11,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import stormlog
 import torch_stand_in
 from places import HELPERS
 from scripted_collector import ScriptedCollector, until
@@ -25,6 +28,19 @@ from stormlog.device_collectors import (
 from stormlog.telemetry_sink import TelemetrySinkConfig
 
 GB = 1 << 30
+
+
+# Of PyTorch's allocator and of collectors of one's own; `max_history` is the frameworks' word for the third.
+OF_PYTORCH = {"collector", "enable_native_cuda_history", "native_history_max_entries", "max_events"}
+
+
+@pytest.mark.parametrize("framework", [stormlog.tensorflow.tracker, stormlog.jax.tracker])
+def test_trackers_of_frameworks_have_everything_of_this_one(framework: ModuleType) -> None:
+    public = {name for name in dir(MemoryTracker) if not name.startswith("_")}
+    assert public <= set(dir(framework.MemoryTracker))
+    asked = set(inspect.signature(MemoryTracker).parameters) - OF_PYTORCH
+    given = set(inspect.signature(framework.MemoryTracker).parameters)
+    assert asked - given <= ({"device"} if "device_index" in given else set())
 
 
 def test_a_collector_of_ones_own_is_tracked(tmp_path: Path) -> None:

@@ -243,7 +243,10 @@ def test_phases_and_bundle_join_the_story_of_a_recorded_run(tmp_path: Path) -> N
     (tmp_path / "main.py").write_text(DIES, encoding="utf-8")
     runs = tmp_path / "runs"
     words = command(runs, sys.executable, str(tmp_path / "main.py"), options=("--no-heap",))
-    assert subprocess.run(words, capture_output=True, text=True).returncode == 1
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1 and "(epoch 1, step 5).\n" in done.stderr, done.stderr
+    answer = subprocess.run([*STORMLOG, "analyze", str(runs)], capture_output=True, text=True).stdout
+    assert answer.splitlines()[0].endswith("(epoch 1, step 5)."), answer
     found = [json.loads(path.read_text()) for path in runs.rglob("oom_dump_*/metadata.json")]
     assert "epoch 1, step 5" in [bundle["context"] for bundle in found], found
     report = subprocess.run([*STORMLOG, "sessions", str(runs), "--json"], capture_output=True, text=True)

@@ -18,8 +18,8 @@ use crate::text::{counted, duration};
 
 /// The one id of this rule.
 const ID: &str = "copy_on_write.workers";
-/// What a worker copies of the interpreter and its libraries is less: 4 MiB measured of PyTorch, 40 MiB with a collection of all objects.
-const LEAST_OF_WORKER: u64 = 48 << 20;
+/// What a worker copies of the interpreter and its libraries is less: 4 MiB measured of PyTorch, 40 to 50 MiB with a collection of all objects.
+const LEAST_OF_WORKER: u64 = 64 << 20;
 /// All workers together cost at least this.
 const LEAST_OF_ALL: u64 = 128 << 20;
 /// A worker copies at least this share of what it shared at its first reading.
@@ -30,6 +30,9 @@ const PARENT_GAVE_UP: f64 = 0.5;
 const PAGE: u64 = 4096;
 /// At least this share of the copied pages came in faults of the worker itself.
 const BY_ITSELF: f64 = 0.5;
+/// A collection of all objects writes to the pages of what imports made: the explanation where that held this share of what a worker copied, and no line
+/// of the program made objects.
+const BY_COLLECTOR: f64 = 0.8;
 /// Blocks of at most this mean size are objects…
 const OBJECT_BYTES: u64 = 1024;
 /// …and so are those of the size of an arena, from which CPython hands out objects: a sampled heap has arenas (256 KiB before 3.10, then 1 MiB). Others
@@ -183,8 +186,8 @@ fn cure() -> Vec<String> {
     ])
 }
 
-/// Names the line that made the copied objects, as the parent's heap shows it at the fork. Where that held buffers and no objects, the workers wrote
-/// to them on purpose, which reference counts do not explain.
+/// Names the line that made the copied objects, as the parent's heap shows it at the fork. Where the program made none, the collector wrote to those of
+/// imports; where there are too few of these as well, the workers wrote to buffers on purpose, which reference counts do not explain.
 pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
     let is_asked = finding.id == ID
         && finding.holder.is_none()
@@ -195,15 +198,14 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
     }
     let number = |key: &str| finding.metrics.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let at_ns = finding.evidence.iter().filter_map(|pointer| pointer.start_ns).min().unwrap_or(0);
-    let least = (EXPLAINS * number("copied_bytes_per_worker") as f64) as u64;
+    let copied = number("copied_bytes_per_worker") as f64;
+    let least = (EXPLAINS * copied) as u64;
+    let imports = capture.kept.iter().filter(|kept| is_of_imports(kept) && is_of_objects(kept));
+    let imported: u64 = imports.map(|kept| held_at(capture, kept, at_ns)).sum();
     let made = capture.kept.iter().filter(|kept| !is_of_imports(kept));
     let lines = made.map(|kept| (held_at(capture, kept, at_ns), kept));
     let mut lines: Vec<(u64, &Kept)> = lines.filter(|(bytes, _)| *bytes >= least.max(1)).collect();
     lines.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-    let is_of_objects = |kept: &Kept| {
-        let mean = most_of(kept) / kept.count.max(1);
-        mean <= OBJECT_BYTES || ARENA_BYTES.contains(&mean)
-    };
     if let Some((bytes, kept)) = lines.iter().find(|(_, kept)| is_of_objects(kept)) {
         finding.confidence = 0.9;
         finding.holder = Some(kept.holder.clone());
@@ -211,6 +213,18 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
         let line =
             format!("{} in objects were made before the fork by {}", format_bytes(*bytes), kept.words());
         add_evidence(finding, capture, line);
+    } else if imported as f64 >= BY_COLLECTOR * copied {
+        finding.severity = Severity::Info;
+        finding.confidence = 0.6;
+        finding.message = None;
+        let line = format!(
+            "imports made {} in objects before the fork and the program few: a collection of all objects in a worker writes to each of them",
+            format_bytes(imported)
+        );
+        add_evidence(finding, capture, line);
+        finding.advice = advice([
+            "Call `gc.collect()` and `gc.freeze()` before the workers start: what exists then is left out of later collections.",
+        ]);
     } else if let Some((bytes, kept)) = lines.first() {
         finding.severity = Severity::Info;
         finding.confidence = 0.5;
@@ -225,6 +239,11 @@ pub(crate) fn explain(finding: &mut Finding, capture: &Capture) {
             "Copy the part that a worker changes before it changes it, or put the array into shared memory where all workers may write to it.",
         ]);
     }
+}
+
+/// Whether a line holds objects, each with a reference count of its own.
+fn is_of_objects(kept: &Kept) -> bool {
+    kept.block_bytes <= OBJECT_BYTES || ARENA_BYTES.contains(&kept.block_bytes)
 }
 
 /// The most that a line held.
@@ -388,19 +407,20 @@ mod tests {
         assert!(judged(events.map(other).collect(), 0, COPYING).is_empty());
     }
 
-    fn explained(count: u64) -> Finding {
+    fn explained(block_bytes: u64, imported: u64) -> Finding {
         let kept = Kept {
             place: "data.py:9 load".into(),
             holder: Holder { file: "/src/data.py".into(), line: 9, function: "load".into() },
             bytes: 150 * MI,
-            count,
+            count: 150,
+            block_bytes,
             live: vec![(0, 0), (10, 150 * MI), (1_000_000_000, 0)],
             ..Kept::default()
         };
         let imports = Kept {
             place: "data.py:1 <module>".into(),
-            live: vec![(0, 900 * MI)],
-            count: 3_000_000,
+            live: vec![(0, imported)],
+            block_bytes: 60,
             ..kept.clone()
         };
         let capture = Capture {
@@ -423,11 +443,19 @@ mod tests {
 
     #[test]
     fn line_that_made_the_objects_is_named_and_large_blocks_are_for_information() {
-        let objects = explained(3_000_000);
+        let objects = explained(52, 900 * MI);
         assert_eq!(objects.holder.as_ref().map(|holder| holder.line), Some(9));
         assert!(objects.title.ends_with("allocated at data.py:9 load"), "{}", objects.title);
-        assert!(explained(150).holder.is_some(), "arenas");
-        let arrays = explained(2);
-        assert_eq!((arrays.severity, arrays.holder), (Severity::Info, None));
+        assert!(explained(MI, 900 * MI).holder.is_some(), "arenas");
+        let arrays = explained(75 * MI, 10 * MI);
+        assert_eq!((arrays.severity, &arrays.holder), (Severity::Info, &None));
+        assert!(arrays.advice[0].starts_with("Copy the part"), "{:?}", arrays.advice);
+    }
+
+    #[test]
+    fn collection_of_imported_objects_is_for_information_and_names_no_array() {
+        let healthy = explained(75 * MI, 900 * MI);
+        assert_eq!((healthy.severity, &healthy.holder), (Severity::Info, &None));
+        assert!(healthy.advice[0].contains("gc.freeze()"), "{:?}", healthy.advice);
     }
 }

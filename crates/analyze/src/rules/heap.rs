@@ -54,6 +54,8 @@ pub struct Kept {
     pub bytes: u64,
     /// Allocations they came in.
     pub count: u64,
+    /// Mean size of the blocks of its largest stack.
+    pub block_bytes: u64,
     /// Microseconds since the start and bytes alive then; empty where that is not known.
     pub live: Vec<(u64, u64)>,
 }
@@ -394,6 +396,7 @@ mod tests {
             caller: Some("train.py:120 main".into()),
             bytes: bytes(99) << 20,
             count: 12,
+            block_bytes: 0,
             live: (0..100).map(|second| (second * 1_000_000, bytes(second) << 20)).collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! What a JAX program left of itself in a run: its devices, the pool that JAX took at the start, its compiled programs, and profiles by line.
 //!
-//! The file comes from the program: nothing in it is trusted beyond its shape, and what is missing costs its line. Must never write.
+//! The file comes from the program: nothing in it is trusted beyond its shape, and what is missing costs its line. Must never write or follow a link.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,6 +83,7 @@ impl JaxDevice {
 pub fn jax_records(run: &Path) -> Vec<JaxRecord> {
     let entries = fs::read_dir(run).into_iter().flatten().flatten().take(MOST_ENTRIES);
     let mut found: Vec<JaxRecord> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| {
             let name = SessionName::parse(&entry.file_name().to_string_lossy())?;
             JaxRecord::read(name.pid, &entry.path())
@@ -95,16 +96,20 @@ pub fn jax_records(run: &Path) -> Vec<JaxRecord> {
 impl JaxRecord {
     fn read(pid: u32, folder: &Path) -> Option<Self> {
         let path = folder.join(JAX_FILE);
-        let page = path.is_file().then(|| read_value(&path).ok())??;
+        let page = is_file(&path).then(|| read_value(&path).ok())??;
         let rows = |key: &str| page.get(key).and_then(Value::as_array).into_iter().flatten().take(MOST_ROWS);
         let profiles = [JAX_PEAK_PROFILE, JAX_END_PROFILE].map(|name| folder.join(name));
         Some(JaxRecord {
             pid,
             devices: rows("devices").map(JaxDevice::of).collect(),
             programs: rows("programs").map(JaxProgram::of).collect(),
-            profile: profiles.into_iter().find(|path| path.is_file()),
+            profile: profiles.into_iter().find(|path| is_file(path)),
         })
     }
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
 impl JaxDevice {
@@ -159,5 +164,22 @@ mod tests {
         assert_eq!(untouched.words(), "pool not taken yet");
         fs::write(folder.join(JAX_FILE), "[]").unwrap();
         assert_eq!(jax_records(run.path())[0].devices, []);
+    }
+
+    #[test]
+    fn links_in_a_run_are_not_followed() {
+        let (run, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in [JAX_FILE, JAX_PEAK_PROFILE] {
+            fs::write(elsewhere.path().join(name), "{}").unwrap();
+        }
+        std::os::unix::fs::symlink(elsewhere.path(), run.path().join("rank0-pid7-cuda0")).unwrap();
+        assert_eq!(jax_records(run.path()), []);
+        let folder = run.path().join("rank0-pid8-cuda0");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(JAX_FILE), "{}").unwrap();
+        let profile = folder.join(JAX_PEAK_PROFILE);
+        std::os::unix::fs::symlink(elsewhere.path().join(JAX_PEAK_PROFILE), profile).unwrap();
+        let [found] = jax_records(run.path()).try_into().unwrap();
+        assert_eq!((found.pid, found.profile), (8, None));
     }
 }

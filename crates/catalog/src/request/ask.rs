@@ -48,6 +48,12 @@ impl PendingRequest {
         Answer::read(&self.target.run, self.target.pid, &self.request.id)
     }
 
+    /// Whether the process has ended, or takes no more requests: an answer that is not there now never comes. Where its supervisor answers for it, false.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.target.listens && listener_of(&self.target.run, self.target.pid).is_none()
+    }
+
     /// Takes the request back: a process that did not take it by now never will.
     pub fn withdraw(&self) {
         let directory = self.target.run.join(REQUESTS_DIRECTORY);
@@ -77,6 +83,11 @@ pub fn asked_of(target: &Target, kind: Kind, asked_by: &str) -> Request {
 /// Leaves a request for a process, and does nothing else to it.
 pub fn ask(target: Target, request: Request) -> Result<PendingRequest, RequestError> {
     let run = Directory::open(&target.run).map_err(|error| RequestError::io(&target.run, error))?;
+    ask_in(&run, target, request)
+}
+
+/// The same, in a directory that is open: what its path leads to may have changed since it was checked.
+pub fn ask_in(run: &Directory, target: Target, request: Request) -> Result<PendingRequest, RequestError> {
     let owner = run.owner().map_err(|error| RequestError::io(&target.run, error))?;
     if owner != geteuid().as_raw() && !geteuid().is_root() {
         return Err(RequestError::NotYours(target.run));

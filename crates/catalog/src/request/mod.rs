@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use stormlog_files::Directory;
 
-pub use ask::{PendingRequest, Target, ask, asked_of, targets, that_may_step};
+pub use ask::{PendingRequest, Target, ask, ask_in, asked_of, targets, that_may_step};
 pub use inbox::{Inbox, pending_without_listener};
 pub use listener::{Listener, SignalState, listener_of};
-pub use snapshot_directory::new_snapshot_directory;
+pub use snapshot_directory::{new_snapshot_directory, new_snapshot_directory_in};
 
-use crate::run::layout::{REQUESTS_DIRECTORY, SNAPSHOTS_DIRECTORY, answer_name, is_request_id};
+use crate::run::layout::{REQUESTS_DIRECTORY, RUN_FILE, SNAPSHOTS_DIRECTORY, answer_name, is_request_id};
 
 /// A file of this directory is at most so large.
 pub const MAX_BYTES: u64 = 16 << 10;
@@ -171,7 +172,7 @@ impl Answer {
         }
         let directory = run.join(REQUESTS_DIRECTORY);
         let text = serde_json::to_vec_pretty(self).map_err(|error| RequestError::io(&directory, error))?;
-        stormlog_files::Directory::open(&directory)
+        Directory::open(&directory)
             .and_then(|open| open.replace(answer_name(self.pid, &self.id), &text))
             .map_err(|error| RequestError::io(&directory, error))
     }
@@ -219,6 +220,15 @@ fn names(directory: &Path) -> Vec<String> {
 #[must_use]
 pub fn user_of(pid: u32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|there| there.uid())
+}
+
+/// Whether something may be written into a directory because process `pid` names it as its run's. Its environment is its user's to choose, and the caller
+/// may be root: it is that user's directory, or one of the caller's that is a run's.
+#[must_use]
+pub fn is_run_of(run: &Directory, pid: u32) -> bool {
+    let Ok(owner) = run.owner() else { return false };
+    let is_own_run = owner == rustix::process::geteuid().as_raw() && run.open_to_read(RUN_FILE).is_ok();
+    user_of(pid) == Some(owner) || is_own_run
 }
 
 #[cfg(test)]

@@ -111,6 +111,32 @@ fn request_of_another_user_does_not_count() {
 }
 
 #[test]
+fn directory_that_a_process_names_is_its_users_or_a_run_of_the_caller() {
+    let (place, own) = (tempfile::tempdir().unwrap(), std::process::id());
+    let open = Directory::open(place.path()).unwrap();
+    assert!(is_run_of(&open, own));
+    assert!(!is_run_of(&open, u32::MAX), "a process that is gone has no user, and this is no run");
+    fs::write(place.path().join("run.json"), "{}").unwrap();
+    assert!(is_run_of(&open, u32::MAX), "a run of the caller's");
+    let links = tempfile::tempdir().unwrap();
+    symlink("/etc/passwd", links.path().join("run.json")).unwrap();
+    assert!(!is_run_of(&Directory::open(links.path()).unwrap(), u32::MAX));
+}
+
+#[test]
+fn request_to_a_process_that_takes_no_more_of_them_has_ended() {
+    let run = tempfile::tempdir().unwrap();
+    let target = own_target(run.path());
+    Listener::own(0).show(run.path()).unwrap();
+    let asked = ask(target.clone(), asked_of(&target, Kind::Snapshot, "test")).unwrap();
+    assert!(!asked.has_ended());
+    Listener::own(0).hide(run.path());
+    assert!(asked.has_ended());
+    let supervised = PendingRequest { target: Target { listens: false, ..target }, ..asked };
+    assert!(!supervised.has_ended(), "its supervisor answers");
+}
+
+#[test]
 fn waiting_requests_are_bounded() {
     let run = tempfile::tempdir().unwrap();
     let target = own_target(run.path());

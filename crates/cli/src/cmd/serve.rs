@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stormlog_metrics::Format;
-use stormlog_model::text::inert_lines;
+use stormlog_model::text::inert_text;
 use stormlog_node::{Node, NodeOptions, StateFile};
 use stormlog_serve::{
     Audit, Exposure, Listen, NodeServer, Otlp, Pyroscope, ServeOptions, Textfile, Tls, TlsFiles, Token,
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 fn audit(line: &str) {
     let now = moment(stormlog_store::wall_ns() as i64);
     // A log that is gone does not end the service.
-    let _ = writeln!(io::stderr(), "{now} {}", inert_lines(line));
+    let _ = writeln!(io::stderr(), "{now} {}", inert_text(line));
 }
 
 /// Where metrics and heaps are pushed to.

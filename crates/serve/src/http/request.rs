@@ -7,12 +7,15 @@ use super::Connection;
 
 /// A browser's head is below 2 KiB.
 const MOST_BYTES: usize = 8 << 10;
+/// A client that sends more than a socket takes never reads its answer: it would not know what it has caused.
+const MOST_BODY: u64 = 64 << 10;
 
 /// Why a request is not answered with the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Malformed,
     TooLarge,
+    LargeBody,
     TooSlow,
     WrongHost,
     WrongMethod,
@@ -26,6 +29,7 @@ impl Refusal {
         match self {
             Refusal::Malformed => ("400 Bad Request", "The request cannot be read.\n"),
             Refusal::TooLarge => ("431 Request Header Fields Too Large", "The request is too large.\n"),
+            Refusal::LargeBody => ("413 Content Too Large", "The request needs no body.\n"),
             Refusal::TooSlow => ("408 Request Timeout", "The request took too long.\n"),
             Refusal::WrongHost => ("421 Misdirected Request", "Open the address that stormlog printed.\n"),
             Refusal::WrongMethod => ("405 Method Not Allowed", "Only GET and HEAD are allowed.\n"),
@@ -50,6 +54,8 @@ pub(crate) struct Request {
     pub(crate) pid: Option<u32>,
     pub(crate) host: String,
     pub(crate) accept: String,
+    /// Whether more follows the head than a client sends by habit. It is never read.
+    pub(crate) has_large_body: bool,
     /// Of the scheme `Bearer`; empty for another scheme.
     pub(crate) bearer: Option<String>,
     pub(crate) cookies: Vec<(String, String)>,
@@ -107,6 +113,11 @@ impl Request {
                     request.host = value.trim().to_ascii_lowercase();
                 }
                 "accept" => request.accept = value.trim().to_owned(),
+                "content-length" => {
+                    request.has_large_body |=
+                        value.trim().parse::<u64>().is_ok_and(|bytes| bytes > MOST_BODY);
+                }
+                "transfer-encoding" => request.has_large_body = true,
                 "authorization" => {
                     let (scheme, token) = value.trim().split_once(' ').unwrap_or_default();
                     let is_bearer = scheme.eq_ignore_ascii_case("bearer");
@@ -137,6 +148,11 @@ mod tests {
         assert_eq!((request.path.as_str(), request.token.as_deref()), ("/", Some("abc")));
         assert_eq!(request.host, "localhost:80");
         assert_eq!(request.cookies[1], ("stormlog-80".to_owned(), "s".to_owned()));
+        assert!(!request.has_large_body);
+        for line in ["Content-Length: 70000", "content-length:  999999999999", "Transfer-Encoding: chunked"] {
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{line}");
+            assert!(Request::parse(head.as_bytes()).unwrap().has_large_body, "{line}");
+        }
         for bad in [
             &b"GET / HTTP/1.1"[..],
             b"GET /\r\nHost: a",

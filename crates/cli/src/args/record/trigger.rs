@@ -22,6 +22,8 @@ pub(crate) struct Trigger {
     #[arg(long, conflicts_with = "heap", required_unless_present = "heap")]
     snapshot: bool,
     /// Record every allocation of one step (of 10 s without --at-step), by line
+    ///
+    /// Where the heap is recorded already, as `stormlog run` does by itself, its lines at that moment are the answer.
     #[arg(long)]
     heap: bool,
     /// Record at the end of this step

@@ -16,10 +16,10 @@ pub(crate) fn say(out: &mut impl Write, run: &Path) -> io::Result<()> {
             writeln!(out, "  {:<9} JAX {}", format!("cuda:{}", device.number), device.words())?;
         }
         if let Some(program) = record.programs.first() {
-            let place = program.place.as_ref().map(|place| format!(" by {place}"));
+            let place = program.place.as_ref().map(|place| format!(", compiled at {place}"));
             writeln!(
                 out,
-                "  compiled  {} needs {}, {} of it temporaries{}",
+                "  compiled  {} needs {} ({} temporaries){}",
                 program.name,
                 format_bytes(program.peak_bytes),
                 format_bytes(program.temp_bytes),

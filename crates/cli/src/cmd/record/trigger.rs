@@ -28,16 +28,25 @@ struct Row {
     target: Target,
     asked: Result<PendingRequest, RequestError>,
     answer: Option<Answer>,
+    /// It ended without a final answer.
+    has_ended: bool,
 }
 
 impl Row {
     fn is_open(&self) -> bool {
-        self.asked.is_ok() && self.answer.as_ref().is_none_or(|answer| !answer.state.is_final())
+        self.asked.is_ok() && !self.has_ended && !self.is_answered()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.state.is_final())
     }
 
     fn look(&mut self) {
         if let Ok(asked) = &self.asked {
+            // In this order: a process answers before it ends.
+            let has_ended = asked.has_ended();
             self.answer = asked.answer().or(self.answer.take());
+            self.has_ended = has_ended && !self.is_answered();
         }
     }
 
@@ -48,6 +57,7 @@ impl Row {
     fn state(&self) -> &'static str {
         match self.answer.as_ref().map(|answer| answer.state) {
             _ if self.asked.is_err() => "not asked",
+            _ if self.has_ended => "ended",
             None => "no answer",
             Some(State::Waiting) => "waiting",
             Some(State::Done) => "recorded",
@@ -68,13 +78,28 @@ impl Row {
         }
     }
 
-    fn result(&self) -> String {
+    /// Why there is no result.
+    fn reason(&self, at_step: Option<u64>) -> Option<String> {
         let answer = self.answer.as_ref();
-        match (&self.asked, answer.and_then(|answer| answer.path.as_ref())) {
-            (Err(error), _) => error.to_string(),
-            (_, Some(path)) => path.display().to_string(),
-            _ => answer.and_then(|answer| answer.reason.clone()).unwrap_or_default(),
+        let reported = answer.and_then(|answer| answer.reason.clone());
+        match (&self.asked, answer.map(|answer| answer.state), at_step) {
+            (Err(error), ..) => Some(error.to_string()),
+            (Ok(_), Some(State::Done), _) => None,
+            _ if reported.is_some() => reported,
+            _ if self.has_ended => Some("the process ended before it answered".to_owned()),
+            (Ok(_), Some(State::Waiting), Some(step)) => {
+                Some(format!("step {step} or the step after it did not end in time"))
+            }
+            (Ok(_), Some(State::Waiting), None) => Some("it did not finish in time".to_owned()),
+            _ => {
+                Some("it did not take the request in time; it may be stopped, or in one long call".to_owned())
+            }
         }
+    }
+
+    fn result(&self, at_step: Option<u64>) -> String {
+        let path = self.answer.as_ref().and_then(|answer| answer.path.as_ref());
+        path.map(|path| path.display().to_string()).or_else(|| self.reason(at_step)).unwrap_or_default()
     }
 
     fn to_value(&self, at_step: Option<u64>) -> Value {
@@ -82,8 +107,7 @@ impl Row {
         json!({
             "run": self.target.run, "pid": self.target.pid, "rank": self.target.rank, "host": self.target.host,
             "state": self.state(), "step": answer.and_then(|answer| answer.step), "at_step": at_step,
-            "path": answer.and_then(|answer| answer.path.as_ref()), "reason": self.asked.as_ref().err().map(ToString::to_string)
-                .or_else(|| answer.and_then(|answer| answer.reason.clone())),
+            "path": answer.and_then(|answer| answer.path.as_ref()), "reason": self.reason(at_step),
         })
     }
 }
@@ -121,7 +145,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
                 row.target.pid.to_string(),
                 row.state().to_owned(),
                 row.step(options.at_step),
-                inert_lines(&row.result()).to_string(),
+                inert_lines(&row.result(options.at_step)).to_string(),
             ]);
         }
         write!(out, "{table}")?;
@@ -135,5 +159,5 @@ fn asked(options: &Options, target: Target) -> Row {
     let mut request = asked_of(&target, options.kind, "stormlog trigger");
     request.at_step = options.at_step;
     request.expires_at_ns = Some(request.asked_at_ns.saturating_add(options.timeout.as_nanos() as i64));
-    Row { asked: ask(target.clone(), request), target, answer: None }
+    Row { asked: ask(target.clone(), request), target, answer: None, has_ended: false }
 }

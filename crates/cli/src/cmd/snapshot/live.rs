@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use stormlog_catalog::request::{
-    Kind, Listener, PendingRequest, State, Target, ask, asked_of, listener_of, new_snapshot_directory,
+    Kind, Listener, PendingRequest, State, Target, ask_in, asked_of, listener_of, new_snapshot_directory_in,
 };
 use stormlog_catalog::run::layout::CAPTURE_FILE;
+use stormlog_files::Directory;
 use stormlog_heap_report::snapshot::MemorySnapshot;
 use stormlog_model::text::inert_lines;
 use stormlog_supervise::{AttachMethod, HeapOptions, recorded_at, snapshot_from_outside};
 
 use crate::cmd::record::attach::{self, said};
-use crate::exit::{CtrlC, Exit, UsageError};
+use crate::exit::{CtrlC, Exit, MissingInput, UsageError};
 
 const LOOK: Duration = Duration::from_millis(20);
 const ASKED_BY: &str = "stormlog snapshot";
@@ -32,10 +33,13 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     let pid = options.pid;
+    if let Some(output) = &options.output {
+        check_is_new(output)?;
+    }
     // First what can be wrong with the number: not there, not ours.
     let seen = snapshot_from_outside(pid, None).map_err(said)?;
     let run = recorded_at(pid);
-    let listener = run.as_deref().and_then(|run| listener_of(run, pid));
+    let listener = run.as_ref().and_then(|run| listener_of(run.path(), pid));
     let mut late = None;
     let answered = match (&run, &listener) {
         (Some(run), Some(listener)) => match asked_process(options, run, listener)? {
@@ -52,7 +56,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     };
     let (directory, mut found) = match answered {
         Some(found) => found,
-        None => from_outside(options, run.as_deref(), seen)?,
+        None => from_outside(options, run.as_ref(), seen)?,
     };
     found.notes.extend(late);
     let signal = listener.as_ref().and_then(|listener| listener.signal.zip(listener.signal_state));
@@ -96,7 +100,7 @@ pub(crate) fn show(found: &MemorySnapshot, directory: &Path, json: bool) -> anyh
 /// A snapshot by the process itself; `None` where it takes no requests or does not answer in time.
 pub(crate) fn of_process(pid: u32, timeout: Duration) -> anyhow::Result<Option<PathBuf>> {
     let Some(run) = recorded_at(pid) else { return Ok(None) };
-    let Some(listener) = listener_of(&run, pid) else { return Ok(None) };
+    let Some(listener) = listener_of(run.path(), pid) else { return Ok(None) };
     let options = Options { pid, heap: None, output: None, timeout, method: AttachMethod::Auto, json: false };
     Ok(asked_process(&options, &run, &listener)?.map(|(directory, _)| directory))
 }
@@ -104,11 +108,11 @@ pub(crate) fn of_process(pid: u32, timeout: Duration) -> anyhow::Result<Option<P
 /// The snapshot that the process takes of itself, and its directory; `None` where it does not answer in time.
 fn asked_process(
     options: &Options,
-    run: &Path,
+    run: &Directory,
     listener: &Listener,
 ) -> anyhow::Result<Option<(PathBuf, MemorySnapshot)>> {
     let target = Target {
-        run: run.to_owned(),
+        run: run.path().to_owned(),
         pid: options.pid,
         start_ticks: listener.start_ticks,
         rank: listener.rank,
@@ -121,7 +125,7 @@ fn asked_process(
     request.heap_seconds = options.heap.map(|time| time.as_secs_f64());
     let patience = options.timeout + options.heap.unwrap_or_default();
     request.expires_at_ns = Some(request.asked_at_ns.saturating_add(patience.as_nanos() as i64));
-    let asked = ask(target, request).map_err(|error| UsageError(error.to_string()))?;
+    let asked = ask_in(run, target, request).map_err(|error| UsageError(error.to_string()))?;
     let Some(directory) = wait(&asked, patience)? else {
         asked.withdraw();
         return Ok(None);
@@ -130,7 +134,7 @@ fn asked_process(
         .ok_or_else(|| UsageError(format!("{}: the snapshot cannot be read", directory.display())))?;
     if found.holders.is_none() {
         // Too large a capture for the program itself.
-        found.add_heap(run);
+        found.add_heap(run.path());
     }
     Ok(Some((directory, found)))
 }
@@ -139,6 +143,8 @@ fn wait(asked: &PendingRequest, patience: Duration) -> anyhow::Result<Option<Pat
     let (begun, stop) = (Instant::now(), CtrlC::watch());
     while begun.elapsed() < patience {
         stop.check()?;
+        // In this order: a process answers before it ends.
+        let has_ended = asked.has_ended();
         let answer = asked.answer().filter(|answer| answer.state.is_final());
         match answer.map(|answer| (answer.state, answer.path, answer.reason)) {
             Some((State::Done, Some(path), _)) => return Ok(Some(path)),
@@ -148,6 +154,10 @@ fn wait(asked: &PendingRequest, patience: Duration) -> anyhow::Result<Option<Pat
                     UsageError(format!("process {} took no snapshot: {reason}", asked.target.pid)).into()
                 );
             }
+            None if has_ended => {
+                let pid = asked.target.pid;
+                return Err(MissingInput(format!("process {pid} ended before it answered")).into());
+            }
             None => std::thread::sleep(LOOK),
         }
     }
@@ -156,12 +166,12 @@ fn wait(asked: &PendingRequest, patience: Duration) -> anyhow::Result<Option<Pat
 
 fn from_outside(
     options: &Options,
-    run: Option<&Path>,
+    run: Option<&Directory>,
     seen: MemorySnapshot,
 ) -> anyhow::Result<(PathBuf, MemorySnapshot)> {
     let mut found = MemorySnapshot { asked_by: ASKED_BY.to_owned(), ..seen };
     if let Some(run) = run {
-        found.add_heap(run);
+        found.add_heap(run.path());
     }
     let target = Target {
         run: PathBuf::new(),
@@ -173,7 +183,7 @@ fn from_outside(
         listens: false,
     };
     found.id = asked_of(&target, Kind::Snapshot, ASKED_BY).id;
-    let made = match run.map(|run| new_snapshot_directory(run, options.pid, &found.id)) {
+    let made = match run.map(|run| new_snapshot_directory_in(run, options.pid, &found.id)) {
         Some(Ok(made)) => made,
         // A run that only its owner may write to, and one without a run.
         _ => {
@@ -196,10 +206,16 @@ fn from_outside(
                 json: false,
             })?;
             found.add_heap(&capture);
-            found.notes.push(format!(
-                "lines are from the last {:.0} s only: the heap of this process was not recorded before",
-                duration.as_secs_f64()
-            ));
+            let seconds = duration.as_secs_f64();
+            let is_empty = found.holders.as_ref().is_none_or(Vec::is_empty);
+            found.notes.push(match is_empty {
+                true => format!(
+                    "nothing that was allocated in these {seconds:.0} s is still held; the heap of this process was not recorded before: `stormlog why PID` names the Python objects that hold it"
+                ),
+                false => format!(
+                    "lines are from the last {seconds:.0} s only: the heap of this process was not recorded before"
+                ),
+            });
         }
         None if found.holders.is_none() => found.notes.push(
             "lines are unknown: the heap of this process is not recorded; --heap 10 records it for 10 s, `stormlog why PID` names the Python objects that hold it".to_owned(),
@@ -214,6 +230,15 @@ fn free_directory(pid: u32) -> PathBuf {
     let more = (2_u32..).map(|number| PathBuf::from(format!("stormlog-snapshot-{pid}-{number}")));
     let mut names = std::iter::once(PathBuf::from(format!("stormlog-snapshot-{pid}"))).chain(more);
     names.find(|name| !name.exists()).unwrap_or_default()
+}
+
+/// A directory that the user named has nothing in it: files of two snapshots side by side look like one.
+fn check_is_new(output: &Path) -> Result<(), UsageError> {
+    let has_files = std::fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some());
+    match has_files {
+        true => Err(UsageError(format!("{} is not empty; name a new directory", output.display()))),
+        false => Ok(()),
+    }
 }
 
 /// The files of a snapshot again, in a directory that the user named.
