@@ -636,6 +636,41 @@ fn delta_log_that_is_damaged_or_hostile_is_refused() {
 }
 
 #[test]
+fn table_keeps_its_own_id_and_properties_when_columns_are_added() {
+    let place = tempfile::tempdir().unwrap();
+    let (lake, other) = (place.path().join("lake"), place.path().join("other"));
+    let run = corpus("leak_after_imports");
+    put(std::slice::from_ref(&run), &lake, true);
+    put(std::slice::from_ref(&run), &other, true);
+    let id = |lake: &Path| actions(lake, "metaData", 0).last().unwrap()["id"].clone();
+    assert_ne!(id(&lake), id(&other), "tables of two lakes are not one");
+    // As an earlier release would have left it, with a property that another program set.
+    let first = log_files(&lake, ".json").remove(0);
+    let text = std::fs::read_to_string(&first).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut action: serde_json::Value = serde_json::from_str(line).unwrap();
+        if let Some(metadata) = action.get_mut("metaData") {
+            let mut schema: serde_json::Value =
+                serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
+            schema["fields"].as_array_mut().unwrap().remove(5);
+            metadata["schemaString"] = schema.to_string().into();
+            metadata["configuration"] = serde_json::json!({"delta.logRetentionDuration": "interval 7 days"});
+        }
+        format!("{action}\n")
+    });
+    let changed: String = lines.collect();
+    std::fs::write(&first, changed).unwrap();
+    let before = id(&lake);
+    put(&[run], &lake, true);
+    let all = actions(&lake, "metaData", 0);
+    let last = all.last().unwrap();
+    assert_eq!((all.len(), &last["id"]), (2, &before));
+    assert_eq!(last["configuration"]["delta.logRetentionDuration"], "interval 7 days");
+    let schema: serde_json::Value = serde_json::from_str(last["schemaString"].as_str().unwrap()).unwrap();
+    assert_eq!(schema["fields"].as_array().unwrap().len(), Table::Samples.columns().len() + 1);
+}
+
+#[test]
 fn delta_log_without_a_protocol_gets_one() {
     let place = tempfile::tempdir().unwrap();
     let lake = place.path().join("lake");

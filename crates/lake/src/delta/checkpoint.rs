@@ -20,7 +20,7 @@ pub(super) const SUFFIX: &str = ".checkpoint.parquet";
 /// The `metaData` action as text, in the metadata of our own checkpoints: those of others are read, and not continued by one of ours.
 pub(super) const METADATA_KEY: &str = "stormlog.metadata";
 /// The columns that are read of a checkpoint.
-pub(super) const READ: [&str; 8] = [
+pub(super) const READ: [&str; 9] = [
     "add.path",
     "add.size",
     "add.modificationTime",
@@ -29,6 +29,7 @@ pub(super) const READ: [&str; 8] = [
     "metaData.schemaString",
     "protocol.minReaderVersion",
     "protocol.minWriterVersion",
+    "metaData.id",
 ];
 const LAST: &str = "_last_checkpoint";
 const SCHEMA: &str = "

@@ -39,6 +39,8 @@ pub(super) struct Log {
     pub(super) columns: usize,
     /// The last `metaData` action.
     pub(super) metadata: Option<Value>,
+    /// The id of the table.
+    pub(super) id: Option<String>,
     /// What other programs state in a log and our checkpoints have no place for.
     pub(super) has_more: bool,
     /// The versions for readers and writers that it states.
@@ -145,6 +147,7 @@ impl Log {
                     let configuration = content.get("configuration").and_then(Value::as_object);
                     self.has_more |= configuration.is_some_and(|all| !all.is_empty());
                     self.take_schema(content.get("schemaString").and_then(Value::as_str).unwrap_or(""));
+                    self.id = content.get("id").and_then(Value::as_str).map(str::to_owned);
                     self.metadata = Some(content);
                 }
                 "commitInfo" => {}
@@ -184,6 +187,9 @@ impl Log {
                 log.given_up.extend(text(4).map(str::to_owned));
                 if let Some(schema) = text(5) {
                     log.take_schema(schema);
+                }
+                if let Some(id) = text(8) {
+                    log.id = Some(id.to_owned());
                 }
                 if let Some((reader, writer)) = integer(6).zip(integer(7)) {
                     let version = |value: i64| u64::try_from(value).unwrap_or(u64::MAX);

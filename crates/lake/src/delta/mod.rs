@@ -75,7 +75,7 @@ pub(crate) fn sync_without(
             actions.push(json!({"protocol": {"minReaderVersion": log::READER_VERSION, "minWriterVersion": log::WRITER_VERSION}}));
         }
         if log.columns < table.columns().len() {
-            actions.push(metadata(table));
+            actions.push(metadata(table, &log));
         }
         let mut problems = Vec::new();
         // Programs escape paths differently: two that lead to the same file are one.
@@ -284,7 +284,8 @@ fn bound(column: &str, value: i64) -> Value {
     moment.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string().into()
 }
 
-fn metadata(table: Table) -> Value {
+/// The action that states the schema. What a table has besides it (its id, properties that another program set) stays as it is.
+fn metadata(table: Table, log: &Log) -> Value {
     let field =
         |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
     let kind = |kind: Kind| match kind {
@@ -298,16 +299,20 @@ fn metadata(table: Table) -> Value {
         table.columns().iter().map(|column| field(column.name, kind(column.kind))).collect();
     fields.push(field("date", "date"));
     let schema = json!({"type": "struct", "fields": fields});
-    // The same table has the same id, whichever process writes it first.
-    let id =
-        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, format!("stormlog-lake/{}", table.name()).as_bytes());
-    json!({"metaData": {
-        "id": id.to_string(),
+    let mut content = json!({
+        // Of two processes that begin a log, one commits; a stream that is given the table of another lake notices it by the id.
+        "id": log.id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
         "name": table.name(),
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema.to_string(),
         "partitionColumns": ["date", "job_id"],
         "configuration": {},
         "createdTime": stormlog_store::wall_ns() / 1_000_000,
-    }})
+    });
+    if let (Some(known), Some(content)) =
+        (log.metadata.as_ref().and_then(Value::as_object), content.as_object_mut())
+    {
+        content.extend(known.clone());
+    }
+    content["schemaString"] = schema.to_string().into();
+    json!({"metaData": content})
 }
