@@ -316,7 +316,11 @@ fn process_row(run: &Run, at: usize, facts: &Arc<ProcessFacts>, mut peaks: Peaks
         ended_at_ns,
         ended: process.end.ended(),
         cause: end.and_then(|end| end.cause),
-        exit_code: end.and_then(|end| end.exit_code).map(i64::from),
+        // Facts of an end are kept of failures; the exit status 0 of the program itself is in the record of its run.
+        exit_code: end
+            .and_then(|end| end.exit_code)
+            .or(run.record.exit_code.filter(|_| process.is_root && end.is_none()))
+            .map(i64::from),
         signal: end.and_then(|end| end.signal).map(i64::from),
         is_root: process.is_root,
         peaks,
