@@ -192,8 +192,7 @@ fn unread(report: &Report) -> Option<String> {
     let mut parts = Vec::new();
     if problems.torn_count > 0 {
         let named = problems.torn_files.first().map(|file| format!(": {file}")).unwrap_or_default();
-        let were = if problems.torn_count == 1 { "was" } else { "were" };
-        parts.push(format!("{} {were} torn or damaged{named}", counted(problems.torn_count, "file")));
+        parts.push(format!("{} could not be read in full{named}", counted(problems.torn_count, "input")));
     }
     if problems.copy_count > 0 {
         let (are, a) = if problems.copy_count == 1 { ("is", "a copy") } else { ("are", "copies") };

@@ -5,6 +5,7 @@ use stormlog_model::text::grouped;
 use stormlog_render::fleet::{FleetPage, Section};
 use stormlog_render::table::{Column, Kind};
 
+use crate::answer::counted;
 use crate::report::{JobReport, Report};
 
 /// Rows of a table of the page; JSON has all.
@@ -48,12 +49,8 @@ fn notes(report: &Report) -> Vec<String> {
     let problems = &report.problems;
     let mut notes = Vec::new();
     if problems.torn_count > 0 {
-        let noun = if problems.torn_count == 1 { "file was" } else { "files were" };
-        notes.push(format!(
-            "{} {noun} torn or damaged: {}",
-            problems.torn_count,
-            problems.torn_files.join(" · ")
-        ));
+        let count = counted(problems.torn_count, "input");
+        notes.push(format!("{count} could not be read in full: {}", problems.torn_files.join(" · ")));
     }
     if problems.copy_count > 0 {
         notes.push(format!("Copies, counted once: {}", problems.copies.join(" · ")));

@@ -308,7 +308,7 @@ pub struct TrendPoint {
 /// What could not be read, or was read twice.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Problems {
-    /// Files that are torn or damaged.
+    /// Files that are torn or damaged, and directories that may not be read.
     pub torn_count: u64,
     /// The first of them, each with what is wrong.
     pub torn_files: Vec<String>,

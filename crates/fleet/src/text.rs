@@ -181,7 +181,8 @@ fn problems(out: &mut String, report: &Report) {
         format!("{}: {} ({})", job.job_id, job.duplicated_ranks.len(), ranks.join(", "))
     });
     list(out, "Ranks recorded twice at one time", &twice.collect::<Vec<String>>());
-    let mut unread: Vec<String> = problems.torn_files.iter().map(|file| format!("torn: {file}")).collect();
+    let mut unread: Vec<String> =
+        problems.torn_files.iter().map(|file| format!("not read in full: {file}")).collect();
     unread.extend(problems.copies.iter().map(|copy| format!("copy: {copy}")));
     unread.extend(problems.notes.iter().cloned());
     list(out, "Skipped or duplicate inputs", &unread);

@@ -390,7 +390,7 @@ fn text_is_inert_and_begins_with_the_answer() {
     let report = summarise(all, problems);
     let shown = text(&report);
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown}");
-    assert!(shown.contains("3 files were torn or damaged: part-0.parquet: no footer"), "{shown}");
+    assert!(shown.contains("3 inputs could not be read in full: part-0.parquet: no footer"), "{shown}");
     assert!(report.headline.len() <= 8);
 }
 

@@ -140,7 +140,11 @@ impl Recordings {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), StoreError> {
-        let FoundRuns { directories, sessions, is_incomplete } = find_runs(path)?;
+        let FoundRuns { directories, sessions, denied, is_incomplete } = find_runs(path)?;
+        self.problems.extend(denied.into_iter().map(|path| {
+            let sentence = "permission denied: what is in it was not read".to_owned();
+            Problem { path, sentence, lost: 0 }
+        }));
         if is_incomplete {
             let sentence = "runs are left out: the directory has too many entries, or runs deeper than are searched; name its parts".to_owned();
             self.problems.push(Problem { path: path.to_owned(), sentence, lost: 0 });

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,32 @@ def test_copy_of_a_run_is_counted_once_and_a_torn_recording_is_named(runs: Path,
     assert report["problems"]["torn_count"] >= 1, report["problems"]
     assert any(str(segment.parent.parent) in name for name in report["problems"]["torn_files"])
     assert report["jobs"][0]["ranks_seen"] == 5, "what is left of it counts"
+
+
+def test_run_without_permission_is_named_and_costs_only_itself(runs: Path) -> None:
+    # Root may read everything: there, another user asks.
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as place:
+        binary = shutil.copy(Path(sys.executable).with_name("stormlog"), place)
+        shared = Path(place) / "shared"
+        shutil.copytree(runs, shared)
+        for path in [Path(place), shared, *shared.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        (denied,) = (shared / "rank1-0").iterdir()
+        denied.chmod(0)
+        done = subprocess.run(
+            [binary, "fleet", str(shared), "--json"],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=True,
+            user=65534 if is_root else None,
+        )
+        denied.chmod(0o700)
+        report = json.loads(done.stdout)
+    assert report["jobs"][0]["ranks_seen"] == WORLD - 2
+    assert report["problems"]["torn_files"] == [f"{denied}: permission denied: what is in it was not read"]
+    assert f"1 input could not be read in full: {denied}" in report["headline"][-1]
 
 
 def test_job_and_since_choose_rows(runs: Path) -> None:

@@ -1,7 +1,7 @@
 //! Runs at a path. Bounded in depth and number, links are not followed: a hostile tree costs no more than a large one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stormlog_model::naming::ProgramName;
@@ -20,6 +20,10 @@ const MAX_DIRECTORIES: usize = 1_000_000;
 /// Levels below those in which runs are looked for only to report that there are some, and the directories that this may cost.
 const PROBED_DEPTH: usize = 3;
 const PROBED_DIRECTORIES: usize = 10_000;
+/// Directories without permission that are named; more are not.
+const MOST_DENIED: usize = 1_000;
+/// What ext4 keeps at the top of a file system, for root alone.
+const LOST_AND_FOUND: &str = "lost+found";
 /// Levels between a part of a run and its directory: `RUN/rank0-pid7/oom_dump_…/events.json`.
 const LEVELS: usize = 4;
 
@@ -30,6 +34,8 @@ pub struct FoundRuns {
     pub directories: Vec<RunDirectory>,
     /// Directories of recordings without a run.
     pub sessions: Vec<PathBuf>,
+    /// Directories that this user may not read: each may be a run.
+    pub denied: Vec<PathBuf>,
     /// Whether the search left something out: there are too many directories, or a run is deeper than is searched.
     pub is_incomplete: bool,
 }
@@ -59,8 +65,16 @@ pub fn find_runs(path: &Path) -> Result<FoundRuns, StoreError> {
             found.sessions.push(directory);
             continue;
         }
-        // What this user may not read has nothing to list.
-        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let is_denied = error.kind() == io::ErrorKind::PermissionDenied
+                    && !directory.ends_with(LOST_AND_FOUND)
+                    && found.denied.len() < MOST_DENIED;
+                found.denied.extend(is_denied.then_some(directory));
+                continue;
+            }
+        };
         for entry in entries.flatten() {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
