@@ -1,6 +1,8 @@
 //! The answer: at most eight lines, the worst thing in the fleet first. What ended jobs comes before what may end them, and that before what costs
 //! money.
 
+use std::collections::BTreeSet;
+
 use stormlog_model::format_bytes;
 use stormlog_model::text::short_name;
 
@@ -78,7 +80,10 @@ pub fn first_death_words(first: &FirstDeath) -> Option<String> {
     let job = short_name(&first.job_id);
     let doubt = match first.candidates.len() {
         _ if first.is_certain => String::new(),
-        count => format!("; {} other died within 5 s on other machines, whose clocks may differ", count - 1),
+        count => {
+            let others = counted(count as u64 - 1, "process");
+            format!("; {others} on other machines died within 5 s of it, and clocks may differ by that")
+        }
     };
     Some(format!("{job}{attempt}: {rank} on {} died first ({}){doubt}", death.host, death.cause))
 }
@@ -119,8 +124,11 @@ pub fn outlier_words(one: &OutlierRank) -> String {
         (Some(line), Some(more)) => format!("; it keeps {} more at {line}", format_bytes(more)),
         _ => String::new(),
     };
+    // A rank may differ in each attempt: without the number the lines would be the same.
+    let attempt = one.attempt.filter(|attempt| *attempt > 0);
+    let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
     format!(
-        "rank {}{host} of {} peaks {} {side} the median of {} memory{phase}{usual}{line}",
+        "rank {}{host} of {}{attempt} peaks {} {side} the median of {} memory{phase}{usual}{line}",
         one.rank,
         short_name(&one.job_id),
         format_bytes(one.difference_bytes.unsigned_abs()),
@@ -130,8 +138,11 @@ pub fn outlier_words(one: &OutlierRank) -> String {
 
 fn outlier(report: &Report) -> Option<String> {
     let words = outlier_words(report.outlier_ranks.first()?);
-    Some(match report.outlier_ranks.len() - 1 {
+    let ranks: BTreeSet<(&str, i64)> =
+        report.outlier_ranks.iter().map(|one| (one.job_id.as_str(), one.rank)).collect();
+    Some(match ranks.len() - 1 {
         0 => words,
+        1 => format!("{words}; 1 more rank differs"),
         more => format!("{words}; {more} more ranks differ"),
     })
 }
@@ -157,7 +168,7 @@ fn missing(report: &Report) -> Option<String> {
     let more = if job.missing_count > 5 { ", …" } else { "" };
     let others = match jobs().count() - 1 {
         0 => String::new(),
-        others => format!("; ranks of {} more too", counted(others as u64, "job")),
+        others => format!("; {} more have missing ranks", counted(others as u64, "job")),
     };
     Some(format!(
         "{} of {} of {} left no recording: {}{more}{others}",

@@ -120,6 +120,25 @@ fn attempts_are_compared_apart_and_restarts_counted() {
 }
 
 #[test]
+fn rank_that_differs_in_two_attempts_is_named_with_the_attempt_and_counted_once() {
+    let mut all = Gathered::default();
+    job(&mut all, "j", Some((5, 40)));
+    for rank in 0..8 {
+        let own = Origin { attempt: Some(1), run_id: Arc::from("again"), ..origin("j", rank) };
+        let bytes = if rank == 5 { 50 } else { 20 } * GIB;
+        put(&mut all, &own, HOST, &[sample(T0 + 100 * S, bytes, None)]);
+    }
+    let report = report(all);
+    let odd: Vec<(Option<i64>, i64)> =
+        report.outlier_ranks.iter().map(|one| (one.attempt, one.rank)).collect();
+    assert_eq!(odd, [(Some(1), 5), (Some(0), 5)]);
+    let shown = text(&report);
+    assert!(shown.contains("of j attempt 1 peaks 30.00 GiB above"), "{shown}");
+    assert!(shown.contains("of j peaks 20.00 GiB above"), "{shown}");
+    assert!(!shown.contains("more rank"), "{shown}");
+}
+
+#[test]
 fn missing_ranks_are_counted_and_named() {
     let mut all = Gathered::default();
     for rank in [0, 1, 2, 4, 5, 7] {
