@@ -3,6 +3,8 @@
 
 const MOST_SHOWN = 500;
 const LONGEST_CELL = 300;
+// A text of at most this many letters, without spaces, is not wrapped.
+const LONGEST_WORD = 24;
 
 class FleetTable {
   constructor(section, number) {
@@ -47,6 +49,8 @@ class FleetTable {
     const { kind } = this.data.columns[i];
     if (kind === "text") {
       const cell = element("td", short(value, LONGEST_CELL));
+      // A time, a cause or a version in two lines is hard to read; a path or a sentence may wrap.
+      if (value.length <= LONGEST_WORD && !value.includes(" ")) cell.className = "word";
       if (cell.textContent !== value) cell.title = short(value, 2000);
       return cell;
     }
