@@ -139,6 +139,8 @@ pub fn ship_run(run: &Path, settings: &Settings, supervisor: impl AsFd) -> Resul
     let _ = rustix::process::setpriority_process(None, NICENESS);
     let _claim = Claim::take(run)?;
     let mut following = Following::new(run, settings);
+    // A target that never answers is one to know about, too.
+    following.status.write(run);
     let result = following.run(&supervisor);
     following.status.write(run);
     result.map(|()| following.status)
