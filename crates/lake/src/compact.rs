@@ -129,7 +129,7 @@ fn merge_partition(
     for found in small.map(MergeInput::of) {
         match found {
             Ok(input) => inputs.push(input),
-            Err(unfit) => report.problem(&unfit.0.path, why_left(&unfit.1)),
+            Err(unfit) => report.problems.push(why_left(&unfit.0.path, &unfit.1)),
         }
     }
     if inputs.len() < 2 {
@@ -172,16 +172,15 @@ fn merge_partition(
     Ok((!new.is_empty()).then_some(MergedPartition { target, scratch, new, replaced }))
 }
 
-fn why_left(unfit: &Unfit) -> String {
-    match unfit {
-        Unfit::Foreign => "not written by stormlog: it is left as it is".to_owned(),
-        Unfit::Later(version) => {
-            format!(
-                "schema version {version}, which a later release wrote: it is left as it is; update stormlog"
-            )
-        }
-        Unfit::Damaged(error) => error.to_string(),
-    }
+fn why_left(path: &Path, unfit: &Unfit) -> Problem {
+    let error: &dyn std::fmt::Display = match unfit {
+        Unfit::Foreign => &"not written by stormlog: it is left as it is",
+        Unfit::Later(version) => &format!(
+            "schema version {version}, which a later release wrote: it is left as it is; update stormlog"
+        ),
+        Unfit::Damaged(error) => error,
+    };
+    Problem::of_error(path, error)
 }
 
 /// Something in a directory that is not a regular file.

@@ -175,5 +175,8 @@ fn group_cell(cell: Cell<'_>) -> GroupCell<'_> {
 }
 
 fn encoding(path: &Path, error: &stormlog_parquet::ParquetError) -> LakeError {
-    LakeError::Encoding { path: path.to_owned(), message: error.to_string() }
+    let text = error.to_string();
+    // How the crate calls an error of the file below it: a full disk.
+    let message = text.strip_prefix("External: ").map(str::to_owned).unwrap_or(text);
+    LakeError::Encoding { path: path.to_owned(), message }
 }

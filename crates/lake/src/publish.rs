@@ -266,10 +266,9 @@ impl Publisher {
             match stormlog_store::TableFile::open(&file.path) {
                 Ok(open) => marks.add(file.partition.day, open.metadata(marks::KEY).unwrap_or("[]")),
                 Err(error) => {
-                    let sentence = format!(
-                        "{error}; remove the file: its rows are published again where the runs exist"
-                    );
-                    self.report.problem(Problem { path: file.path, sentence, lost: 0 });
+                    let problem = Problem::of_error(&file.path, &error);
+                    let advice = "remove the file: its rows are published again where the runs exist";
+                    self.report.problem(problem.with_advice(advice));
                 }
             }
         }
@@ -281,8 +280,8 @@ impl Publisher {
             match self.saved.read(table, &file) {
                 Ok(text) => marks.add(file.partition.day, &text),
                 Err(error) => {
-                    let sentence = format!("{error}; rows of it may be published again");
-                    self.report.problem(Problem { path: file.path, sentence, lost: 0 });
+                    let problem = Problem::of_error(&file.path, &error);
+                    self.report.problem(problem.with_advice("rows of it may be published again"));
                 }
             }
         }

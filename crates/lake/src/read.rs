@@ -1,7 +1,7 @@
 //! Reading a lake: the files of a table as they are visible now, and batches of some of its columns. Must never read a column that is not asked for.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stormlog_store::{TableColumn, TableFile};
 
@@ -44,7 +44,7 @@ pub fn scan(
         let open = match TableFile::open(&file.path) {
             Ok(open) => open,
             Err(error) => {
-                problems.push(Problem { path: file.path, sentence: error.to_string(), lost: 0 });
+                problems.push(Problem::of_error(&file.path, &error));
                 continue;
             }
         };
@@ -58,7 +58,7 @@ pub fn scan(
                 }
                 Err(error) => {
                     let lost = open.group_rows(group) as u64;
-                    problems.push(Problem { path: file.path.clone(), sentence: error.to_string(), lost });
+                    problems.push(Problem { lost, ..Problem::of_error(&file.path, &error) });
                 }
             }
         }
@@ -69,6 +69,8 @@ pub fn scan(
 /// What a table holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableInfo {
+    /// Files that can be read.
+    pub paths: Vec<PathBuf>,
     /// Files.
     pub files: u64,
     /// Their size.
@@ -80,7 +82,7 @@ pub struct TableInfo {
     /// First and last day.
     pub dates: Option<(String, String)>,
     /// Files that cannot be read.
-    pub damaged: u64,
+    pub damaged: Vec<Problem>,
     /// Whether it has a Delta log.
     pub is_delta: bool,
 }
@@ -88,19 +90,22 @@ pub struct TableInfo {
 /// What a table of a lake holds, by the footers of its files.
 pub fn table_info(lake: &Path, table: Table) -> Result<TableInfo, LakeError> {
     let files = table_files(lake, table)?;
-    let jobs: BTreeSet<&str> = files.iter().map(|file| file.partition.job.as_str()).collect();
+    let jobs = files.iter().map(|file| file.partition.job.as_str()).collect::<BTreeSet<&str>>().len();
     let mut info = TableInfo {
         files: files.len() as u64,
         bytes: files.iter().map(|file| file.bytes).sum(),
-        jobs: jobs.len() as u64,
+        jobs: jobs as u64,
         dates: files.first().zip(files.last()).map(|(a, b)| (a.partition.date(), b.partition.date())),
         is_delta: delta::has_log(lake, table),
         ..TableInfo::default()
     };
-    for file in &files {
+    for file in files {
         match TableFile::open(&file.path) {
-            Ok(open) => info.rows += open.rows(),
-            Err(_) => info.damaged += 1,
+            Ok(open) => {
+                info.rows += open.rows();
+                info.paths.push(file.path);
+            }
+            Err(error) => info.damaged.push(Problem::of_error(&file.path, &error)),
         }
     }
     Ok(info)

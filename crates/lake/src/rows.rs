@@ -80,6 +80,22 @@ pub struct Problem {
     pub lost: u64,
 }
 
+impl Problem {
+    /// A file that a reader refuses. Its errors begin with the path, which a problem has already.
+    pub(crate) fn of_error(path: &Path, error: &dyn std::fmt::Display) -> Self {
+        let text = error.to_string();
+        let prefix = format!("{}: ", path.display());
+        let sentence = text.strip_prefix(&prefix).map(str::to_owned).unwrap_or(text);
+        Problem { path: path.to_owned(), sentence, lost: 0 }
+    }
+
+    /// The same, with what to do about it.
+    pub(crate) fn with_advice(mut self, advice: &str) -> Self {
+        self.sentence = format!("{}; {advice}", self.sentence);
+        self
+    }
+}
+
 /// A run as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFacts {
@@ -157,7 +173,7 @@ impl Recordings {
                     self.runs.push(Recording { facts, kind: RecordingKind::Run(directory) });
                 }
                 Ok(None) => {}
-                Err(error) => self.problems.push(unreadable(directory.path(), &error)),
+                Err(error) => self.problems.push(Problem::of_error(directory.path(), &error)),
             }
         }
         // Files of recordings beside runs are not searched for in a directory of thousands of runs.
@@ -166,7 +182,7 @@ impl Recordings {
             match Source::find_known(&path) {
                 Ok(sources) => sources.found.into_iter().for_each(|source| self.add_source(source)),
                 Err(StoreError::Unrecognised { .. }) => {}
-                Err(error) => self.problems.push(unreadable(&path, &error)),
+                Err(error) => self.problems.push(Problem::of_error(&path, &error)),
             }
         }
         Ok(())
@@ -179,7 +195,7 @@ impl Recordings {
         }
         let first = match source.events(&ReadOptions::default()) {
             Ok(mut events) => events.find_map(Result::ok),
-            Err(error) => return self.problems.push(unreadable(source.path(), &error)),
+            Err(error) => return self.problems.push(Problem::of_error(source.path(), &error)),
         };
         let Some(first) = first else { return };
         let process = processes::of_head(&first.head);
@@ -194,10 +210,6 @@ impl Recordings {
         };
         self.runs.push(Recording { facts, kind: RecordingKind::Source(source) });
     }
-}
-
-fn unreadable(path: &Path, error: &StoreError) -> Problem {
-    Problem { path: path.to_owned(), sentence: error.to_string(), lost: 0 }
 }
 
 fn facts_of_run(run: &Run) -> RunFacts {
@@ -229,7 +241,7 @@ impl Recording {
             RecordingKind::Run(directory) => match Run::load(directory) {
                 Ok(Some(run)) => read_run(&run, receiver),
                 Ok(None) => Ok(()),
-                Err(error) => receiver.problem(unreadable(directory.path(), &error)),
+                Err(error) => receiver.problem(Problem::of_error(directory.path(), &error)),
             },
             RecordingKind::Source(source) => read_source(source, self.facts.is_over, receiver),
         }
@@ -362,7 +374,7 @@ impl ProcessReading {
                 Ok(sources) => sources.found,
                 Err(StoreError::Unrecognised { .. }) => Vec::new(),
                 Err(error) => {
-                    receiver.problem(unreadable(&session.path, &error))?;
+                    receiver.problem(Problem::of_error(&session.path, &error))?;
                     Vec::new()
                 }
             };
@@ -437,7 +449,7 @@ impl Input {
             let Some(source) = self.sources.next() else { return Ok(None) };
             match source.events(&ReadOptions::default()) {
                 Ok(events) => self.events = Some(events),
-                Err(error) => receiver.problem(unreadable(source.path(), &error))?,
+                Err(error) => receiver.problem(Problem::of_error(source.path(), &error))?,
             }
         }
     }
@@ -471,7 +483,7 @@ fn read_source(source: &Source, is_final: bool, receiver: &mut dyn Receiver) -> 
     let mut known = KnownFacts::default();
     let mut events = match source.events(&ReadOptions::default()) {
         Ok(events) => events,
-        Err(error) => return receiver.problem(unreadable(source.path(), &error)),
+        Err(error) => return receiver.problem(Problem::of_error(source.path(), &error)),
     };
     let mut damaged = 0;
     for event in events.by_ref() {

@@ -246,8 +246,32 @@ fn torn_recordings_and_damaged_files_are_named_and_cost_only_themselves() {
     let file = table_files(&lake, Table::Samples).unwrap().remove(0).path;
     std::fs::write(&file, "PAR1 damaged").unwrap();
     let again = put(&[run], &lake, false);
-    assert!(again.problems.iter().any(|problem| problem.path == file), "{:?}", again.problems);
-    assert_eq!(table_info(&lake, Table::Samples).unwrap().damaged, 1);
+    let named = again.problems.iter().find(|problem| problem.path == file).unwrap();
+    assert!(!named.sentence.contains(&*file.to_string_lossy()), "the path is there once: {named:?}");
+    let info = table_info(&lake, Table::Samples).unwrap();
+    assert_eq!((info.damaged.len(), info.files, info.paths.len()), (1, 2, 1));
+    assert!(!info.paths.contains(&file));
+}
+
+#[test]
+fn exit_status_of_a_program_that_ended_well_is_published() {
+    let place = tempfile::tempdir().unwrap();
+    let lake = place.path().join("lake");
+    put(&[corpus("leak_after_imports")], &lake, false);
+    let mut found = Vec::new();
+    let problems =
+        scan(&lake, Table::Processes, &["is_root", "ended", "exit_code"], &mut |batch| {
+            let [is_root, ended, exit_code] = batch.columns else { panic!("three columns") };
+            found.extend((0..batch.rows).map(|row| {
+                (is_root.boolean(row), ended.text(row).map(str::to_owned), exit_code.integer(row))
+            }));
+            Ok(())
+        });
+    assert_eq!(problems.unwrap(), []);
+    found.sort();
+    let ended = |word: &str| Some(word.to_owned());
+    // Only that of the program itself is known: the supervisor is not the parent of the others.
+    assert_eq!(found, [(Some(false), ended("unknown"), None), (Some(true), ended("completed"), Some(0))]);
 }
 
 /// The columns of a file, each with its type: as Parquet has them, which is what engines see.

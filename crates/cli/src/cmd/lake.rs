@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stormlog_lake::read::{table_files, table_info};
+use stormlog_lake::read::table_info;
 use stormlog_lake::rows::Problem;
 use stormlog_lake::schema::{Kind, Table};
 use stormlog_lake::{CompactReport, ExpireReport, PublishOptions, PublishReport, compact, expire, publish};
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
             let now_ns = i64::try_from(stormlog_store::wall_ns()).unwrap_or(i64::MAX);
             of_expire(&expire(lake, now_ns.saturating_sub(i64::from(*days).saturating_mul(DAY_NS)))?)
         }
-        Action::Info { lists_files } => info(lake, *lists_files)?,
+        Action::Info { lists_files } => info(lake, *lists_files, &mut problems)?,
     };
     let mut out = io::stdout().lock();
     if options.json {
@@ -151,7 +151,7 @@ fn of_expire(report: &ExpireReport) -> (Value, Vec<String>) {
     (json!({"first_date": first_date, "files": files, "bytes": bytes}), vec![line])
 }
 
-fn info(lake: &Path, lists_files: bool) -> anyhow::Result<(Value, Vec<String>)> {
+fn info(lake: &Path, lists_files: bool, problems: &mut Vec<Problem>) -> anyhow::Result<(Value, Vec<String>)> {
     let mut value = serde_json::Map::new();
     let mut rows =
         table::Table::new(&["TABLE", "ROWS", "FILES", "SIZE", "JOBS", "DAYS", "DELTA"], &[1, 2, 3, 4]);
@@ -161,14 +161,14 @@ fn info(lake: &Path, lists_files: bool) -> anyhow::Result<(Value, Vec<String>)> 
             table.name().to_owned(),
             json!({
                 "rows": info.rows, "files": info.files, "bytes": info.bytes, "jobs": info.jobs, "dates": info.dates,
-                "damaged_files": info.damaged, "is_delta": info.is_delta, "columns": columns(table),
+                "damaged_files": info.damaged.len(), "is_delta": info.is_delta, "columns": columns(table),
             }),
         );
         if lists_files {
-            let files: Vec<String> =
-                table_files(lake, table)?.iter().map(|file| file.path.display().to_string()).collect();
+            let files: Vec<String> = info.paths.iter().map(|path| path.display().to_string()).collect();
             value[table.name()]["paths"] = files.into();
         }
+        problems.extend(info.damaged);
         let days = info.dates.map_or_else(|| "-".to_owned(), |(first, last)| format!("{first} to {last}"));
         rows.row(vec![
             table.name().to_owned(),

@@ -87,11 +87,10 @@ pub(crate) fn sync_without(
         for file in on_disk.iter().filter(|file| !is_known(&file.relative())) {
             match NewFile::of(file) {
                 Ok(file) => new.extend(file),
-                Err(error) => problems.push(Problem {
-                    path: file.path.clone(),
-                    sentence: format!("{error}; it is left out of the Delta log: remove the file"),
-                    lost: 0,
-                }),
+                Err(error) => {
+                    let problem = Problem::of_error(&file.path, &error);
+                    problems.push(problem.with_advice("it is left out of the Delta log: remove the file"));
+                }
             }
         }
         let marks = MarksOfTable::of(lake, table)?;
