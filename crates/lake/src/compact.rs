@@ -58,7 +58,8 @@ pub fn compact(lake: &Path) -> Result<CompactReport, LakeError> {
     check_version(lake)?;
     let _lock = LakeLock::alone(lake)?;
     let opened = directories::lake(lake).map_err(io(lake))?;
-    let work = lake.join(OWN_DIRECTORY).join(WORK_DIRECTORY);
+    // By its handle first: nothing is removed through a link.
+    let work = opened.existing(OWN_DIRECTORY).map_err(io(lake))?.path().join(WORK_DIRECTORY);
     remove_all(&work)?;
     let mut report = CompactReport::default();
     for table in Table::ALL {

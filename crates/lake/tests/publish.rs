@@ -612,6 +612,22 @@ fn rows_of_a_file_that_was_removed_by_hand_are_published_again() {
 }
 
 #[test]
+fn nothing_is_removed_through_a_link_in_place_of_our_own_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let (lake, elsewhere) = (place.path().join("lake"), place.path().join("elsewhere"));
+    let run = corpus("healthy_idle");
+    put(std::slice::from_ref(&run), &lake, false);
+    std::fs::rename(lake.join("_stormlog"), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, lake.join("_stormlog")).unwrap();
+    let kept = elsewhere.join("compact/kept");
+    std::fs::create_dir(elsewhere.join("compact")).unwrap();
+    std::fs::write(&kept, "not ours").unwrap();
+    assert!(compact(&lake).is_err() && expire(&lake, i64::MAX / 2).is_err());
+    assert!(publish(&PublishOptions { paths: vec![run], lake, is_delta: false }).is_err());
+    assert!(kept.exists() && !elsewhere.join("expired.json").exists());
+}
+
+#[test]
 fn table_that_is_a_link_is_neither_read_written_nor_expired() {
     let place = tempfile::tempdir().unwrap();
     let (lake, other) = (place.path().join("lake"), place.path().join("other"));
