@@ -76,41 +76,45 @@ fn text(text: &Option<String>) -> Value {
 }
 
 fn jobs(report: &Report) -> Section {
-    let columns = [
-        ("Job", Kind::Text),
-        ("Name", Kind::Text),
-        ("Version", Kind::Text),
-        ("Start", Kind::Text),
-        ("Device peak", Kind::Bytes),
-        ("Device unused", Kind::Bytes),
-        ("Host peak", Kind::Bytes),
-        ("Host unused", Kind::Bytes),
-        ("Ranks", Kind::Count),
-        ("Missing", Kind::Count),
-        ("Restarts", Kind::Count),
-        ("Deaths", Kind::Count),
-    ];
+    let has_devices = report.jobs.iter().any(|job| job.device_memory.is_some());
+    let of_devices: &[(&'static str, Kind)] =
+        if has_devices { &[("Device peak", Kind::Bytes), ("Device unused", Kind::Bytes)] } else { &[] };
+    let columns: Vec<(&'static str, Kind)> =
+        [("Job", Kind::Text), ("Name", Kind::Text), ("Version", Kind::Text), ("Start", Kind::Text)]
+            .into_iter()
+            .chain(of_devices.iter().copied())
+            .chain([
+                ("Host peak", Kind::Bytes),
+                ("Host unused", Kind::Bytes),
+                ("Highest", Kind::Text),
+                ("Ranks", Kind::Count),
+                ("Missing", Kind::Count),
+                ("Restarts", Kind::Count),
+                ("Deaths", Kind::Count),
+            ])
+            .collect();
     let row = |job: &JobReport| {
         let (device, host) = (job.device_memory.as_ref(), job.host_memory.as_ref());
-        vec![
-            job.job_id.clone().into(),
-            text(&job.name),
-            text(&job.version),
-            text(&job.started_at),
-            device.map(|memory| memory.peak_bytes).into(),
-            device.and_then(|memory| memory.waste_bytes).into(),
-            host.map(|memory| memory.peak_bytes).into(),
-            host.and_then(|memory| memory.waste_bytes).into(),
-            job.ranks_seen.into(),
-            job.missing_count.into(),
-            job.restarts.into(),
-            job.deaths.into(),
-        ]
+        let mut cells =
+            vec![job.job_id.clone().into(), text(&job.name), text(&job.version), text(&job.started_at)];
+        for memory in [device, host].into_iter().skip(usize::from(!has_devices)) {
+            cells.push(memory.map(|memory| memory.peak_bytes).into());
+            cells.push(memory.and_then(|memory| memory.waste_bytes).into());
+        }
+        cells.push(highest(job).into());
+        cells.extend([job.ranks_seen, job.missing_count, job.restarts, job.deaths].map(Value::from));
+        cells
     };
-    let has_devices = report.jobs.iter().any(|job| job.device_memory.is_some());
     let explanation = "The peak is the highest of a rank. Unused device memory was reserved by the allocator and never handed out; unused host memory is the limit of the machines less the peaks of their ranks.";
     let rows = report.jobs.iter().map(row).collect();
-    section("Jobs", explanation, &columns, if has_devices { 4 } else { 6 }, rows)
+    section("Jobs", explanation, &columns, 4, rows)
+}
+
+/// Which rank has the peak that its job is listed by: `rank 3 on node-1`.
+fn highest(job: &JobReport) -> String {
+    let Some((_, memory)) = job.main_memory() else { return String::new() };
+    let rank = memory.peak_rank.map_or_else(|| "the launcher".to_owned(), |rank| format!("rank {rank}"));
+    memory.peak_host.as_ref().map_or_else(|| rank.clone(), |host| format!("{rank} on {host}"))
 }
 
 fn outlier_ranks(report: &Report) -> Section {

@@ -213,6 +213,7 @@ def test_page_shows_the_answer_and_sorts(runs: Path, tmp_path: Path, opened: Ope
     opened.goto(out)
     page = opened.page
     assert "fleet-7" in page.inner_text("#answer")
+    assert "rank 3 on " in page.inner_text("#section-0")
     titles = page.eval_on_selector_all("main h2", "all => all.map((one) => one.textContent)")
     assert [title.split(" ")[0] for title in titles][:2] == ["Jobs", "Outlier"]
     page.fill("#filter", "no such job")
