@@ -58,7 +58,9 @@ impl JobState {
         let highest = seen.last().map_or(0, |rank| rank.saturating_add(1)).min(1 << 16);
         let world_size = u64::try_from(self.world_size).unwrap_or(0).max(highest);
         let mut missing = missing_ranks(&seen, world_size);
-        let missing_count = missing.len() as u64;
+        // Counted by itself: of a number of ranks beyond any cluster only the first are listed.
+        let present = seen.iter().filter(|rank| **rank < world_size).count() as u64;
+        let missing_count = world_size - present;
         missing.truncate(MOST_NAMED);
         let hosts: BTreeSet<&Arc<str>> = self.hosts().collect();
         JobReport {

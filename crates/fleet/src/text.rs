@@ -8,6 +8,10 @@ use crate::report::{JobReport, Report};
 
 /// Rows of a table; the rest are counted.
 const ROWS: usize = 15;
+/// Letters of a name in a table, and how many of a longer one are kept at its start and its end.
+const LONGEST_CELL: usize = 64;
+const CELL_START: usize = 44;
+const CELL_END: usize = 19;
 
 /// The text.
 #[must_use]
@@ -106,10 +110,10 @@ fn job_cells(job: &JobReport) -> Vec<String> {
         Some((kind, memory)) => (kind, Some(memory)),
         None => ("–", None),
     };
-    let optional = |text: &Option<String>| text.as_deref().map_or_else(|| "–".to_owned(), short_name);
+    let optional = |text: &Option<String>| text.as_deref().map_or_else(|| "–".to_owned(), cell_name);
     let waste = memory.and_then(|memory| memory.waste_bytes);
     vec![
-        short_name(&job.job_id),
+        cell_name(&job.job_id),
         optional(&job.name),
         optional(&job.version),
         format!("{}/{}", job.ranks_seen, job.world_size),
@@ -121,6 +125,18 @@ fn job_cells(job: &JobReport) -> Vec<String> {
         job.restarts.to_string(),
         job.deaths.to_string(),
     ]
+}
+
+/// A name in a table, where one of hundreds of letters would push all other columns off the screen.
+fn cell_name(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    match letters.len().checked_sub(LONGEST_CELL) {
+        None | Some(0) => short_name(name),
+        Some(_) => {
+            let (first, last) = (&letters[..CELL_START], &letters[letters.len() - CELL_END..]);
+            short_name(&first.iter().chain(&['…']).chain(last).collect::<String>())
+        }
+    }
 }
 
 fn deaths(out: &mut String, report: &Report) {
@@ -158,9 +174,9 @@ fn trends(out: &mut String, report: &Report) {
             })
             .collect();
         lines.push(format!(
-            "{} · {} ranks · {}: {}",
+            "{} · {} · {}: {}",
             trend.name,
-            trend.world_size,
+            counted(trend.world_size, "rank"),
             trend.memory,
             points.join(" → ")
         ));
@@ -173,12 +189,18 @@ fn problems(out: &mut String, report: &Report) {
     let missing = report.jobs.iter().filter(|job| job.missing_count > 0).map(|job| {
         let ranks: Vec<String> = job.missing_ranks.iter().map(u64::to_string).collect();
         let rest = if job.missing_count > job.missing_ranks.len() as u64 { ", …" } else { "" };
-        format!("{}: {} of {} ({}{rest})", job.job_id, job.missing_count, job.world_size, ranks.join(", "))
+        format!(
+            "{}: {} of {} ({}{rest})",
+            cell_name(&job.job_id),
+            job.missing_count,
+            job.world_size,
+            ranks.join(", ")
+        )
     });
     list(out, "Missing ranks", &missing.collect::<Vec<String>>());
     let twice = report.jobs.iter().filter(|job| !job.duplicated_ranks.is_empty()).map(|job| {
         let ranks: Vec<String> = job.duplicated_ranks.iter().take(ROWS).map(i64::to_string).collect();
-        format!("{}: {} ({})", job.job_id, job.duplicated_ranks.len(), ranks.join(", "))
+        format!("{}: {} ({})", cell_name(&job.job_id), job.duplicated_ranks.len(), ranks.join(", "))
     });
     list(out, "Ranks recorded twice at one time", &twice.collect::<Vec<String>>());
     let mut unread: Vec<String> =

@@ -400,6 +400,20 @@ fn report_does_not_depend_on_the_order_of_rows_or_readers() {
 }
 
 #[test]
+fn number_of_ranks_beyond_any_cluster_is_counted_and_long_names_lose_their_middle() {
+    let mut all = Gathered::default();
+    let id = format!("{}end", "j".repeat(5000));
+    let own = Origin { world_size: i64::MAX, ..origin(&id, 3) };
+    put(&mut all, &own, HOST, &[sample(T0, GIB, None)]);
+    let report = report(all);
+    assert_eq!(report.jobs[0].missing_count, i64::MAX as u64 - 1);
+    assert_eq!(report.jobs[0].missing_ranks.len(), 16);
+    let shown = text(&report);
+    let row = shown.lines().find(|line| line.starts_with("  jjj")).unwrap();
+    assert!(row.contains("…jjj") && row.contains("end ") && row.chars().count() < 200, "{row}");
+}
+
+#[test]
 fn text_is_inert_and_begins_with_the_answer() {
     let mut all = Gathered::default();
     let own = Origin { world_size: 1, ..origin("\u{1b}[31mjob", 0) };
