@@ -6,21 +6,38 @@ use stormlog_model::memory::Memory;
 use stormlog_model::stacks::Weight;
 
 use crate::error::{ImportError, Position};
-use crate::input::{ENDS_EARLY, File, Lines};
+use crate::input::{ENDS_EARLY, File, Kept, Lines};
 use crate::maps::Maps;
 use crate::recognise::Format;
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 
 const MOST_FRAMES: usize = 4096;
-/// Stacks of a profile.
-const MOST_STACKS: usize = 1 << 22;
 const MAP: &str = "MAPPED_LIBRARIES:";
+/// A stack of jemalloc begins in jemalloc itself, which gperftools leaves out of its own.
+const ALLOCATOR: &str = "libjemalloc";
+/// How the first line of Go's text ends.
+const GO: &str = "@ heap/";
 
 /// A stack, the innermost address first, and what it held.
 struct Row {
     stack: Vec<u64>,
     live: Weight,
     total: Weight,
+}
+
+#[derive(Default)]
+struct Rows {
+    list: Vec<Row>,
+    kept: Kept,
+}
+
+impl Rows {
+    fn push(&mut self, file: &File<'_>, row: Row) -> Result<(), ImportError> {
+        self.kept.add(size_of::<Row>());
+        self.kept.add_list::<u64>(row.stack.capacity());
+        self.list.push(row);
+        self.kept.check(file)
+    }
 }
 
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -32,13 +49,18 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     if !is_whole {
         return Err(file.damaged("it ends within its first line", Position::End));
     }
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     let (period, has_map) = match file.format {
         Format::Jemalloc => {
             let period = head.strip_prefix("heap_v2/").and_then(|text| text.trim().parse().ok());
             let period = period
                 .ok_or_else(|| file.damaged("its sampling period is not a number", lines.position()))?;
             (Some(period), jemalloc_rows(file, &mut lines, &mut rows)?)
+        }
+        _ if head.contains(GO) => {
+            return Err(file.nothing(
+                "that Go wrote as text, which is not read; save it without `debug=1`, as a pprof profile",
+            ));
         }
         _ => {
             let period = head.rsplit_once("@ heap_v2/").and_then(|(_, text)| text.trim().parse().ok());
@@ -53,8 +75,11 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     sink.about(About::default());
     maps.load(sink);
     // jemalloc counts what was allocated in all only with `prof_accum`.
-    let has_totals = rows.iter().any(|row| row.total.count > 0);
-    for Row { stack, live, total } in rows {
+    let has_totals = rows.list.iter().any(|row| row.total.count > 0);
+    for Row { stack, live, total } in rows.list {
+        let inner = stack.iter().take_while(|address| maps.is_in(**address, ALLOCATOR)).count();
+        // A stack of nothing else is kept as it is.
+        let stack = stack.get(inner..).filter(|stack| !stack.is_empty()).unwrap_or(&stack);
         let node = stack.iter().rev().fold(ROOT, |node, address| sink.node(node, Step::Address(*address)));
         let total = has_totals.then(|| scaled(total, period));
         sink.hold(Site::of(Memory::Host, node), Held::at_one_moment(scaled(live, period), total));
@@ -74,7 +99,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
 }
 
 /// `@ address…`, then one line for all threads (`t*`) and one for each thread. Whether the memory map follows.
-fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<bool, ImportError> {
+fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Rows) -> Result<bool, ImportError> {
     while let Some((line, is_whole)) = lines.next()? {
         let text = line.trim();
         if text == MAP || !is_whole {
@@ -83,8 +108,8 @@ fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) ->
         if let Some(addresses) = text.strip_prefix('@') {
             let stack = stack(addresses)
                 .ok_or_else(|| file.damaged("an address is not a number", lines.position()))?;
-            push(file, rows, Row { stack, live: Weight::default(), total: Weight::default() })?;
-        } else if let (Some(numbers), Some(row)) = (text.strip_prefix("t*:"), rows.last_mut()) {
+            rows.push(file, Row { stack, live: Weight::default(), total: Weight::default() })?;
+        } else if let (Some(numbers), Some(row)) = (text.strip_prefix("t*:"), rows.list.last_mut()) {
             let parsed = amounts(numbers)
                 .ok_or_else(|| file.damaged("an amount is not a number", lines.position()))?;
             (row.live, row.total) = parsed;
@@ -94,7 +119,7 @@ fn jemalloc_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) ->
 }
 
 /// `objects: bytes [objects: bytes] @ address…`: held, and allocated in all. Whether the memory map follows.
-fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) -> Result<bool, ImportError> {
+fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Rows) -> Result<bool, ImportError> {
     while let Some((line, is_whole)) = lines.next()? {
         let text = line.trim();
         if text == MAP || !is_whole {
@@ -107,17 +132,9 @@ fn gperftools_rows(file: &File<'_>, lines: &mut Lines<'_>, rows: &mut Vec<Row>) 
             let (live, total) = amounts(numbers)?;
             Some(Row { stack: stack(addresses)?, live, total })
         });
-        push(file, rows, row.ok_or_else(|| file.damaged("a stack is damaged", lines.position()))?)?;
+        rows.push(file, row.ok_or_else(|| file.damaged("a stack is damaged", lines.position()))?)?;
     }
     Ok(false)
-}
-
-fn push(file: &File<'_>, rows: &mut Vec<Row>, row: Row) -> Result<(), ImportError> {
-    if rows.len() == MOST_STACKS {
-        return Err(file.too_large());
-    }
-    rows.push(row);
-    Ok(())
 }
 
 fn stack(text: &str) -> Option<Vec<u64>> {

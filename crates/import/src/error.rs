@@ -39,7 +39,7 @@ pub enum ImportError {
         what: String,
     },
     /// Larger than what is held at once.
-    #[error("{} is a {format} with more than {} MiB in one piece, which is too large; record a shorter time", path.display(), limit >> 20)]
+    #[error("{} is a {format} that takes more than {} MiB of memory to read; record a shorter time", path.display(), limit >> 20)]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -9,12 +9,14 @@ use stormlog_model::memory::Memory;
 use stormlog_model::stacks::FrameKind;
 
 use crate::error::{ImportError, Position};
-use crate::input::{ENDS_EARLY, File, MOST_IN_ONE, is_cut};
+use crate::input::{ENDS_EARLY, File, Kept, MOST_IN_ONE, is_cut};
 use crate::sink::{About, Node, ROOT, Sink, Site, Step};
 
-/// Texts, instructions, stacks or kinds of blocks.
-const MOST_ENTRIES: usize = 1 << 26;
 const MOST_TEXT: u64 = 1 << 24;
+/// Bytes of a block that lives: its address, and what the heap keeps of it.
+const LIVE: usize = 40;
+/// Functions inlined at one address: more are not real.
+const MOST_INLINED: usize = 64;
 
 #[derive(Default)]
 struct Recording {
@@ -24,6 +26,7 @@ struct Recording {
     traces: Vec<Node>,
     blocks: Vec<Block>,
     page_size: u64,
+    kept: Kept,
     /// Addresses are made up.
     next_address: u64,
 }
@@ -100,14 +103,12 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
                     whole.push('\n');
                     whole += String::from_utf8_lossy(&line).trim_end_matches('\n');
                 }
-                recording.texts.push(whole);
+                recording.text_comes(whole);
             }
-            "s" => recording.texts.push(rest.to_owned()),
+            "s" => recording.text_comes(rest.to_owned()),
             _ => recording.record(tag, rest, sink).ok_or_else(|| damaged("a record is damaged"))?,
         }
-        if recording.entries() > MOST_ENTRIES {
-            return Err(file.too_large());
-        }
+        recording.kept.check(file)?;
     }
     if recording.blocks.is_empty() {
         return Err(file.nothing("without an allocation: record again"));
@@ -119,8 +120,9 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
 }
 
 impl Recording {
-    fn entries(&self) -> usize {
-        self.texts.len() + self.instructions.len() + self.traces.len() + self.blocks.len()
+    fn text_comes(&mut self, text: String) {
+        self.kept.add(size_of::<String>() + text.len());
+        self.texts.push(text);
     }
 
     /// Takes a record; `None` when it is damaged.
@@ -136,10 +138,12 @@ impl Recording {
             "i" => {
                 let (address, module) = (next()?, place(next()?)?);
                 let mut frames = Vec::new();
-                while let Some(function) = next() {
+                while let Some(function) = next().filter(|_| frames.len() < MOST_INLINED) {
                     let (file, line) = (next().unwrap_or(0), next().unwrap_or(0));
                     frames.push((place(function)?, place(file)?, u32::try_from(line).unwrap_or(0)));
                 }
+                self.kept.add(size_of::<Instruction>());
+                self.kept.add_list::<(usize, usize, u32)>(frames.len());
                 self.instructions.push(Instruction { address, module, frames });
             }
             "t" => {
@@ -147,23 +151,27 @@ impl Recording {
                 let parent = *self.traces.get(parent)?;
                 let instruction = self.instructions.get(instruction.checked_sub(1)?)?;
                 let node = self.node(parent, instruction, sink);
+                self.kept.add(size_of::<Node>());
                 self.traces.push(node);
             }
             "a" => {
                 let (size, trace) = (next()?, place(next()?)?);
                 self.traces.get(trace)?;
+                self.kept.add(size_of::<Block>());
                 self.blocks.push(Block { size, trace, addresses: Vec::new() });
             }
             "+" => {
                 let block = self.blocks.get_mut(place(next()?)?)?;
                 let node = *self.traces.get(block.trace)?;
                 block.addresses.push(self.next_address);
+                self.kept.add(LIVE);
                 sink.allocate(Site::of(Memory::Host, node), self.next_address, block.size);
                 self.next_address += 16;
             }
             "-" => {
                 let block = self.blocks.get_mut(place(next()?)?)?;
                 if let Some(address) = block.addresses.pop() {
+                    self.kept.remove(LIVE);
                     sink.free(Memory::Host, 0, address, block.size);
                 }
             }

@@ -8,6 +8,8 @@ use crate::recognise::Format;
 
 /// Most bytes of one line, one message or one text.
 pub(crate) const MOST_IN_ONE: u64 = 128 << 20;
+/// Most bytes that a reader keeps of a file: a small file may decompress into more than there is memory for.
+const MOST_KEPT: usize = 256 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
@@ -47,8 +49,13 @@ impl File<'_> {
         }
     }
 
+    /// One piece of the file is too large.
     pub(crate) fn too_large(&self) -> ImportError {
-        ImportError::TooLarge { path: self.path.to_owned(), format: self.format, limit: MOST_IN_ONE }
+        self.takes_more_than(MOST_IN_ONE)
+    }
+
+    fn takes_more_than(&self, limit: u64) -> ImportError {
+        ImportError::TooLarge { path: self.path.to_owned(), format: self.format, limit }
     }
 
     pub(crate) fn damaged(&self, what: &'static str, at: Position) -> ImportError {
@@ -57,6 +64,37 @@ impl File<'_> {
 
     pub(crate) fn nothing(&self, what: impl Into<String>) -> ImportError {
         ImportError::Nothing { path: self.path.to_owned(), format: self.format, what: what.into() }
+    }
+}
+
+/// The bytes that a reader keeps of a file until it has read all of it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Kept(usize);
+
+impl Kept {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_add(bytes);
+    }
+
+    /// Adds a list of `length` values of a type.
+    pub(crate) fn add_list<T>(&mut self, length: usize) {
+        self.add(length.saturating_mul(size_of::<T>()));
+    }
+
+    pub(crate) fn remove(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+
+    pub(crate) fn is_full(self) -> bool {
+        self.0 > MOST_KEPT
+    }
+
+    /// Fails once more is kept than a reader may keep.
+    pub(crate) fn check(self, file: &File<'_>) -> Result<(), ImportError> {
+        match self.is_full() {
+            true => Err(file.takes_more_than(MOST_KEPT as u64)),
+            false => Ok(()),
+        }
     }
 }
 

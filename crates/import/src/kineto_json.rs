@@ -1,14 +1,20 @@
 //! The JSON of PyTorch's profiler, event by event: only what memory needs is kept. Must read a file of any size without holding its text.
 
+use std::cell::Cell;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Events that are kept.
-const MOST_EVENTS: usize = 1 << 25;
+use crate::input::Kept;
+
+/// Bytes of one event, or of what comes before and after the events: the parser holds a text until its end.
+const MOST_IN_EVENT: u64 = 16 << 20;
+
+/// Room for the stretches of a thread when its first comes.
+const LEAST_SLICES: usize = 4;
 
 /// A stretch of code on a thread, from `start` to `end` in microseconds.
 pub(crate) struct Slice {
@@ -39,7 +45,7 @@ pub(crate) struct Trace {
     pub(crate) names: Names,
     pub(crate) slices: FxHashMap<u64, Vec<Slice>>,
     pub(crate) changes: Vec<Change>,
-    events: usize,
+    pub(crate) kept: Kept,
 }
 
 /// Texts by number; 0 is the empty one.
@@ -50,16 +56,19 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    fn id(&mut self, text: String) -> u32 {
+    fn id(&mut self, text: String, kept: &mut Kept) -> u32 {
         if text.is_empty() {
             return 0;
         }
         let next = self.list.len() as u32 + 1;
-        let id = *self.known.entry(text.clone()).or_insert(next);
-        if id == next {
-            self.list.push(text);
+        if let Some(id) = self.known.get(&text) {
+            return *id;
         }
-        id
+        // Once as a key and once in the list.
+        kept.add(2 * (size_of::<(String, u32)>() + text.len()));
+        self.known.insert(text.clone(), next);
+        self.list.push(text);
+        next
     }
 
     pub(crate) fn text(&self, id: u32) -> &str {
@@ -124,16 +133,43 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Reads a trace.
+/// Reads a trace. One that takes too much memory ends early, with [`Trace::kept`] full.
 pub(crate) fn read(reader: impl Read) -> serde_json::Result<Trace> {
     let mut trace = Trace::default();
-    let mut json = serde_json::Deserializer::from_reader(reader);
-    json.deserialize_map(Top(&mut trace))?;
-    json.end()?;
-    Ok(trace)
+    let since = Cell::new(0);
+    let mut json = serde_json::Deserializer::from_reader(Bounded { reader, since: &since });
+    let read = json.deserialize_map(Top { trace: &mut trace, since: &since }).and_then(|()| json.end());
+    if since.get() > MOST_IN_EVENT {
+        trace.kept.add(usize::MAX);
+    }
+    match read {
+        Err(_) if trace.kept.is_full() => Ok(trace),
+        read => read.map(|()| trace),
+    }
 }
 
-struct Top<'a>(&'a mut Trace);
+/// Fails where one event takes too many bytes.
+struct Bounded<'a, R> {
+    reader: R,
+    /// Bytes since the last event.
+    since: &'a Cell<u64>,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.since.set(self.since.get() + read as u64);
+        match self.since.get() > MOST_IN_EVENT {
+            true => Err(io::Error::other("an event is too large")),
+            false => Ok(read),
+        }
+    }
+}
+
+struct Top<'a> {
+    trace: &'a mut Trace,
+    since: &'a Cell<u64>,
+}
 
 impl<'de> Visitor<'de> for Top<'_> {
     type Value = ();
@@ -144,11 +180,12 @@ impl<'de> Visitor<'de> for Top<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<String>()? {
+            self.since.set(0);
             match key.as_str() {
-                "traceEvents" => map.next_value_seed(Events(self.0))?,
+                "traceEvents" => map.next_value_seed(Events { trace: self.trace, since: self.since })?,
                 "baseTimeNanoseconds" => {
                     let base = map.next_value::<Number>()?.whole;
-                    self.0.base_ns = base.and_then(|base| base.try_into().ok()).unwrap_or(0);
+                    self.trace.base_ns = base.and_then(|base| base.try_into().ok()).unwrap_or(0);
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -157,7 +194,10 @@ impl<'de> Visitor<'de> for Top<'_> {
     }
 }
 
-struct Events<'a>(&'a mut Trace);
+struct Events<'a> {
+    trace: &'a mut Trace,
+    since: &'a Cell<u64>,
+}
 
 impl<'de> DeserializeSeed<'de> for Events<'_> {
     type Value = ();
@@ -176,9 +216,10 @@ impl<'de> Visitor<'de> for Events<'_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<(), S::Error> {
         while let Some(event) = list.next_element::<Event>()? {
-            self.0.take(event);
-            if self.0.events > MOST_EVENTS {
-                return Err(serde::de::Error::custom("more events than are read"));
+            self.since.set(0);
+            self.trace.take(event);
+            if self.trace.kept.is_full() {
+                return Err(serde::de::Error::custom("more events than are kept"));
             }
         }
         Ok(())
@@ -194,6 +235,7 @@ impl Trace {
             let (Some(bytes), Some(address)) = (args.bytes.whole, args.address.whole) else { return };
             let total = |number: Number| number.whole.and_then(|number| u64::try_from(number).ok());
             self.pid = event.pid.whole.and_then(|pid| pid.try_into().ok()).unwrap_or(self.pid);
+            self.kept.add(size_of::<Change>());
             self.changes.push(Change {
                 thread,
                 time,
@@ -204,20 +246,19 @@ impl Trace {
                 allocated: total(args.allocated),
                 reserved: total(args.reserved),
             });
-            self.events += 1;
         } else if event.ph == "X" && ["cpu_op", "python_function", "user_annotation"].contains(&&*event.cat) {
             let end = time + event.dur.real.filter(|duration| *duration >= 0.0).unwrap_or(0.0);
             let is_python = event.cat == "python_function";
-            let name = self.names.id(event.name);
-            let called_from = self.names.id(args.called_from.unwrap_or_default());
-            self.slices.entry(thread).or_default().push(Slice {
-                start: time,
-                end,
-                name,
-                called_from,
-                is_python,
-            });
-            self.events += 1;
+            let name = self.names.id(event.name, &mut self.kept);
+            let called_from = self.names.id(args.called_from.unwrap_or_default(), &mut self.kept);
+            self.kept.add(size_of::<Slice>());
+            self.slices
+                .entry(thread)
+                .or_insert_with(|| {
+                    self.kept.add_list::<Slice>(LEAST_SLICES);
+                    Vec::with_capacity(LEAST_SLICES)
+                })
+                .push(Slice { start: time, end, name, called_from, is_python });
         }
     }
 }

@@ -54,6 +54,15 @@ impl Maps {
         Some(())
     }
 
+    /// Whether an address is in a library whose file name begins so.
+    pub(crate) fn is_in(&self, address: u64, name: &str) -> bool {
+        let is_named =
+            |module: &&Mapped| module.path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
+        let is_inside =
+            |module: &Mapped| module.segments.iter().any(|(start, end)| (*start..*end).contains(&address));
+        self.modules.iter().filter(is_named).any(is_inside)
+    }
+
     pub(crate) fn load(&self, sink: &mut dyn Sink) {
         for Mapped { path, start, offset, segments } in
             self.modules.iter().filter(|one| !one.segments.is_empty())

@@ -1,22 +1,26 @@
-//! massif's profiles: how large the heap was over time, and at some moments by stack. The peak is one of those; the end seldom is.
+//! massif's profiles: how large the heap was over time, and at some moments by stack. The peak is mostly one of those; the end seldom is.
+
+use std::rc::Rc;
 
 use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::{ImportError, Position};
-use crate::input::{ENDS_EARLY, File, Lines};
+use crate::input::{ENDS_EARLY, File, Kept, Lines};
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 
 const MOST_DEPTH: usize = 4096;
 /// Rows of one tree.
 const MOST_ROWS: usize = 1 << 20;
 
+/// Trees that are held at a time: the peak's, the last one and the next.
+const TREES: usize = 3;
+
 /// One snapshot.
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct Snapshot {
     time: u64,
     bytes: u64,
-    is_peak: bool,
     /// Depth, bytes and place of each row; none of a snapshot without its tree.
     tree: Vec<(usize, u64, String)>,
 }
@@ -24,8 +28,8 @@ struct Snapshot {
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut lines = file.lines()?;
     let (mut command, mut unit) = (String::new(), String::new());
-    let (mut peak, mut last): (Option<Snapshot>, Option<Snapshot>) = (None, None);
-    let mut levels: Vec<(u64, u64)> = Vec::new();
+    let (mut peak, mut last): (Option<Rc<Snapshot>>, Option<Rc<Snapshot>>) = (None, None);
+    let (mut levels, mut kept): (Vec<(u64, u64)>, Kept) = Default::default();
     let mut now: Option<Snapshot> = None;
     loop {
         let next = lines.next()?.filter(|(_, is_whole)| *is_whole);
@@ -33,10 +37,13 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
         let is_new = line.is_none_or(|line| line.starts_with("snapshot="));
         if is_new && let Some(done) = now.take() {
             levels.push((done.time, done.bytes));
-            // Of peaks of the same size the one with a tree is kept.
-            let rank = |one: &Snapshot| (one.is_peak, one.bytes, !one.tree.is_empty());
+            kept.add(size_of::<(u64, u64)>());
+            kept.check(file)?;
+            let done = Rc::new(done);
+            // The largest of those with a tree, which is the one that massif calls the peak.
+            let rank = |one: &Snapshot| (!one.tree.is_empty(), one.bytes);
             if peak.as_ref().is_none_or(|peak| rank(&done) > rank(peak)) {
-                peak = Some(done.clone());
+                peak = Some(Rc::clone(&done));
             }
             last = Some(done);
         }
@@ -50,12 +57,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
             match line.split_once('=') {
                 Some(("time", text)) => snapshot.time = number(text)?,
                 Some(("mem_heap_B", text)) => snapshot.bytes = number(text)?,
-                Some(("heap_tree", kind)) => {
-                    snapshot.is_peak = kind == "peak";
-                    if kind != "empty" {
-                        snapshot.tree = tree(file, &mut lines)?;
-                    }
-                }
+                Some(("heap_tree", kind)) if kind != "empty" => snapshot.tree = tree(file, &mut lines)?,
                 _ => {}
             }
         } else if let Some(text) = line.strip_prefix("cmd: ") {
@@ -69,14 +71,21 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     };
     let command = command.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     sink.about(About { command, ..About::default() });
-    hold(&peak, sink, |peak| Held { peak, ..Held::default() });
-    hold(&last, sink, |live| Held { live, ..Held::default() });
+    let most = levels.iter().map(|(_, bytes)| *bytes).max().unwrap_or(peak.bytes);
+    hold(&peak, most, sink, |peak| Held { peak, ..Held::default() });
+    hold(&last, last.bytes, sink, |live| Held { live, ..Held::default() });
     if unit == "ms" {
         levels.iter().for_each(|(time, bytes)| sink.level(time.saturating_mul(1000), *bytes));
     } else {
         sink.note("massif counted instructions or bytes instead of time: record with --time-unit=ms for memory over time.".to_owned());
     }
     sink.note("massif stores no block counts, and only a total for small sites.".to_owned());
+    if !peak.tree.is_empty() && most > peak.bytes {
+        sink.note(
+            "massif marks a peak only where memory is freed: what the heap grew beyond it is known only as a sum."
+                .to_owned(),
+        );
+    }
     if lines.is_cut() {
         sink.note(ENDS_EARLY.to_owned());
     }
@@ -91,7 +100,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
 
 /// The rows of a tree: `n3: 138752 0x109207: keep (demo.cpp:7)`, each one blank deeper than its caller's callee. Ends with its last row.
 fn tree(file: &File<'_>, lines: &mut Lines<'_>) -> Result<Vec<(usize, u64, String)>, ImportError> {
-    let mut rows = Vec::new();
+    let (mut rows, mut kept) = (Vec::new(), Kept::default());
     // Rows that are announced and have not come.
     let mut missing = 1u64;
     while missing > 0 && rows.len() < MOST_ROWS {
@@ -106,13 +115,15 @@ fn tree(file: &File<'_>, lines: &mut Lines<'_>) -> Result<Vec<(usize, u64, Strin
         let (children, bytes, place) =
             row.ok_or_else(|| file.damaged("a row of a tree is damaged", lines.position()))?;
         missing = (missing - 1).saturating_add(children);
+        kept.add(TREES * (size_of::<(usize, u64, String)>() + place.len()));
+        kept.check(file)?;
         rows.push((depth, bytes, place));
     }
     Ok(rows)
 }
 
-/// Hands over what each stack held. A row holds what its callers hold together: what is left over is its own.
-fn hold(snapshot: &Snapshot, sink: &mut dyn Sink, held: impl Fn(Weight) -> Held) {
+/// Hands over what each stack held, of `bytes` in all. A row holds what its callers hold together: what is left over is its own.
+fn hold(snapshot: &Snapshot, bytes: u64, sink: &mut dyn Sink, held: impl Fn(Weight) -> Held) {
     let put = |sink: &mut dyn Sink, stack: &[Step<'_>], bytes: u64| {
         // massif's trees begin at the allocation; stacks begin at the outermost frame.
         let node = stack.iter().rev().fold(ROOT, |node, step| sink.node(node, *step));
@@ -120,7 +131,7 @@ fn hold(snapshot: &Snapshot, sink: &mut dyn Sink, held: impl Fn(Weight) -> Held)
     };
     let remark = |function| Step::Code { kind: FrameKind::Remark, function, file: "", line: 0 };
     if snapshot.tree.is_empty() {
-        return put(sink, &[remark("<stack not recorded>")], snapshot.bytes);
+        return put(sink, &[remark("<stack not recorded>")], bytes);
     }
     let rows = &snapshot.tree;
     let own = own_bytes(rows);
@@ -135,8 +146,8 @@ fn hold(snapshot: &Snapshot, sink: &mut dyn Sink, held: impl Fn(Weight) -> Held)
         }
     }
     let known = rows.first().map_or(0, |(_, bytes, _)| *bytes);
-    if snapshot.bytes > known {
-        put(sink, &[remark("<stack not recorded>")], snapshot.bytes - known);
+    if bytes > known {
+        put(sink, &[remark("<stack not recorded>")], bytes - known);
     }
 }
 

@@ -6,7 +6,7 @@ use stormlog_model::memory::{Device, Memory, Source};
 use stormlog_model::stacks::FrameKind;
 
 use crate::error::{ImportError, Position};
-use crate::input::File;
+use crate::input::{File, Kept};
 use crate::sink::{About, Node, ROOT, Sink, Site, Step};
 use crate::sqlite::{Database, SqliteError};
 use crate::sqlite_record::Value;
@@ -15,10 +15,8 @@ const EVENTS: &str = "CUDA_GPU_MEMORY_USAGE_EVENTS";
 const CALLS: [&str; 2] = ["CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"];
 const CHAINS: &str = "CUDA_CALLCHAINS";
 const STRINGS: &str = "StringIds";
-/// Events that are held, of 72 bytes each.
-const MOST_EVENTS: usize = 16 << 20;
 /// Frames of all stacks together.
-const MOST_FRAMES: usize = 16 << 20;
+const MOST_FRAMES: usize = 4 << 20;
 const FRAMES_OF_ONE: usize = 1024;
 /// `globalPid` and `globalTid` hold the process above this bit, the thread below.
 const PROCESS_BIT: u32 = 24;
@@ -142,7 +140,7 @@ fn read_events(file: &File<'_>, database: &Database) -> Result<Option<(Vec<Event
     }
     let mut events = Vec::new();
     let mut allocated: FxHashMap<i64, u64> = FxHashMap::default();
-    let mut is_over = false;
+    let mut kept = Kept::default();
     let mut take = |row: &[Value]| {
         let [start, process, device, address, bytes, kind, operation, call] = row else { return true };
         let (Some(start), Some(process), Some(address), Some(bytes)) =
@@ -165,13 +163,11 @@ fn read_events(file: &File<'_>, database: &Database) -> Result<Option<(Vec<Event
         let address = address as u64;
         let (kind, call) = (kind.int().unwrap_or(-1), call.int());
         events.push(Event { start, process, device, address, bytes, kind, is_free, call });
-        is_over = events.len() > MOST_EVENTS;
-        !is_over
+        kept.add(size_of::<Event>());
+        !kept.is_full()
     };
     database.rows(table, &COLUMNS, &mut take).map_err(|error| sqlite_error(file, error))?;
-    if is_over {
-        return Err(file.nothing("with more than 16 million memory events; record a shorter time"));
-    }
+    kept.check(file)?;
     let most =
         allocated.iter().max_by_key(|(process, bytes)| (**bytes, -**process)).map(|(process, _)| *process);
     let all = events.len();

@@ -7,13 +7,13 @@ use stormlog_model::memory::Memory;
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::{ImportError, Position};
-use crate::input::{File, MOST_IN_ONE, is_cut};
+use crate::input::{ENDS_EARLY, File, Kept, MOST_IN_ONE, is_cut};
 use crate::perfetto_tables::Tables;
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 use crate::wire::{Fields, varint};
 
-const MOST_SAMPLES: usize = 1 << 22;
-const MOST_SEQUENCES: usize = 1 << 12;
+/// Processes whose command lines are kept.
+const MOST_PROCESSES: usize = 1 << 12;
 
 #[derive(Default)]
 struct Trace {
@@ -21,7 +21,8 @@ struct Trace {
     /// The last dump of each heap of each process.
     dumps: FxHashMap<(u64, String), Dump>,
     commands: FxHashMap<u64, Vec<String>>,
-    samples: usize,
+    kept: Kept,
+    ends_early: bool,
 }
 
 #[derive(Default)]
@@ -54,54 +55,81 @@ impl Sample {
 pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
     let mut reader = file.open()?;
     let (mut trace, mut packet, mut offset) = (Trace::default(), Vec::new(), 0u64);
-    while let Some((key, length)) = head(&mut reader, &mut offset) {
-        if key & 7 != 2 {
-            return Err(file.damaged("a packet is damaged", Position::Byte(offset)));
-        }
+    loop {
+        let (key, length) = match head(&mut reader, &mut offset) {
+            Head::Field(key, length) if key & 7 == 2 => (key, length),
+            Head::End => break,
+            // A killed service leaves half a packet.
+            Head::Cut => {
+                trace.ends_early = true;
+                break;
+            }
+            _ => return Err(file.damaged("a packet is damaged", Position::Byte(offset))),
+        };
         if length > MOST_IN_ONE {
             return Err(file.too_large());
         }
         packet.clear();
-        match reader.by_ref().take(length).read_to_end(&mut packet) {
-            // A killed service leaves half a packet.
-            Ok(read) if (read as u64) < length => break,
-            Ok(_) => {}
-            Err(error) if is_cut(&error) => break,
+        let read = reader.by_ref().take(length).read_to_end(&mut packet);
+        trace.ends_early = match read {
+            Ok(read) => (read as u64) < length,
+            Err(error) if is_cut(&error) => true,
             Err(source) => return Err(file.io(source)),
+        };
+        if trace.ends_early {
+            break;
         }
         offset += length;
         if key >> 3 == 1 {
             trace.packet(&packet, true);
         }
-        if trace.is_full() {
-            return Err(file.too_large());
-        }
+        trace.kept.check(file)?;
     }
     trace.hold(file, sink)
 }
 
-/// The key and the length of the next field.
-fn head(reader: &mut impl Read, offset: &mut u64) -> Option<(u64, u64)> {
-    let mut number = || {
-        let mut bytes = Vec::new();
+/// What the next bytes are.
+enum Head {
+    /// The key and the length of a field.
+    Field(u64, u64),
+    /// The file ends here.
+    End,
+    /// The file ends within the key or the length.
+    Cut,
+    Damaged,
+}
+
+fn head(reader: &mut impl Read, offset: &mut u64) -> Head {
+    let start = *offset;
+    let (mut numbers, mut bytes) = ([0; 2], Vec::new());
+    for number in &mut numbers {
+        bytes.clear();
         loop {
             let mut byte = [0];
-            reader.read_exact(&mut byte).ok()?;
+            if reader.read_exact(&mut byte).is_err() {
+                return if *offset == start { Head::End } else { Head::Cut };
+            }
             *offset += 1;
             bytes.push(byte[0]);
             if byte[0] & 0x80 == 0 || bytes.len() > 10 {
-                return varint(&mut bytes.as_slice());
+                break;
             }
         }
-    };
-    Some((number()?, number()?))
+        let Some(read) = varint(&mut bytes.as_slice()) else { return Head::Damaged };
+        *number = read;
+    }
+    Head::Field(numbers[0], numbers[1])
 }
 
 impl Trace {
-    fn is_full(&self) -> bool {
-        self.samples > MOST_SAMPLES
-            || self.sequences.len() > MOST_SEQUENCES
-            || self.sequences.values().any(Tables::is_full)
+    /// The tables of a sequence of packets, and the count of what is kept.
+    fn tables(&mut self, sequence: u64) -> (&mut Tables, &mut Kept) {
+        let Trace { sequences, kept, .. } = self;
+        let tables = sequences.entry(sequence).or_insert_with(|| {
+            kept.add(size_of::<(u64, Tables)>());
+            Tables::default()
+        });
+        (tables, kept)
     }
 
     fn packet(&mut self, packet: &[u8], may_unpack: bool) {
@@ -109,11 +137,14 @@ impl Trace {
         let fields: Vec<_> = Fields::of(packet).filter(wanted).take(64).collect();
         let sequence = fields.iter().find(|(field, _)| *field == 10).map_or(0, |(_, value)| value.number());
         for (field, value) in fields {
+            if self.kept.is_full() {
+                return;
+            }
             match field {
                 2 => self.process_tree(value.bytes()),
                 12 => {
-                    let tables = self.sequences.entry(sequence).or_default();
-                    Fields::of(value.bytes()).for_each(|(field, value)| tables.interned(field, value));
+                    let (tables, kept) = self.tables(sequence);
+                    Fields::of(value.bytes()).for_each(|(field, value)| tables.interned(field, value, kept));
                 }
                 37 => self.profile(value.bytes(), sequence),
                 50 if may_unpack => {
@@ -139,7 +170,8 @@ impl Trace {
                     _ => {}
                 }
             }
-            if self.commands.len() < MOST_SEQUENCES {
+            if self.commands.len() < MOST_PROCESSES {
+                self.kept.add(command.iter().map(|word| size_of::<String>() + word.len()).sum());
                 self.commands.insert(pid, command);
             }
         }
@@ -149,7 +181,10 @@ impl Trace {
         for (field, value) in Fields::of(message) {
             match field {
                 5 => self.dump(value.bytes(), sequence),
-                _ => self.sequences.entry(sequence).or_default().inline(field, value),
+                _ => {
+                    let (tables, kept) = self.tables(sequence);
+                    tables.inline(field, value, kept);
+                }
             }
         }
     }
@@ -160,21 +195,24 @@ impl Trace {
         for (field, value) in Fields::of(message) {
             match field {
                 1 => pid = value.number(),
-                2 => samples.push(sample(value.bytes())),
+                2 if !self.kept.is_full() => {
+                    self.kept.add(size_of::<Sample>());
+                    samples.push(sample(value.bytes()));
+                }
                 9 => time = value.number(),
                 11 => heap = String::from_utf8_lossy(value.bytes()).into_owned(),
                 12 => interval = value.number(),
                 _ => {}
             }
         }
+        self.kept.add(size_of::<((u64, String), Dump)>() + heap.len());
         let known = self.dumps.entry((pid, heap)).or_default();
         // Counts continue from dump to dump: the last has all. One dump may be in several packets.
         if time > known.time {
-            self.samples -= std::mem::take(&mut known.samples).len();
+            self.kept.remove(std::mem::take(&mut known.samples).len() * size_of::<Sample>());
         }
         if time >= known.time {
             (known.sequence, known.time, known.interval) = (sequence, time, interval);
-            self.samples += samples.len();
             known.samples.extend(samples);
         }
     }
@@ -223,6 +261,9 @@ impl Trace {
         {
             let every = stormlog_model::format_bytes(interval);
             sink.note(format!("The profile was sampled about every {every}: the numbers are estimates."));
+        }
+        if self.ends_early {
+            sink.note(ENDS_EARLY.to_owned());
         }
         if processes > 1 {
             sink.note(format!(

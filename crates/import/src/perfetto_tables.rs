@@ -3,12 +3,14 @@
 use rustc_hash::FxHashMap;
 use stormlog_model::stacks::FrameKind;
 
+use crate::input::Kept;
 use crate::sink::{Node, Sink, Step};
 use crate::wire::{Fields, Value};
 
-/// Entries of all tables together, and frames of a stack.
-const MOST_ENTRIES: usize = 1 << 22;
+/// Frames of a stack.
 const MOST_FRAMES: usize = 4096;
+/// Bytes of an entry of a table without its text or list.
+const ENTRY: usize = size_of::<(u64, String)>();
 
 #[derive(Default)]
 pub(crate) struct Tables {
@@ -20,7 +22,6 @@ pub(crate) struct Tables {
     frames: FxHashMap<u64, Frame>,
     /// The outermost frame first.
     callstacks: FxHashMap<u64, Vec<u64>>,
-    entries: usize,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -34,39 +35,35 @@ struct Frame {
 
 impl Tables {
     /// Takes a field of `InternedData`.
-    pub(crate) fn interned(&mut self, field: u32, value: Value<'_>) {
+    pub(crate) fn interned(&mut self, field: u32, value: Value<'_>, kept: &mut Kept) {
         match field {
-            5 => add_text(&mut self.functions, value),
-            6 => self.frame(value.bytes()),
-            7 => self.callstack(value.bytes()),
-            17 => add_text(&mut self.paths, value),
-            18 => add_text(&mut self.sources, value),
-            19 => self.mapping(value.bytes()),
-            _ => return,
+            _ if kept.is_full() => {}
+            5 => add_text(&mut self.functions, value, kept),
+            6 => self.frame(value.bytes(), kept),
+            7 => add_list(&mut self.callstacks, value, 2, kept),
+            17 => add_text(&mut self.paths, value, kept),
+            18 => add_text(&mut self.sources, value, kept),
+            19 => add_list(&mut self.mappings, value, 7, kept),
+            _ => {}
         }
-        self.entries += 1;
     }
 
     /// Takes a field of `ProfilePacket`, which in older traces has the tables itself, with one numbering of texts.
-    pub(crate) fn inline(&mut self, field: u32, value: Value<'_>) {
+    pub(crate) fn inline(&mut self, field: u32, value: Value<'_>, kept: &mut Kept) {
         match field {
+            _ if kept.is_full() => {}
             1 => {
-                add_text(&mut self.functions, value);
-                add_text(&mut self.paths, value);
+                add_text(&mut self.functions, value, kept);
+                add_text(&mut self.paths, value, kept);
             }
-            2 => self.frame(value.bytes()),
-            3 => self.callstack(value.bytes()),
-            4 => self.mapping(value.bytes()),
-            _ => return,
+            2 => self.frame(value.bytes(), kept),
+            3 => add_list(&mut self.callstacks, value, 2, kept),
+            4 => add_list(&mut self.mappings, value, 7, kept),
+            _ => {}
         }
-        self.entries += 1;
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.entries > MOST_ENTRIES
-    }
-
-    fn frame(&mut self, message: &[u8]) {
+    fn frame(&mut self, message: &[u8], kept: &mut Kept) {
         let (mut id, mut frame) = (0, Frame::default());
         for (field, value) in Fields::of(message) {
             match field {
@@ -79,17 +76,7 @@ impl Tables {
                 _ => {}
             }
         }
-        self.frames.insert(id, frame);
-    }
-
-    fn callstack(&mut self, message: &[u8]) {
-        let (id, frames) = list(message, 2);
-        self.callstacks.insert(id, frames);
-    }
-
-    fn mapping(&mut self, message: &[u8]) {
-        let (id, parts) = list(message, 7);
-        self.mappings.insert(id, parts);
+        put(&mut self.frames, id, frame, kept, |_| size_of::<Frame>());
     }
 
     /// The stack of a number, inside `root`.
@@ -113,27 +100,35 @@ impl Tables {
     }
 }
 
-/// The number of a message (its field 1) and the numbers in one of its fields.
-fn list(message: &[u8], wanted: u32) -> (u64, Vec<u64>) {
+/// Adds the numbers in one field of a message, under the number of the message (its field 1).
+fn add_list(table: &mut FxHashMap<u64, Vec<u64>>, message: Value<'_>, wanted: u32, kept: &mut Kept) {
     let (mut id, mut numbers) = (0, Vec::new());
-    for (field, value) in Fields::of(message) {
+    for (field, value) in Fields::of(message.bytes()) {
         if field == 1 {
             id = value.number();
         } else if field == wanted {
             numbers.extend(value.numbers().take(MOST_FRAMES - numbers.len()));
         }
     }
-    (id, numbers)
+    put(table, id, numbers, kept, |numbers| ENTRY + numbers.capacity() * size_of::<u64>());
 }
 
-fn add_text(table: &mut FxHashMap<u64, String>, value: Value<'_>) {
+fn add_text(table: &mut FxHashMap<u64, String>, message: Value<'_>, kept: &mut Kept) {
     let (mut id, mut text) = (0, String::new());
-    for (field, value) in Fields::of(value.bytes()) {
+    for (field, value) in Fields::of(message.bytes()) {
         match field {
             1 => id = value.number(),
             2 => text = String::from_utf8_lossy(value.bytes()).into_owned(),
             _ => {}
         }
     }
-    table.insert(id, text);
+    put(table, id, text, kept, |text| ENTRY + text.len());
+}
+
+/// Adds an entry, in the place of one with the same number.
+fn put<T>(table: &mut FxHashMap<u64, T>, id: u64, value: T, kept: &mut Kept, bytes: impl Fn(&T) -> usize) {
+    kept.add(bytes(&value));
+    if let Some(before) = table.insert(id, value) {
+        kept.remove(bytes(&before));
+    }
 }

@@ -10,7 +10,7 @@ use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::{ImportError, Position};
 use crate::frame::kind_of;
-use crate::input::File;
+use crate::input::{File, Kept};
 use crate::maps::base_of;
 use crate::sink::{About, Held, Module, ROOT, Sink, Site, Step};
 use crate::wire::{Fields, Value};
@@ -35,6 +35,7 @@ struct Profile<'a> {
     duration_ns: u64,
     period_type: (u64, u64),
     period: u64,
+    kept: Kept,
 }
 
 #[derive(Default)]
@@ -59,6 +60,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
     let mut profile = Profile::default();
     for (field, value) in fields.by_ref() {
         profile.take(field, value);
+        profile.kept.check(file)?;
     }
     if !fields.is_whole() {
         return Err(file.damaged("a field ends outside of the file", Position::Byte(fields.offset())));
@@ -104,6 +106,8 @@ impl Columns {
 
 impl<'a> Profile<'a> {
     fn take(&mut self, field: u32, value: Value<'a>) {
+        // Each entry of a list or table below takes less than this.
+        self.kept.add(size_of::<(u64, Mapping)>());
         match field {
             1 => self.types.push(pair(value.bytes(), [1, 2])),
             2 => self.samples.push(value.bytes()),
@@ -115,7 +119,9 @@ impl<'a> Profile<'a> {
                 let message = value.bytes();
                 let [id, address] = numbers(message, [1, 3]);
                 let lines = Fields::of(message).filter(|(field, _)| *field == 4);
-                let lines = lines.take(MOST_INLINED).map(|(_, line)| pair(line.bytes(), [1, 2])).collect();
+                let lines = lines.take(MOST_INLINED).map(|(_, line)| pair(line.bytes(), [1, 2]));
+                let lines: Vec<(u64, u64)> = lines.collect();
+                self.kept.add_list::<(u64, u64)>(lines.capacity());
                 self.locations.insert(id, Location { address, lines });
             }
             5 => {

@@ -25,8 +25,15 @@ use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::{Module, ROOT, Step};
 
-/// Nodes of all stacks: a file may name more than there is memory for.
-const MOST_NODES: usize = 1 << 24;
+/// Nodes of all stacks, and bytes of their names: a file may have more than there is memory for.
+const MOST_NODES: usize = 1 << 23;
+const MOST_NAMES: usize = 64 << 20;
+/// Bytes of one name.
+const MOST_NAME: usize = 1 << 14;
+/// Threads with a stream of their own.
+const MOST_THREADS: usize = 1 << 14;
+/// Samples of resident memory: of more, the larger of each two stays.
+const MOST_SAMPLES: usize = 1 << 16;
 
 /// Reads a profile that was recognised.
 pub(crate) fn read(path: &Path, format: Format, options: HeapReadOptions) -> Result<Heap, HeapError> {
@@ -40,6 +47,7 @@ pub(crate) fn read(path: &Path, format: Format, options: HeapReadOptions) -> Res
         names: FxHashMap::default(),
         with_addresses: FxHashSet::default(),
         memories: Vec::new(),
+        name_bytes: 0,
         totals: None,
         has_blocks: false,
     };
@@ -64,6 +72,8 @@ struct Import {
     with_addresses: FxHashSet<u32>,
     /// The devices by their numbers.
     memories: Vec<Memory>,
+    /// Of functions and files.
+    name_bytes: usize,
     /// What a device's allocator had handed out after the block to come, until its first is known.
     totals: Option<(u8, u64)>,
     /// Single blocks came and went.
@@ -85,7 +95,7 @@ impl Import {
         if self.state.host.is_empty() && !self.memories.is_empty() {
             self.header.flags |= flags::NO_HOST;
         }
-        if self.state.tree.nodes.len() >= MOST_NODES {
+        if self.is_full() {
             self.notes.push(
                 "The file has more stacks than are read: the rest is shown with their callers.".to_owned(),
             );
@@ -102,6 +112,22 @@ impl Import {
             selected: None,
             imported: Some(Imported { format, notes: self.notes, has_blocks: self.has_blocks }),
         }
+    }
+
+    /// Whether no more stacks are taken.
+    fn is_full(&self) -> bool {
+        self.state.tree.nodes.len() >= MOST_NODES || self.name_bytes > MOST_NAMES
+    }
+
+    /// The number of a place that the file names.
+    fn code(&mut self, function: &str, file: &str) -> u32 {
+        let (function, file) = (start_of(function), start_of(file));
+        let known = self.state.tree.codes.len();
+        let code = self.state.tree.named_code(function, file);
+        if self.state.tree.codes.len() > known {
+            self.name_bytes += function.len() + file.len();
+        }
+        code
     }
 
     /// The Python and the native node of a stack. Names are looked up in native stacks only.
@@ -152,6 +178,8 @@ impl Import {
 
 impl Import {
     fn apply(&mut self, thread: u64, number: u32, op: &Op) {
+        let is_new = !self.streams.contains_key(&thread);
+        let thread = if is_new && self.streams.len() >= MOST_THREADS { 0 } else { thread };
         let stream = self.streams.entry(thread).or_insert_with(Stream::in_tree);
         stream.set_thread(number);
         stream.totals = self.totals.take();
@@ -176,21 +204,22 @@ impl source::Sink for Import {
     }
 
     fn node(&mut self, parent: Node, step: ImportedStep<'_>) -> Node {
-        let tree = &mut self.state.tree;
-        if tree.nodes.len() >= MOST_NODES {
+        if self.is_full() {
             return parent;
         }
         let is_address = matches!(step, ImportedStep::Address(_));
         let step = match step {
             ImportedStep::Code { kind: FrameKind::Python, function, file, line } => {
-                Step::Line { code: tree.named_code(function, file), line, is_entry: false }
+                Step::Line { code: self.code(function, file), line, is_entry: false }
             }
             ImportedStep::Code { kind, function, file, line } => {
-                Step::Named { code: tree.named_code(function, file), line, kind }
+                Step::Named { code: self.code(function, file), line, kind }
             }
-            ImportedStep::Address(address) => Step::Native { address, module: tree.module_at(address) },
+            ImportedStep::Address(address) => {
+                Step::Native { address, module: self.state.tree.module_at(address) }
+            }
         };
-        let node = tree.node(parent, step);
+        let node = self.state.tree.node(parent, step);
         if is_address || self.with_addresses.contains(&parent) {
             self.with_addresses.insert(node);
         }
@@ -269,10 +298,20 @@ impl source::Sink for Import {
     }
 
     fn resident(&mut self, bytes: u64) {
+        if self.samples.len() == MOST_SAMPLES {
+            let larger = |pair: &[Sample]| pair.iter().copied().max_by_key(|sample| sample.rss);
+            self.samples = self.samples.chunks(2).filter_map(larger).collect();
+        }
         self.samples.push(Sample { time_us: self.state.time_us, rss: bytes, ..Sample::default() });
     }
 
     fn note(&mut self, sentence: String) {
         self.notes.push(sentence);
     }
+}
+
+/// As much of a name as is kept.
+fn start_of(name: &str) -> &str {
+    let end = (0..=name.len().min(MOST_NAME)).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
 }
