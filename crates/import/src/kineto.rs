@@ -18,6 +18,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
         serde_json::error::Category::Eof => file.damaged("its JSON ends early", Position::End),
         _ => file.damaged("its JSON is not a trace", Position::Line(error.line() as u64)),
     })?;
+    trace.kept.check(file)?;
     if trace.changes.is_empty() {
         return Err(file.nothing("without memory events: record with `torch.profiler.profile(profile_memory=True, with_stack=True)`"));
     }
@@ -104,11 +105,10 @@ impl Thread {
         node
     }
 
+    /// A `with record_function(…)` outlives the call that began it: an outer stretch may end before an inner one.
     fn close(&mut self, time: f64) {
         let slices = &self.slices;
-        while self.open.last().is_some_and(|last| slices[*last].end < time) {
-            self.open.pop();
-        }
+        self.open.retain(|at| slices[*at].end >= time);
     }
 }
 
