@@ -1,7 +1,7 @@
 //! A small reader of SQLite's file format: the schema, and the rows of ordinary tables in the order of their row numbers.
 //!
-//! Pages are read when they are needed; one row is held at a time. No index, no journal, no query. The file may be hostile: every offset is checked, a page is
-//! never visited twice in one walk, and a row has a bound.
+//! Pages are read when they are needed; one row is held at a time. No index, no journal, no query. The file may be hostile: every offset is checked, a row has a
+//! bound, and a walk reads no more pages, and of each no more bytes, than the file has: rows that share bytes could make a small file endless.
 
 use std::fs::File;
 use std::io;
@@ -141,7 +141,12 @@ impl Database {
         if damaged { Err(SqliteError::Damaged("a row cannot be read", 0)) } else { Ok(()) }
     }
 
-    fn page(&self, number: u32, page: &mut [u8]) -> Result<()> {
+    fn page(&self, number: u32, page: &mut [u8], visited: &mut u64) -> Result<()> {
+        *visited += 1;
+        // Each page is visited once in a walk: more visits than pages are a circle.
+        if *visited > self.pages {
+            return Err(SqliteError::Damaged("a list of pages has a cycle", self.offset(number)));
+        }
         if number == 0 || u64::from(number) > self.pages {
             return Err(SqliteError::Damaged("a page number is beyond its end", self.offset(number)));
         }
@@ -168,13 +173,11 @@ impl Database {
         const LEAF: u8 = 0x0D;
         const INTERIOR: u8 = 0x05;
         let wrong = |what| SqliteError::Damaged(what, self.offset(number));
-        *visited += 1;
-        // Each page of a tree is visited once: more visits than pages are a circle.
-        if depth > MOST_DEPTH || *visited > self.pages {
+        if depth > MOST_DEPTH {
             return Err(wrong("a tree of pages has a cycle"));
         }
         let mut page = vec![0; self.page_bytes];
-        self.page(number, &mut page)?;
+        self.page(number, &mut page, visited)?;
         let start = if number == 1 { HEADER } else { 0 };
         let kind = page[start];
         let cells = usize::from(u16::from_be_bytes([page[start + 3], page[start + 4]]));
@@ -185,6 +188,7 @@ impl Database {
         if pointers + 2 * cells > self.usable {
             return Err(wrong("a page has more rows than fit"));
         }
+        let mut room = self.usable;
         for cell in 0..cells {
             let at = pointers + 2 * cell;
             let at = usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
@@ -202,7 +206,8 @@ impl Database {
                 if length > MOST_ROW {
                     return Err(wrong("a row has more than 64 MiB"));
                 }
-                let payload = self.payload(after, length, number)?;
+                let (payload, local) = self.payload(after, length, number, visited)?;
+                room = room.checked_sub(local).ok_or_else(|| wrong("rows of a page share bytes"))?;
                 if !visit(row, &payload) {
                     return Ok(false);
                 }
@@ -215,13 +220,14 @@ impl Database {
         Ok(true)
     }
 
-    /// A row: the part in its page and the pages that follow it.
-    fn payload(&self, local: &[u8], length: u64, number: u32) -> Result<Vec<u8>> {
+    /// A row: the part in its page, with the length of that part, and the pages that follow it.
+    fn payload(&self, local: &[u8], length: u64, number: u32, visited: &mut u64) -> Result<(Vec<u8>, usize)> {
         let wrong = |what| SqliteError::Damaged(what, self.offset(number));
         let length = usize::try_from(length).map_err(|_| wrong("a row is too long"))?;
         let most = self.usable - 35;
         if length <= most {
-            return Ok(local.get(..length).ok_or_else(|| wrong("a row is truncated"))?.to_vec());
+            let row = local.get(..length).ok_or_else(|| wrong("a row is truncated"))?;
+            return Ok((row.to_vec(), length));
         }
         let least = (self.usable - 12) * 32 / 255 - 23;
         let kept = least + (length - least) % (self.usable - 4);
@@ -232,11 +238,11 @@ impl Database {
         let mut page = vec![0; self.page_bytes];
         // Each page adds something, so that this ends.
         while payload.len() < length {
-            self.page(next, &mut page)?;
+            self.page(next, &mut page, visited)?;
             let part = (length - payload.len()).min(self.usable - 4);
             payload.extend_from_slice(&page[4..4 + part]);
             next = u32::from_be_bytes([page[0], page[1], page[2], page[3]]);
         }
-        Ok(payload)
+        Ok((payload, kept))
     }
 }
