@@ -53,7 +53,7 @@ impl Format {
             Format::Kineto => "PyTorch profiler trace",
             Format::Perfetto => "Perfetto trace",
             Format::SanitizerText | Format::SanitizerXml => "compute-sanitizer report",
-            Format::NsightSystems => "Nsight Systems export",
+            Format::NsightSystems => "SQLite export of Nsight Systems",
             Format::Sqlite => "SQLite database",
         }
     }
@@ -121,8 +121,8 @@ fn is_kineto_head(head: &[u8]) -> bool {
 
 /// A profile begins with the type of its first value: a message of two small numbers.
 fn is_pprof(head: &[u8]) -> bool {
-    let mut fields = wire::Fields::of(head);
-    // Go writes what is sampled first.
+    // Go's profiles begin with their time, or with what is sampled.
+    let mut fields = wire::Fields::of(head).skip_while(|field| matches!(field, (9, wire::Value::Number(_))));
     let Some((1 | 11, wire::Value::Bytes(kind))) = fields.next() else { return false };
     let mut parts = wire::Fields::of(kind);
     let is_small =
@@ -173,6 +173,8 @@ mod tests {
             (b"<?xml version=\"1.0\"?>\n<ComputeSanitizerOutput>", Format::SanitizerXml),
             (b"  {\n  \"schemaVersion\": 1, \"deviceProperties\": [", Format::Kineto),
             (b"{\"traceEvents\": []}", Format::Kineto),
+            // Go's CPU profile: the time, then the type of the first value.
+            (b"\x48\x85\x53\x0a\x04\x08\x01\x10\x02", Format::Pprof),
         ] {
             assert_eq!(of_head(head), Some(format));
         }

@@ -89,7 +89,7 @@ def test_every_page_size_and_encoding_gives_the_same_figures(tmp_path: Path, pra
     found = stats(export(tmp_path / "report.sqlite", 300, pragma=pragma, name=name))
     assert found["total_allocations"] == 300
     assert found["leaked_bytes"] == 150 * MIB and found["peak_bytes"] == 151 * MIB
-    assert found["imported"] == "Nsight Systems export"
+    assert found["imported"] == "SQLite export of Nsight Systems"
 
 
 def test_views_open_an_export_with_its_stacks(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ def test_real_export_opens(tmp_path: Path) -> None:
     path = tmp_path / "report.sqlite"
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     done = subprocess.run([*STORMLOG, "stats", str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "Nsight Systems export" in done.stdout, done
+    assert done.returncode == 0 and "SQLite export of Nsight Systems" in done.stdout, done
