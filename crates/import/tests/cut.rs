@@ -83,6 +83,14 @@ fn memory_map_cut_within_a_path_has_no_such_module() {
 }
 
 #[test]
+fn perfetto_trace_that_ends_within_a_packet_has_a_note() {
+    let bytes = fixture("heapprofd.pftrace");
+    assert!(!kept(&bytes, Format::Perfetto).unwrap().ends_early());
+    let longer = [&bytes[..], &[0x0a, 0x20, 0x08]].concat();
+    assert!(kept(&longer, Format::Perfetto).unwrap().ends_early());
+}
+
+#[test]
 fn massif_profile_that_ends_within_a_line_has_a_note() {
     let bytes = fixture("massif.out.gz");
     assert!(!kept(&bytes, Format::Massif).unwrap().ends_early());

@@ -41,11 +41,12 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-const FILES: [(&str, Format); 11] = [
+const FILES: [(&str, Format); 12] = [
     ("go.pb.gz", Format::Pprof),
     ("jax.pb.gz", Format::Pprof),
     ("heaptrack.zst", Format::Heaptrack),
     ("massif.out.gz", Format::Massif),
+    ("massif-pages.out.gz", Format::Massif),
     ("jemalloc.heap.gz", Format::Jemalloc),
     ("gperftools.heap.gz", Format::Gperftools),
     ("kineto-cpu.json.gz", Format::Kineto),
@@ -113,6 +114,78 @@ fn damaged_profile_is_refused_with_its_place_and_what_to_do() {
     let cpu = [0x0a, 4, 8, 1, 16, 2, 0x32, 0, 0x32, 3, b'c', b'p', b'u', 0x32, 2, b'n', b's'];
     let text = sentence(&cpu, Format::Pprof);
     assert!(text.contains("without a value in bytes (it has cpu in ns)"), "{text}");
+}
+
+#[test]
+fn go_profiles_of_other_kinds_are_named_with_what_to_save_instead() {
+    let sentence = |bytes: &[u8], format| read_bytes(bytes, format).unwrap_err().to_string();
+    let text = b"heap profile: 1: 8 [1: 8] @ heap/1048576\n1: 8 [1: 8] @ 0x40f6ce\n#\t0x548b06\tmain.fill+0xc6\tbig.go:8\n";
+    let text = sentence(text, Format::Gperftools);
+    assert!(text.contains("that Go wrote as text, which is not read; save it without `debug=1`"), "{text}");
+}
+
+/// A small file with more entries than are kept: `head`, then `unit` so often that `bytes` are exceeded where each takes `kept` bytes.
+fn with_many(head: &[u8], unit: &[u8], kept: usize) -> Vec<u8> {
+    let count = (300 << 20) / kept;
+    [head, &unit.repeat(count)].concat()
+}
+
+#[test]
+fn file_that_takes_too_much_memory_is_refused() {
+    let heaptrack = b"v 10400 3\nX ./a\ns 1 a\ni 1 1\nt 1 0\na 10 1\n";
+    let pprof = [0x0a, 4, 8, 1, 16, 2];
+    // A packet of one dump of a process; the lengths are of all that follows.
+    let samples = with_many(&[], &[0x12, 0], 40);
+    let field = |number: u8, content: &[u8]| {
+        let (mut head, mut length) = (vec![number], content.len());
+        // Fields from 16 on have a second byte.
+        head.extend((number == 0xaa).then_some(2));
+        while length >= 0x80 {
+            head.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        head.push(length as u8);
+        [&head, content].concat()
+    };
+    let perfetto = field(0x0a, &field(0xaa, &field(0x2a, &samples)));
+    for (bytes, format) in [
+        (with_many(heaptrack, b"+ 0\n", 40), Format::Heaptrack),
+        (with_many(&pprof, &[0x32, 0], 40), Format::Pprof),
+        (perfetto, Format::Perfetto),
+    ] {
+        let text = read_bytes(&bytes, format).unwrap_err().to_string();
+        assert!(text.ends_with("takes more than 256 MiB of memory to read; record a shorter time"), "{text}");
+    }
+}
+
+/// A database of two pages of 512 bytes, whose schema has this page.
+fn database(cells: &[(u16, &[u8])], pointers: &[u16]) -> Vec<u8> {
+    let mut bytes = vec![0; 1024];
+    bytes[..16].copy_from_slice(b"SQLite format 3\0");
+    bytes[16..18].copy_from_slice(&512u16.to_be_bytes());
+    bytes[100] = 0x0d;
+    bytes[103..105].copy_from_slice(&(pointers.len() as u16).to_be_bytes());
+    for (place, pointer) in pointers.iter().enumerate() {
+        bytes[108 + 2 * place..][..2].copy_from_slice(&pointer.to_be_bytes());
+    }
+    for (at, cell) in cells {
+        bytes[usize::from(*at)..][..cell.len()].copy_from_slice(cell);
+    }
+    bytes
+}
+
+#[test]
+fn database_whose_rows_share_bytes_or_go_in_a_circle_is_refused() {
+    let sentence = |bytes: &[u8]| read_bytes(bytes, Format::NsightSystems).unwrap_err().to_string();
+    // A row of 2^24 bytes: its length, its number, 39 bytes of it, then page 2, whose next page is page 2.
+    let mut endless = database(&[(300, &[0x88, 0x80, 0x80, 0x00, 1])], &[300]);
+    endless[344..348].copy_from_slice(&2u32.to_be_bytes());
+    endless[512..516].copy_from_slice(&2u32.to_be_bytes());
+    let text = sentence(&endless);
+    assert!(text.contains("a list of pages has a cycle at byte 512"), "{text}");
+    let shared = database(&[(400, &[60, 1, 2, 0])], &[400; 20]);
+    let text = sentence(&shared);
+    assert!(text.contains("rows of a page share bytes"), "{text}");
 }
 
 #[test]
