@@ -30,16 +30,16 @@ pub struct DiffRow {
     pub own_bytes: u64,
     /// Held there and in what it called after.
     pub total_bytes: u64,
-    /// Allocations of the own bytes after.
-    pub count: u64,
+    /// Allocations of the own bytes after, where they were counted.
+    pub count: Option<u64>,
     /// Own bytes won (or lost).
     pub delta_bytes: i64,
-    /// Allocations won (or lost).
-    pub delta_count: i64,
+    /// Allocations won (or lost), where both sides counted them.
+    pub delta_count: Option<i64>,
     /// Held right there before.
     pub before_bytes: u64,
-    /// Allocations of it before.
-    pub before_count: u64,
+    /// Allocations of it before, where they were counted.
+    pub before_count: Option<u64>,
 }
 
 /// Puts `a` and `b` on one tree.
@@ -98,24 +98,28 @@ impl Diff {
         let past = self.held.rows.iter().zip(&self.before);
         let past = past.map(|(row, (bytes, count))| Holding { bytes: *bytes, count: *count, ..*row });
         let past = StackProfile { tree: self.held.tree.clone(), rows: past.collect(), threads: vec![] };
+        let [past_is_counted, is_counted] = [&past, &self.held].map(|one| one.whole().counted().is_some());
         let mut all: FxHashMap<Vec<CodeLocation>, DiffRow> = FxHashMap::default();
         for row in rows::by_responsible_frame(&past, by) {
             let mut entry = blank(row.stack.clone());
-            (entry.before_bytes, entry.before_count) = (row.own_bytes, row.count);
+            (entry.before_bytes, entry.before_count) = (row.own_bytes, past_is_counted.then_some(row.count));
             all.insert(row.stack, entry);
         }
         for row in rows::by_responsible_frame(&self.held, by) {
-            let entry = all.entry(row.stack.clone()).or_insert_with(|| blank(row.stack));
-            (entry.own_bytes, entry.total_bytes, entry.count) = (row.own_bytes, row.total_bytes, row.count);
+            let entry = all.entry(row.stack.clone()).or_insert_with(|| blank(row.stack.clone()));
+            (entry.own_bytes, entry.total_bytes) = (row.own_bytes, row.total_bytes);
+            entry.count = is_counted.then_some(row.count);
         }
         let mut list: Vec<DiffRow> = all.into_values().collect();
         for row in &mut list {
             row.delta_bytes = row.own_bytes.wrapping_sub(row.before_bytes) as i64;
-            row.delta_count = row.count.wrapping_sub(row.before_count) as i64;
+            let counts = row.count.zip(row.before_count);
+            row.delta_count = counts.map(|(after, before)| after.wrapping_sub(before) as i64);
         }
-        list.retain(|row| row.delta_bytes != 0 || row.delta_count != 0);
+        list.retain(|row| row.delta_bytes != 0 || row.delta_count.is_some_and(|delta| delta != 0));
         list.sort_by(|one, other| {
-            let size = |row: &DiffRow| (row.delta_bytes.unsigned_abs(), row.delta_count.unsigned_abs());
+            let size =
+                |row: &DiffRow| (row.delta_bytes.unsigned_abs(), row.delta_count.map(i64::unsigned_abs));
             let name = |row: &DiffRow| {
                 row.stack.first().map(|place| (place.file.clone(), place.line, place.function.clone()))
             };
@@ -126,8 +130,9 @@ impl Diff {
 }
 
 fn blank(stack: Vec<CodeLocation>) -> DiffRow {
-    let (own_bytes, total_bytes, count, before_bytes, before_count) = Default::default();
-    let (delta_bytes, delta_count) = Default::default();
+    let (own_bytes, total_bytes, before_bytes, delta_bytes) = Default::default();
+    // What is not there is in no allocation.
+    let (count, before_count, delta_count) = (Some(0), Some(0), None);
     DiffRow { stack, own_bytes, total_bytes, count, delta_bytes, delta_count, before_bytes, before_count }
 }
 

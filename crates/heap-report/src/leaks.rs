@@ -1,7 +1,7 @@
 //! Memory that was allocated in a span and still live at its end: by line, with sizes, and whether it keeps growing. Must count every byte once.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use stormlog_heap::Lifetime;
 use stormlog_model::stacks::{Frame, NodeId, Origin, StackTree};
 
@@ -29,7 +29,8 @@ pub struct Leak {
     pub own_bytes: u64,
     /// The same; nothing below it is counted twice.
     pub total_bytes: u64,
-    /// Allocations they came in.
+    /// Allocations they came in; 0 where they were not counted.
+    #[serde(serialize_with = "counted")]
     pub count: u64,
     /// How it grew.
     pub pattern: Pattern,
@@ -43,6 +44,11 @@ pub struct Leak {
     pub place: CodeLocation,
     /// The line that calls it.
     pub caller: Option<CodeLocation>,
+}
+
+/// What stayed has blocks: a count of 0 is unknown.
+fn counted<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(*count).filter(|count| *count > 0).serialize(serializer)
 }
 
 #[derive(Default)]

@@ -1,9 +1,10 @@
 //! Rows for scripts: `{"stack": [{"function", "file", "line"}], "own_bytes", "total_bytes", "count"}`. The names are a promise.
 //!
-//! A stack is written the innermost frame first; `count` belongs to `own_bytes`, so that both add up to the whole.
+//! A stack is written the innermost frame first; `count` belongs to `own_bytes`, so that both add up to the whole. It is null where a tool did not count.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 use stormlog_model::stacks::{Entry, Frame, NodeId, StackProfile, Weight};
 
 /// A frame in a row.
@@ -24,7 +25,7 @@ impl From<&Frame> for CodeLocation {
 }
 
 /// One row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Its frames, the innermost first.
     pub stack: Vec<CodeLocation>,
@@ -34,6 +35,17 @@ pub struct Row {
     pub total_bytes: u64,
     /// Allocations of the own bytes.
     pub count: u64,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_struct("Row", 4)?;
+        row.serialize_field("stack", &self.stack)?;
+        row.serialize_field("own_bytes", &self.own_bytes)?;
+        row.serialize_field("total_bytes", &self.total_bytes)?;
+        row.serialize_field("count", &Weight { bytes: self.own_bytes, count: self.count }.counted())?;
+        row.end()
+    }
 }
 
 /// What one line, function or stack has to be the same as another.

@@ -20,7 +20,8 @@ pub fn lines(held: &StackProfile, biggest: usize) -> Vec<String> {
             children[held.tree.parent[node] as usize].push(node as NodeId);
         }
     }
-    let mut lines = vec![line(total[0], total[0].bytes, 0, "all")];
+    let line = |weight, depth, name: &str| line(weight, total[0], depth, name);
+    let mut lines = vec![line(total[0], 0, "all")];
     // The next step is the last one: what follows is put in from its end.
     let mut steps: Vec<Step> = vec![Step::Node(0, 0)];
     while let Some(step) = steps.pop() {
@@ -32,7 +33,7 @@ pub fn lines(held: &StackProfile, biggest: usize) -> Vec<String> {
             Step::Node(node, depth) => (node, depth),
         };
         if node != 0 {
-            lines.push(line(total[node as usize], total[0].bytes, depth, &name(held, node)));
+            lines.push(line(total[node as usize], depth, &name(held, node)));
         }
         let (mut inside, outside): (Vec<NodeId>, Vec<NodeId>) =
             children[node as usize].iter().partition(|child| shown[**child as usize]);
@@ -40,10 +41,10 @@ pub fn lines(held: &StackProfile, biggest: usize) -> Vec<String> {
             let mut rest = Weight::default();
             outside.iter().for_each(|child| rest += total[*child as usize]);
             let what = format!("… {} smaller", grouped(outside.len() as u64));
-            steps.push(Step::Line(line(rest, total[0].bytes, depth + 1, &what)));
+            steps.push(Step::Line(line(rest, depth + 1, &what)));
         }
         if node == 0 && own[0] != Weight::default() {
-            steps.push(Step::Line(line(own[0], total[0].bytes, 1, "(no stack)")));
+            steps.push(Step::Line(line(own[0], 1, "(no stack)")));
         }
         inside.sort_by_key(|child| (total[*child as usize].bytes, std::cmp::Reverse(*child)));
         steps.extend(inside.into_iter().map(|child| Step::Node(child, depth + 1)));
@@ -79,10 +80,11 @@ fn name(held: &StackProfile, node: NodeId) -> String {
     short_name(&format!("{}{gap}{place}", frame.function))
 }
 
-fn line(weight: Weight, whole: u64, depth: usize, name: &str) -> String {
-    let share = 100.0 * weight.bytes as f64 / whole.max(1) as f64;
+fn line(weight: Weight, whole: Weight, depth: usize, name: &str) -> String {
+    let share = 100.0 * weight.bytes as f64 / whole.bytes.max(1) as f64;
     let indent = " ".repeat(depth.min(DEEPEST));
-    format!("{:>11} {share:>5.1} % {:>12}  {indent}{name}", format_bytes(weight.bytes), grouped(weight.count))
+    let count = whole.counted().map_or_else(|| "-".to_owned(), |_| grouped(weight.count));
+    format!("{:>11} {share:>5.1} % {count:>12}  {indent}{name}", format_bytes(weight.bytes))
 }
 
 #[cfg(test)]

@@ -113,6 +113,14 @@ pub struct Weight {
     pub count: u64,
 }
 
+impl Weight {
+    /// The allocations where they were counted: some tools record bytes alone.
+    #[must_use]
+    pub fn counted(self) -> Option<u64> {
+        (self.count > 0 || self.bytes == 0).then_some(self.count)
+    }
+}
+
 impl std::ops::AddAssign for Weight {
     fn add_assign(&mut self, other: Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);

@@ -117,14 +117,14 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
     }
     let (before, after) = (held_a.whole(), held_b.whole());
     let name = if query == HeapQuery::Peak { "peak" } else { "end" };
+    let counts = before.counted().zip(after.counted());
     writeln!(
         out,
-        "{name} {} → {}  ({}), {} → {} allocations",
+        "{name} {} → {}  ({}){}",
         format_bytes(before.bytes),
         format_bytes(after.bytes),
         signed(after.bytes as i64 - before.bytes as i64),
-        before.count,
-        after.count
+        counts.map_or_else(String::new, |(before, after)| format!(", {before} → {after} allocations")),
     )?;
     if rows.is_empty() {
         writeln!(out, "No difference.")?;
@@ -136,7 +136,7 @@ fn heaps(options: &Options) -> anyhow::Result<Exit> {
         let shown = row.stack.iter().take(CALLERS).map(|place| named(Some(place)).0);
         let function = shown.collect::<Vec<_>>().join(" ← ");
         let function = if row.stack.is_empty() { nobody } else { function };
-        let count = format!("{:+}", row.delta_count);
+        let count = row.delta_count.map_or_else(|| "-".to_owned(), |delta| format!("{delta:+}"));
         table.row([signed(row.delta_bytes), count, place, function, state(row).to_owned()]);
     }
     for line in table.lines().into_iter().skip(1) {

@@ -7,9 +7,10 @@ use stormlog_heap_report::leaks::{Leak, Pattern, leaks, leaks_in_span};
 use stormlog_heap_report::{Ask, HeapQuery, MOMENTS, Reading, when};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
+use stormlog_model::stacks::Weight;
 
 use super::table::named;
-use super::{Waiting, choose, export, warn_of_cut};
+use super::{Waiting, amount, choose, count_cell, export, warn_of_cut};
 use crate::exit::{Exit, UsageError};
 use crate::table::Table;
 
@@ -60,21 +61,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
 }
 
 fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: usize) -> anyhow::Result<()> {
-    let bytes = found.iter().fold(0u64, |sum, leak| sum.saturating_add(leak.own_bytes));
-    let count = found.iter().fold(0u64, |sum, leak| sum.saturating_add(leak.count));
+    let mut whole = Weight::default();
+    found.iter().for_each(|leak| whole += Weight { bytes: leak.own_bytes, count: leak.count });
     let steady: Vec<&Leak> = found.iter().filter(|leak| leak.pattern == Pattern::Steady).collect();
-    writeln!(
-        out,
-        "{}: {} in {count} allocations were live {} after the start{}",
-        reading.subject(),
-        format_bytes(bytes),
-        when(to.min(reading.heap.duration_us())),
-        if reading.knows_when() {
-            format!("; {} of {} lines keep growing", steady.len(), found.len())
-        } else {
-            String::new()
-        }
-    )?;
+    // A profile of one moment does not record how long after the start that was.
+    let moment = match reading.heap.duration_us() {
+        0 if reading.heap.has_leaks_only() => reading.words(),
+        0 => "were held".to_owned(),
+        end => format!("were live {} after the start", when(to.min(end))),
+    };
+    let growing = match reading.knows_when() {
+        true => format!("; {} of {} lines keep growing", steady.len(), found.len()),
+        false => String::new(),
+    };
+    writeln!(out, "{}: {} {moment}{growing}", reading.subject(), amount(whole))?;
     for note in reading.notes() {
         writeln!(out, "  {note}")?;
     }
@@ -100,7 +100,7 @@ fn print(out: &mut impl Write, reading: &Reading, found: &[Leak], to: u64, top: 
         table.row([
             growth,
             format_bytes(leak.own_bytes),
-            leak.count.to_string(),
+            count_cell(whole, leak.count),
             since,
             place,
             function,

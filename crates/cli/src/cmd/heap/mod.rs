@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use stormlog_heap_report::{Ask, Chosen, End, HeapQueryResult, Reading, find_with};
 use stormlog_model::memory::Selection;
-use stormlog_model::stacks::StackProfile;
+use stormlog_model::stacks::{StackProfile, Weight};
 
 pub(crate) use output::Output;
 pub(crate) use waiting::Waiting;
@@ -76,17 +76,21 @@ fn answer(reading: &Reading, python_only: bool) -> HeapQueryResult {
     if python_only { answer.python_only() } else { answer }
 }
 
+/// Bytes, and allocations where they were counted.
+pub(crate) fn amount(weight: Weight) -> String {
+    let bytes = stormlog_model::format_bytes(weight.bytes);
+    weight.counted().map_or_else(|| bytes.clone(), |count| format!("{bytes} in {count} allocations"))
+}
+
+/// The allocations of a row, in a table of what `whole` is the sum of.
+pub(crate) fn count_cell(whole: Weight, count: u64) -> String {
+    whole.counted().map_or_else(|| "-".to_owned(), |_| count.to_string())
+}
+
 /// What was asked, in words, with its size: the first line of a view in a terminal; the sentences that must be seen follow.
 pub(crate) fn head(out: &mut impl Write, reading: &Reading, held: &StackProfile) -> io::Result<()> {
     let whole = held.whole();
-    writeln!(
-        out,
-        "{}: {} in {} allocations {}",
-        reading.subject(),
-        stormlog_model::format_bytes(whole.bytes),
-        whole.count,
-        reading.words()
-    )?;
+    writeln!(out, "{}: {} {}", reading.subject(), amount(whole), reading.words())?;
     for note in reading.notes() {
         writeln!(out, "  {note}")?;
     }

@@ -7,6 +7,7 @@ use stormlog_heap::{DeviceStats, DistinctFailure, GroupBy, LocationTotals, Stats
 use stormlog_heap_report::{Ask, End, HeapQuery, Reading, asked, forecast, not_recorded, purposes};
 use stormlog_model::format_bytes;
 use stormlog_model::memory::Selection;
+use stormlog_model::stacks::Weight;
 use stormlog_model::text::{nanoseconds_in_words, short_name};
 
 use crate::cmd::heap::{Waiting, choose, warn_of_cut};
@@ -118,7 +119,9 @@ fn print(out: &mut impl Write, stats: &Stats, end: &End, by: GroupBy, notes: Vec
         }
     };
     print_places(out, titles[0], &stats.top_by_size)?;
-    print_places(out, titles[1], &stats.top_by_count)?;
+    if stats.top_by_count.iter().any(|place| place.count > 0) {
+        print_places(out, titles[1], &stats.top_by_count)?;
+    }
     if by != GroupBy::Module {
         print_places(out, titles[2], &stats.top_by_module)?;
     }
@@ -183,12 +186,11 @@ fn print_device(out: &mut impl Write, device: &DeviceStats, end: &End, has_block
     print_places(out, title, &device.top)
 }
 
-/// Bytes and blocks; some tools count bytes alone.
+/// Bytes, and blocks where they were counted.
 fn amount(bytes: u64, blocks: u64) -> String {
-    match (bytes, blocks) {
-        (1.., 0) => format_bytes(bytes),
-        _ => format!("{} in {blocks} blocks", format_bytes(bytes)),
-    }
+    let blocks = Weight { bytes, count: blocks }.counted();
+    let blocks = blocks.map_or_else(String::new, |blocks| format!(" in {blocks} blocks"));
+    format!("{}{blocks}", format_bytes(bytes))
 }
 
 fn print_purposes(out: &mut impl Write, device: &DeviceStats) -> io::Result<()> {

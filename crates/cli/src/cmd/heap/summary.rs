@@ -7,7 +7,7 @@ use stormlog_model::format_bytes;
 use stormlog_model::text::short_name;
 
 use crate::cmd::heap::table::{Sort, sort};
-use crate::cmd::heap::{CaptureSelection, export, head, read, warn_of_cut};
+use crate::cmd::heap::{CaptureSelection, count_cell, export, head, read, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
@@ -32,20 +32,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     if rows.is_empty() {
         return Ok(Exit::Ok);
     }
-    let whole = held.whole().bytes.max(1) as f64;
-    let share = |bytes: u64| format!("{:.1}", 100.0 * bytes as f64 / whole);
+    let whole = held.whole();
+    let share = |bytes: u64| format!("{:.1}", 100.0 * bytes as f64 / whole.bytes.max(1) as f64);
     let mut table = Table::new(&["OWN", "%", "TOTAL", "%", "COUNT", "FUNCTION"], &[0, 1, 2, 3, 4]);
     for row in rows.iter().take(options.top) {
         let name = row.stack.first().map_or_else(
             || "(no stack)".to_owned(),
-            |place| short_name(&format!("{} ({})", place.function, place.file)),
+            |place| match place.file.is_empty() {
+                true => short_name(&place.function),
+                false => short_name(&format!("{} ({})", place.function, place.file)),
+            },
         );
         table.row([
             format_bytes(row.own_bytes),
             share(row.own_bytes),
             format_bytes(row.total_bytes),
             share(row.total_bytes),
-            row.count.to_string(),
+            count_cell(whole, row.count),
             name,
         ]);
     }

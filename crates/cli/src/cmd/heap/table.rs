@@ -8,7 +8,7 @@ use stormlog_heap_report::{owners, table_page};
 use stormlog_model::format_bytes;
 use stormlog_model::text::short_name;
 
-use super::{CaptureSelection, Output, export, head, read_answer, warn_of_cut};
+use super::{CaptureSelection, Output, count_cell, export, head, read_answer, warn_of_cut};
 use crate::exit::Exit;
 use crate::table::Table;
 
@@ -64,10 +64,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Exit> {
     }
     let columns = ["OWN", "TOTAL", "COUNT", "FUNCTION", "PLACE", "THREAD", "ALLOCATOR"];
     let mut table = Table::new(&columns, &[0, 1, 2]);
-    let shown = &rows[..rows.len().min(options.top)];
+    let (shown, whole) = (&rows[..rows.len().min(options.top)], held.whole());
     for (row, (threads, allocators)) in shown.iter().zip(owners(&answer, shown, options.by)) {
         let (function, place) = named(row.stack.first());
-        let sizes = [format_bytes(row.own_bytes), format_bytes(row.total_bytes), row.count.to_string()];
+        let count = count_cell(whole, row.count);
+        let sizes = [format_bytes(row.own_bytes), format_bytes(row.total_bytes), count];
         table.row(sizes.into_iter().chain([function, place, threads, allocators]));
     }
     for line in table.lines() {
