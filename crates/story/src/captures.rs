@@ -54,7 +54,7 @@ impl CaptureReader {
         let one = |file: CaptureFile| match self.known(&file.path, |known| known.memories.clone()) {
             Ok(captures) => captures.into_iter().map(Ok).collect(),
             // A file that is not a capture at all is for the reader of events.
-            Err(error) if path.is_file() && !error.is_of_import() => Vec::new(),
+            Err(error) if !path.is_dir() && !error.is_of_import() => Vec::new(),
             Err(error) => vec![Err(error.to_string())],
         };
         found.into_iter().flat_map(one).collect()

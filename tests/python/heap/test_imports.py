@@ -73,6 +73,40 @@ def test_damaged_profile_is_one_sentence_with_what_to_do(tmp_path: Path) -> None
         )
 
 
+def test_blocks_that_were_not_counted_are_unknown_in_every_view() -> None:
+    profile = PROFILES / "massif.out.gz"
+    for view in ("stats", "summary", "tree", "table", "leaks"):
+        done = stormlog(view, profile)
+        assert done.returncode == 0, done.stderr
+        assert "0 allocations" not in done.stdout and "BY COUNT" not in done.stdout, done.stdout
+    for view in ("summary", "tree", "table", "leaks"):
+        rows = json.loads(stormlog(view, profile, "--json").stdout)
+        assert rows and all(row["count"] is None for row in rows if row["own_bytes"]), view
+    counted = PROFILES / "heaptrack.zst"
+    assert "allocations" not in stormlog("diff", counted, profile).stdout
+    changes = json.loads(stormlog("diff", counted, profile, "--json").stdout)
+    # Both hold as much on this line: a difference of unknown counts is not one.
+    assert not [row for row in changes if row["stack"][0]["function"] == "keep(unsigned long)"]
+    assert all(row["delta_count"] is None for row in changes if row["own_bytes"])
+
+
+def test_profile_of_one_moment_was_held_at_no_known_time() -> None:
+    first = stormlog("leaks", PROFILES / "go.pb.gz").stdout.splitlines()[0]
+    assert first.endswith("allocations were held"), first
+    report = stormlog("leaks", PROFILES / "sanitizer.txt").stdout.splitlines()[0]
+    assert report.endswith("2 allocations never freed"), report
+
+
+@pytest.mark.parametrize("command", ["stats", "analyze"])
+def test_named_pipe_is_refused_in_one_sentence(command: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "profile"
+    os.mkfifo(pipe)
+    done = stormlog(command, pipe)
+    assert done.returncode == 5
+    (line,) = done.stderr.splitlines()
+    assert "this is a named pipe, not a regular file" in line
+
+
 def test_leak_report_is_a_finding_with_its_line() -> None:
     done = stormlog("analyze", PROFILES / "sanitizer.xml", "--format", "json")
     (finding,) = json.loads(done.stdout)["findings"]
