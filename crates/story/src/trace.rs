@@ -107,6 +107,10 @@ fn add_capture(trace: &mut Timeline, capture: &Capture) {
     };
     let at = |time_us: u64| capture.started_at_ns.saturating_add(time_us.saturating_mul(1000));
     let points: Vec<(u64, u64)> = capture.live.iter().map(|(time, bytes)| (at(*time), *bytes)).collect();
+    // A profile of one moment that does not record when that was has no place on the axis.
+    if capture.started_at_ns == 0 && points.iter().all(|(at, _)| *at == 0) {
+        return;
+    }
     add_counter(process(trace, capture.pid, None), name, points);
 }
 

@@ -165,5 +165,13 @@ def test_run_becomes_a_trace_by_the_name_of_the_output(tmp_path: Path) -> None:
     for name in ("run.pftrace", "events.out.tfevents.run"):
         assert stormlog("convert", RUN, tmp_path / name).returncode == 0
         assert (tmp_path / name).stat().st_size > 1000
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    # No events, and a profile of one moment that is not known.
+    for source in (nothing, PROFILES / "gperftools.heap.gz"):
+        done = stormlog("convert", source, tmp_path / "none.pftrace")
+        assert done.returncode == 5 and len(done.stderr.splitlines()) == 1, done.stderr
+    alone = stormlog("convert", PROFILES / "heaptrack.zst", tmp_path / "heap.pftrace")
+    assert alone.stderr.startswith("1 counter of 1 process written to "), alone.stderr
     refused = stormlog("convert", RUN, tmp_path / "run", "--to", "tensorboard")
     assert refused.returncode == 2 and "events.out.tfevents.stormlog" in refused.stderr

@@ -34,14 +34,16 @@ pub(crate) fn run(options: &Options, format: TraceFormat) -> anyhow::Result<Exit
     if let Some(session) = options.session_id.as_ref().filter(|id| !loaded.keep(id)) {
         return Err(StoreError::NoSuchSession(session.clone()).into());
     }
-    for problem in loaded.problems() {
+    let timeline = stormlog_story::trace(&loaded);
+    let mut problems: Vec<String> = loaded.problems().cloned().collect();
+    // What could not be read is why there is nothing.
+    let reason = if timeline.is_empty() { problems.pop() } else { None };
+    for problem in problems {
         writeln!(io::stderr(), "Error: {problem}")?;
     }
-    let timeline = stormlog_story::trace(&loaded);
     if timeline.is_empty() {
-        return Err(
-            MissingInput(format!("{}: nothing was recorded over time", options.input.display())).into()
-        );
+        let nothing = || format!("{}: nothing was recorded over time", options.input.display());
+        return Err(MissingInput(reason.unwrap_or_else(nothing)).into());
     }
     let bytes = format.write(&timeline);
     if options.output == Path::new("-") {
@@ -49,11 +51,14 @@ pub(crate) fn run(options: &Options, format: TraceFormat) -> anyhow::Result<Exit
         return Ok(Exit::Ok);
     }
     atomic_write::write(&options.output, bytes)?;
-    let counters: usize = timeline.processes.iter().map(|process| process.counters.len()).sum();
+    let counters = match timeline.processes.iter().map(|process| process.counters.len()).sum() {
+        1 => "1 counter".to_owned(),
+        many => format!("{many} counters"),
+    };
     let of = match timeline.processes.len() {
         1 => "1 process".to_owned(),
         many => format!("{many} processes"),
     };
-    writeln!(io::stderr(), "{counters} counters of {of} written to {}", options.output.display())?;
+    writeln!(io::stderr(), "{counters} of {of} written to {}", options.output.display())?;
     Ok(Exit::Ok)
 }
