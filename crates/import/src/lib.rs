@@ -33,6 +33,7 @@ mod wire;
 use std::path::Path;
 
 pub use error::ImportError;
+pub use frame::name_start;
 pub use recognise::{Format, recognise};
 pub use sink::{About, Held, Module, Node, ROOT, Sink, Site, Step};
 

@@ -5,6 +5,7 @@ use stormlog_model::memory::{Device, Memory, Source};
 use stormlog_model::stacks::{FrameKind, Weight};
 
 use crate::error::ImportError;
+use crate::frame::name_start;
 use crate::input::{ENDS_EARLY, File};
 use crate::sink::{About, Held, ROOT, Sink, Site, Step};
 
@@ -15,11 +16,10 @@ pub(crate) const MOST_TEXT: usize = 300;
 pub(crate) const GPU: Memory = Memory::Device(Device { kind: 1, index: 0, source: Source::Driver });
 
 /// One place in a stack.
-#[derive(Default)]
 pub(crate) struct Frame {
-    pub(crate) function: String,
-    pub(crate) file: String,
-    pub(crate) line: u32,
+    function: String,
+    file: String,
+    line: u32,
 }
 
 /// A leaked block; the innermost frame first.
@@ -27,6 +27,13 @@ pub(crate) struct Frame {
 pub(crate) struct Leak {
     pub(crate) bytes: u64,
     pub(crate) stack: Vec<Frame>,
+}
+
+impl Frame {
+    pub(crate) fn new(function: &str, file: &str, line: u32) -> Self {
+        let name = |text: &str| name_start(text).to_owned();
+        Frame { function: name(function), file: name(file), line }
+    }
 }
 
 impl Leak {
@@ -169,5 +176,5 @@ fn host_frame(text: &str) -> Frame {
     let line = line.parse().unwrap_or(0);
     let function = if function.is_empty() { address } else { function };
     let file = if file.is_empty() { module } else { file };
-    Frame { function: function.to_owned(), file: file.to_owned(), line }
+    Frame::new(function, file, line)
 }

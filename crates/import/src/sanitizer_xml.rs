@@ -2,6 +2,7 @@
 //! entity but the five of XML is resolved, and no other file is.
 
 use crate::error::{ImportError, Position};
+use crate::frame::name_start;
 use crate::input::File;
 use crate::sanitizer::{Frame, Leak, MOST_TEXT, Summary, begin};
 use crate::sink::Sink;
@@ -14,7 +15,15 @@ struct Record {
     /// What the record says of itself.
     text: String,
     leak: Leak,
-    frame: Frame,
+    frame: FrameElement,
+}
+
+/// What a frame has so far.
+#[derive(Default)]
+struct FrameElement {
+    function: String,
+    file: String,
+    line: u32,
     address: String,
     module: String,
 }
@@ -41,7 +50,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
             }
             "<hostStack>" => record.is_in_stack = true,
             "</hostStack>" => record.is_in_stack = false,
-            "<frame>" => (record.frame, record.address, record.module) = Default::default(),
+            "<frame>" => record.frame = FrameElement::default(),
             "</frame>" if record.is_in_stack => record.end_frame(),
             "</ComputeSanitizerOutput>" => summary.is_whole = true,
             _ => {
@@ -63,6 +72,7 @@ pub(crate) fn read(file: &File<'_>, sink: &mut dyn Sink) -> Result<(), ImportErr
 
 impl Record {
     fn value(&mut self, name: &str, value: &str) -> Option<()> {
+        let value = name_start(value);
         match name {
             "kind" => self.is_leak = value == "Leak",
             "text" if self.text.is_empty() => value.clone_into(&mut self.text),
@@ -70,22 +80,18 @@ impl Record {
             "func" => value.clone_into(&mut self.frame.function),
             "path" => value.clone_into(&mut self.frame.file),
             "line" => self.frame.line = value.parse().ok()?,
-            "pc" => value.clone_into(&mut self.address),
-            "module" => value.clone_into(&mut self.module),
+            "pc" => value.clone_into(&mut self.frame.address),
+            "module" => value.clone_into(&mut self.frame.module),
             _ => {}
         }
         Some(())
     }
 
     fn end_frame(&mut self) {
-        let mut frame = std::mem::take(&mut self.frame);
-        if frame.function.is_empty() {
-            frame.function = std::mem::take(&mut self.address);
-        }
-        if frame.file.is_empty() {
-            frame.file = std::mem::take(&mut self.module);
-        }
-        self.leak.push(frame);
+        let FrameElement { function, file, line, address, module } = std::mem::take(&mut self.frame);
+        let function = if function.is_empty() { address } else { function };
+        let file = if file.is_empty() { module } else { file };
+        self.leak.push(Frame::new(&function, &file, line));
     }
 }
 

@@ -28,8 +28,6 @@ use crate::tree::{Module, ROOT, Step};
 /// Nodes of all stacks, and bytes of their names: a file may have more than there is memory for.
 const MOST_NODES: usize = 1 << 23;
 const MOST_NAMES: usize = 64 << 20;
-/// Bytes of one name.
-const MOST_NAME: usize = 1 << 14;
 /// Threads with a stream of their own.
 const MOST_THREADS: usize = 1 << 14;
 /// Samples of resident memory: of more, the larger of each two stays.
@@ -121,7 +119,7 @@ impl Import {
 
     /// The number of a place that the file names.
     fn code(&mut self, function: &str, file: &str) -> u32 {
-        let (function, file) = (start_of(function), start_of(file));
+        let (function, file) = (source::name_start(function), source::name_start(file));
         let known = self.state.tree.codes.len();
         let code = self.state.tree.named_code(function, file);
         if self.state.tree.codes.len() > known {
@@ -308,10 +306,4 @@ impl source::Sink for Import {
     fn note(&mut self, sentence: String) {
         self.notes.push(sentence);
     }
-}
-
-/// As much of a name as is kept.
-fn start_of(name: &str) -> &str {
-    let end = (0..=name.len().min(MOST_NAME)).rev().find(|end| name.is_char_boundary(*end));
-    &name[..end.unwrap_or(0)]
 }
