@@ -7,6 +7,7 @@
 mod ask;
 mod inbox;
 mod listener;
+mod progress;
 mod snapshot_directory;
 
 use std::io::Read;
@@ -20,6 +21,7 @@ use stormlog_files::Directory;
 pub use ask::{PendingRequest, Target, ask, ask_in, asked_of, targets, that_may_step};
 pub use inbox::{Inbox, pending_without_listener};
 pub use listener::{Listener, SignalState, listener_of};
+pub use progress::RequestProgress;
 pub use snapshot_directory::{new_snapshot_directory, new_snapshot_directory_in};
 
 use crate::run::layout::{REQUESTS_DIRECTORY, RUN_FILE, SNAPSHOTS_DIRECTORY, answer_name, is_request_id};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use stormlog_catalog::request::{
-    Kind, Listener, PendingRequest, State, Target, ask_in, asked_of, listener_of, new_snapshot_directory_in,
+    Kind, Listener, RequestProgress, Target, ask_in, asked_of, listener_of, new_snapshot_directory_in,
 };
 use stormlog_catalog::run::layout::CAPTURE_FILE;
 use stormlog_files::Directory;
@@ -126,8 +126,9 @@ fn asked_process(
     let patience = options.timeout + options.heap.unwrap_or_default();
     request.expires_at_ns = Some(request.asked_at_ns.saturating_add(patience.as_nanos() as i64));
     let asked = ask_in(run, target, request).map_err(|error| UsageError(error.to_string()))?;
-    let Some(directory) = wait(&asked, patience)? else {
-        asked.withdraw();
+    let mut progress = RequestProgress::of(asked);
+    let Some(directory) = wait(&mut progress, patience)? else {
+        progress.withdraw();
         return Ok(None);
     };
     let mut found = MemorySnapshot::read(&directory)
@@ -139,26 +140,20 @@ fn asked_process(
     Ok(Some((directory, found)))
 }
 
-fn wait(asked: &PendingRequest, patience: Duration) -> anyhow::Result<Option<PathBuf>> {
-    let (begun, stop) = (Instant::now(), CtrlC::watch());
+fn wait(progress: &mut RequestProgress, patience: Duration) -> anyhow::Result<Option<PathBuf>> {
+    let (begun, stop, pid) = (Instant::now(), CtrlC::watch(), progress.target.pid);
     while begun.elapsed() < patience {
         stop.check()?;
-        // In this order: a process answers before it ends.
-        let has_ended = asked.has_ended();
-        let answer = asked.answer().filter(|answer| answer.state.is_final());
-        match answer.map(|answer| (answer.state, answer.path, answer.reason)) {
-            Some((State::Done, Some(path), _)) => return Ok(Some(path)),
-            Some((_, _, reason)) => {
-                let reason = reason.unwrap_or_else(|| "it gave no reason".to_owned());
-                return Err(
-                    UsageError(format!("process {} took no snapshot: {reason}", asked.target.pid)).into()
-                );
-            }
-            None if has_ended => {
-                let pid = asked.target.pid;
-                return Err(MissingInput(format!("process {pid} ended before it answered")).into());
-            }
-            None => std::thread::sleep(LOOK),
+        progress.look();
+        if progress.is_open() {
+            std::thread::sleep(LOOK);
+        } else if progress.has_ended() {
+            return Err(MissingInput(format!("process {pid} ended before it answered")).into());
+        } else if let (true, Some(path)) = (progress.is_done(), progress.path()) {
+            return Ok(Some(path.to_owned()));
+        } else {
+            let reason = progress.reason().unwrap_or_else(|| "it gave no reason".to_owned());
+            return Err(UsageError(format!("process {pid} took no snapshot: {reason}")).into());
         }
     }
     Ok(None)
