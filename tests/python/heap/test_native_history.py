@@ -148,7 +148,7 @@ def test_a_snapshot_that_fails_costs_no_bundle(
     with tracker_in(tmp_path) as tracker:
         path = tracker.handle_exception(MemoryError())
     assert path is not None and json.loads((Path(path) / "manifest.json").read_text())["files"]
-    assert "without the allocator's history: Unsupported snapshot payload type: int" in caplog.text
+    assert "lacks the allocator's history: Unsupported snapshot payload type: int" in caplog.text
 
 
 def test_retention_holds_with_the_history_in_it(torch: Any, tmp_path: Path) -> None:
