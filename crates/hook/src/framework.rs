@@ -136,15 +136,15 @@ unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, torch: *mu
     0
 }
 
-/// Libraries came or went. `complete`: none of them is half loaded by this thread.
-pub fn libraries_changed(thread: &mut Thread, complete: bool) {
+/// Libraries came or went; none of them is half loaded by this thread.
+pub fn libraries_changed(thread: &mut Thread) {
     let torch = find();
     if !session::options().gpu {
         return;
     }
     if torch.usage != 0 {
         devices::announce(thread, devices::Reports::Made);
-    } else if torch.is_loaded && complete {
+    } else if torch.is_loaded {
         devices::announce(thread, devices::Reports::Missing);
     }
 }

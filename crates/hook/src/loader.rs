@@ -1,6 +1,6 @@
 //! Libraries that come and go. `dlopen` and its kin are passed on by a jump, so that the C library sees its true caller (whose
-//! RUNPATH it searches); this thread's next event, or its next `dlsym`, then looks at what is loaded. Must never hold up the loader, nor
-//! wait for it for ever (see `loader_lock`).
+//! RUNPATH it searches); this thread's first event after the call, or its next `dlsym`, then looks at what is loaded. Must never hold up the
+//! loader, nor wait for it for ever (see `loader_lock`), nor read its list from an allocation of its own.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::session;
 use crate::stacks;
 use crate::thread::{Inside, Thread};
 
-/// How often a thread inside (or perhaps long past) a `dlopen` looks without seeing a change.
-const MAX_LOOKS: u32 = 1000;
+/// Events of a thread inside (or perhaps long past) a `dlopen` before it looks all the same. The loader itself makes some ten allocations for a library.
+const MAX_EVENTS: u32 = 100_000;
 
 /// What was last seen of the loader. All zeroes: nothing yet.
 #[repr(C)]
@@ -38,8 +38,10 @@ pub fn look_soon(thread: &mut Thread) {
     }
 }
 
-/// Takes note of libraries loaded or unloaded since the last look. A look in the middle of a `dlopen` may find a library half loaded, so
-/// what changed there is looked at once more when the call has returned.
+/// Takes note of libraries loaded or unloaded since the last look, once the call that loads them has returned.
+///
+/// In the middle of a `dlopen` an allocation may be the loader's own. glibc numbers the thread-local storage of a new library before its table
+/// has an entry for it, and `dl_iterate_phdr` then reads past the table's end (seen with glibc 2.36 and 2.39, from the 64th such library on).
 pub fn look(thread: &mut Thread) {
     if loader_lock::with(|| look_through(thread)).is_none() {
         thread.loading = 0;
@@ -48,30 +50,32 @@ pub fn look(thread: &mut Thread) {
 
 fn look_through(thread: &mut Thread) {
     let Some(state) = session::current() else { return };
+    thread.events_inside += 1;
+    if is_inside_call(thread) && thread.events_inside < MAX_EVENTS {
+        return;
+    }
+    thread.loading = 0;
     let now = counters();
     let before = (
         state.modules.added.swap(now.0, Ordering::AcqRel),
         state.modules.removed.swap(now.1, Ordering::AcqRel),
     );
-    let here = core::ptr::from_ref(&before) as usize;
-    // SAFETY: above this frame the thread's own stack is readable, and there is the call's return address, until another call from there.
-    let inside_call =
-        here < thread.loading && unsafe { *(thread.loading as *const usize) } == thread.returns_to;
-    let changed = before != now;
-    if changed || (thread.changed && !inside_call) {
+    // Another thread may have looked while this one's libraries were half loaded.
+    if before != now || thread.counters_before != now {
         stacks::libraries_changed(thread);
-        framework::libraries_changed(thread, !inside_call);
+        framework::libraries_changed(thread);
         // What another thread is just loading is not ready: then that thread, when it is, must not find that all was seen.
         if !libc_symbols::is_preloaded() && !got::patch() {
             state.modules.clear();
         }
     }
-    thread.changed |= changed;
-    thread.looks += 1;
-    if !inside_call || thread.looks > MAX_LOOKS {
-        thread.loading = 0;
-        thread.changed = false;
-    }
+}
+
+/// Whether the call that may change libraries has not returned: its return address is still where it was.
+fn is_inside_call(thread: &Thread) -> bool {
+    let here = core::ptr::from_ref(&thread) as usize;
+    // SAFETY: above this frame the thread's own stack is readable, and there is the call's return address, until another call from there.
+    here < thread.loading && unsafe { *(thread.loading as *const usize) } == thread.returns_to
 }
 
 /// The loader's own counts of libraries added and removed.
@@ -108,8 +112,9 @@ pub extern "C" fn begin(frame: usize, which: usize) -> usize {
                 thread.loading = frame;
                 // SAFETY: the jump passed where its return address is.
                 thread.returns_to = unsafe { *(frame as *const usize) };
+                thread.counters_before = loader_lock::with(counters).unwrap_or_default();
             }
-            thread.looks = 0;
+            thread.events_inside = 0;
         });
     }
     function.get()

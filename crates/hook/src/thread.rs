@@ -39,10 +39,10 @@ pub struct Thread {
     pub loading: usize,
     /// Where that call returns to.
     pub returns_to: usize,
-    /// How often the list of libraries was read since.
-    pub looks: u32,
-    /// Some were loaded or unloaded while the call ran.
-    pub changed: bool,
+    /// Events of this thread since the call began.
+    pub events_inside: u32,
+    /// The loader's counts of libraries added and removed before the call.
+    pub counters_before: (u64, u64),
     /// The records.
     pub writer: Writer,
     /// Bytes until the next sample.

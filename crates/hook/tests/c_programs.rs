@@ -396,6 +396,25 @@ fn libraries_loaded_while_recording_from_inside_are_patched() {
     }
 }
 
+#[test]
+fn program_with_many_thread_local_libraries_runs_as_without_the_hooks() {
+    const LIBRARIES: usize = 200;
+    let place = directory();
+    let first = compile(place.path(), "lib0.so", "thread_locals.c", &["-DLIBRARY"]);
+    for number in 1..LIBRARIES {
+        std::fs::copy(&first, place.path().join(format!("lib{number}.so"))).unwrap();
+    }
+    let program = compile(place.path(), "thread_locals", "thread_locals.c", &[]);
+    for options in ["", ";host=0", ";native=1"] {
+        let mut command = Command::new(&program);
+        command.arg(place.path()).arg(LIBRARIES.to_string());
+        let output = preloaded(&mut command, place.path(), options);
+        assert!(output.status.success(), "{options}: {output:?}");
+    }
+    let found = captures(place.path());
+    assert_eq!(found.iter().map(|capture| capture.of_size(5_000_001).len()).sum::<usize>(), 2);
+}
+
 /// Another thread looks at a library that is not relocated yet, and thereby at all that is new. It is patched nevertheless, when it is there.
 #[test]
 fn a_library_seen_half_loaded_by_another_thread_is_patched() {

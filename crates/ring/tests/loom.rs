@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use stormlog_ring::frames::{Cursor, Frame, Frames, Full, Step};
-use stormlog_ring::slots::{Seen, Slots};
+use stormlog_ring::slots::{SlotState, Slots};
 
 /// Words and one counter, as a mapped file has them.
 struct Area {
@@ -131,14 +131,14 @@ fn read_slots(area: &Area) -> Vec<u8> {
     let mut ticket = head.saturating_sub(slots.count() as u64);
     while ticket < head {
         ticket += match slots.read(ticket, &mut payload) {
-            Seen::Record { kind, slots, .. } => {
+            SlotState::Record { kind, slots, .. } => {
                 let words: Vec<u8> = if slots == 1 { vec![kind; 8] } else { pair(u64::from(kind)) };
                 assert_eq!(payload, words, "torn");
                 kinds.push(kind);
                 slots as u64
             }
-            Seen::Damaged => panic!("damaged"),
-            Seen::Unfinished | Seen::Overwritten | Seen::Nothing => 1,
+            SlotState::Damaged => panic!("damaged"),
+            SlotState::Unfinished | SlotState::Overwritten | SlotState::Nothing => 1,
         };
     }
     kinds
