@@ -153,11 +153,13 @@ def test_exhausted_device_leaves_a_bundle_that_explains_it(tmp_path: Path) -> No
     sys.stdout.write(shown.stdout[:3000])
     assert shown.returncode == 0, shown.stderr
     assert "512.0 MiB" in shown.stdout, "the request"
+    held = shown.stdout.split("held by", 1)[1]
+    assert "kept" in held and "weights" in held, "the variables whose tensors are on the device"
     explained = subprocess.run(
         [sys.executable, "-m", "stormlog", "oom", "explain", "--json", str(tmp_path / "train.log")],
         capture_output=True,
         text=True,
     )
     assert explained.returncode == 0, explained.stderr
-    failures = json.loads(explained.stdout)["failures"]
-    assert failures[-1]["verdict"] == "too_large" and failures[-1]["limit_bytes"] == 1024 * MB
+    (failure,) = json.loads(explained.stdout)["failures"]
+    assert failure["verdict"] == "too_large" and failure["stats"]["limit"] == 1024 * MB

@@ -303,11 +303,7 @@ class BaseTracker(Phased):
     def _held_by(self, exc: BaseException, report: _native.oom.AllocationFailure | None) -> list[Holder]:
         """What holds most memory by line or by name; empty where only the sizes of chunks are known."""
         named = named_holders(report)
-        if self._knows_lines:
-            return self._holders(exc) or named
-        # The variables of the frames hold memory of the host; of a device its chunks say more.
-        is_known_by_size = bool(chunk_holders(report)) and not self._is_host
-        return named or ([] if is_known_by_size else self._holders(exc))
+        return self._holders(exc) or named if self._knows_lines else named or self._holders(exc)
 
     def _holders(self, exc: BaseException) -> list[Holder]:
         """What holds most memory, as far as it is known when an exception arrives."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -58,7 +58,16 @@ def traceback_of(exc: BaseException) -> list[dict[str, Any]]:
 def holders(exc: BaseException) -> list[Holder]:
     """The lines that hold most where tracemalloc knows them, else the largest variables of the frames."""
     try:
-        found = list(_traced()) if tracemalloc.is_tracing() else list(_variables(exc))
+        found = list(_traced()) if tracemalloc.is_tracing() else list(_variables(exc, _size_of))
+    except Exception:
+        return []
+    return sorted(found, key=lambda holder: holder.size, reverse=True)[:_HOLDERS]
+
+
+def device_holders(exc: BaseException, device: str) -> list[Holder]:
+    """The largest variables of the frames by their tensors on TensorFlow's devices of this kind (`GPU`)."""
+    try:
+        found = list(_variables(exc, lambda value: _size_of(value, lambda part: _on_device(part, device))))
     except Exception:
         return []
     return sorted(found, key=lambda holder: holder.size, reverse=True)[:_HOLDERS]
@@ -111,8 +120,8 @@ def _traced() -> Iterator[Holder]:
             yield Holder(f"{file}:{line}", size, f"{count} allocation{'' if count == 1 else 's'}")
 
 
-def _variables(exc: BaseException) -> Iterator[Holder]:
-    """Locals of every frame, and the globals of the modules they are in."""
+def _variables(exc: BaseException, size_of: Callable[[object], int]) -> Iterator[Holder]:
+    """Locals of every frame, and the globals of the modules they are in, with their sizes."""
     seen: set[int] = set()
     for error in chain(exc):
         for frame, line in reversed(list(_frames(error.__traceback__))):
@@ -121,22 +130,23 @@ def _variables(exc: BaseException) -> Iterator[Holder]:
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
-                size = _size_of(value)
+                size = size_of(value)
                 if size >= _LEAST_BYTES:
                     place = f"{code.co_filename}:{line} {code.co_name}: {name}"
                     yield Holder(place, size, _kind_of(value))
 
 
-def _size_of(value: object) -> int:
+def _size_of(value: object, own_size: Callable[[object], int] | None = None) -> int:
     """Bytes of an object and of what a container of the usual kinds holds directly; 0 where unknown."""
     parts: Any = ()
     if isinstance(value, dict):
         parts = value.values()
     elif isinstance(value, (list, tuple, set, frozenset)):
         parts = value
-    size = _own_size(value)
+    own_size = own_size or _own_size
+    size = own_size(value)
     if parts:
-        looked = [_own_size(part) for part in itertools.islice(parts, _MAX_PARTS)]
+        looked = [own_size(part) for part in itertools.islice(parts, _MAX_PARTS)]
         size += sum(looked) * len(parts) // len(looked)
     return size
 
@@ -162,6 +172,16 @@ def _tensorflow_size(value: Any) -> int:
     for extent in tuple(getattr(value, "shape", ())) if size else ():
         size *= int(extent or 0)
     return size
+
+
+def _on_device(value: object, device: str) -> int:
+    """Bytes of a tensor or variable of TensorFlow on such a device; 0 for anything else."""
+    try:
+        if type(value).__module__.partition(".")[0] not in {"tensorflow", "keras"}:
+            return 0
+        return _tensorflow_size(value) if f":{device}:" in str(getattr(value, "device", "")) else 0
+    except Exception:
+        return 0
 
 
 def _kind_of(value: object) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stormlog._tracking.event import TrackingEvent
+from stormlog._tracking.failure import Holder, device_holders
 from stormlog._tracking.framework import FrameworkTracker
 from stormlog.device_collectors import CPUDeviceCollector
 from stormlog.oom_flight_recorder import OOMFlightRecorderConfig
@@ -161,3 +162,7 @@ class MemoryTracker(FrameworkTracker):
 
     def _device_id(self) -> int:
         return -1 if self._gpu is None else self._gpu.device_id
+
+    def _holders(self, exc: BaseException) -> list[Holder]:
+        """The largest variables of the frames: on a GPU those whose tensors are there."""
+        return super()._holders(exc) if self._is_host else device_holders(exc, "GPU")

@@ -14,6 +14,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from stormlog import MemoryWatchdog  # noqa: E402
+from stormlog._tracking.failure import device_holders  # noqa: E402
 from stormlog.tensorflow import TensorFlowMemoryTracker  # noqa: E402
 
 # More than any machine has.
@@ -103,6 +104,21 @@ def test_the_ladder_follows_a_tracker_of_tensorflow(monkeypatch: pytest.MonkeyPa
     assert asked == ["cleanup"] and watchdog.cleanup_count == 1
     assert [alert["alert"] for alert in seen] == ["usage_critical"]
     assert seen[0]["threshold_mb"] == pytest.approx(0.95 * 1024)
+
+
+def test_variables_hold_memory_of_the_device_that_their_tensors_are_on() -> None:
+    def step() -> None:
+        weights = tf.Variable(tf.ones((1 << 20, 4)))
+        kept = [tf.ones((1 << 20,)) for _ in range(3)]
+        on_the_host = bytearray(64 << 20)
+        raise MemoryError(len(kept) + len(on_the_host) + int(weights.shape[0]))
+
+    with pytest.raises(MemoryError) as caught:
+        step()
+    found = {holder.place.rpartition(": ")[2]: holder.size for holder in device_holders(caught.value, "CPU")}
+    assert (found["weights"], found["kept"]) == (16 << 20, 12 << 20)
+    assert "on_the_host" not in found
+    assert device_holders(caught.value, "GPU") == []
 
 
 def test_an_exception_that_is_not_about_memory_leaves_nothing(tmp_path: Path) -> None:
