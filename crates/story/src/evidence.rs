@@ -69,7 +69,7 @@ pub(crate) fn of_process(
         take_retention(&mut story, &retention);
     }
     if let Some(bundle) = bundle {
-        take_others(&mut story, &bundle.evidence);
+        take_others(&mut story, bundle);
     }
     settle(&mut story);
     story
@@ -84,7 +84,7 @@ pub(crate) fn of_bundle(bundle: &Bundle) -> ProcessStory {
         story.world_size = u64::try_from(session.world_size).ok();
     }
     take_bundle(&mut story, bundle, true);
-    take_others(&mut story, &bundle.evidence);
+    take_others(&mut story, bundle);
     settle(&mut story);
     story
 }
@@ -185,13 +185,15 @@ fn take_cuda(story: &mut ProcessStory, cuda: &CudaOom) {
     story.residuals.extend(residual::of_device(memory, &cuda.layers()));
 }
 
-/// Holders that are not lines of this process: another process that held more, or the kinds of memory where no line is known.
-fn take_others(story: &mut ProcessStory, evidence: &Record) {
-    let rows = evidence.get("held_by").and_then(Value::as_array).into_iter().flatten();
+/// Holders that no recording has: another process that held more, and where no line is known, what the writer of the bundle found in
+/// the program's variables, or the kinds of memory.
+fn take_others(story: &mut ProcessStory, bundle: &Bundle) {
+    let rows = bundle.evidence.get("held_by").and_then(Value::as_array).into_iter().flatten();
     let row = |row: &Value| Some((row.get("place")?.as_str()?.to_owned(), row.get("bytes")?.as_u64()?));
     let own = story.pid.map(|pid| format!("(pid {pid}"));
     let has_lines = story.held.iter().any(Holder::is_line);
     let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
+    let memory = memory_of(bundle);
     for (place, bytes) in rows.filter_map(row) {
         let is_process = place.contains("(pid ");
         let is_own = own.as_ref().is_some_and(|own| place.contains(own.as_str()));
@@ -201,6 +203,20 @@ fn take_others(story: &mut ProcessStory, evidence: &Record) {
             || (is_kind && !has_lines && story.failed_memory.is_none())
         {
             story.held.push(Holder::named(Memory::Host, bytes, place));
+        } else if let (Some(memory), false) = (memory, is_process || is_kind || has_lines) {
+            story.held.push(Holder::of_place(memory, bytes, &place));
+        }
+    }
+}
+
+/// The memory that ran out, as the writer of a bundle has it.
+fn memory_of(bundle: &Bundle) -> Option<Memory> {
+    match bundle.backend.as_deref()? {
+        "cpu" => Some(Memory::Host),
+        device => {
+            let details = bundle.metadata.get("custom_metadata");
+            let number = details.and_then(|details| details.get("sample_device_id")).and_then(Value::as_u64);
+            format!("{device}:{}", number.unwrap_or(0)).parse().ok()
         }
     }
 }

@@ -142,6 +142,8 @@ def test_a_bundle_has_the_traceback_the_holders_and_advice(tmp_path: Path) -> No
     assert listed.returncode == 0 and bundle.name in listed.stdout, listed.stderr
     shown = command("stormlog", "oom", "show", folder=tmp_path)
     assert "fill: table" in shown.stdout and "try " in shown.stdout, shown.stdout
+    (first,) = [line for line in shown.stdout.splitlines()[:8] if "held by" in line]
+    assert "24.00 MiB" in first and "fill: table" in first, "the answer names what held the memory"
 
 
 def test_lines_are_named_where_tracemalloc_knows_them(tmp_path: Path) -> None:

@@ -116,10 +116,10 @@ fn directory_that_a_process_names_is_its_users_or_a_run_of_the_caller() {
     let open = Directory::open(place.path()).unwrap();
     assert!(is_run_of(&open, own));
     assert!(!is_run_of(&open, u32::MAX), "a process that is gone has no user, and this is no run");
-    fs::write(place.path().join("run.json"), "{}").unwrap();
+    fs::write(place.path().join(RUN_FILE), "{}").unwrap();
     assert!(is_run_of(&open, u32::MAX), "a run of the caller's");
     let links = tempfile::tempdir().unwrap();
-    symlink("/etc/passwd", links.path().join("run.json")).unwrap();
+    symlink("/etc/passwd", links.path().join(RUN_FILE)).unwrap();
     assert!(!is_run_of(&Directory::open(links.path()).unwrap(), u32::MAX));
 }
 
