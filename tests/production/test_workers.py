@@ -122,8 +122,13 @@ def test_dask_worker_that_was_killed_is_named_with_its_line(tmp_path: Path) -> N
     python = components.python_with(*PACKAGES)
     with cgroup(LIMIT) as group:
         text = Recorded(tmp_path, group, python, EXAMPLES / "dask_cluster.py").end()
-    found = re.search(r"stormlog: dask worker \d+ \(pid \d+\) was killed by the kernel's OOM killer", text)
-    assert found, text
+    killed = r"\(pid \d+\) was killed by the kernel's OOM killer"
+    if re.search(rf"stormlog: dask_cluster\.py {killed}", text):
+        # On a busy machine the kernel may take a second victim before the memory of the first is free.
+        assert re.search(rf"child +dask worker \d+ {killed}", text), text
+        assert re.search(r"held by +[\d.]+ MiB +dask worker \d+", text), text
+        return
+    assert re.search(rf"stormlog: dask worker \d+ {killed}", text), text
     assert re.search(r"held by .*MiB +dask_cluster\.py:15 hoard", text), text
 
 
