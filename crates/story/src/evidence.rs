@@ -189,12 +189,15 @@ fn take_cuda(story: &mut ProcessStory, cuda: &CudaOom) {
 /// the program's variables, or the kinds of memory.
 fn take_others(story: &mut ProcessStory, bundle: &Bundle) {
     let rows = bundle.evidence.get("held_by").and_then(Value::as_array).into_iter().flatten();
-    let row = |row: &Value| Some((row.get("place")?.as_str()?.to_owned(), row.get("bytes")?.as_u64()?));
+    let row = |row: &Value| {
+        let note = row.get("note").and_then(Value::as_str).map(str::to_owned);
+        Some((row.get("place")?.as_str()?.to_owned(), row.get("bytes")?.as_u64()?, note))
+    };
     let own = story.pid.map(|pid| format!("(pid {pid}"));
     let has_lines = story.held.iter().any(Holder::is_line);
     let most = story.held.iter().map(|holder| holder.bytes).max().unwrap_or(0);
     let memory = memory_of(bundle);
-    for (place, bytes) in rows.filter_map(row) {
+    for (place, bytes, note) in rows.filter_map(row) {
         let is_process = place.contains("(pid ");
         let is_own = own.as_ref().is_some_and(|own| place.contains(own.as_str()));
         let is_kind = place.starts_with('[');
@@ -204,9 +207,20 @@ fn take_others(story: &mut ProcessStory, bundle: &Bundle) {
         {
             story.held.push(Holder::named(Memory::Host, bytes, place));
         } else if let (Some(memory), false) = (memory, is_process || is_kind || has_lines) {
-            story.held.push(Holder::of_place(memory, bytes, &place));
+            // The answer has its own advice about a holder.
+            story.advice.retain(|advice| !advice.starts_with(&place));
+            story.held.push(of_variable(memory, bytes, &place, note));
         }
     }
+}
+
+/// `train.py:31 forward: batches` with the note `list of 8`: the line, kept by the variable.
+fn of_variable(memory: Memory, bytes: u64, place: &str, note: Option<String>) -> Holder {
+    let Some((line, name)) = place.rsplit_once(": ") else { return Holder::of_place(memory, bytes, place) };
+    let article =
+        |note: &str| if note.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O']) { "an" } else { "a" };
+    let kind = note.map_or_else(String::new, |note| format!(", {} {note}", article(&note)));
+    Holder { kept_by: Some(format!("`{name}`{kind}")), ..Holder::of_place(memory, bytes, line) }
 }
 
 /// The memory that ran out, as the writer of a bundle has it.

@@ -141,9 +141,11 @@ def test_a_bundle_has_the_traceback_the_holders_and_advice(tmp_path: Path) -> No
     listed = command("stormlog", "oom", "list", folder=tmp_path)
     assert listed.returncode == 0 and bundle.name in listed.stdout, listed.stderr
     shown = command("stormlog", "oom", "show", folder=tmp_path)
-    assert "fill: table" in shown.stdout and "try " in shown.stdout, shown.stdout
-    (first,) = [line for line in shown.stdout.splitlines()[:8] if "held by" in line]
-    assert "24.00 MiB" in first and "fill: table" in first, "the answer names what held the memory"
+    answer = shown.stdout.splitlines()[:8]
+    (first,) = [line for line in answer if "held by" in line]
+    assert "24.00 MiB" in first and "fill · kept by `table`, a bytearray" in first, shown.stdout
+    (advice,) = [line for line in answer if "try " in line]
+    assert "release or cap `table`" in advice and "24.00 MiB of host memory" in advice, shown.stdout
 
 
 def test_lines_are_named_where_tracemalloc_knows_them(tmp_path: Path) -> None:
