@@ -154,7 +154,7 @@ def test_exhausted_device_leaves_a_bundle_that_explains_it(tmp_path: Path) -> No
     assert shown.returncode == 0, shown.stderr
     assert "512.0 MiB" in shown.stdout, "the request"
     held = shown.stdout.split("held by", 1)[1]
-    assert "kept" in held and "weights" in held, "the variables whose tensors are on the device"
+    assert "`kept`" in held and "`weights`" in held, "the variables whose tensors are on the device"
     explained = subprocess.run(
         [sys.executable, "-m", "stormlog", "oom", "explain", "--json", str(tmp_path / "train.log")],
         capture_output=True,
